@@ -1,0 +1,47 @@
+package io.aliquot.api;
+
+import java.util.Map;
+
+/**
+ * One physical GPU of a node's {@link Inventory}.
+ *
+ * @param uuid as NVML prints it
+ * @param index NVML's, from 0
+ * @param model NVML's product name
+ * @param memoryMiB all of its device memory, 1 to {@value Vgpu#LARGEST_MIB}
+ * @param contextMiB what a CUDA context costs on this model; 0 while not measured
+ * @param numa the NUMA domain it hangs on; -1 where unknown
+ * @param healthy whether new vGPUs may land on it
+ * @param mode who enforces: {@code shim}
+ * @param links by the other GPU's UUID; absent means unknown
+ */
+public record Gpu(
+        String uuid,
+        int index,
+        String model,
+        int memoryMiB,
+        int contextMiB,
+        int numa,
+        boolean healthy,
+        String mode,
+        Map<String, Link> links) {
+    public static final String SHIM = "shim";
+
+    public Gpu {
+        Uuids.check(uuid);
+        check(index >= 0 && index < 1024, "an index from 0 to 1023", index);
+        check(!model.isBlank() && model.length() <= 200, "a model's name", model);
+        check(memoryMiB >= 1 && memoryMiB <= Vgpu.LARGEST_MIB, "memoryMiB from 1 to " + Vgpu.LARGEST_MIB, memoryMiB);
+        check(contextMiB >= 0 && contextMiB <= memoryMiB, "contextMiB from 0 to memoryMiB", contextMiB);
+        check(numa >= -1 && numa < 1024, "a NUMA domain from -1 (unknown) to 1023", numa);
+        check(mode.equals(SHIM), "mode shim", mode);
+        links = Map.copyOf(links);
+        links.keySet().forEach(Uuids::check);
+    }
+
+    private static void check(boolean holds, String expected, Object found) {
+        if (!holds) {
+            throw FormatException.expected(expected, String.valueOf(found));
+        }
+    }
+}

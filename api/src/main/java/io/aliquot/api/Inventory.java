@@ -1,0 +1,148 @@
+package io.aliquot.api;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.StreamReadFeature;
+import com.fasterxml.jackson.databind.DeserializationFeature;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * The GPUs of a node and how they are shared: the node annotation {@link Annotations#GPUS}, JSON, written by the node's
+ * agent. Unknown JSON fields are of a newer version and ignored.
+ *
+ * @param visibleDevices how the node's runtime wants GPUs named
+ * @param memoryScaling memory sold per memory there is; 1 for now
+ * @param coreScaling compute sold per compute there is; 1 for now
+ * @param slots vGPUs per GPU at most
+ * @param gpus each UUID and index once; may be empty
+ */
+public record Inventory(
+        VisibleDevices visibleDevices, double memoryScaling, double coreScaling, int slots, List<Gpu> gpus) {
+    private static final int VERSION = 1;
+    private static final ObjectMapper JSON = JsonMapper.builder()
+            .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
+            .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
+            .build();
+
+    public Inventory {
+        expect(memoryScaling == 1.0, "memoryScaling 1.0 (others are not supported yet)", memoryScaling);
+        expect(coreScaling == 1.0, "coreScaling 1.0 (others are not supported yet)", coreScaling);
+        expect(slots >= 1 && slots <= Slots.MOST, "slots from 1 to " + Slots.MOST, slots);
+        gpus = List.copyOf(gpus);
+        expect(gpus.stream().map(Gpu::uuid).distinct().count() == gpus.size(), "each UUID once", "one twice");
+        expect(gpus.stream().map(Gpu::index).distinct().count() == gpus.size(), "each index once", "one twice");
+    }
+
+    public static Inventory parse(String text) {
+        JsonNode root;
+        try {
+            root = JSON.readTree(text);
+        } catch (JsonProcessingException e) {
+            throw new FormatException("expected a node's inventory in JSON: " + e.getOriginalMessage(), e);
+        }
+        expect(root.isObject(), "a JSON object", root.getNodeType());
+        int version = integer(root, "version");
+        expect(version == VERSION, "version " + VERSION, version);
+        JsonNode list = field(root, "gpus");
+        expect(list.isArray(), "an array gpus", list.getNodeType());
+        var gpus = new ArrayList<Gpu>();
+        for (JsonNode gpu : list) {
+            gpus.add(gpu(gpu));
+        }
+        return new Inventory(
+                new VisibleDevices(text(root, "visibleDevices")),
+                number(root, "memoryScaling"),
+                number(root, "coreScaling"),
+                integer(root, "slots"),
+                gpus);
+    }
+
+    public String print() {
+        ObjectNode root = JSON.createObjectNode()
+                .put("version", VERSION)
+                .put("visibleDevices", visibleDevices.template())
+                .put("memoryScaling", memoryScaling)
+                .put("coreScaling", coreScaling)
+                .put("slots", slots);
+        var list = root.putArray("gpus");
+        for (Gpu gpu : gpus) {
+            ObjectNode node = list.addObject()
+                    .put("uuid", gpu.uuid())
+                    .put("index", gpu.index())
+                    .put("model", gpu.model())
+                    .put("memoryMiB", gpu.memoryMiB())
+                    .put("contextMiB", gpu.contextMiB())
+                    .put("numa", gpu.numa())
+                    .put("healthy", gpu.healthy())
+                    .put("mode", gpu.mode());
+            ObjectNode links = node.putObject("links");
+            // Sorted, so that an unchanged inventory prints the same text and is not written again.
+            new TreeMap<>(gpu.links()).forEach((uuid, link) -> links.put(uuid, link.print()));
+        }
+        return root.toString();
+    }
+
+    private static Gpu gpu(JsonNode node) {
+        expect(node.isObject(), "an object for each GPU", node.getNodeType());
+        Map<String, Link> links = new LinkedHashMap<>();
+        if (node.has("links")) {
+            JsonNode object = node.get("links");
+            expect(object.isObject(), "an object links", object.getNodeType());
+            for (var link : object.properties()) {
+                expect(link.getValue().isTextual(), "a link's name", link.getValue());
+                links.put(link.getKey(), Link.parse(link.getValue().textValue()));
+            }
+        }
+        JsonNode healthy = field(node, "healthy");
+        expect(healthy.isBoolean(), "healthy true or false", healthy);
+        return new Gpu(
+                text(node, "uuid"),
+                integer(node, "index"),
+                text(node, "model"),
+                integer(node, "memoryMiB"),
+                integer(node, "contextMiB"),
+                integer(node, "numa"),
+                healthy.booleanValue(),
+                text(node, "mode"),
+                links);
+    }
+
+    private static JsonNode field(JsonNode object, String name) {
+        JsonNode value = object.get(name);
+        if (value == null) {
+            throw new FormatException("expected the field " + name + ", found none");
+        }
+        return value;
+    }
+
+    private static int integer(JsonNode object, String name) {
+        JsonNode value = field(object, name);
+        expect(value.isIntegralNumber() && value.canConvertToInt(), "a whole number " + name, value);
+        return value.intValue();
+    }
+
+    private static double number(JsonNode object, String name) {
+        JsonNode value = field(object, name);
+        expect(value.isNumber(), "a number " + name, value);
+        return value.doubleValue();
+    }
+
+    private static String text(JsonNode object, String name) {
+        JsonNode value = field(object, name);
+        expect(value.isTextual(), "a text " + name, value);
+        return value.textValue();
+    }
+
+    private static void expect(boolean holds, String expected, Object found) {
+        if (!holds) {
+            throw FormatException.expected(expected, String.valueOf(found));
+        }
+    }
+}

@@ -1,0 +1,39 @@
+package io.aliquot.api;
+
+import java.util.List;
+
+/** Labels on nodes and namespaces, and the values they may have. */
+public final class Labels {
+    /** On a node: {@value #GPU_ON} takes part; taken away, no new share lands there and running ones stay. */
+    public static final String GPU = "gpu";
+
+    public static final String GPU_ON = "on";
+
+    /** On a node: which GPU of the node a vGPU goes to, a {@link Placement}. */
+    public static final String PLACEMENT = "aliquot.io/placement";
+
+    /** On a node: what its GPUs are shared by. */
+    public static final String SHARE = "aliquot.io/share";
+
+    /** On a namespace: {@value #WEBHOOK_IGNORE} leaves its pods alone. */
+    public static final String WEBHOOK = "aliquot.io/webhook";
+
+    public static final String WEBHOOK_IGNORE = "ignore";
+
+    private static final String CORE_MEMORY = "core-memory";
+    private static final List<String> SHARES_NOT_YET = List.of("memory", "none", "exclusive", "topology", "mig", "mps");
+
+    private Labels() {}
+
+    /** Checks the value of {@link #SHARE}. */
+    public static void checkShare(String value) {
+        if (SHARES_NOT_YET.contains(value)) {
+            throw new FormatException(
+                    SHARE + ": " + FormatException.quote(value) + " is not supported yet; allowed: " + CORE_MEMORY);
+        }
+        if (!value.equals(CORE_MEMORY)) {
+            throw new FormatException(
+                    SHARE + ": " + FormatException.quote(value) + " is unknown; allowed: " + CORE_MEMORY);
+        }
+    }
+}

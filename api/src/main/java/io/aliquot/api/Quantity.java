@@ -1,0 +1,46 @@
+package io.aliquot.api;
+
+import java.math.BigDecimal;
+import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * A Kubernetes quantity, exactly. The API server canonicalises what users write ({@code 3000} arrives as {@code 3k}), so
+ * both forms must mean the same. Grammar: k8s.io/apimachinery, pkg/api/resource/quantity.go.
+ *
+ * @param value in units, without the suffix
+ * @param binary whether the suffix was one of Ki … Ei
+ */
+record Quantity(BigDecimal value, boolean binary) {
+    private static final Pattern FORM = Pattern.compile(
+            "([+-]?(?:[0-9]{1,30}(?:\\.[0-9]{0,30})?|\\.[0-9]{1,30}))(?:([eE][+-]?[0-9]{1,2})|([a-zA-Z]{0,2}))");
+    private static final Map<String, Integer> DECIMAL =
+            Map.of("n", -9, "u", -6, "m", -3, "", 0, "k", 3, "M", 6, "G", 9, "T", 12, "P", 15, "E", 18);
+    private static final Map<String, Integer> BINARY =
+            Map.of("Ki", 10, "Mi", 20, "Gi", 30, "Ti", 40, "Pi", 50, "Ei", 60);
+
+    static Quantity parse(String text) {
+        Matcher form = FORM.matcher(text);
+        if (form.matches()) {
+            var number = new BigDecimal(form.group(1));
+            if (form.group(2) != null) {
+                return new Quantity(
+                        number.scaleByPowerOfTen(Integer.parseInt(form.group(2).substring(1))), false);
+            }
+            Integer ten = DECIMAL.get(form.group(3));
+            if (ten != null) {
+                return new Quantity(number.scaleByPowerOfTen(ten), false);
+            }
+            Integer two = BINARY.get(form.group(3));
+            if (two != null) {
+                return new Quantity(number.multiply(BigDecimal.valueOf(2).pow(two)), true);
+            }
+        }
+        throw FormatException.expected("a Kubernetes quantity such as 3000 or 3k", text);
+    }
+
+    boolean whole() {
+        return value.stripTrailingZeros().scale() <= 0;
+    }
+}

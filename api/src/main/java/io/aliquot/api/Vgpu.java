@@ -1,0 +1,104 @@
+package io.aliquot.api;
+
+import java.util.HashSet;
+import java.util.Set;
+
+/**
+ * One container's part of one physical GPU: a line of the limit file and of the pod's annotation.
+ *
+ * @param uuid the physical GPU's, as NVML prints it
+ * @param memoryMiB device memory in MiB, 1 to {@value #LARGEST_MIB}
+ * @param cores compute in percent of the GPU, 0 to 100; 0 neither limits nor reserves
+ * @param priority 0 to {@value #HIGHEST_PRIORITY}, higher first
+ * @param contextMiB what a CUDA context costs on this model, in MiB
+ * @param exclusive whether the whole card is this container's
+ */
+public record Vgpu(
+        String uuid, int memoryMiB, int cores, CorePolicy policy, int priority, int contextMiB, boolean exclusive) {
+    /** 16 TiB: beyond any card, and what leaves 64-bit sums of bytes far from overflow. */
+    public static final int LARGEST_MIB = 1 << 24;
+
+    public static final int HIGHEST_PRIORITY = 1_000_000;
+
+    public Vgpu {
+        Uuids.check(uuid);
+        range("memory", memoryMiB, 1, LARGEST_MIB);
+        range("cores", cores, 0, 100);
+        range("priority", priority, 0, HIGHEST_PRIORITY);
+        range("context", contextMiB, 0, LARGEST_MIB);
+    }
+
+    static Vgpu parse(String line) {
+        String[] fields = line.split(" +", -1);
+        var seen = new HashSet<String>();
+        int memoryMiB = 0;
+        int cores = 0;
+        var policy = CorePolicy.FIXED;
+        int priority = 0;
+        int contextMiB = 0;
+        boolean exclusive = false;
+        for (int i = 1; i < fields.length; i++) {
+            String field = fields[i];
+            int equals = field.indexOf('=');
+            String key = equals < 0 ? field : field.substring(0, equals);
+            String value = equals < 0 ? "" : field.substring(equals + 1);
+            if (!key.matches("[a-z][a-z0-9-]*")) {
+                throw FormatException.expected("key=value or a flag", field);
+            }
+            if (equals < 0) {
+                if (key.equals("exclusive")) {
+                    once(seen, key);
+                    exclusive = true;
+                }
+                continue;
+            }
+            switch (key) {
+                case "memory" -> memoryMiB = mebibytes(once(seen, key), value);
+                case "cores" -> cores = number(once(seen, key), value);
+                case "policy" -> {
+                    once(seen, key);
+                    policy = CorePolicy.parse(value);
+                }
+                case "priority" -> priority = number(once(seen, key), value);
+                case "context" -> contextMiB = mebibytes(once(seen, key), value);
+                default -> {} // of a newer version
+            }
+        }
+        if (!seen.contains("memory") || !seen.contains("cores")) {
+            throw FormatException.expected("memory=<n>Mi and cores=<n> after the UUID", line);
+        }
+        return new Vgpu(fields[0], memoryMiB, cores, policy, priority, contextMiB, exclusive);
+    }
+
+    String print() {
+        return uuid + " memory=" + memoryMiB + "Mi cores=" + cores + " policy=" + policy.print() + " priority="
+                + priority + " context=" + contextMiB + "Mi" + (exclusive ? " exclusive" : "");
+    }
+
+    private static String once(Set<String> seen, String key) {
+        if (!seen.add(key)) {
+            throw FormatException.expected(key + " once", key + " twice");
+        }
+        return key;
+    }
+
+    private static int mebibytes(String key, String value) {
+        if (!value.endsWith("Mi")) {
+            throw FormatException.expected(key + "=<n>Mi", value);
+        }
+        return number(key, value.substring(0, value.length() - 2));
+    }
+
+    private static int number(String key, String digits) {
+        if (!digits.matches("[0-9]{1,9}")) {
+            throw FormatException.expected("a whole number for " + key, digits);
+        }
+        return Integer.parseInt(digits);
+    }
+
+    private static void range(String name, int value, int least, int most) {
+        if (value < least || value > most) {
+            throw FormatException.expected(name + " from " + least + " to " + most, Integer.toString(value));
+        }
+    }
+}

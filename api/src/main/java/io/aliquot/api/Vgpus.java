@@ -1,0 +1,43 @@
+package io.aliquot.api;
+
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.Collectors;
+
+/**
+ * All that one container holds, at least one vGPU and each of another GPU: the annotation {@link Annotations#vgpu} and,
+ * through the downward API, the limit file {@code /etc/aliquot/vgpu}. The cases in {@code api/golden/vgpu} are read by
+ * this class's test and by the shim's.
+ */
+public record Vgpus(List<Vgpu> list) {
+    private static final int LARGEST_TEXT = 64 * 1024;
+
+    public Vgpus {
+        list = List.copyOf(list);
+        if (list.isEmpty()) {
+            throw FormatException.expected("at least one vGPU", "none");
+        }
+        if (list.stream().map(Vgpu::uuid).distinct().count() < list.size()) {
+            throw FormatException.expected("each GPU once", "a UUID twice");
+        }
+    }
+
+    public static Vgpus parse(String text) {
+        if (text.length() > LARGEST_TEXT) {
+            throw FormatException.expected("at most " + LARGEST_TEXT + " characters", text.length() + " of them");
+        }
+        if (!text.chars().allMatch(c -> c == '\n' || (c >= ' ' && c < 0x7f))) {
+            throw FormatException.expected("printable ASCII", text);
+        }
+        String lines = text.endsWith("\n") ? text.substring(0, text.length() - 1) : text;
+        return new Vgpus(Arrays.stream(lines.split("\n", -1)).map(Vgpu::parse).toList());
+    }
+
+    public String print() {
+        return list.stream().map(vgpu -> vgpu.print() + "\n").collect(Collectors.joining());
+    }
+
+    public List<String> uuids() {
+        return list.stream().map(Vgpu::uuid).toList();
+    }
+}

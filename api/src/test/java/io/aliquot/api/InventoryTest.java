@@ -1,0 +1,107 @@
+package io.aliquot.api;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+class InventoryTest {
+    private static final String GOOD = """
+            {"version":1,"visibleDevices":"{uuid}","memoryScaling":1.0,"coreScaling":1.0,"slots":10,"gpus":[\
+            {"uuid":"GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001","index":0,"model":"NVIDIA A100-SXM4-80GB",\
+            "memoryMiB":81920,"contextMiB":0,"numa":0,"healthy":true,"mode":"shim",\
+            "links":{"GPU-8f6e8f0c-0002-4a5b-9c3d-000000000002":"nvlink4"}}]}""";
+
+    @Test
+    void theArchitecturesExampleIsReadAndPrintedTheSame() {
+        Inventory inventory = Inventory.parse(GOOD);
+
+        assertThat(inventory.slots()).isEqualTo(10);
+        assertThat(inventory.gpus()).singleElement().satisfies(gpu -> {
+            assertThat(gpu.memoryMiB()).isEqualTo(81920);
+            assertThat(gpu.links().values()).containsExactly(new Link(Link.Kind.NVLINK, 4));
+        });
+        assertThat(inventory.print()).isEqualTo(GOOD);
+    }
+
+    @Test
+    void fieldsOfANewerVersionAreIgnored() {
+        assertThat(Inventory.parse(GOOD.replace("\"slots\"", "\"color\":\"green\",\"slots\"")))
+                .isEqualTo(Inventory.parse(GOOD));
+    }
+
+    @Test
+    void whatIsPrintedIsReadBackTheSame() {
+        Randomly.times(500, random -> {
+            List<String> uuids = IntStream.range(0, random.nextInt(17))
+                    .mapToObj(i -> Randomly.gpuUuid(random))
+                    .toList();
+            var gpus = IntStream.range(0, uuids.size())
+                    .mapToObj(i -> new Gpu(
+                            uuids.get(i),
+                            i,
+                            "NVIDIA \"" + random.nextInt() + "\" é",
+                            1 + random.nextInt(Vgpu.LARGEST_MIB),
+                            0,
+                            random.nextInt(4) - 1,
+                            random.nextBoolean(),
+                            Gpu.SHIM,
+                            uuids.stream()
+                                    .filter(other -> !other.equals(uuids.get(i)))
+                                    .collect(Collectors.toMap(
+                                            other -> other,
+                                            other -> random.nextBoolean()
+                                                    ? new Link(Link.Kind.NVLINK, 1 + random.nextInt(18))
+                                                    : new Link(Link.Kind.SYS, 0),
+                                            (a, b) -> a,
+                                            TreeMap::new))))
+                    .toList();
+            var inventory = new Inventory(new VisibleDevices("{uuid}"), 1, 1, 1 + random.nextInt(Slots.MOST), gpus);
+
+            assertThat(Inventory.parse(inventory.print())).isEqualTo(inventory);
+        });
+    }
+
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "\"version\":1 | \"version\":2 | version 1",
+                "\"version\":1, | '' | version",
+                "\"slots\":10 | \"slots\":0 | slots from 1",
+                "\"slots\":10 | \"slots\":\"10\" | slots",
+                "\"memoryScaling\":1.0 | \"memoryScaling\":2.0 | memoryScaling 1.0",
+                "\"memoryMiB\":81920 | \"memoryMiB\":-1 | memoryMiB from 1",
+                "\"memoryMiB\":81920 | \"memoryMiB\":99999999999 | memoryMiB",
+                "\"index\":0 | \"index\":0.5 | index",
+                "GPU-8f6e8f0c-0001 | GPU-8F6E8F0C-0001 | UUID",
+                "nvlink4 | nvlink0 | nvlink<n>",
+                "\"healthy\":true | \"healthy\":\"yes\" | healthy",
+                "{uuid} | uuid | {uuid}",
+                "\"gpus\":[ | \"gpus\":[[], | object",
+                "}]} | }] | JSON",
+                "}]} | }]} x | JSON",
+                "\"slots\":10 | \"slots\":10,\"slots\":11 | JSON",
+            })
+    void whatIsWrongIsSaid(String right, String wrong, String message) {
+        assertThatThrownBy(() -> Inventory.parse(GOOD.replace(right, wrong)))
+                .isInstanceOf(FormatException.class)
+                .hasMessageContaining(message);
+    }
+
+    @Test
+    void twoGpusCannotHaveOneIndex() {
+        var one = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, true, Gpu.SHIM, Map.of());
+        var two = new Gpu("GPU-8f6e8f0c-0002-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, true, Gpu.SHIM, Map.of());
+
+        assertThatThrownBy(() -> new Inventory(new VisibleDevices("{uuid}"), 1, 1, 1, List.of(one, two)))
+                .isInstanceOf(FormatException.class);
+    }
+}
