@@ -1,0 +1,207 @@
+# shellcheck shell=bash
+# The cluster: network, certificates, control plane; and the way there and back.
+
+kube=$lab/bin/kube
+
+control_plane=(etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy)
+
+all_programs() {
+    printf '%s\n' "${control_plane[@]}"
+    local node
+    for node in "${nodes[@]}"; do printf '%s\n' "$node/containerd" "$node/kubelet"; done
+}
+
+kubectl() { KUBECACHEDIR=$lab/kubectl-cache KUBERC=off "${in_network[@]}" "$kube" kubectl "$@"; }
+
+make_network() { # all the nodes' addresses; the default route ends in the veth pair: there is no way out
+    # shellcheck disable=SC2016
+    "${in_lab[@]}" bash -c '
+        set -e; subnet=$1 n=0; shift
+        ip link set lo up
+        ip link add lab0 type veth peer name lab1
+        ip link set lab1 up; ip link set lab0 up
+        ip addr add "$subnet.0.1/24" dev lab0
+        for node in "$@"; do n=$((n + 1)); ip addr add "$subnet.0.1$n/24" dev lab0; done
+        ip route add default dev lab0
+        echo 1 > /proc/sys/net/ipv4/ip_forward' - "$subnet" "${nodes[@]}"
+}
+
+# --- certificates ---------------------------------------------------------------------------------------------------
+
+make_key() { openssl ecparam -name prime256v1 -genkey -noout -out "$1"; }
+
+certificate() { # NAME SUBJECT USAGE [ALTERNATIVE NAMES]
+    local file=$lab/pki/$1
+    make_key "$file.key"
+    openssl req -new -key "$file.key" -subj "$2" -out "$file.csr"
+    openssl x509 -req -in "$file.csr" -CA "$lab/pki/ca.crt" -CAkey "$lab/pki/ca.key" -CAcreateserial -days 3650 -out "$file.crt" \
+        -extfile <(printf 'extendedKeyUsage=%s\n%s\n' "$3" "${4:+subjectAltName=$4}") 2> /dev/null
+}
+
+kubeconfig() { # NAME FILE
+    cat > "$2" <<-END
+		apiVersion: v1
+		kind: Config
+		clusters:
+		- name: lab
+		  cluster:
+		    server: https://$api_address:6443
+		    certificate-authority-data: $(base64 -w 0 "$lab/pki/ca.crt")
+		users:
+		- name: $1
+		  user:
+		    client-certificate-data: $(base64 -w 0 "$lab/pki/$1.crt")
+		    client-key-data: $(base64 -w 0 "$lab/pki/$1.key")
+		contexts:
+		- name: lab
+		  context: {cluster: lab, user: $1}
+		current-context: lab
+	END
+    chmod 600 "$2"
+}
+
+make_certificates() {
+    local pki=$lab/pki name
+    mkdir -p "$pki"
+    chmod 700 "$pki"
+    make_key "$pki/ca.key"
+    openssl req -x509 -new -key "$pki/ca.key" -days 3650 -subj /CN=aliquot-lab -out "$pki/ca.crt"
+    make_key "$pki/service-accounts.key"
+    certificate kube-apiserver /CN=kube-apiserver serverAuth,clientAuth \
+        "DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:$api_address,IP:$subnet.128.1"
+    # its own client certificate towards kubelets
+    certificate kubelet-client /O=system:masters/CN=kube-apiserver-kubelet-client clientAuth
+    certificate admin /O=system:masters/CN=admin clientAuth
+    kubeconfig admin "$KUBECONFIG"
+    for name in kube-controller-manager kube-scheduler kube-proxy; do
+        certificate $name /CN=system:$name clientAuth
+        kubeconfig $name "$lab/run/$name.kubeconfig"
+    done
+    for name in "${nodes[@]}"; do
+        certificate "$name" "/O=system:nodes/CN=system:node:$name" clientAuth
+    done
+}
+
+# --- control plane --------------------------------------------------------------------------------------------------
+
+start_program() { # NAME: one of all_programs
+    local pki=$lab/pki
+    case $1 in
+        etcd)
+            # no fsync: it survives SIGKILL of the process, which is what the lab does to it, and not a power cut
+            launch etcd "$kube" etcd --data-dir "$lab/etcd" --unsafe-no-fsync --log-level error \
+                --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
+                --listen-peer-urls http://127.0.0.1:0
+            ;;
+        kube-apiserver)
+            launch kube-apiserver "$kube" kube-apiserver --etcd-servers=http://127.0.0.1:2379 \
+                --secure-port=6443 --advertise-address="$api_address" --service-cluster-ip-range="$service_cidr" \
+                --tls-cert-file="$pki/kube-apiserver.crt" --tls-private-key-file="$pki/kube-apiserver.key" \
+                --client-ca-file="$pki/ca.crt" --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
+                --service-account-issuer=https://kubernetes.default.svc \
+                --service-account-signing-key-file="$pki/service-accounts.key" \
+                --service-account-key-file="$pki/service-accounts.key" \
+                --kubelet-client-certificate="$pki/kubelet-client.crt" --kubelet-client-key="$pki/kubelet-client.key" \
+                --kubelet-preferred-address-types=InternalIP --allow-privileged \
+                --audit-policy-file="$root/lab/audit-policy.yaml" --audit-log-path="$lab/log/audit.log"
+            ;;
+        kube-controller-manager)
+            launch kube-controller-manager "$kube" kube-controller-manager --kubeconfig "$lab/run/kube-controller-manager.kubeconfig" \
+                --service-account-private-key-file="$pki/service-accounts.key" --root-ca-file="$pki/ca.crt" \
+                --use-service-account-credentials --leader-elect=false
+            ;;
+        kube-scheduler) # the cluster's own, for pods that name no other
+            launch kube-scheduler "$kube" kube-scheduler --kubeconfig "$lab/run/kube-scheduler.kubeconfig" --leader-elect=false
+            ;;
+        kube-proxy)
+            cat > "$lab/run/kube-proxy.yaml" <<-END
+				apiVersion: kubeproxy.config.k8s.io/v1alpha1
+				kind: KubeProxyConfiguration
+				clientConnection: {kubeconfig: "$lab/run/kube-proxy.kubeconfig"}
+				mode: nftables
+				hostnameOverride: ${nodes[0]}
+				clusterCIDR: $subnet.96.0/19
+				# nothing of the machine's own settings is changed
+				conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+			END
+            launch kube-proxy "$kube" kube-proxy --config "$lab/run/kube-proxy.yaml"
+            ;;
+        node*/containerd) start_containerd "${1%/*}" ;;
+        node*/kubelet) start_kubelet "${1%/*}" ;;
+        *) die "there is no program '$1' in the lab." "Its programs: $(all_programs | tr '\n' ' ')" ;;
+    esac
+}
+
+api_ready() { [ "$(kubectl get --raw /readyz 2> /dev/null)" = ok ]; }
+
+await_or_die() { # SECONDS WHAT LOG COMMAND...
+    local seconds=$1 what=$2 log=$3
+    shift 3
+    await "$seconds" "$@" && return
+    tail -n 15 "$lab/log/$log" | cut -c1-300 | sed 's/^/    /' >&2 || true
+    die "$what within $seconds s." "See $lab/log/$log."
+}
+
+# --- up and down ----------------------------------------------------------------------------------------------------
+
+# What a running cluster was made from; another one is needed when it changes.
+cluster_sources() {
+    (cd "$root" && printf '%s %s %s\n' "$(kube_program)" "$(nvidia_runtime_program)" \
+        "$(cat lab/common.sh lab/world.sh lab/init.sh lab/cluster.sh lab/node.sh lab/node-mounts.sh lab/audit-policy.yaml | sha256sum)")
+}
+
+# Whether the cluster stands whole; then brings back programs that a test has killed.
+cluster_stands() {
+    find_world && [ -f "$lab/run/complete" ] && [ "$(cat "$lab/run/complete")" = "$(cluster_sources)" ] || return 1
+    local program
+    # shellcheck disable=SC2046
+    for program in $(dead_programs $(all_programs)); do
+        say "Starting $program again, which doesn't run"
+        start_program "$program"
+    done
+    await 60 api_ready && await 60 nodes_ready
+}
+
+make_cluster() {
+    local node
+    say "Network and certificates ($(date +%T))"
+    ln -f "$(kube_program)" "$kube" 2> /dev/null || cp "$(kube_program)" "$kube"
+    make_network
+    make_certificates
+    start_program etcd
+    start_program kube-apiserver
+    for node in "${nodes[@]}"; do
+        make_node "$node"
+        start_containerd "$node"
+    done
+    await_or_die 60 "the API server did not become ready" kube-apiserver.log api_ready
+    start_program kube-controller-manager
+    start_program kube-scheduler
+    start_program kube-proxy
+    for node in "${nodes[@]}"; do start_kubelet "$node"; done
+    await_or_die 90 "the nodes did not become ready" "${nodes[0]}/kubelet.log" nodes_ready
+    await_or_die 30 "the default service account did not appear" kube-controller-manager.log kubectl -n default get serviceaccount default
+}
+
+remove_cluster() {
+    end_world
+    remove_cgroups
+    # all but the logs, and what images were made from
+    find "$lab" -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} + 2> /dev/null || true
+}
+
+# Brings the bare cluster up, whatever state it is in.
+cluster_up() {
+    if find_world; then
+        cluster_stands && return
+        step down "Clearing away a lab that isn't whole" uncontained remove_cluster
+    elif [ -d "$lab/run" ]; then
+        step down "Clearing away what a killed lab has left" uncontained remove_cluster
+    fi
+    rm -rf "$lab/log"
+    make_world
+    step cluster "Starting Kubernetes $kubernetes_version" uncontained make_cluster_in_world
+    cluster_sources > "$lab/run/complete"
+}
+
+make_cluster_in_world() { find_world && make_cluster; }

@@ -1,0 +1,146 @@
+# shellcheck shell=bash
+# Container images, from the same Dockerfiles that the published ones are built from, by buildah. No registry: the base
+# image is made here from Debian's packages. Images are kept in the cache under the hash of all that goes into them.
+
+base_image=docker.io/library/debian:bookworm-slim
+
+# NAME, its Dockerfile, and the files of the checkout that it copies. The build sees these and nothing else.
+image_inputs() {
+    case $1 in
+        pause) printf '%s\n' lab/images/pause/Dockerfile lab/images/pause/pause.c ;;
+        kube-scheduler) printf '%s\n' lab/images/kube-scheduler/Dockerfile ;;
+        sample) printf '%s\n' lab/images/sample/Dockerfile native-shim/build/fake-driver/vgpu-sample ;;
+        aliquot-scheduler) printf '%s\n' scheduler/Dockerfile scheduler/target/aliquot-scheduler.jar ;;
+        aliquot-device-plugin)
+            printf '%s\n' device-plugin/Dockerfile device-plugin/target/aliquot-device-plugin.jar device-plugin/target/lib \
+                native-shim/build/libaliquot.so native-shim/build/VERSION native-shim/build/fake-driver
+            ;;
+    esac
+}
+
+base_file() { printf '%s/images/base-%s.tar' "$cache" "$(declare -f build_base | sha256sum | cut -c1-16)"; }
+
+image_hash() { # NAME
+    local -a inputs
+    mapfile -t inputs < <(image_inputs "$1")
+    cd "$root"
+    {
+        find "${inputs[@]}" -type f -printf '%p\0' | LC_ALL=C sort -z | xargs -0r sha256sum
+        case $1 in
+            kube-scheduler) kube_program ;;
+            *) base_file ;;
+        esac
+        declare -f build_image buildah_
+    } | sha256sum | cut -c1-16
+}
+
+image_name() { printf 'docker.io/aliquot-lab/%s:lab' "$1"; }
+image_file() { printf '%s/images/%s-%s.tar' "$cache" "$1" "$(image_hash "$1")"; }
+
+# buildah with storage of its own and no configuration of the machine's. Its mounts end with the step's namespace.
+buildah_() {
+    local config=$cache/images/config
+    mkdir -p "$config"
+    printf '{"default": [{"type": "insecureAcceptAnything"}]}' > "$config/policy.json"
+    printf 'unqualified-search-registries = []\n' > "$config/registries.conf"
+    printf '[storage]\ndriver = "overlay"\ngraphroot = "%s"\nrunroot = "/run/aliquot-containers"\n' "$cache/images/storage" > "$config/storage.conf"
+    CONTAINERS_STORAGE_CONF=$config/storage.conf CONTAINERS_REGISTRIES_CONF=$config/registries.conf \
+        TMPDIR=$cache/images/tmp BUILDAH_ISOLATION=chroot buildah "$@"
+}
+
+# A killed buildah can leave its storage in a state that it refuses; nothing in there is worth more than the time.
+with_storage() {
+    mkdir -p "$cache/images/tmp"
+    mount -t tmpfs -o mode=755 tmpfs /run # runroot; and whatever else it leaves there ends with this step
+    if [ -e "$cache/images/building" ]; then
+        rm -rf "$cache/images/storage" "$cache/images/tmp"/*
+    fi
+    : > "$cache/images/building"
+    "$@"
+    rm -f "$cache/images/building"
+}
+
+# Debian's essential packages and apt, as in the image of that name, without documentation and translations.
+build_base() {
+    local file
+    file=$(base_file)
+    mmdebstrap --variant=minbase \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+        --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
+        --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/lintian/*' \
+        bookworm "$file.tmp.tar"
+    publish "$file.tmp.tar" "$file"
+}
+
+import_base() { # into buildah's storage, unless it is there
+    local tag container
+    tag=docker.io/aliquot-lab/base:$(basename "$(base_file)" .tar)
+    if ! buildah_ inspect --type image "$tag" > /dev/null 2>&1; then
+        container=$(buildah_ from scratch)
+        buildah_ add --quiet "$container" "$(base_file)" /
+        buildah_ config --cmd bash "$container"
+        buildah_ commit --quiet --rm "$container" "$tag"
+    fi
+    buildah_ tag "$tag" "$base_image"
+}
+
+build_image() { # NAME FILE
+    local name=$1 file=$2 context=$cache/images/tmp/context dockerfile input
+    local -a inputs
+    rm -rf "$context"
+    mkdir -p "$context"
+    mapfile -t inputs < <(image_inputs "$name")
+    dockerfile=${inputs[0]}
+    cd "$root"
+    for input in "${inputs[@]}"; do cp -a --parents "$input" "$context"; done
+    case $name in
+        pause) gcc -Wall -Wextra -Werror -Os -s -static -o "$context/pause" lab/images/pause/pause.c ;;
+        kube-scheduler) cp "$(kube_program)" "$context/kube" ;;
+    esac
+    grep -q "^FROM $base_image" "$dockerfile" && import_base
+    buildah_ bud --layers --pull-never --file "$context/$dockerfile" --tag "$(image_name "$name")" "$context"
+    rm -f "$file.tmp"
+    buildah_ push --quiet "$(image_name "$name")" "docker-archive:$file.tmp:$(image_name "$name")"
+    # older ones of the same name go
+    rm -f "$cache/images/$name"-*.tar
+    publish "$file.tmp" "$file"
+    rm -rf "$context"
+}
+
+# Makes those of the images that the cache doesn't have.
+build_images() { # NAME...
+    local name file
+    lock_cache
+    mkdir -p "$cache/images"
+    if [ ! -f "$(base_file)" ]; then
+        step base "Making a Debian base image, once; about 1 minute" contained build_base
+    fi
+    for name in "$@"; do
+        file=$(image_file "$name")
+        [ -f "$file" ] || step "image-$name" "Building image $name" contained with_storage build_image "$name" "$file"
+    done
+    unlock_cache
+}
+
+# --- into the nodes -------------------------------------------------------------------------------------------------
+
+import_image() { # NODE FILE
+    in_node "$1" ctr --namespace k8s.io images import - < "$2" > /dev/null
+}
+
+# Puts images into the nodes that don't have them yet; prints the names of those that were new.
+load_images() { # NAME...
+    local name file node mark
+    for name in "$@"; do
+        file=$(image_file "$name")
+        for node in "${nodes[@]}"; do
+            mark=$lab/$node/images/$(basename "$file" .tar)
+            [ ! -f "$mark" ] || continue
+            import_image "$node" "$file"
+            mkdir -p "$(dirname "$mark")"
+            : > "$mark"
+        done
+    done
+}
+
+load_images_in_world() { find_world && load_images "$@"; }

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# node-mounts.sh FOLDER: gives the mount namespace that it runs in the paths of a node of its own. The paths
+# are the usual ones (/var/lib/kubelet and so on); what is written there lands in FOLDER, and the machine's own files
+# stay as they are. Then waits for ever, which keeps the namespace.
+set -euo pipefail
+folder=$1
+
+# By way of /mnt, since what is mounted below may hide FOLDER.
+mount --bind "$folder" /mnt
+mkdir -p /mnt/{kubelet,aliquot,containerd,cni,logs,cdi,sysctl,nvidia-container-runtime}
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -p /run/node /run/netns /run/lock /run/etc/{new,work}
+mount --bind /mnt /run/node
+umount /mnt
+
+mount -t tmpfs -o mode=755 tmpfs /var/lib
+mkdir -p /var/lib/{kubelet,aliquot,containerd,cni}
+for name in kubelet aliquot containerd cni; do mount --bind "/run/node/$name" "/var/lib/$name"; done
+mount --bind /run/node/logs /var/log
+
+# /etc is the machine's with a layer above it that only this node sees.
+mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/etc/new,workdir=/run/etc/work /etc
+mkdir -p /etc/cdi /etc/nvidia-container-runtime
+mount --bind /run/node/cdi /etc/cdi
+mount --bind /run/node/nvidia-container-runtime /etc/nvidia-container-runtime
+
+# The kubelet sets these for the whole machine (pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables); it finds
+# them set to its liking in files of the node's own.
+while read -r name value; do
+    [ -e "/proc/sys/$name" ] || continue
+    file=/run/node/sysctl/${name//\//.}
+    echo "$value" > "$file"
+    mount --bind "$file" "/proc/sys/$name"
+done <<END
+vm/overcommit_memory 1
+vm/panic_on_oom 0
+kernel/panic 10
+kernel/panic_on_oops 1
+kernel/keys/root_maxkeys 1000000
+kernel/keys/root_maxbytes 25000000
+END
+
+# The kubelet shares mounts with containers.
+mount --make-rshared /
+
+: > /run/node/mounted
+exec sleep infinity

@@ -1,0 +1,127 @@
+# shellcheck shell=bash
+# A node: a kubelet and a containerd of its own, in a mount namespace in which the paths are the usual ones.
+
+# How to run something where the node's programs run.
+in_node() { # NODE COMMAND...
+    local node=$1
+    shift
+    "${in_lab[@]}" nsenter "--mount=$(node_mounts "$node")" -- "$@"
+}
+
+# The node's mount namespace, as the lab's processes see it: that of the process which made the mounts and keeps them.
+# (A mount on the namespace's file would do without one, but Linux 6.18 refuses it now and then, depending on the
+# processor: mnt_ns_loop compares namespace numbers that are handed out to each processor in batches.)
+node_mounts() { printf '/proc/%s/ns/mnt' "$(cat "$lab/run/$1/mounts.pid")"; }
+
+node_number() { printf '%s' "${1#node}"; }
+node_address() { printf '%s.0.1%s' "$subnet" "$(node_number "$1")"; }
+
+make_node() { # NODE
+    local node=$1 folder=$lab/$1 number
+    number=$(node_number "$node")
+    mkdir -p "$folder"/{programs,cni-config,nvidia-container-runtime}
+    ln -f "$kube" "$folder/programs/kube"
+    cp "$(nvidia_runtime_program)" "$folder/programs/nvidia-container-runtime"
+    make_node_cgroups "$node"
+    launch "$node/mounts" unshare --mount --propagation private bash "$root/lab/node-mounts.sh" "$folder"
+    await_or_die 20 "the mounts of $node were not made" "$node/mounts.log" test -f "$folder/mounted"
+
+    : > "$folder/resolv.conf"
+    kubeconfig "$node" "$folder/kubeconfig"
+    cp "$lab/pki/ca.crt" "$folder/ca.crt"
+
+    cat > "$folder/cni-config/10-lab.conflist" <<-END
+		{"cniVersion": "0.4.0", "name": "lab", "plugins": [{"type": "ptp", "ipMasq": false, "ipam": {
+		  "type": "host-local", "ranges": [[{"subnet": "$subnet.$((100 + number)).0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+	END
+
+    # NVIDIA's runtime in CDI mode: it needs no driver, only the CDI specs, which the fake driver's installer writes.
+    cat > "$folder/nvidia-container-runtime/config.toml" <<-END
+		disable-require = true
+		[nvidia-container-runtime]
+		  mode = "cdi"
+		  runtimes = ["runc"]
+		[nvidia-container-runtime.modes.cdi]
+		  default-kind = "nvidia.com/gpu"
+		  spec-dirs = ["/etc/cdi"]
+	END
+
+    # NVIDIA's runtime is the default one: the harder case, since a container that nobody stops sees all GPUs.
+    # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc could not lower the score and would fail.
+    cat > "$folder/containerd.toml" <<-END
+		version = 2
+		[grpc]
+		  address = "/run/containerd/containerd.sock"
+		[plugins."io.containerd.grpc.v1.cri"]
+		  sandbox_image = "docker.io/aliquot-lab/pause:lab"
+		  restrict_oom_score_adj = true
+		  [plugins."io.containerd.grpc.v1.cri".cni]
+		    bin_dir = "$(cni_plugins)"
+		    conf_dir = "/run/node/cni-config"
+		  [plugins."io.containerd.grpc.v1.cri".containerd]
+		    snapshotter = "overlayfs"
+		    default_runtime_name = "nvidia"
+		    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+		      runtime_type = "io.containerd.runc.v2"
+		    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+		      runtime_type = "io.containerd.runc.v2"
+		      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+		        BinaryName = "/run/node/programs/nvidia-container-runtime"
+	END
+
+    # clusterDNS: there is no name service in the lab, but a kubelet without its address warns at every pod.
+    cat > "$folder/kubelet.yaml" <<-END
+		apiVersion: kubelet.config.k8s.io/v1beta1
+		kind: KubeletConfiguration
+		address: $(node_address "$node")
+		authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: /run/node/ca.crt}}
+		authorization: {mode: Webhook}
+		containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+		cgroupDriver: cgroupfs
+		cgroupRoot: /$marker/$node
+		enforceNodeAllocatable: []
+		failCgroupV1: false
+		failSwapOn: false
+		evictionHard: {}
+		imageGCHighThresholdPercent: 100
+		localStorageCapacityIsolation: false
+		makeIPTablesUtilChains: false
+		healthzPort: 0
+		resolvConf: /run/node/resolv.conf
+		clusterDNS: [$subnet.128.10]
+		clusterDomain: cluster.local
+		registerWithTaints: []
+	END
+}
+
+cni_plugins() {
+    local folder
+    for folder in /usr/lib/cni /opt/cni/bin /usr/libexec/cni; do
+        [ -x "$folder/ptp" ] || continue
+        printf '%s' "$folder"
+        return
+    done
+    die "the CNI plugins (ptp, host-local) are neither in /usr/lib/cni nor in /opt/cni/bin." "On Debian: apt-get install containernetworking-plugins"
+}
+
+# Containers outlive both programs: containerd's shims belong to the lab's first process.
+start_containerd() { # NODE
+    launch "$1/containerd" nsenter "--mount=$(node_mounts "$1")" -- containerd --config /run/node/containerd.toml
+}
+
+start_kubelet() { # NODE
+    await_or_die 60 "containerd on $1 did not answer" "$1/containerd.log" containerd_answers "$1"
+    import_image "$1" "$(image_file pause)"
+    launch "$1/kubelet" nsenter "--mount=$(node_mounts "$1")" -- /run/node/programs/kube kubelet \
+        --config /run/node/kubelet.yaml --kubeconfig /run/node/kubeconfig --hostname-override "$1" \
+        --node-ip "$(node_address "$1")" --node-labels gpu=on
+}
+
+containerd_answers() { in_node "$1" ctr version; }
+
+nodes_ready() {
+    local node
+    for node in "${nodes[@]}"; do
+        [ "$(kubectl get node "$node" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2> /dev/null)" = True ] || return 1
+    done
+}

@@ -1,0 +1,58 @@
+# shellcheck shell=bash
+# The gate: everything that is tested, and one line at the end that counts it.
+
+# A JDK 25 to test on too, beside the one that builds.
+find_jdk25() {
+    local home
+    for home in "${JAVA25_HOME:-}" /usr/lib/jvm/*25*; do
+        [ -x "$home/bin/javac" ] && "$home/bin/javac" -version 2>&1 | grep -q '^javac 25\b' || continue
+        printf '%s' "$home"
+        return
+    done
+    return 1
+}
+
+prepare_tests() {
+    install_packages "the tests" <<-'END'
+		python3-venv /usr/lib/python3*/ensurepip/__init__.py
+	END
+}
+
+# Where the test runners of one run have written: JUnit's XML, by Surefire, Failsafe and CTest.
+reports() {
+    find "$root" \( -name .git -o -name .lab \) -prune -o -type f -name '*.xml' \
+        \( -path '*/surefire-reports/*' -o -path '*/failsafe-reports/TEST-*' -o -path '*/native-shim/build/*junit*' \) -newer "$1" -print
+}
+
+# Keeps a run's reports, since the next run writes over them.
+keep_reports() { # NAME, MARK: a file older than the reports
+    local file
+    mkdir -p "$lab/reports/$1"
+    reports "$2" | while read -r file; do
+        cp "$file" "$lab/reports/$1/$(printf %s "${file#"$root"/}" | tr / _)"
+    done
+}
+
+count_reports() { python3 "$root/lab/count-tests.py" "$lab/reports"; }
+
+run_tests() { # long?
+    local mark=$lab/reports/mark status=0 jdk25
+    rm -rf "$lab/reports"
+    mkdir -p "$lab/reports"
+    cd "$root"
+    touch "$mark"
+    export ALIQUOT_BUILT=1 # the lab's tests bring the lab up with what this build has just made
+    ./mvnw -B -ntp verify ${1:+-Plong} < /dev/null || status=$?
+    keep_reports jdk17 "$mark"
+    if jdk25=$(find_jdk25); then
+        say "" "Unit and component tests once more, on JDK 25 ($jdk25)"
+        touch "$mark"
+        JAVA_HOME=$jdk25 ./mvnw -B -ntp -pl '!lab' -DskipITs verify < /dev/null || status=$?
+        keep_reports jdk25 "$mark"
+    else
+        say "No JDK 25 was found (JAVA25_HOME, /usr/lib/jvm/*25*): its run is left out."
+    fi
+    say ""
+    count_reports || status=1
+    return "$status"
+}
