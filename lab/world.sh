@@ -84,7 +84,8 @@ make_node_cgroups() { # NODE
 lab_cgroups() { cgroup_roots | sed "s|\$|/$marker|" | xargs -r ls -d 2> /dev/null || true; }
 
 remove_cgroups_once() {
-    lab_cgroups | xargs -rI {} find {} -depth -type d -exec rmdir {} + 2> /dev/null
+    local group
+    for group in $(lab_cgroups); do find "$group" -depth -type d -exec rmdir {} + 2> /dev/null; done
     [ -z "$(lab_cgroups)" ]
 }
 
