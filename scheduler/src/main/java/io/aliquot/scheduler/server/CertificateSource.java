@@ -1,0 +1,34 @@
+package io.aliquot.scheduler.server;
+
+import java.security.PrivateKey;
+import java.security.cert.X509Certificate;
+import java.util.List;
+import java.util.Optional;
+
+/**
+ * What the webhooks' port shows of itself. Asked at every handshake, so a renewed certificate is used from the next
+ * connection on; while there is none, handshakes fail. Implementations answer from memory and are thread-safe.
+ */
+public interface CertificateSource {
+    Optional<Identity> current();
+
+    /**
+     * A private key and its certificate.
+     *
+     * @param chain the server's own certificate first
+     */
+    record Identity(PrivateKey key, List<X509Certificate> chain) {
+        public Identity {
+            chain = List.copyOf(chain);
+            if (chain.isEmpty()) {
+                throw new IllegalArgumentException("expected the key's certificate, found none");
+            }
+        }
+
+        /** Never the key. */
+        @Override
+        public String toString() {
+            return "Identity[" + chain.get(0).getSubjectX500Principal() + "]";
+        }
+    }
+}

@@ -1,0 +1,57 @@
+package io.aliquot.scheduler.server;
+
+import jakarta.servlet.ServletException;
+import java.io.IOException;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.catalina.connector.Connector;
+import org.apache.catalina.connector.Request;
+import org.apache.catalina.connector.Response;
+import org.apache.catalina.valves.ValveBase;
+
+/**
+ * Turns away, before anything else sees it, a request for another port's path or with too large a body. Tells ports
+ * apart by their connector, which no header can forge.
+ */
+final class DoorValve extends ValveBase {
+    private final Map<Connector, Door> doors = new ConcurrentHashMap<>();
+
+    DoorValve() {
+        super(true);
+    }
+
+    void put(Connector connector, Door door) {
+        doors.put(connector, door);
+    }
+
+    @Override
+    public void invoke(Request request, Response response) throws IOException, ServletException {
+        Door door = doors.get(request.getConnector());
+        String path = request.getRequestURI();
+        // Compared as sent: none of our paths needs escapes, so whoever sends them wants to confuse somebody.
+        if (door == null || !door.paths().contains(path)) {
+            refuse(response, 404, "nothing here");
+            return;
+        }
+        if (request.getContentLengthLong() > door.largestBody()) {
+            refuse(
+                    response,
+                    413,
+                    "expected a body of at most " + door.largestBody() + " bytes, found "
+                            + request.getContentLengthLong());
+            return;
+        }
+        // Go's clients, and so kube-scheduler and the API server, always tell the length of a JSON body.
+        if (request.getContentLengthLong() < 0 && request.getHeader("Transfer-Encoding") != null) {
+            refuse(response, 411, "expected a Content-Length");
+            return;
+        }
+        getNext().invoke(request, response);
+    }
+
+    private static void refuse(Response response, int status, String why) throws IOException {
+        response.setStatus(status);
+        response.setContentType("text/plain;charset=utf-8");
+        response.getWriter().println(why);
+    }
+}

@@ -1,0 +1,54 @@
+package io.aliquot.scheduler.server;
+
+import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import java.util.List;
+import java.util.stream.Stream;
+import org.springframework.beans.factory.ObjectProvider;
+import org.springframework.http.HttpStatus;
+import org.springframework.http.MediaType;
+import org.springframework.http.ResponseEntity;
+import org.springframework.web.bind.annotation.GetMapping;
+import org.springframework.web.bind.annotation.RestController;
+
+/** What the kubelet and Prometheus ask. */
+@RestController
+final class HealthController {
+    private static final MediaType EXPOSITION = MediaType.parseMediaType("text/plain;version=0.0.4;charset=utf-8");
+
+    private final ObjectProvider<Liveness> liveness;
+    private final ObjectProvider<Readiness> readiness;
+    private final PrometheusMeterRegistry metrics;
+
+    HealthController(
+            ObjectProvider<Liveness> liveness, ObjectProvider<Readiness> readiness, PrometheusMeterRegistry metrics) {
+        this.liveness = liveness;
+        this.readiness = readiness;
+        this.metrics = metrics;
+    }
+
+    @GetMapping("/livez")
+    ResponseEntity<String> alive() {
+        return answer(liveness.stream().flatMap(part -> part.broken().stream()));
+    }
+
+    @GetMapping("/readyz")
+    ResponseEntity<String> ready() {
+        return answer(readiness.stream().flatMap(part -> part.waitsFor().map(what -> "waits for " + what).stream()));
+    }
+
+    @GetMapping("/metrics")
+    ResponseEntity<String> metrics() {
+        return ResponseEntity.ok().contentType(EXPOSITION).body(metrics.scrape());
+    }
+
+    private static ResponseEntity<String> answer(Stream<String> troubles) {
+        List<String> all = troubles.toList();
+        return all.isEmpty()
+                ? text(HttpStatus.OK, "ok\n")
+                : text(HttpStatus.SERVICE_UNAVAILABLE, String.join("\n", all) + "\n");
+    }
+
+    private static ResponseEntity<String> text(HttpStatus status, String text) {
+        return ResponseEntity.status(status).contentType(MediaType.TEXT_PLAIN).body(text);
+    }
+}

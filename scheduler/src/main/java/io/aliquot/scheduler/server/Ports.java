@@ -1,0 +1,12 @@
+package io.aliquot.scheduler.server;
+
+/**
+ * Where the process listens; 0 lets the system choose.
+ *
+ * @param extender on 127.0.0.1, plain
+ * @param webhooks on all addresses, TLS
+ * @param health on all addresses, plain
+ */
+record Ports(int extender, int webhooks, int health) {
+    static final Ports STANDARD = new Ports(9998, 9443, 9090);
+}

@@ -1,0 +1,70 @@
+package io.aliquot.scheduler.server;
+
+import java.net.InetAddress;
+import java.util.List;
+import java.util.Optional;
+import org.apache.catalina.connector.Connector;
+import org.apache.coyote.http11.AbstractHttp11Protocol;
+import org.apache.tomcat.util.net.SSLHostConfig;
+import org.apache.tomcat.util.net.SSLHostConfigCertificate;
+import org.springframework.beans.factory.ObjectProvider;
+import org.springframework.boot.tomcat.servlet.TomcatServletWebServerFactory;
+import org.springframework.boot.web.server.WebServerFactoryCustomizer;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+
+/** One Tomcat, a connector for each {@link Door}. */
+@Configuration(proxyBeanMethods = false)
+class ServerConfiguration {
+    private static final int PATIENCE_MS = 10_000;
+    /** What is read and thrown away of a body that was refused, so that its sender gets to see why. */
+    private static final int SWALLOWED = 64 << 20;
+
+    @Bean
+    WebServerFactoryCustomizer<TomcatServletWebServerFactory> doors(
+            ObjectProvider<Ports> chosen, ObjectProvider<CertificateSource> certificates) {
+        Ports ports = chosen.getIfAvailable(() -> Ports.STANDARD);
+        return factory -> {
+            var valve = new DoorValve();
+            factory.setAddress(InetAddress.getLoopbackAddress());
+            factory.setPort(ports.extender());
+            factory.addConnectorCustomizers(connector -> open(valve, connector, Door.EXTENDER, 16));
+
+            var health = new Connector();
+            health.setPort(ports.health());
+            open(valve, health, Door.HEALTH, 4);
+
+            var webhooks = new Connector();
+            webhooks.setPort(ports.webhooks());
+            open(valve, webhooks, Door.WEBHOOKS, 16);
+            webhooks.setScheme("https");
+            webhooks.setSecure(true);
+            webhooks.setProperty("SSLEnabled", "true");
+            webhooks.addSslHostConfig(
+                    tls(() -> Optional.ofNullable(certificates.getIfAvailable()).flatMap(CertificateSource::current)));
+
+            factory.addAdditionalConnectors(webhooks, health);
+            factory.setEngineValves(List.of(valve));
+        };
+    }
+
+    private static void open(DoorValve valve, Connector connector, Door door, int threads) {
+        valve.put(connector, door);
+        var protocol = (AbstractHttp11Protocol<?>) connector.getProtocolHandler();
+        protocol.setMaxThreads(threads);
+        protocol.setMinSpareThreads(1);
+        protocol.setMaxKeepAliveRequests(-1); // else Tomcat closes the connection at every hundredth request
+        protocol.setConnectionTimeout(PATIENCE_MS);
+        protocol.setKeepAliveTimeout(120_000);
+        protocol.setMaxSwallowSize(SWALLOWED);
+    }
+
+    private static SSLHostConfig tls(CertificateSource source) {
+        var config = new SSLHostConfig();
+        config.setProtocols("TLSv1.2+TLSv1.3");
+        var certificate = new SSLHostConfigCertificate(config, SSLHostConfigCertificate.DEFAULT_TYPE);
+        certificate.setSslContext(new LiveSslContext(source));
+        config.addCertificate(certificate);
+        return config;
+    }
+}
