@@ -1,0 +1,194 @@
+package io.aliquot.scheduler.admission;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.aliquot.api.Annotations;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.GpuRequest;
+import io.aliquot.api.Paths;
+import io.aliquot.api.Resources;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.stream.Stream;
+
+/** One container, init container or application's, in the tree of its pod. */
+final class Container {
+    private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
+    /** NVIDIA's runtime then injects nothing and, unlike for an empty value, asks nobody else (container toolkit). */
+    private static final String NO_DEVICES = "void";
+    /** A container's key in an annotation has at most 46 characters, and a volume's name 63. */
+    private static final String VOLUME_PREFIX = "aliquot-vgpu-";
+
+    private static final int READ_ONLY_FILE = 0444;
+    private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
+
+    private final ObjectNode tree;
+    private final String name;
+
+    private Container(ObjectNode tree) {
+        this.tree = tree;
+        this.name = Tree.text(tree, "name").orElse(""); // the API server validates after us, and will say so
+    }
+
+    /** Those of a pod, in the order they start. */
+    static List<Container> of(ObjectNode pod) {
+        ObjectNode spec = Tree.object(pod, "spec")
+                .orElseThrow(() -> new MalformedReviewException("expected the pod to have a spec"));
+        var containers = new ArrayList<Container>();
+        Tree.objects(spec, "initContainers").forEach(tree -> containers.add(new Container(tree)));
+        Tree.objects(spec, "containers").forEach(tree -> containers.add(new Container(tree)));
+        return containers;
+    }
+
+    String name() {
+        return name;
+    }
+
+    /** What it asks for; empty for no GPU. */
+    Optional<GpuRequest> request() {
+        Map<String, String> limits = resources("limits");
+        Map<String, String> requests = resources("requests");
+        try {
+            for (String resource : Resources.SUPPORTED) {
+                if (requests.containsKey(resource) && !limits.containsKey(resource)) {
+                    throw denied(
+                            "write " + resource + " under resources.limits; under requests alone it limits nothing");
+                }
+            }
+            requests.keySet().retainAll(Resources.NOT_YET);
+            GpuRequest.parse(requests);
+            return GpuRequest.parse(limits);
+        } catch (FormatException e) {
+            throw new DeniedException(about(String.valueOf(e.getMessage())), e);
+        }
+    }
+
+    /** Whether it names any resource of ours, sensibly or not. */
+    boolean namesOurResources() {
+        return Stream.of("limits", "requests")
+                .flatMap(kind -> resources(kind).keySet().stream())
+                .anyMatch(key -> Resources.SUPPORTED.contains(key) || Resources.NOT_YET.contains(key));
+    }
+
+    boolean privileged() {
+        return Tree.object(tree, "securityContext")
+                .map(context -> Tree.isTrue(context, "privileged"))
+                .orElse(false);
+    }
+
+    /** What the container's annotations and volume end in. */
+    String key() {
+        return Annotations.vgpu(name).substring(Annotations.VGPU_PREFIX.length());
+    }
+
+    /** The GPU of a container that asked for none is no GPU, whatever its image or its author says. */
+    void hideGpus() {
+        setVisibleDevices(NODES.objectNode().put("name", VISIBLE_DEVICES).put("value", NO_DEVICES));
+    }
+
+    void showGrantedGpus() {
+        ObjectNode variable = NODES.objectNode().put("name", VISIBLE_DEVICES);
+        variable.putObject("valueFrom").set("fieldRef", annotation(Annotations.visibleDevices(name)));
+        setVisibleDevices(variable);
+    }
+
+    void defaultToOneGpu() {
+        ObjectNode resources = Tree.ensureObject(tree, "resources");
+        for (String kind : List.of("limits", "requests")) {
+            ObjectNode amounts = Tree.ensureObject(resources, kind);
+            if (!amounts.has(Resources.GPU)) {
+                amounts.put(Resources.GPU, "1");
+            }
+        }
+    }
+
+    /** Every place where the kubelet would put something of the user's, with the field that says so. */
+    List<ReservedPaths.Place> places() {
+        String ours = volumeName();
+        var places = new ArrayList<ReservedPaths.Place>();
+        for (ObjectNode mount : Tree.objects(tree, "volumeMounts")) {
+            String path = Tree.text(mount, "mountPath").orElse("");
+            if (!(Tree.text(mount, "name").orElse("").equals(ours) && path.equals(Paths.CONFIG_FOLDER))) {
+                places.add(new ReservedPaths.Place("volumeMounts.mountPath", path));
+            }
+        }
+        for (ObjectNode device : Tree.objects(tree, "volumeDevices")) {
+            places.add(new ReservedPaths.Place(
+                    "volumeDevices.devicePath", Tree.text(device, "devicePath").orElse("")));
+        }
+        // The kubelet mounts an empty file there (pkg/kubelet/kuberuntime/kuberuntime_container.go, makeMounts).
+        Tree.text(tree, "terminationMessagePath")
+                .ifPresent(path -> places.add(new ReservedPaths.Place("terminationMessagePath", path)));
+        return places;
+    }
+
+    String volumeName() {
+        return VOLUME_PREFIX + key();
+    }
+
+    /** The limit file's volume, with the defaults that the API server would add. */
+    ObjectNode volume() {
+        ObjectNode volume = NODES.objectNode().put("name", volumeName());
+        ObjectNode source = volume.putObject("downwardAPI").put("defaultMode", READ_ONLY_FILE);
+        source.putArray("items")
+                .addObject()
+                .put("path", Paths.LIMIT_FILE)
+                .set("fieldRef", annotation(Annotations.vgpu(name)));
+        return volume;
+    }
+
+    void mountVolume() {
+        ObjectNode ours = NODES.objectNode()
+                .put("name", volumeName())
+                .put("readOnly", true)
+                .put("mountPath", Paths.CONFIG_FOLDER);
+        replaceOrAppend(Tree.ensureArray(tree, "volumeMounts"), "mountPath", ours);
+    }
+
+    DeniedException denied(String why) {
+        return new DeniedException(about(why));
+    }
+
+    private String about(String why) {
+        return "container " + name + ": " + why;
+    }
+
+    private Map<String, String> resources(String kind) {
+        return Tree.object(tree, "resources")
+                .map(resources -> Tree.texts(resources, kind))
+                .orElseGet(LinkedHashMap::new);
+    }
+
+    private void setVisibleDevices(ObjectNode variable) {
+        replaceOrAppend(Tree.ensureArray(tree, "env"), "name", variable);
+    }
+
+    /** Leaves exactly one element with this key, where the first one was. */
+    private static void replaceOrAppend(ArrayNode array, String key, ObjectNode element) {
+        boolean there = false;
+        for (int i = 0; i < array.size(); i++) {
+            JsonNode found = array.get(i).get(key);
+            if (found == null || !found.equals(element.get(key))) {
+                continue;
+            }
+            if (there) {
+                array.remove(i--);
+            } else {
+                array.set(i, element);
+                there = true;
+            }
+        }
+        if (!there) {
+            array.add(element);
+        }
+    }
+
+    private static ObjectNode annotation(String key) {
+        return NODES.objectNode().put("apiVersion", "v1").put("fieldPath", "metadata.annotations['" + key + "']");
+    }
+}

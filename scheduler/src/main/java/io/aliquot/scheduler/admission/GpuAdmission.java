@@ -1,0 +1,125 @@
+package io.aliquot.scheduler.admission;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.aliquot.api.Annotations;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Placement;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+
+/**
+ * Makes of a pod that asks for GPUs one that gets exactly those: placed by our scheduler, with each GPU container
+ * reading its devices and limits from annotations that Bind will write, and all other containers seeing no GPU. Refuses
+ * what makes no sense or would get around its limits.
+ *
+ * @param schedulerName of the kube-scheduler that we extend
+ * @param runtimeClass for pods that name none; empty to leave them so
+ */
+record GpuAdmission(String schedulerName, Optional<String> runtimeClass) implements Admission {
+    private static final String DEFAULT_SCHEDULER = "default-scheduler";
+
+    @Override
+    public void admit(ObjectNode pod) {
+        var gpuContainers = new ArrayList<Container>();
+        var others = new ArrayList<Container>();
+        for (Container container : Container.of(pod)) {
+            (container.request().isPresent() ? gpuContainers : others).add(container);
+        }
+        if (!gpuContainers.isEmpty()) {
+            checkAnnotations(pod);
+            ObjectNode spec = Tree.ensureObject(pod, "spec");
+            checkPlacedByUs(spec);
+            gpuContainers.forEach(GpuAdmission::checkConfined);
+            checkKeysDiffer(gpuContainers);
+            spec.put("schedulerName", schedulerName);
+            if (runtimeClass.isPresent() && Tree.text(spec, "runtimeClassName").isEmpty()) {
+                spec.put("runtimeClassName", runtimeClass.get());
+            }
+            for (Container container : gpuContainers) {
+                container.defaultToOneGpu();
+                container.showGrantedGpus();
+                addVolume(spec, container);
+                container.mountVolume();
+            }
+        }
+        others.forEach(Container::hideGpus);
+    }
+
+    private static void checkAnnotations(ObjectNode pod) {
+        Map<String, String> annotations = Tree.object(pod, "metadata")
+                .map(metadata -> Tree.texts(metadata, "annotations"))
+                .orElse(Map.of());
+        annotations.forEach((key, value) -> {
+            if (Annotations.reservedOnPods(key)) {
+                throw new DeniedException("remove the annotation " + key
+                        + ": the Aliquot scheduler alone writes it, when it binds the pod");
+            }
+            if (Annotations.NOT_YET_ON_PODS.contains(key)) {
+                throw new DeniedException("annotation " + key + " is not supported yet; allowed: "
+                        + String.join(", ", Annotations.SUPPORTED_ON_PODS));
+            }
+            if (Annotations.SUPPORTED_ON_PODS.contains(key)) {
+                try {
+                    Placement.parse("annotation " + key, value);
+                } catch (FormatException e) {
+                    throw new DeniedException(String.valueOf(e.getMessage()), e);
+                }
+            }
+        });
+    }
+
+    private void checkPlacedByUs(ObjectNode spec) {
+        Tree.text(spec, "nodeName").ifPresent(node -> {
+            throw new DeniedException(
+                    "remove spec.nodeName, which bypasses the scheduler that hands out GPUs; to choose"
+                            + " the node write nodeSelector: {kubernetes.io/hostname: " + node + "}");
+        });
+        String scheduler = Tree.text(spec, "schedulerName").orElse(DEFAULT_SCHEDULER);
+        if (!scheduler.equals(DEFAULT_SCHEDULER) && !scheduler.equals(schedulerName)) {
+            throw new DeniedException("remove spec.schedulerName " + scheduler
+                    + ": a pod that asks for GPUs is placed by " + schedulerName);
+        }
+    }
+
+    private static void checkConfined(Container container) {
+        if (container.privileged()) {
+            throw container.denied("a privileged container sees every GPU of its node, so it can't be given a share;"
+                    + " remove securityContext.privileged, or what it asks of nvidia.com");
+        }
+        container
+                .places()
+                .forEach(place -> ReservedPaths.objection(place).ifPresent(objection -> {
+                    throw container.denied(objection);
+                }));
+    }
+
+    /** Long names are cut and hashed into annotation keys; somebody may have made two that meet. */
+    private static void checkKeysDiffer(List<Container> containers) {
+        var names = new HashMap<String, String>();
+        for (Container container : containers) {
+            String other = names.put(container.key(), container.name());
+            if (other != null && !other.equals(container.name())) { // the API server refuses equal names
+                throw container.denied("rename it, since its short form is that of container " + other);
+            }
+        }
+    }
+
+    private static void addVolume(ObjectNode spec, Container container) {
+        ObjectNode ours = container.volume();
+        ArrayNode volumes = Tree.ensureArray(spec, "volumes");
+        for (ObjectNode volume : Tree.objects(spec, "volumes")) {
+            if (Tree.text(volume, "name").orElse("").equals(container.volumeName())) {
+                if (!volume.equals(ours)) {
+                    throw new DeniedException("rename the volume " + container.volumeName()
+                            + ": Aliquot adds one of that name for container " + container.name());
+                }
+                return;
+            }
+        }
+        volumes.add(ours);
+    }
+}

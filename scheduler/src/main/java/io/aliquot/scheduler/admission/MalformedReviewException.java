@@ -1,0 +1,10 @@
+package io.aliquot.scheduler.admission;
+
+/** A body that the API server would not send. The message says what was expected. */
+final class MalformedReviewException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    MalformedReviewException(String message) {
+        super(message);
+    }
+}

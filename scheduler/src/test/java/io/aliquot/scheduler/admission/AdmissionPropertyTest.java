@@ -1,0 +1,191 @@
+package io.aliquot.scheduler.admission;
+
+import static io.aliquot.scheduler.admission.Pods.JSON;
+import static io.aliquot.scheduler.admission.Pods.mutated;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.fabric8.zjsonpatch.JsonPatch;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+
+/** Random pods; a failure tells the seed, and {@code -Daliquot.seed=…} repeats it. */
+class AdmissionPropertyTest {
+    private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"));
+    private static final VoidAdmission VOID = new VoidAdmission();
+    private static final int PODS = 3000;
+
+    @Test
+    void aSecondPassChangesNothingWhateverWasInjectedMeanwhile() {
+        randomly((random, pod) -> {
+            ObjectNode once = mutated(GPU, pod);
+            assertThat(mutated(GPU, once)).isEqualTo(once);
+            assertThat(mutated(VOID, once)).isEqualTo(once);
+
+            ArrayNode containers = once.withArray("/spec/containers");
+            int at = random.nextInt(containers.size() + 1);
+            containers.insert(at, container(random, "injected", false));
+            ObjectNode twice = mutated(GPU, once);
+            assertSeesNoGpu(twice.at("/spec/containers/" + at));
+            twice.withArray("/spec/containers").remove(at);
+            containers.remove(at);
+            assertThat(twice).isEqualTo(once);
+        });
+    }
+
+    @Test
+    void everyContainerEndsWithExactlyOneNvidiaVisibleDevicesAndItIsOurs() {
+        randomly((random, pod) -> {
+            ObjectNode mutated = mutated(GPU, pod);
+            for (String kind : List.of("initContainers", "containers")) {
+                JsonNode before = pod.at("/spec/" + kind);
+                for (int i = 0; i < before.size(); i++) {
+                    JsonNode container = mutated.at("/spec/" + kind + "/" + i);
+                    if (before.get(i).at("/resources/limits/nvidia.com~1gpumem").isMissingNode()) {
+                        assertSeesNoGpu(container);
+                    } else {
+                        assertSeesItsOwn(mutated, container);
+                    }
+                }
+            }
+        });
+    }
+
+    @Test
+    void theVoidWebhookHidesTheGpusFromExactlyThoseThatAskForNone() {
+        randomly((random, pod) -> {
+            ObjectNode mutated = mutated(VOID, pod);
+            for (String kind : List.of("initContainers", "containers")) {
+                JsonNode before = pod.at("/spec/" + kind);
+                for (int i = 0; i < before.size(); i++) {
+                    JsonNode container = mutated.at("/spec/" + kind + "/" + i);
+                    if (before.get(i).at("/resources/limits/nvidia.com~1gpumem").isMissingNode()) {
+                        assertSeesNoGpu(container);
+                    } else {
+                        assertThat(container).isEqualTo(before.get(i));
+                    }
+                }
+            }
+        });
+    }
+
+    @Test
+    void thePatchTurnsThePodIntoTheMutatedOne() {
+        randomly((random, pod) -> {
+            ObjectNode mutated = mutated(GPU, pod);
+            JsonNode patch = io.aliquot.scheduler.admission.JsonPatch.between(pod, mutated);
+
+            assertThat(JsonPatch.apply(patch, pod)).isEqualTo(mutated);
+            // Backwards too, where more has to be removed.
+            JsonNode back = io.aliquot.scheduler.admission.JsonPatch.between(mutated, pod);
+            assertThat(JsonPatch.apply(back, mutated)).isEqualTo(pod);
+        });
+    }
+
+    private static void assertSeesNoGpu(JsonNode container) {
+        assertThat(visibleDevices(container).get("value").textValue()).isEqualTo("void");
+    }
+
+    private static void assertSeesItsOwn(JsonNode pod, JsonNode container) {
+        String name = container.get("name").textValue();
+        assertThat(visibleDevices(container).at("/valueFrom/fieldRef/fieldPath").textValue())
+                .isEqualTo("metadata.annotations['aliquot.io/visible-devices." + name + "']");
+        var mounts = new ArrayList<String>();
+        for (JsonNode mount : container.get("volumeMounts")) {
+            if (mount.get("mountPath").textValue().equals("/etc/aliquot")) {
+                mounts.add(mount.get("name").textValue());
+            }
+        }
+        assertThat(mounts).containsExactly("aliquot-vgpu-" + name);
+        assertThat(pod.at("/spec/volumes").findValuesAsText("name")).containsOnlyOnce("aliquot-vgpu-" + name);
+    }
+
+    private static JsonNode visibleDevices(JsonNode container) {
+        var found = new ArrayList<JsonNode>();
+        for (JsonNode variable : container.get("env")) {
+            if (variable.get("name").textValue().equals("NVIDIA_VISIBLE_DEVICES")) {
+                found.add(variable);
+            }
+        }
+        assertThat(found).hasSize(1);
+        return found.get(0);
+    }
+
+    private interface Check {
+        void on(Random random, ObjectNode pod);
+    }
+
+    private static void randomly(Check check) {
+        long first = Long.getLong("aliquot.seed", System.nanoTime());
+        for (long seed = first; seed < first + PODS; seed++) {
+            var random = new Random(seed);
+            ObjectNode pod = pod(random);
+            try {
+                check.on(random, pod.deepCopy());
+            } catch (RuntimeException | AssertionError e) {
+                throw new AssertionError("with -Daliquot.seed=" + seed + " and " + pod, e);
+            }
+        }
+    }
+
+    private static ObjectNode pod(Random random) {
+        ObjectNode pod = JSON.createObjectNode().put("kind", "Pod").put("apiVersion", "v1");
+        pod.putObject("metadata").put("name", "p");
+        ObjectNode spec = pod.putObject("spec");
+        if (random.nextBoolean()) {
+            spec.put("schedulerName", random.nextBoolean() ? "default-scheduler" : "aliquot-scheduler");
+        }
+        if (random.nextInt(4) == 0) {
+            spec.put("runtimeClassName", "other");
+        }
+        if (random.nextBoolean()) {
+            spec.putArray("volumes").addObject().put("name", "data").putObject("emptyDir");
+        }
+        int inits = random.nextInt(3);
+        for (int i = 0; i < inits; i++) {
+            spec.withArray("/initContainers").add(container(random, "init-" + i, random.nextInt(4) == 0));
+        }
+        int apps = 1 + random.nextInt(4);
+        for (int i = 0; i < apps; i++) {
+            spec.withArray("/containers").add(container(random, "app-" + i, random.nextBoolean()));
+        }
+        return pod;
+    }
+
+    private static ObjectNode container(Random random, String name, boolean gpu) {
+        ObjectNode container = JSON.createObjectNode().put("name", name).put("image", "i~/" + random.nextInt());
+        int variables = random.nextInt(5);
+        for (int i = 0; i < variables; i++) {
+            ObjectNode variable = container.withArray("/env").addObject();
+            switch (random.nextInt(4)) {
+                case 0 -> variable.put("name", "NVIDIA_VISIBLE_DEVICES").put("value", "all");
+                case 1 ->
+                    variable.put("name", "NVIDIA_VISIBLE_DEVICES")
+                            .putObject("valueFrom")
+                            .putObject("fieldRef")
+                            .put("fieldPath", "metadata.name");
+                case 2 -> variable.put("name", "NVIDIA_DRIVER_CAPABILITIES").put("value", "all");
+                default -> variable.put("name", "A" + random.nextInt(3));
+            }
+        }
+        if (random.nextBoolean()) {
+            container.withArray("/volumeMounts").addObject().put("name", "data").put("mountPath", "/data");
+        }
+        Map<String, String> amounts = gpu
+                ? Map.of("nvidia.com/gpumem", Integer.toString(1 + random.nextInt(80_000)))
+                : random.nextBoolean() ? Map.of("cpu", "1") : Map.of();
+        amounts.forEach((key, value) -> {
+            container.withObject("/resources/limits").put(key, value);
+            if (random.nextBoolean()) {
+                container.withObject("/resources/requests").put(key, value);
+            }
+        });
+        return container;
+    }
+}

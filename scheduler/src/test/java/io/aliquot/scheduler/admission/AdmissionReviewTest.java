@@ -1,0 +1,141 @@
+package io.aliquot.scheduler.admission;
+
+import static io.aliquot.scheduler.admission.Pods.JSON;
+import static io.aliquot.scheduler.admission.Pods.parse;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.fabric8.zjsonpatch.JsonPatch;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.Optional;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class AdmissionReviewTest {
+    private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", Optional.empty());
+
+    /** As kube-apiserver 1.35 sends it. */
+    static ObjectNode review(ObjectNode pod) {
+        ObjectNode review = parse("""
+            {
+              "kind": "AdmissionReview",
+              "apiVersion": "admission.k8s.io/v1",
+              "request": {
+                "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+                "kind": {"group": "", "version": "v1", "kind": "Pod"},
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+                "requestResource": {"group": "", "version": "v1", "resource": "pods"},
+                "name": "train",
+                "namespace": "team",
+                "operation": "CREATE",
+                "userInfo": {"username": "jane", "groups": ["system:authenticated"]},
+                "oldObject": null,
+                "dryRun": false,
+                "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}
+              }
+            }
+            """);
+        ((ObjectNode) review.get("request")).set("object", pod);
+        return review;
+    }
+
+    @Test
+    void aMutatedPodIsAllowedWithAPatch() throws IOException {
+        JsonNode response = answer(review(Pods.share()));
+
+        assertThat(response.get("uid").textValue()).isEqualTo("705ab4f5-6393-11e8-b7cc-42010a800002");
+        assertThat(response.get("allowed").booleanValue()).isTrue();
+        assertThat(response.get("patchType").textValue()).isEqualTo("JSONPatch");
+        JsonNode patch = JSON.readTree(response.get("patch").binaryValue());
+        assertThat(JsonPatch.apply(patch, Pods.share())).isEqualTo(Pods.mutated(GPU, Pods.share()));
+    }
+
+    @Test
+    void aPodThatNeedsNoChangeIsAllowedWithoutAPatch() throws IOException {
+        JsonNode response = answer(review(Pods.mutated(GPU, Pods.share())));
+
+        assertThat(response.get("allowed").booleanValue()).isTrue();
+        assertThat(response.has("patch")).isFalse();
+        assertThat(response.has("patchType")).isFalse();
+    }
+
+    @Test
+    void aDenialCarriesItsSentenceAnd403() throws IOException {
+        JsonNode response = answer(review(Pods.asking("{\"nvidia.com/gpumem\": \"3Gi\"}")));
+
+        assertThat(response.get("uid").textValue()).isEqualTo("705ab4f5-6393-11e8-b7cc-42010a800002");
+        assertThat(response.get("allowed").booleanValue()).isFalse();
+        assertThat(response.at("/status/code").intValue()).isEqualTo(403);
+        assertThat(response.at("/status/message").textValue())
+                .isEqualTo("container main: nvidia.com/gpumem counts MiB: write 3072 instead of 3Gi");
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "",
+                " ",
+                "{",
+                "null",
+                "[]",
+                "1",
+                "\"x\"",
+                "{}",
+                "{} {}",
+                "{\"kind\": \"AdmissionReview\", \"kind\": \"AdmissionReview\"}",
+                "{\"kind\": \"AdmissionReview\", \"apiVersion\": \"admission.k8s.io/v1\"}",
+                "{\"kind\": \"AdmissionReview\", \"apiVersion\": \"admission.k8s.io/v1\", \"request\": {}}",
+                "{\"kind\": 1, \"apiVersion\": [], \"request\": {}}"
+            })
+    void whatIsNoReviewIsMalformed(String body) {
+        assertMalformed(body);
+    }
+
+    @Test
+    void aReviewOfSomethingElseIsMalformed() {
+        ObjectNode beta = review(Pods.share()).put("apiVersion", "admission.k8s.io/v1beta1");
+        ObjectNode deployment = review(Pods.share());
+        deployment.withObject("/request/kind").put("kind", "Deployment");
+        ObjectNode other = review(Pods.share());
+        other.withObject("/request/kind").put("group", "example.com");
+        ObjectNode update = review(Pods.share());
+        update.withObject("/request").put("operation", "UPDATE");
+        ObjectNode binding = review(Pods.share());
+        binding.withObject("/request").put("subResource", "binding");
+        ObjectNode gone = review(Pods.share());
+        gone.withObject("/request").putNull("object");
+        ObjectNode anonymous = review(Pods.share());
+        anonymous.withObject("/request").put("uid", "");
+
+        for (ObjectNode review : new ObjectNode[] {beta, deployment, other, update, binding, gone, anonymous}) {
+            assertMalformed(review.toString());
+        }
+    }
+
+    @Test
+    void garbageAndDeepNestingAreMalformed() {
+        assertMalformed("{\"kind\":".repeat(100_000));
+        assertMalformed("[".repeat(100_000));
+        assertThatThrownBy(() -> AdmissionReview.parse(new byte[] {(byte) 0xff, 0, 1, (byte) 0xfe}))
+                .isInstanceOf(MalformedReviewException.class);
+    }
+
+    private static void assertMalformed(String body) {
+        assertThatThrownBy(() -> AdmissionReview.parse(body.getBytes(StandardCharsets.UTF_8)))
+                .isInstanceOf(MalformedReviewException.class)
+                .hasMessageStartingWith("expected ");
+    }
+
+    private static JsonNode answer(ObjectNode review) throws IOException {
+        byte[] body = review.toString().getBytes(StandardCharsets.UTF_8);
+        JsonNode answer = JSON.readTree(AdmissionReview.parse(body).answer(GPU));
+        assertThat(answer.get("kind").textValue()).isEqualTo("AdmissionReview");
+        assertThat(answer.get("apiVersion").textValue()).isEqualTo("admission.k8s.io/v1");
+        return answer.get("response");
+    }
+}

@@ -1,0 +1,74 @@
+package io.aliquot.scheduler.admission;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+/** Pods as kube-apiserver 1.35 sends them to webhooks: canonical quantities, its defaults filled in. */
+final class Pods {
+    static final ObjectMapper JSON = new ObjectMapper();
+
+    private Pods() {}
+
+    static ObjectNode parse(String json) {
+        try {
+            return (ObjectNode) JSON.readTree(json);
+        } catch (JsonProcessingException e) {
+            throw new AssertionError(json, e);
+        }
+    }
+
+    /** With one container, main, that has these limits, and requests as the API server derives them. */
+    static ObjectNode asking(String limits) {
+        return parse("""
+            {
+              "kind": "Pod",
+              "apiVersion": "v1",
+              "metadata": {"name": "train", "namespace": "team", "creationTimestamp": null},
+              "spec": {
+                "volumes": [{"name": "kube-api-access-x7k2p", "projected": {"sources": [], "defaultMode": 420}}],
+                "containers": [
+                  {
+                    "name": "main",
+                    "image": "cuda:12",
+                    "resources": {"limits": %s, "requests": %s},
+                    "volumeMounts": [
+                      {
+                        "name": "kube-api-access-x7k2p",
+                        "readOnly": true,
+                        "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"
+                      }
+                    ],
+                    "terminationMessagePath": "/dev/termination-log",
+                    "terminationMessagePolicy": "File",
+                    "imagePullPolicy": "IfNotPresent"
+                  }
+                ],
+                "restartPolicy": "Always",
+                "schedulerName": "default-scheduler",
+                "preemptionPolicy": "PreemptLowerPriority",
+                "aFieldOfNextYear": {"kept": [1, 2.50]}
+              },
+              "status": {}
+            }
+            """.formatted(limits, limits));
+    }
+
+    static ObjectNode share() {
+        return asking("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\", \"nvidia.com/gpucores\": \"30\"}");
+    }
+
+    static ObjectNode spec(ObjectNode pod) {
+        return (ObjectNode) pod.get("spec");
+    }
+
+    static ObjectNode container(ObjectNode pod, int index) {
+        return (ObjectNode) pod.at("/spec/containers/" + index);
+    }
+
+    static ObjectNode mutated(Admission admission, ObjectNode pod) {
+        ObjectNode copy = pod.deepCopy();
+        admission.admit(copy);
+        return copy;
+    }
+}

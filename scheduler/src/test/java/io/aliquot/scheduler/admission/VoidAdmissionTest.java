@@ -1,0 +1,49 @@
+package io.aliquot.scheduler.admission;
+
+import static io.aliquot.scheduler.admission.Pods.asking;
+import static io.aliquot.scheduler.admission.Pods.container;
+import static io.aliquot.scheduler.admission.Pods.mutated;
+import static io.aliquot.scheduler.admission.Pods.parse;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class VoidAdmissionTest {
+    private static final VoidAdmission ADMISSION = new VoidAdmission();
+
+    @Test
+    void everyContainerSeesNoGpuWhateverItsAuthorWrote() {
+        ObjectNode pod = asking("{\"cpu\": \"1\"}");
+        pod.withArray("/spec/containers/0/env")
+                .addObject()
+                .put("name", "NVIDIA_VISIBLE_DEVICES")
+                .put("value", "all");
+        pod.withArray("/spec/initContainers").add(parse("{\"name\": \"fetch\"}"));
+
+        ObjectNode mutated = mutated(ADMISSION, pod);
+
+        String expected = "{\"env\": [{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}]}";
+        assertThat(container(mutated, 0).get("env")).isEqualTo(parse(expected).get("env"));
+        assertThat(mutated.at("/spec/initContainers/0/env"))
+                .isEqualTo(parse(expected).get("env"));
+        assertThat(mutated.at("/spec/schedulerName").textValue()).isEqualTo("default-scheduler");
+        assertThat(mutated(ADMISSION, mutated)).isEqualTo(mutated);
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "{\"nvidia.com/gpu\": \"1\"}",
+                "{\"nvidia.com/gpumem\": \"3Gi\"}",
+                "{\"nvidia.com/priority\": \"1\"}",
+                "{\"nvidia.com/gpumem\": \"1\", \"nvidia.com/gpumem-percentage\": \"1\"}"
+            })
+    void aContainerThatAsksForGpusIsLeftToTheOtherWebhookNeverDenied(String limits) {
+        ObjectNode pod = asking(limits);
+
+        assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
+    }
+}
