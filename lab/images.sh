@@ -13,7 +13,8 @@ image_inputs() {
         aliquot-scheduler) printf '%s\n' scheduler/Dockerfile scheduler/target/aliquot-scheduler.jar ;;
         aliquot-device-plugin)
             printf '%s\n' device-plugin/Dockerfile device-plugin/target/aliquot-device-plugin.jar device-plugin/target/lib \
-                native-shim/build/libaliquot.so native-shim/build/VERSION native-shim/build/fake-driver
+                native-shim/build/libaliquot.so native-shim/build/VERSION \
+                native-shim/build/fake-driver/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,aliquot-fake-driver}
             ;;
     esac
 }
@@ -48,11 +49,17 @@ buildah_() {
         TMPDIR=$cache/images/tmp BUILDAH_ISOLATION=chroot buildah "$@"
 }
 
-# A killed buildah can leave its storage in a state that it refuses; nothing in there is worth more than the time.
+# A killed buildah can leave its storage in a state that it refuses, and layers that nothing uses any more add up;
+# nothing in there is worth more than the minutes that it saves.
+storage_size() { # MiB
+    [ -d "$cache/images/storage" ] || { echo 0; return; }
+    du -s --block-size=1M "$cache/images/storage" | cut -f 1
+}
+
 with_storage() {
     mkdir -p "$cache/images/tmp"
     mount -t tmpfs -o mode=755 tmpfs /run # runroot; and whatever else it leaves there ends with this step
-    if [ -e "$cache/images/building" ]; then
+    if [ -e "$cache/images/building" ] || [ "$(storage_size)" -gt 6000 ]; then
         rm -rf "$cache/images/storage" "$cache/images/tmp"/*
     fi
     : > "$cache/images/building"
@@ -64,12 +71,18 @@ with_storage() {
 build_base() {
     local file
     file=$(base_file)
-    mmdebstrap --variant=minbase \
+    rm -f "$cache/images/new-base.tar"
+    # usr-is-merged with its hook in place of usrmerge, which brings all of Perl
+    mmdebstrap --variant=minbase --include=usr-is-merged --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/lintian/*' \
-        bookworm "$file.tmp.tar"
-    publish "$file.tmp.tar" "$file"
+        bookworm "$cache/images/new-base.tar" \
+        'deb http://deb.debian.org/debian bookworm main' \
+        'deb http://deb.debian.org/debian bookworm-updates main' \
+        'deb http://deb.debian.org/debian-security bookworm-security main'
+    rm -f "$cache"/images/base-*.tar
+    publish "$cache/images/new-base.tar" "$file"
 }
 
 import_base() { # into buildah's storage, unless it is there
@@ -128,19 +141,23 @@ import_image() { # NODE FILE
     in_node "$1" ctr --namespace k8s.io images import - < "$2" > /dev/null
 }
 
-# Puts images into the nodes that don't have them yet; prints the names of those that were new.
+# Puts images into the nodes that don't have them yet, all nodes at a time.
 load_images() { # NAME...
-    local name file node mark
+    local name file node mark pid status=0
+    local -a pids
     for name in "$@"; do
         file=$(image_file "$name")
+        pids=()
         for node in "${nodes[@]}"; do
             mark=$lab/$node/images/$(basename "$file" .tar)
             [ ! -f "$mark" ] || continue
-            import_image "$node" "$file"
             mkdir -p "$(dirname "$mark")"
-            : > "$mark"
+            { import_image "$node" "$file" && : > "$mark"; } &
+            pids+=($!)
         done
+        for pid in "${pids[@]}"; do wait "$pid" || status=1; done
     done
+    return "$status"
 }
 
 load_images_in_world() { find_world && load_images "$@"; }
