@@ -1,0 +1,91 @@
+/*
+ * What the parts of the fake libcuda share: the driver's one lock, the devices that the process sees, contexts, and
+ * the handles and memory that belong to contexts.
+ */
+#ifndef ALIQUOT_FAKE_CUDA_DRIVER_H
+#define ALIQUOT_FAKE_CUDA_DRIVER_H
+
+#include "cuda_abi.h"
+#include "gpu_file.h"
+
+#define API __attribute__((visibility("default")))
+
+/* Overridable by the build: the CUDA version that the driver speaks, 1000 * major + 10 * minor. */
+#ifndef FAKE_CUDA_VERSION
+#define FAKE_CUDA_VERSION 13000
+#endif
+
+struct device {
+    gpu_file *gpu;
+    const struct gpu_identity *identity;
+    struct CUctx_st *primary;
+    unsigned primary_users;
+    unsigned primary_flags;
+    unsigned contexts; /* living ones, the primary included; the process holds a slot of the GPU while there are any */
+};
+
+/* Never freed, so that a stale handle can be told from a good one. */
+struct CUctx_st {
+    struct device *device;
+    unsigned long long id;
+    unsigned api_version;
+    unsigned flags;
+    unsigned users; /* of cuCtxAttach */
+    bool alive;
+    size_t limits[8];
+    struct CUctx_st *next;
+};
+
+/* What a handle other than a context is. */
+enum kind { KIND_STREAM = 1, KIND_EVENT, KIND_MODULE, KIND_FUNCTION, KIND_LIBRARY, KIND_KERNEL };
+
+/* The first member of every handle's struct. */
+struct object {
+    enum kind kind;
+    struct CUctx_st *context; /* NULL: belongs to the process */
+    struct object *previous, *next;
+};
+
+/*
+ * Takes the driver's lock and finds the calling thread's context. Every entry point that needs one starts with this
+ * and, where it answered CUDA_SUCCESS, ends with leave; otherwise the lock isn't held.
+ */
+CUresult enter(struct CUctx_st **context);
+
+/* The same for what needs an initialised driver only. */
+CUresult enter_driver(void);
+
+/* Lets the lock go and answers result. */
+CUresult leave(CUresult result);
+
+/* NULL unless ordinal is one of this process's devices. With the lock held. */
+struct device *device_of(CUdevice ordinal);
+CUdevice ordinal_of(const struct device *device);
+size_t device_count(void);
+
+/* Whether context is a handle that was given out and is alive. With the lock held. */
+CUresult check_context(struct CUctx_st *context);
+
+/* Makes a zeroed handle of so many bytes, struct object first; NULL without memory. With the lock held. */
+void *object_new(enum kind kind, size_t bytes, struct CUctx_st *context);
+/* handle, if it is one of that kind, else NULL. */
+void *object_find(enum kind kind, const void *handle);
+void object_delete(void *object);
+/* Deletes what belongs to a context that dies. */
+void objects_delete_all(const struct CUctx_st *context);
+/* Calls visit for all objects of a kind; visit may delete the one it is given. */
+void objects_visit(enum kind kind, void (*visit)(void *object, void *data), void *data);
+
+/* Frees the memory that belongs to a context that dies. With the lock held. */
+void memory_free_all(const struct CUctx_st *context);
+
+/* CUDA_SUCCESS if stream is one of the default streams or a living handle. With the lock held. */
+CUresult check_stream(CUstream stream);
+
+/* Writes a line to what ALIQUOT_FAKE_LOG names ("stderr" or a file's path), if it is set. */
+void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The exported function for a name as cuGetProcAddress is asked for it. */
+CUdriverProcAddressQueryResult entry_find(const char *name, int version, bool per_thread_stream, void **function);
+
+#endif

@@ -1,0 +1,126 @@
+/* How programs find the driver's functions, and what its errors are called. */
+#include "cuda_driver.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ENTRY(name, version, symbol) extern void symbol##_entry(void) __asm__(#symbol);
+#define THREAD(name, version, symbol, legacy) ENTRY(name, version, symbol)
+#include "cuda_entries.def"
+#undef ENTRY
+#undef THREAD
+
+static const struct entry {
+    const char *name;
+    int version;
+    bool per_thread_stream;
+    void (*function)(void);
+} entries[] = {
+#define ENTRY(name, version, symbol) {#name, version, false, symbol##_entry},
+#define THREAD(name, version, symbol, legacy) {#name, version, true, symbol##_entry},
+#include "cuda_entries.def"
+#undef ENTRY
+#undef THREAD
+};
+
+/*
+ * The per-thread-default-stream flavours. All streams are alike here, so each just goes on to the plain function, but
+ * it is a function with an address of its own, as in the real driver.
+ */
+#if defined(__x86_64__)
+#define GO_ON "jmp "
+#elif defined(__aarch64__)
+#define GO_ON "b "
+#else
+#error "write a jump for this processor"
+#endif
+#define ENTRY(name, version, symbol)
+#define THREAD(name, version, symbol, legacy)                                                                          \
+    __asm__(".text\n.globl " #symbol "\n.type " #symbol ", %function\n" #symbol ":\n\t" GO_ON #legacy                  \
+            "\n.size " #symbol ", .-" #symbol "\n");
+#include "cuda_entries.def"
+#undef ENTRY
+#undef THREAD
+
+CUdriverProcAddressQueryResult entry_find(const char *name, int version, bool per_thread_stream, void **function) {
+    const struct entry *best = NULL;
+    bool known = false;
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+        const struct entry *entry = &entries[i];
+        if (strcmp(entry->name, name) != 0 || (entry->per_thread_stream && !per_thread_stream))
+            continue;
+        known = true;
+        if (entry->version > version)
+            continue;
+        /* The newest that the caller knows, and of those the flavour that it asks for. */
+        bool better =
+            best == NULL || (entry->per_thread_stream != best->per_thread_stream ? entry->per_thread_stream
+                                                                                 : entry->version > best->version);
+        if (better)
+            best = entry;
+    }
+    if (best == NULL)
+        return known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    memcpy(function, &best->function, sizeof *function);
+    return CU_GET_PROC_ADDRESS_SUCCESS;
+}
+
+API CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+                                 CUdriverProcAddressQueryResult *symbolStatus) {
+    if (symbol == NULL || pfn == NULL || cudaVersion < 2000 || flags > 2)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pfn = NULL;
+    CUdriverProcAddressQueryResult found =
+        entry_find(symbol, cudaVersion, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, pfn);
+    if (symbolStatus != NULL)
+        *symbolStatus = found;
+    if (found == CU_GET_PROC_ADDRESS_SUCCESS)
+        return CUDA_SUCCESS;
+    note("cuGetProcAddress: no %s of version %d", symbol, cudaVersion);
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+API CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags) {
+    return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+}
+
+static const struct {
+    CUresult value;
+    const char *name, *text;
+} errors[] = {
+#define ERROR(name, value, text) {name, #name, text},
+#include "cuda_errors.def"
+#undef ERROR
+};
+
+static CUresult describe(CUresult error, const char **answer, bool name) {
+    if (answer == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        if (errors[i].value == error) {
+            *answer = name ? errors[i].name : errors[i].text;
+            return CUDA_SUCCESS;
+        }
+    }
+    *answer = NULL;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+API CUresult cuGetErrorName(CUresult error, const char **pStr) {
+    return describe(error, pStr, true);
+}
+API CUresult cuGetErrorString(CUresult error, const char **pStr) {
+    return describe(error, pStr, false);
+}
+
+/* Tables of functions by UUID, private between NVIDIA's libraries and driver. None is made up here. */
+API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId) {
+    if (ppExportTable == NULL || pExportTableId == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    char id[33];
+    for (int i = 0; i < 16; i++)
+        snprintf(id + 2 * i, 3, "%02x", (unsigned char)pExportTableId->bytes[i]);
+    note("cuGetExportTable: no table %s", id);
+    *ppExportTable = NULL;
+    return CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,773 @@
+/*
+ * Device, managed and pinned memory, copies and fills.
+ *
+ * Device memory is host memory that is mapped but not yet there: reserving 80 GB costs nothing, writing to it costs
+ * what is written. An address is a host address, so a copy is a memmove; which address belongs to which device the
+ * tree of allocations knows. What is charged to the GPU is what was asked for, to the byte.
+ */
+#define _GNU_SOURCE
+#include "cuda_driver.h"
+
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PITCH_ALIGNMENT = 512 };
+
+enum memory_kind { DEVICE_MEMORY, MANAGED_MEMORY, PINNED_MEMORY, REGISTERED_MEMORY };
+
+struct allocation {
+    uintptr_t base;
+    size_t bytes;  /* asked for, and charged if it is device or managed memory */
+    size_t mapped; /* 0 for registered memory, which is the program's own */
+    enum memory_kind kind;
+    unsigned flags;
+    unsigned long long id;
+    struct CUctx_st *context;
+    struct allocation *previous, *next;
+};
+
+static void *tree; /* of all allocations, by address */
+static struct allocation *allocations;
+static unsigned long long last_id;
+
+/* Ranges that overlap are equal, so that a search for one byte finds the allocation around it. */
+static int by_address(const void *a, const void *b) {
+    const struct allocation *left = a, *right = b;
+    if (left->base + left->bytes <= right->base)
+        return -1;
+    return right->base + right->bytes <= left->base;
+}
+
+static struct allocation *find(uintptr_t address) {
+    struct allocation byte = {.base = address, .bytes = 1};
+    if (address == UINTPTR_MAX)
+        return NULL;
+    struct allocation *const *node = tfind(&byte, &tree, by_address);
+    return node != NULL ? *node : NULL;
+}
+
+static bool is_charged(const struct allocation *allocation) {
+    return allocation->kind == DEVICE_MEMORY || allocation->kind == MANAGED_MEMORY;
+}
+
+static void destroy(struct allocation *allocation) {
+    tdelete(allocation, &tree, by_address);
+    if (allocation->previous != NULL)
+        allocation->previous->next = allocation->next;
+    else
+        allocations = allocation->next;
+    if (allocation->next != NULL)
+        allocation->next->previous = allocation->previous;
+    /* munmap fails when a hole would need one mapping too many: then at least the memory goes back. */
+    if (allocation->mapped != 0 && munmap((void *)allocation->base, allocation->mapped) != 0)
+        (void)madvise((void *)allocation->base, allocation->mapped, MADV_DONTNEED);
+    if (is_charged(allocation))
+        gpu_release(allocation->context->device->gpu, allocation->bytes);
+    free(allocation);
+}
+
+void memory_free_all(const struct CUctx_st *context) {
+    struct allocation *next;
+    for (struct allocation *allocation = allocations; allocation != NULL; allocation = next) {
+        next = allocation->next;
+        if (allocation->context == context)
+            destroy(allocation);
+    }
+}
+
+/* With address: registers memory that is there already. Below 4 GiB where a 32-bit pointer must hold it. */
+static CUresult create(struct CUctx_st *context, enum memory_kind kind, void *address, size_t bytes, unsigned flags,
+                       bool below_4g, struct allocation **made) {
+    gpu_file *gpu = context->device->gpu;
+    bool charged = kind == DEVICE_MEMORY || kind == MANAGED_MEMORY;
+    if (charged && !gpu_reserve(gpu, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct allocation *allocation = calloc(1, sizeof *allocation);
+    size_t mapped = 0;
+    void *base = address;
+    if (allocation != NULL && address == NULL && bytes <= SIZE_MAX - 4096) {
+        int flags32 = 0;
+#ifdef MAP_32BIT
+        flags32 = below_4g ? MAP_32BIT : 0;
+#endif
+        mapped = (bytes + 4095) & ~(size_t)4095;
+        base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags32, -1, 0);
+        if (base != MAP_FAILED && below_4g && (uintptr_t)base + mapped > UINT32_MAX) {
+            munmap(base, mapped);
+            base = MAP_FAILED;
+        }
+        if (base == MAP_FAILED)
+            base = NULL;
+        else if (charged)
+            (void)madvise(base, mapped, MADV_DONTFORK); /* a child has no context, so it has none of its memory */
+    }
+    if (base != NULL) {
+        *allocation = (struct allocation){.base = (uintptr_t)base,
+                                          .bytes = bytes,
+                                          .mapped = mapped,
+                                          .kind = kind,
+                                          .flags = flags,
+                                          .id = ++last_id,
+                                          .context = context};
+        struct allocation *const *node = tsearch(allocation, &tree, by_address);
+        if (node != NULL && *node == allocation) {
+            allocation->next = allocations;
+            if (allocations != NULL)
+                allocations->previous = allocation;
+            allocations = allocation;
+            *made = allocation;
+            return CUDA_SUCCESS;
+        }
+        if (mapped != 0)
+            munmap(base, mapped);
+        else if (node != NULL) {
+            free(allocation);
+            return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+        }
+    }
+    note("the host has no address space for %zu bytes", bytes);
+    free(allocation);
+    if (charged)
+        gpu_release(gpu, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* ---- allocating ---- */
+
+static CUresult allocate(CUdeviceptr *dptr, size_t bytes, enum memory_kind kind, unsigned flags, bool below_4g) {
+    struct CUctx_st *context;
+    struct allocation *made;
+    if (dptr == NULL || bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = create(context, kind, NULL, bytes, flags, below_4g, &made);
+    if (result == CUDA_SUCCESS)
+        *dptr = made->base;
+    return leave(result);
+}
+
+API CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
+    return allocate(dptr, bytesize, DEVICE_MEMORY, 0, false);
+}
+
+API CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) {
+    CUdeviceptr wide = 0;
+    if (dptr == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = allocate(&wide, bytesize, DEVICE_MEMORY, 0, true);
+    if (result == CUDA_SUCCESS)
+        *dptr = (CUdeviceptr_v1)wide;
+    return result;
+}
+
+static CUresult allocate_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element,
+                               bool below_4g) {
+    if (dptr == NULL || pitch == NULL || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (width > SIZE_MAX - PITCH_ALIGNMENT)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    size_t row = (width + PITCH_ALIGNMENT - 1) / PITCH_ALIGNMENT * PITCH_ALIGNMENT;
+    size_t bytes;
+    if (__builtin_mul_overflow(row, height, &bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = allocate(dptr, bytes, DEVICE_MEMORY, 0, below_4g);
+    if (result == CUDA_SUCCESS)
+        *pitch = row;
+    return result;
+}
+
+API CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+                                unsigned int ElementSizeBytes) {
+    return allocate_pitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes, false);
+}
+
+API CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height,
+                             unsigned int ElementSizeBytes) {
+    CUdeviceptr wide = 0;
+    size_t pitch = 0;
+    if (dptr == NULL || pPitch == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = allocate_pitch(&wide, &pitch, WidthInBytes, Height, ElementSizeBytes, true);
+    if (result == CUDA_SUCCESS) {
+        *dptr = (CUdeviceptr_v1)wide;
+        *pPitch = (unsigned)pitch;
+    }
+    return result;
+}
+
+API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    return allocate(dptr, bytesize, MANAGED_MEMORY, flags, false);
+}
+
+/* Frees what starts at address, if it is of one of two kinds. */
+static CUresult deallocate(uintptr_t address, enum memory_kind one, enum memory_kind other, CUresult unknown) {
+    struct CUctx_st *context;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct allocation *allocation = find(address);
+    if (allocation == NULL || allocation->base != address || (allocation->kind != one && allocation->kind != other))
+        return leave(unknown);
+    destroy(allocation);
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemFree_v2(CUdeviceptr dptr) {
+    return deallocate((uintptr_t)dptr, DEVICE_MEMORY, MANAGED_MEMORY, CUDA_ERROR_INVALID_VALUE);
+}
+
+API CUresult cuMemFree(CUdeviceptr_v1 dptr) {
+    return cuMemFree_v2(dptr);
+}
+
+API CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+    struct CUctx_st *context;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint64_t all = context->device->identity->memory_bytes;
+    if (free_bytes != NULL)
+        *free_bytes = all - gpu_used(context->device->gpu);
+    if (total != NULL)
+        *total = all;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total) {
+    size_t wide_free, wide_total;
+    CUresult result = cuMemGetInfo_v2(&wide_free, &wide_total);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (free_bytes != NULL)
+        *free_bytes = wide_free < UINT32_MAX ? (unsigned)wide_free : UINT32_MAX;
+    if (total != NULL)
+        *total = wide_total < UINT32_MAX ? (unsigned)wide_total : UINT32_MAX;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr) {
+    struct CUctx_st *context;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct allocation *allocation = find((uintptr_t)dptr);
+    if (allocation == NULL)
+        return leave(CUDA_ERROR_NOT_FOUND);
+    if (pbase != NULL)
+        *pbase = allocation->base;
+    if (psize != NULL)
+        *psize = allocation->bytes;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr) {
+    CUdeviceptr base;
+    size_t size;
+    CUresult result = cuMemGetAddressRange_v2(&base, &size, dptr);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (pbase != NULL)
+        *pbase = (CUdeviceptr_v1)base;
+    if (psize != NULL)
+        *psize = size < UINT32_MAX ? (unsigned)size : UINT32_MAX;
+    return CUDA_SUCCESS;
+}
+
+/* ---- pinned host memory ---- */
+
+API CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
+    struct CUctx_st *context;
+    struct allocation *made;
+    if (pp == NULL || bytesize == 0 || Flags > 7)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = create(context, PINNED_MEMORY, NULL, bytesize, Flags, false, &made);
+    if (result == CUDA_SUCCESS)
+        *pp = (void *)made->base;
+    return leave(result);
+}
+
+API CUresult cuMemAllocHost_v2(void **pp, size_t bytesize) {
+    return cuMemHostAlloc(pp, bytesize, CU_MEMHOSTALLOC_DEVICEMAP);
+}
+
+API CUresult cuMemAllocHost(void **pp, unsigned int bytesize) {
+    return cuMemHostAlloc(pp, bytesize, CU_MEMHOSTALLOC_DEVICEMAP);
+}
+
+API CUresult cuMemFreeHost(void *p) {
+    return deallocate((uintptr_t)p, PINNED_MEMORY, PINNED_MEMORY, CUDA_ERROR_INVALID_VALUE);
+}
+
+API CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags) {
+    struct CUctx_st *context;
+    struct allocation *made;
+    if (p == NULL || bytesize == 0 || bytesize > UINTPTR_MAX - (uintptr_t)p || Flags > 15)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return leave(create(context, REGISTERED_MEMORY, p, bytesize, Flags, false, &made));
+}
+
+API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags) {
+    return cuMemHostRegister_v2(p, bytesize, Flags);
+}
+
+API CUresult cuMemHostUnregister(void *p) {
+    return deallocate((uintptr_t)p, REGISTERED_MEMORY, REGISTERED_MEMORY, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+
+static bool is_pinned(const struct allocation *allocation) {
+    return allocation != NULL && (allocation->kind == PINNED_MEMORY || allocation->kind == REGISTERED_MEMORY);
+}
+
+API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags) {
+    struct CUctx_st *context;
+    if (pdptr == NULL || p == NULL || Flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!is_pinned(find((uintptr_t)p)))
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    *pdptr = (uintptr_t)p;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags) {
+    CUdeviceptr wide = 0;
+    if (pdptr == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cuMemHostGetDevicePointer_v2(&wide, p, Flags);
+    if (result == CUDA_SUCCESS && wide > UINT32_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *pdptr = (CUdeviceptr_v1)wide;
+    return result;
+}
+
+API CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p) {
+    struct CUctx_st *context;
+    if (pFlags == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct allocation *allocation = find((uintptr_t)p);
+    if (!is_pinned(allocation))
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    *pFlags = allocation->flags;
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---- pointer attributes ---- */
+
+static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t pointer) {
+    const struct allocation *allocation = find(pointer);
+    bool known = allocation != NULL;
+    bool device = known && is_charged(allocation);
+    switch ((int)which) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = known ? allocation->context : NULL;
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(CUmemorytype *)data = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)data = pointer;
+        break;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (known && allocation->kind == DEVICE_MEMORY)
+            return CUDA_ERROR_INVALID_VALUE;
+        *(void **)data = (void *)pointer;
+        break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *(int *)data = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)data = known ? allocation->id : 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(int *)data = known && allocation->kind == MANAGED_MEMORY;
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = known ? ordinal_of(allocation->context->device) : -2;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = known ? allocation->base : 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = known ? allocation->bytes : 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(int *)data = known;
+        break;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(unsigned long long *)data = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        *(int *)data = known ? 3 : 0; /* CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE */
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(void **)data = NULL;
+        break;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdeviceptr ptr) {
+    struct CUctx_st *context;
+    if (data == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (find((uintptr_t)ptr) == NULL)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    return leave(attribute(data, attr, (uintptr_t)ptr));
+}
+
+/* Unlike the single form this one answers for unknown pointers too. */
+API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
+                                    CUdeviceptr ptr) {
+    struct CUctx_st *context;
+    if (numAttributes == 0 || attributes == NULL || data == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    bool known = find((uintptr_t)ptr) != NULL;
+    for (unsigned i = 0; i < numAttributes && result == CUDA_SUCCESS; i++) {
+        if (data[i] == NULL)
+            continue;
+        if (!known && attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
+            *(unsigned *)data[i] = 0;
+            continue;
+        }
+        if (!known && (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ||
+                       attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER)) {
+            *(void **)data[i] = NULL;
+            continue;
+        }
+        result = attribute(data[i], attributes[i], (uintptr_t)ptr);
+        if (result == CUDA_ERROR_INVALID_VALUE) { /* no host pointer for device memory */
+            *(void **)data[i] = NULL;
+            result = CUDA_SUCCESS;
+        }
+    }
+    return leave(result);
+}
+
+API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attr, CUdeviceptr ptr) {
+    struct CUctx_st *context;
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct allocation *allocation = find((uintptr_t)ptr);
+    bool right = attr == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && allocation != NULL && is_charged(allocation);
+    return leave(right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE); /* all copies are synchronous as it is */
+}
+
+/* ---- copies and fills ---- */
+
+enum side { HOST, DEVICE, ANY };
+
+/* Whether bytes from address may be copied to or from as that side. With the lock held. */
+static bool is_valid(uintptr_t address, size_t bytes, enum side side) {
+    const struct allocation *allocation = bytes != 0 ? find(address) : NULL;
+    if (allocation == NULL)
+        return bytes == 0 || side != DEVICE;
+    return bytes <= allocation->bytes - (address - allocation->base);
+}
+
+/* The copy itself runs without the lock, as other threads' calls go on beside it on a real GPU too. */
+static CUresult copy(uintptr_t to, enum side to_side, uintptr_t from, enum side from_side, size_t bytes,
+                     CUstream stream) {
+    struct CUctx_st *context;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = check_stream(stream);
+    if (result == CUDA_SUCCESS && (!is_valid(to, bytes, to_side) || !is_valid(from, bytes, from_side)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    leave(result);
+    if (result == CUDA_SUCCESS && bytes != 0)
+        memmove((void *)to, (const void *)from, bytes);
+    return result;
+}
+
+API CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+    return copy((uintptr_t)dst, ANY, (uintptr_t)src, ANY, ByteCount, NULL);
+}
+
+API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+    return copy((uintptr_t)dst, ANY, (uintptr_t)src, ANY, ByteCount, hStream);
+}
+
+API CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
+    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcHost, ANY, ByteCount, NULL);
+}
+
+API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream) {
+    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcHost, ANY, ByteCount, hStream);
+}
+
+API CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+    return copy((uintptr_t)dstHost, ANY, (uintptr_t)srcDevice, DEVICE, ByteCount, NULL);
+}
+
+API CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+    return copy((uintptr_t)dstHost, ANY, (uintptr_t)srcDevice, DEVICE, ByteCount, hStream);
+}
+
+API CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcDevice, DEVICE, ByteCount, NULL);
+}
+
+API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcDevice, DEVICE, ByteCount, hStream);
+}
+
+API CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount) {
+    return cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
+}
+
+API CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount,
+                               CUstream hStream) {
+    return cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
+}
+
+API CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
+    return cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
+}
+
+API CUresult cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream) {
+    return cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
+}
+
+API CUresult cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
+    return cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
+}
+
+API CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount,
+                               CUstream hStream) {
+    return cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
+}
+
+static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
+                          CUstream stream) {
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = check_context(to_context);
+    if (result == CUDA_SUCCESS)
+        result = check_context(from_context);
+    leave(result);
+    return result == CUDA_SUCCESS ? copy((uintptr_t)to, DEVICE, (uintptr_t)from, DEVICE, bytes, stream) : result;
+}
+
+API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                          size_t ByteCount) {
+    return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL);
+}
+
+API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                               size_t ByteCount, CUstream hStream) {
+    return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
+}
+
+/* One side of a rectangular copy: where it starts and how far it is from row to row and from layer to layer. */
+struct box {
+    uintptr_t start;
+    size_t pitch, layer;
+    enum side side;
+};
+
+static CUresult box_of(CUmemorytype type, const void *host, CUdeviceptr device, const size_t offset[3], size_t pitch,
+                       size_t rows, const size_t extent[3], struct box *box) {
+    uintptr_t base;
+    switch ((int)type) {
+    case CU_MEMORYTYPE_HOST:
+        base = (uintptr_t)host;
+        box->side = ANY;
+        break;
+    case CU_MEMORYTYPE_DEVICE:
+        base = (uintptr_t)device;
+        box->side = DEVICE;
+        break;
+    case CU_MEMORYTYPE_UNIFIED:
+        base = (uintptr_t)device;
+        box->side = ANY;
+        break;
+    case CU_MEMORYTYPE_ARRAY:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (pitch == 0)
+        pitch = offset[0] + extent[0];
+    if (rows == 0)
+        rows = offset[1] + extent[1];
+    if (pitch < extent[0] || rows < extent[1] || __builtin_mul_overflow(pitch, rows, &box->layer))
+        return CUDA_ERROR_INVALID_VALUE;
+    box->pitch = pitch;
+    box->start = base + offset[2] * box->layer + offset[1] * pitch + offset[0];
+    return CUDA_SUCCESS;
+}
+
+static bool is_box_valid(const struct box *box, const size_t extent[3]) {
+    size_t last;
+    if (__builtin_mul_overflow(box->layer, extent[2] - 1, &last) ||
+        __builtin_add_overflow(last, box->pitch * (extent[1] - 1) + extent[0], &last))
+        return false;
+    return is_valid(box->start, last, box->side);
+}
+
+static CUresult copy_box(const CUDA_MEMCPY3D *copied, CUstream stream) {
+    struct CUctx_st *context;
+    struct box from, to;
+    if (copied == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const size_t extent[3] = {copied->WidthInBytes, copied->Height, copied->Depth};
+    const size_t source[3] = {copied->srcXInBytes, copied->srcY, copied->srcZ};
+    const size_t target[3] = {copied->dstXInBytes, copied->dstY, copied->dstZ};
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = check_stream(stream);
+    if (result == CUDA_SUCCESS)
+        result = box_of(copied->srcMemoryType, copied->srcHost, copied->srcDevice, source, copied->srcPitch,
+                        copied->srcHeight, extent, &from);
+    if (result == CUDA_SUCCESS)
+        result = box_of(copied->dstMemoryType, copied->dstHost, copied->dstDevice, target, copied->dstPitch,
+                        copied->dstHeight, extent, &to);
+    if (result != CUDA_SUCCESS || extent[0] == 0 || extent[1] == 0 || extent[2] == 0)
+        return leave(result);
+    if (!is_box_valid(&from, extent) || !is_box_valid(&to, extent))
+        result = CUDA_ERROR_INVALID_VALUE;
+    leave(result);
+    for (size_t z = 0; z < extent[2] && result == CUDA_SUCCESS; z++)
+        for (size_t y = 0; y < extent[1]; y++)
+            memmove((void *)(to.start + z * to.layer + y * to.pitch),
+                    (const void *)(from.start + z * from.layer + y * from.pitch), extent[0]);
+    return result;
+}
+
+static CUresult copy_rectangle(const CUDA_MEMCPY2D *copied, CUstream stream) {
+    if (copied == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const CUDA_MEMCPY3D box = {.srcXInBytes = copied->srcXInBytes,
+                               .srcY = copied->srcY,
+                               .srcMemoryType = copied->srcMemoryType,
+                               .srcHost = copied->srcHost,
+                               .srcDevice = copied->srcDevice,
+                               .srcPitch = copied->srcPitch,
+                               .dstXInBytes = copied->dstXInBytes,
+                               .dstY = copied->dstY,
+                               .dstMemoryType = copied->dstMemoryType,
+                               .dstHost = copied->dstHost,
+                               .dstDevice = copied->dstDevice,
+                               .dstPitch = copied->dstPitch,
+                               .WidthInBytes = copied->WidthInBytes,
+                               .Height = copied->Height,
+                               .Depth = 1};
+    return copy_box(&box, stream);
+}
+
+API CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy) {
+    return copy_rectangle(pCopy, NULL);
+}
+API CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy) {
+    return copy_rectangle(pCopy, NULL);
+}
+API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
+    return copy_rectangle(pCopy, hStream);
+}
+API CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy) {
+    return copy_box(pCopy, NULL);
+}
+API CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
+    return copy_box(pCopy, hStream);
+}
+
+/* Fills height rows of width elements of size bytes. */
+static CUresult fill(uintptr_t to, size_t pitch, const void *element, size_t size, size_t width, size_t height,
+                     CUstream stream) {
+    struct CUctx_st *context;
+    size_t row, all;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = check_stream(stream);
+    if (result != CUDA_SUCCESS || width == 0 || height == 0)
+        return leave(result);
+    if (to % size != 0 || __builtin_mul_overflow(width, size, &row) || (height > 1 && pitch < row) ||
+        __builtin_mul_overflow(pitch, height - 1, &all) || __builtin_add_overflow(all, row, &all) ||
+        !is_valid(to, all, DEVICE))
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    bool ours = find(to)->kind != REGISTERED_MEMORY;
+    leave(CUDA_SUCCESS);
+    static const unsigned char zeros[4];
+    bool zero = memcmp(element, zeros, size) == 0;
+    for (size_t y = 0; y < height; y++) {
+        unsigned char *start = (unsigned char *)to + y * pitch;
+        uintptr_t first = ((uintptr_t)start + 4095) & ~(uintptr_t)4095;
+        uintptr_t last = ((uintptr_t)start + row) & ~(uintptr_t)4095;
+        /* Dropped pages read as zeros, so clearing 80 GB takes no host memory. */
+        if (zero && ours && last > first && last - first >= (1u << 20) &&
+            madvise((void *)first, last - first, MADV_DONTNEED) == 0) {
+            memset(start, 0, first - (uintptr_t)start);
+            memset((void *)last, 0, (uintptr_t)start + row - last);
+            continue;
+        }
+        if (size == 1 || zero) {
+            memset(start, *(const unsigned char *)element, row);
+            continue;
+        }
+        for (size_t x = 0; x < width; x++)
+            memcpy(start + x * size, element, size);
+    }
+    return CUDA_SUCCESS;
+}
+
+#define FILLS(bits, type)                                                                                              \
+    API CUresult cuMemsetD##bits##_v2(CUdeviceptr dstDevice, type value, size_t N) {                                   \
+        return fill((uintptr_t)dstDevice, 0, &value, sizeof value, N, 1, NULL);                                        \
+    }                                                                                                                  \
+    API CUresult cuMemsetD##bits##Async(CUdeviceptr dstDevice, type value, size_t N, CUstream hStream) {               \
+        return fill((uintptr_t)dstDevice, 0, &value, sizeof value, N, 1, hStream);                                     \
+    }                                                                                                                  \
+    API CUresult cuMemsetD##bits(CUdeviceptr_v1 dstDevice, type value, unsigned int N) {                               \
+        return fill(dstDevice, 0, &value, sizeof value, N, 1, NULL);                                                   \
+    }                                                                                                                  \
+    API CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,              \
+                                        size_t Height) {                                                               \
+        return fill((uintptr_t)dstDevice, dstPitch, &value, sizeof value, Width, Height, NULL);                        \
+    }                                                                                                                  \
+    API CUresult cuMemsetD2D##bits##Async(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,            \
+                                          size_t Height, CUstream hStream) {                                           \
+        return fill((uintptr_t)dstDevice, dstPitch, &value, sizeof value, Width, Height, hStream);                     \
+    }                                                                                                                  \
+    API CUresult cuMemsetD2D##bits(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, type value, unsigned int Width,    \
+                                   unsigned int Height) {                                                              \
+        return fill(dstDevice, dstPitch, &value, sizeof value, Width, Height, NULL);                                   \
+    }
+
+FILLS(8, unsigned char)
+FILLS(16, unsigned short)
+FILLS(32, unsigned int)

@@ -1,0 +1,445 @@
+#define _GNU_SOURCE
+#include "gpu_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC UINT64_C(0x3155504751494c41) /* "ALIQGPU1" */
+
+struct head {
+    uint64_t magic;
+    uint64_t file_bytes;
+    struct gpu_identity identity;
+    uint64_t checksum; /* of all above */
+};
+
+/* One per process, on a cache line of its own. Only its owner writes it, but that a dead owner's `used` is zeroed. */
+struct slot {
+    _Atomic uint64_t used;
+    _Atomic uint64_t pid;
+    _Atomic uint64_t pid_namespace;
+    uint64_t unused[5];
+};
+
+struct layout {
+    struct head head;
+    unsigned char room1[2048 - sizeof(struct head)];
+    _Atomic uint64_t health; /* changes << 32 | xid */
+    uint64_t reservation;    /* whoever holds the lock on its first byte may reserve memory */
+    unsigned char room2[2048 - 2 * sizeof(uint64_t)];
+    struct slot slots[GPU_SLOTS];
+};
+
+_Static_assert(sizeof(struct slot) == 64, "a slot is a cache line");
+_Static_assert(offsetof(struct layout, health) == 2048, "the file's layout is fixed");
+_Static_assert(offsetof(struct layout, slots) == 4096, "the file's layout is fixed");
+_Static_assert(sizeof(struct gpu_identity) == 48 + 64 + 16 + 8 + 16, "no padding: it is checksummed");
+
+struct gpu_file {
+    int fd;
+    int slot; /* -1: not attached */
+    pthread_mutex_t mutex;
+    struct layout *map;
+    struct gpu_identity identity;
+};
+
+const char *gpu_folder(void) {
+    const char *folder = getenv(GPU_FOLDER_VARIABLE);
+    return folder != NULL && folder[0] != '\0' ? folder : GPU_DEFAULT_FOLDER;
+}
+
+bool gpu_is_uuid(const char *text) {
+    static const char form[] = "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    for (size_t i = 0; i < sizeof form; i++) {
+        char c = text[i];
+        bool right = form[i] == 'x' ? (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') : c == form[i];
+        if (!right)
+            return false;
+    }
+    return true;
+}
+
+static unsigned hex(char c) {
+    return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+void gpu_uuid_bytes(const char *uuid, unsigned char bytes[16]) {
+    const char *from = uuid + 4;
+    for (int i = 0; i < 16; i++) {
+        if (*from == '-')
+            from++;
+        bytes[i] = (unsigned char)(hex(from[0]) << 4 | hex(from[1]));
+        from += 2;
+    }
+}
+
+/* FNV-1a: tells a half-written head from a whole one, no more. */
+static uint64_t checksum(const struct head *head) {
+    const unsigned char *bytes = (const unsigned char *)head;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < offsetof(struct head, checksum); i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static bool is_text(const char *text, size_t size) {
+    size_t length = strnlen(text, size);
+    if (length == 0 || length == size)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if (text[i] < ' ' || text[i] > '~')
+            return false;
+    return true;
+}
+
+static const char *head_fault(const struct head *head) {
+    const struct gpu_identity *id = &head->identity;
+    if (head->magic != MAGIC || head->file_bytes != sizeof(struct layout))
+        return "it does not start as this version's GPU files do";
+    if (head->checksum != checksum(head))
+        return "its head does not match its checksum";
+    if (!is_text(id->uuid, sizeof id->uuid) || !gpu_is_uuid(id->uuid))
+        return "its UUID is malformed";
+    if (!is_text(id->name, sizeof id->name) || !is_text(id->serial, sizeof id->serial))
+        return "its name or serial number is not printable text";
+    if (id->memory_bytes == 0 || id->memory_bytes > GPU_MAX_MEMORY_BYTES || id->memory_bytes % (1u << 20) != 0)
+        return "its memory is not 1 MiB to 16 TiB in whole MiB";
+    if (id->index > GPU_MAX_INDEX || id->multiprocessors == 0 || id->multiprocessors > GPU_MAX_MULTIPROCESSORS)
+        return "its index or its number of multiprocessors is out of range";
+    return NULL;
+}
+
+static int lock(int fd, int command, short type, size_t offset) {
+    for (;;) {
+        struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = 1};
+        int answer = fcntl(fd, command, &range);
+        if (answer == 0)
+            return command == F_OFD_GETLK ? range.l_type != F_UNLCK : 0;
+        if (errno != EINTR || command != F_OFD_SETLKW)
+            return -1;
+    }
+}
+
+static size_t slot_offset(int slot) {
+    return offsetof(struct layout, slots) + (size_t)slot * sizeof(struct slot);
+}
+
+/* A slot is alive while somebody else has it locked, or we do: our own lock is invisible to our own descriptor. */
+static bool is_alive(const gpu_file *gpu, int slot) {
+    return slot == gpu->slot || lock(gpu->fd, F_OFD_GETLK, F_WRLCK, slot_offset(slot)) != 0;
+}
+
+static void reservation_lock(const gpu_file *gpu) {
+    (void)lock(gpu->fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct layout, reservation));
+}
+
+static void reservation_unlock(const gpu_file *gpu) {
+    (void)lock(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct layout, reservation));
+}
+
+static gpu_file *fail(int fd, gpu_file *gpu, char error[GPU_ERROR_LENGTH], const char *path, const char *why) {
+    snprintf(error, GPU_ERROR_LENGTH, "%s is not a GPU of Aliquot's fake driver: %s", path, why);
+    if (fd >= 0)
+        close(fd);
+    free(gpu);
+    return NULL;
+}
+
+gpu_file *gpu_open(const char *path, char error[GPU_ERROR_LENGTH]) {
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return fail(fd, NULL, error, path, strerror(errno));
+    /* A mapping past the end of the file would answer with SIGBUS. lseek also refuses what is no regular file. */
+    if (lseek(fd, 0, SEEK_END) != (off_t)sizeof(struct layout))
+        return fail(fd, NULL, error, path, "it has not the size of this version's GPU files");
+    struct head head;
+    if (pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
+        return fail(fd, NULL, error, path, "its head cannot be read");
+    const char *fault = head_fault(&head);
+    if (fault != NULL)
+        return fail(fd, NULL, error, path, fault);
+    gpu_file *gpu = calloc(1, sizeof *gpu);
+    if (gpu == NULL)
+        return fail(fd, NULL, error, path, "no memory to open it");
+    gpu->map = mmap(NULL, sizeof(struct layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (gpu->map == MAP_FAILED)
+        return fail(fd, gpu, error, path, "it cannot be mapped");
+    gpu->fd = fd;
+    gpu->slot = -1;
+    gpu->identity = head.identity;
+    pthread_mutex_init(&gpu->mutex, NULL);
+    return gpu;
+}
+
+static int by_index(const void *a, const void *b) {
+    const struct gpu_identity *left = &(*(gpu_file *const *)a)->identity;
+    const struct gpu_identity *right = &(*(gpu_file *const *)b)->identity;
+    if (left->index != right->index)
+        return left->index < right->index ? -1 : 1;
+    return strcmp(left->uuid, right->uuid);
+}
+
+size_t gpu_open_all(const char *folder, gpu_file **gpus, size_t max, void (*complain)(const char *sentence)) {
+    DIR *entries = opendir(folder);
+    if (entries == NULL)
+        return 0;
+    size_t count = 0;
+    const struct dirent *entry;
+    while (count < max && (entry = readdir(entries)) != NULL) {
+        if (!gpu_is_uuid(entry->d_name))
+            continue;
+        char path[4096];
+        char error[GPU_ERROR_LENGTH];
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (length < 0 || (size_t)length >= sizeof path)
+            continue;
+        gpu_file *gpu = gpu_open(path, error);
+        if (gpu != NULL && strcmp(gpu->identity.uuid, entry->d_name) != 0) {
+            snprintf(error, sizeof error, "%.200s holds the GPU %s, so it is left out", path, gpu->identity.uuid);
+            gpu_close(gpu);
+            gpu = NULL;
+        }
+        if (gpu != NULL)
+            gpus[count++] = gpu;
+        else if (complain != NULL)
+            complain(error);
+    }
+    closedir(entries);
+    qsort(gpus, count, sizeof gpus[0], by_index);
+    return count;
+}
+
+void gpu_close(gpu_file *gpu) {
+    if (gpu == NULL)
+        return;
+    munmap(gpu->map, sizeof(struct layout));
+    close(gpu->fd); /* and with it all locks */
+    pthread_mutex_destroy(&gpu->mutex);
+    free(gpu);
+}
+
+void gpu_abandon(gpu_file *gpu) {
+    close(gpu->fd);
+}
+
+const struct gpu_identity *gpu_identity(const gpu_file *gpu) {
+    return &gpu->identity;
+}
+
+uint64_t gpu_own_pid_namespace(void) {
+    char link[64];
+    ssize_t length = readlink("/proc/self/ns/pid", link, sizeof link - 1); /* pid:[4026531836] */
+    if (length <= 5)
+        return 0;
+    link[length] = '\0';
+    return strtoull(link + 5, NULL, 10);
+}
+
+bool gpu_attach(gpu_file *gpu) {
+    pthread_mutex_lock(&gpu->mutex);
+    reservation_lock(gpu); /* so that no installer changes what the GPU is between our look at it and our slot */
+    bool unchanged = memcmp(&gpu->map->head.identity, &gpu->identity, sizeof gpu->identity) == 0;
+    for (int i = 0; i < GPU_SLOTS && gpu->slot < 0 && unchanged; i++) {
+        if (lock(gpu->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i)) != 0)
+            continue;
+        struct slot *slot = &gpu->map->slots[i];
+        atomic_store(&slot->used, 0);
+        atomic_store(&slot->pid, (uint64_t)getpid());
+        atomic_store(&slot->pid_namespace, gpu_own_pid_namespace());
+        gpu->slot = i;
+    }
+    reservation_unlock(gpu);
+    bool attached = gpu->slot >= 0;
+    pthread_mutex_unlock(&gpu->mutex);
+    return attached;
+}
+
+void gpu_detach(gpu_file *gpu) {
+    pthread_mutex_lock(&gpu->mutex);
+    if (gpu->slot >= 0) {
+        struct slot *slot = &gpu->map->slots[gpu->slot];
+        atomic_store(&slot->used, 0);
+        atomic_store(&slot->pid, 0);
+        (void)lock(gpu->fd, F_OFD_SETLK, F_UNLCK, slot_offset(gpu->slot));
+        gpu->slot = -1;
+    }
+    pthread_mutex_unlock(&gpu->mutex);
+}
+
+/* Sums what is in use; what the dead left is passed over and, by whoever holds the reservation lock, wiped. */
+static uint64_t sum(gpu_file *gpu, bool wipe) {
+    uint64_t total = 0;
+    for (int i = 0; i < GPU_SLOTS; i++) {
+        struct slot *slot = &gpu->map->slots[i];
+        uint64_t used = atomic_load(&slot->used);
+        if (used == 0)
+            continue;
+        if (!is_alive(gpu, i)) {
+            /* Whoever takes the slot over this moment holds nothing yet: reserving needs the lock that we hold. */
+            if (wipe)
+                atomic_store(&slot->used, 0);
+            continue;
+        }
+        if (__builtin_add_overflow(total, used, &total))
+            return UINT64_MAX;
+    }
+    return total;
+}
+
+bool gpu_reserve(gpu_file *gpu, uint64_t bytes) {
+    uint64_t memory = gpu->identity.memory_bytes;
+    bool fits = false;
+    pthread_mutex_lock(&gpu->mutex);
+    if (gpu->slot >= 0 && bytes <= memory) {
+        reservation_lock(gpu);
+        uint64_t used = 0;
+        for (int i = 0; i < GPU_SLOTS; i++) {
+            uint64_t more = atomic_load_explicit(&gpu->map->slots[i].used, memory_order_relaxed);
+            if (__builtin_add_overflow(used, more, &used))
+                used = UINT64_MAX - GPU_MAX_MEMORY_BYTES;
+        }
+        if (used > memory - bytes) /* the dead counted; probing every slot would cost a system call each */
+            used = sum(gpu, true);
+        fits = used <= memory - bytes;
+        if (fits)
+            atomic_fetch_add(&gpu->map->slots[gpu->slot].used, bytes);
+        reservation_unlock(gpu);
+    }
+    pthread_mutex_unlock(&gpu->mutex);
+    return fits;
+}
+
+void gpu_release(gpu_file *gpu, uint64_t bytes) {
+    pthread_mutex_lock(&gpu->mutex);
+    if (gpu->slot >= 0) {
+        _Atomic uint64_t *used = &gpu->map->slots[gpu->slot].used;
+        uint64_t before = atomic_load(used);
+        atomic_store(used, before > bytes ? before - bytes : 0);
+    }
+    pthread_mutex_unlock(&gpu->mutex);
+}
+
+uint64_t gpu_used(gpu_file *gpu) {
+    pthread_mutex_lock(&gpu->mutex);
+    uint64_t used = sum(gpu, false);
+    pthread_mutex_unlock(&gpu->mutex);
+    return used < gpu->identity.memory_bytes ? used : gpu->identity.memory_bytes;
+}
+
+size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max) {
+    size_t count = 0;
+    pthread_mutex_lock(&gpu->mutex);
+    for (int i = 0; i < GPU_SLOTS; i++) {
+        struct slot *slot = &gpu->map->slots[i];
+        uint64_t pid = atomic_load(&slot->pid);
+        if (pid == 0 || pid > INT32_MAX || !is_alive(gpu, i))
+            continue;
+        if (count < max)
+            processes[count] = (struct gpu_process){.used_bytes = atomic_load(&slot->used),
+                                                    .pid = (uint32_t)pid,
+                                                    .pid_namespace = atomic_load(&slot->pid_namespace)};
+        count++;
+    }
+    pthread_mutex_unlock(&gpu->mutex);
+    return count;
+}
+
+struct gpu_health gpu_health(const gpu_file *gpu) {
+    uint64_t word = atomic_load(&gpu->map->health);
+    return (struct gpu_health){.xid = (uint32_t)word, .changes = (uint32_t)(word >> 32)};
+}
+
+void gpu_set_health(gpu_file *gpu, uint32_t xid) {
+    uint64_t before = atomic_load(&gpu->map->health);
+    uint64_t after;
+    do
+        after = ((before >> 32) + 1) << 32 | xid;
+    while (!atomic_compare_exchange_weak(&gpu->map->health, &before, after));
+}
+
+/* Writes a whole new file beside the final name and links it there, so that no half file ever has that name. */
+static enum gpu_create create_new(const char *folder, const char *path, const struct head *head,
+                                  char error[GPU_ERROR_LENGTH]) {
+    char temporary[4096];
+    int length = snprintf(temporary, sizeof temporary, "%s/.new-%s", folder, head->identity.uuid);
+    if (length < 0 || (size_t)length >= sizeof temporary) {
+        snprintf(error, GPU_ERROR_LENGTH, "the folder's name is too long: %.200s", folder);
+        return GPU_CREATE_FAILED;
+    }
+    (void)unlink(temporary); /* of an installer that was killed */
+    int fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    /* Containers run as any user, and all of them use the GPU. */
+    bool written = fd >= 0 && fchmod(fd, 0666) == 0 && ftruncate(fd, (off_t)sizeof(struct layout)) == 0 &&
+                   pwrite(fd, head, sizeof *head, 0) == (ssize_t)sizeof *head && fsync(fd) == 0 &&
+                   rename(temporary, path) == 0;
+    if (!written)
+        snprintf(error, GPU_ERROR_LENGTH, "cannot write %.300s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return written ? GPU_CREATED : GPU_CREATE_FAILED;
+}
+
+/* Rewrites the head of a file that nobody uses. */
+static enum gpu_create rewrite(int fd, const char *path, const struct head *head, char error[GPU_ERROR_LENGTH]) {
+    if (lock(fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct layout, reservation)) != 0) {
+        snprintf(error, GPU_ERROR_LENGTH, "cannot lock %.300s: %s", path, strerror(errno));
+        return GPU_CREATE_FAILED;
+    }
+    for (int i = 0; i < GPU_SLOTS; i++) {
+        if (lock(fd, F_OFD_GETLK, F_WRLCK, slot_offset(i)) != 0) {
+            snprintf(error, GPU_ERROR_LENGTH,
+                     "%.200s is in use and stays as it is; install again when nothing uses it to make it %s, %llu MiB",
+                     path, head->identity.name, (unsigned long long)(head->identity.memory_bytes >> 20));
+            return GPU_BUSY;
+        }
+    }
+    if (ftruncate(fd, (off_t)sizeof(struct layout)) != 0 ||
+        pwrite(fd, head, sizeof *head, 0) != (ssize_t)sizeof *head || fsync(fd) != 0) {
+        snprintf(error, GPU_ERROR_LENGTH, "cannot write %.300s: %s", path, strerror(errno));
+        return GPU_CREATE_FAILED;
+    }
+    return GPU_CHANGED;
+}
+
+enum gpu_create gpu_create(const char *folder, const struct gpu_identity *identity, char error[GPU_ERROR_LENGTH]) {
+    struct head head;
+    memset(&head, 0, sizeof head);
+    head.magic = MAGIC;
+    head.file_bytes = sizeof(struct layout);
+    head.identity = *identity;
+    head.checksum = checksum(&head);
+    const char *fault = head_fault(&head);
+    if (fault != NULL) {
+        snprintf(error, GPU_ERROR_LENGTH, "GPU %.40s cannot be made: %s", identity->uuid, fault);
+        return GPU_CREATE_FAILED;
+    }
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/%s", folder, identity->uuid);
+    if (length < 0 || (size_t)length >= sizeof path) {
+        snprintf(error, GPU_ERROR_LENGTH, "the folder's name is too long: %.200s", folder);
+        return GPU_CREATE_FAILED;
+    }
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT)
+        return create_new(folder, path, &head, error);
+    if (fd < 0) {
+        snprintf(error, GPU_ERROR_LENGTH, "cannot open %.300s: %s", path, strerror(errno));
+        return GPU_CREATE_FAILED;
+    }
+    struct head present;
+    bool same = lseek(fd, 0, SEEK_END) == (off_t)sizeof(struct layout) &&
+                pread(fd, &present, sizeof present, 0) == (ssize_t)sizeof present &&
+                memcmp(&present, &head, sizeof head) == 0;
+    enum gpu_create answer = same ? GPU_KEPT : rewrite(fd, path, &head, error);
+    close(fd);
+    return answer;
+}

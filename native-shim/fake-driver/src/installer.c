@@ -1,0 +1,456 @@
+/*
+ * aliquot-fake-driver: puts make-believe GPUs on a node, and makes them fail and heal.
+ *
+ * Whatever it installs appears under its final name whole or not at all, and a file that is already right is left
+ * alone: running containers have these files mounted and mapped.
+ */
+#define _GNU_SOURCE
+#include "gpu_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_LENGTH = 4096 };
+
+static const char usage[] =
+    "usage: aliquot-fake-driver install --root DIR --source DIR --cdi DIR --gpus FILE --node NAME\n"
+    "       aliquot-fake-driver fail UUID [--xid N] [--root DIR]\n"
+    "       aliquot-fake-driver heal UUID [--root DIR]\n"
+    "       aliquot-fake-driver list [--root DIR]\n"
+    "\n"
+    "Aliquot's fake NVIDIA driver: GPUs that exist as files, for trying Aliquot without a real GPU.\n"
+    "\n"
+    "install  copies the driver's libraries from --source to --root/lib and nvidia-smi to --root/bin, makes one file\n"
+    "         per GPU in --root/gpus, and writes the CDI specification --cdi/aliquot-fake-driver.json, with which\n"
+    "         NVIDIA's container runtime gives them to containers. --gpus names a file with a line per GPU:\n"
+    "             model;memory in MiB;multiprocessors        NVIDIA A100-SXM4-80GB;81920;108\n"
+    "         --node names the node; the GPUs' UUIDs follow from it. Can be run again at any time.\n"
+    "fail     gives a GPU an XID error (79, the default: it has fallen off the bus), as NVML's clients see it.\n"
+    "heal     makes it well again.\n"
+    "list     prints index, UUID, model, MiB in use and in all, and the XID of each GPU.\n"
+    "\n"
+    "Without --root the GPUs are those of $ALIQUOT_FAKE_GPUS, or of /run/aliquot-fake-driver/gpus.\n";
+
+static void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+static void die(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("aliquot-fake-driver: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    exit(1);
+}
+
+static void join(char path[PATH_LENGTH], const char *folder, const char *name) {
+    int length = snprintf(path, PATH_LENGTH, "%s/%s", folder, name);
+    if (length < 0 || length >= PATH_LENGTH)
+        die("the path %.100s... is too long", folder);
+}
+
+static void make_folder(const char *path) {
+    char part[PATH_LENGTH];
+    size_t length = strlen(path);
+    if (length == 0 || length >= sizeof part)
+        die("the path \"%.100s\" cannot be a folder", path);
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] != '/' && path[i] != '\0')
+            continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (mkdir(part, 0755) != 0 && errno != EEXIST)
+            die("cannot make the folder %s: %s", part, strerror(errno));
+    }
+}
+
+/* The whole of a file, with a NUL after it; NULL and errno if it cannot be read. */
+static char *read_file(const char *path, size_t *size) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    char *text = NULL;
+    *size = 0;
+    for (;;) {
+        char *larger = realloc(text, *size + (1 << 16) + 1);
+        if (larger == NULL)
+            die("no memory to read %s", path);
+        text = larger;
+        ssize_t got = read(fd, text + *size, 1 << 16);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            die("cannot read %s: %s", path, strerror(errno));
+        if (got == 0)
+            break;
+        *size += (size_t)got;
+    }
+    close(fd);
+    text[*size] = '\0';
+    return text;
+}
+
+/* Makes path hold exactly that; true if it didn't before. */
+static bool put_file(const char *path, const char *content, size_t size, mode_t mode) {
+    size_t present_size;
+    char *present = read_file(path, &present_size);
+    bool same = present != NULL && present_size == size && memcmp(present, content, size) == 0;
+    free(present);
+    if (same)
+        return false;
+    char temporary[PATH_LENGTH];
+    int length = snprintf(temporary, sizeof temporary, "%s.new", path);
+    if (length < 0 || length >= PATH_LENGTH)
+        die("the path %.100s... is too long", path);
+    (void)unlink(temporary); /* of a run that was killed */
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd < 0)
+        die("cannot write %s: %s", temporary, strerror(errno));
+    for (size_t written = 0; written < size;) {
+        ssize_t some = write(fd, content + written, size - written);
+        if (some < 0 && errno != EINTR)
+            die("cannot write %s: %s", temporary, strerror(errno));
+        if (some > 0)
+            written += (size_t)some;
+    }
+    if (fchmod(fd, mode) != 0 || fsync(fd) != 0 || close(fd) != 0 || rename(temporary, path) != 0)
+        die("cannot write %s: %s", path, strerror(errno));
+    return true;
+}
+
+static void copy_file(const char *from_folder, const char *to_folder, const char *name) {
+    char from[PATH_LENGTH], to[PATH_LENGTH];
+    size_t size;
+    join(from, from_folder, name);
+    join(to, to_folder, name);
+    char *content = read_file(from, &size);
+    if (content == NULL)
+        die("cannot read %s: %s; --source must hold libcuda.so.1, libnvidia-ml.so.1 and nvidia-smi", from,
+            strerror(errno));
+    if (put_file(to, content, size, 0755))
+        printf("installed %s\n", to);
+    free(content);
+}
+
+/* ---- the GPUs ---- */
+
+static uint64_t hash(const char *text, uint64_t seed) {
+    uint64_t h = seed;
+    for (; *text != '\0'; text++)
+        h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    h = (h ^ h >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    h = (h ^ h >> 27) * UINT64_C(0x94d049bb133111eb);
+    return h ^ h >> 31;
+}
+
+/* The same for the same node and index for ever; a UUID of version 8 (RFC 9562, section 5.8). */
+static void derive_identity(struct gpu_identity *gpu, const char *node) {
+    char text[512];
+    snprintf(text, sizeof text, "aliquot-fake-driver/%s/%u", node, gpu->index);
+    uint64_t high = hash(text, UINT64_C(0xcbf29ce484222325)), low = hash(text, UINT64_C(0x84222325cbf29ce4));
+    high = (high & ~UINT64_C(0xf000)) | 0x8000;
+    low = (low & ~(UINT64_C(3) << 62)) | UINT64_C(2) << 62;
+    snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-%08x-%04x-%04x-%04x-%012llx", (unsigned)(high >> 32),
+             (unsigned)(high >> 16 & 0xffff), (unsigned)(high & 0xffff), (unsigned)(low >> 48),
+             (unsigned long long)(low & UINT64_C(0xffffffffffff)));
+    snprintf(gpu->serial, sizeof gpu->serial, "%013llu", (unsigned long long)(low % UINT64_C(10000000000000)));
+}
+
+/* https://developer.nvidia.com/cuda-gpus; the first that the model's name contains. */
+static const struct {
+    const char *model;
+    unsigned major, minor;
+} capabilities[] = {
+    {"B300", 10, 3}, {"B200", 10, 0}, {"GB200", 10, 0}, {"H100", 9, 0}, {"H200", 9, 0}, {"H20", 9, 0},
+    {"H800", 9, 0},  {"L40", 8, 9},   {"L4", 8, 9},     {"L20", 8, 9},  {"4090", 8, 9}, {"A100", 8, 0},
+    {"A800", 8, 0},  {"A30", 8, 0},   {"A40", 8, 6},    {"A10", 8, 6},  {"A16", 8, 6},  {"A2", 8, 6},
+    {"3090", 8, 6},  {"T4", 7, 5},    {"V100", 7, 0},   {"P100", 6, 0}, {"P40", 6, 1},  {"P4", 6, 1},
+};
+
+static void derive_capability(struct gpu_identity *gpu) {
+    gpu->compute_major = 8;
+    for (size_t i = 0; i < sizeof capabilities / sizeof capabilities[0]; i++) {
+        if (strstr(gpu->name, capabilities[i].model) != NULL) {
+            gpu->compute_major = capabilities[i].major;
+            gpu->compute_minor = capabilities[i].minor;
+            return;
+        }
+    }
+}
+
+/* A whole number from 1 to max that is all of text; 0 otherwise. */
+static uint64_t number(const char *text, uint64_t max) {
+    char *end;
+    errno = 0;
+    if (text[0] < '0' || text[0] > '9')
+        return 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    return errno == 0 && *end == '\0' && value <= max ? value : 0;
+}
+
+static void parse_gpu(char *line, const char *file, size_t line_number, const char *node, struct gpu_identity *gpu) {
+    char *rest = line;
+    const char *model = strsep(&rest, ";"), *memory = strsep(&rest, ";"), *multiprocessors = strsep(&rest, ";");
+    if (multiprocessors == NULL || rest != NULL || model[0] == '\0' || strlen(model) >= sizeof gpu->name)
+        die("%s, line %zu: expected model;memory in MiB;multiprocessors, like NVIDIA A100-SXM4-80GB;81920;108", file,
+            line_number);
+    for (const char *c = model; *c != '\0'; c++)
+        if (*c < ' ' || *c > '~')
+            die("%s, line %zu: a model's name is printable ASCII", file, line_number);
+    uint64_t mib = number(memory, GPU_MAX_MEMORY_BYTES >> 20);
+    if (mib == 0)
+        die("%s, line %zu: memory must be a whole number of MiB from 1 to %llu, not \"%s\"", file, line_number,
+            (unsigned long long)(GPU_MAX_MEMORY_BYTES >> 20), memory);
+    uint64_t processors = number(multiprocessors, GPU_MAX_MULTIPROCESSORS);
+    if (processors == 0)
+        die("%s, line %zu: multiprocessors must be a whole number from 1 to %u, not \"%s\"", file, line_number,
+            GPU_MAX_MULTIPROCESSORS, multiprocessors);
+    snprintf(gpu->name, sizeof gpu->name, "%s", model);
+    gpu->memory_bytes = mib << 20;
+    gpu->multiprocessors = (uint32_t)processors;
+    derive_capability(gpu);
+    derive_identity(gpu, node);
+}
+
+static size_t parse_gpus(const char *file, const char *node, struct gpu_identity *gpus) {
+    size_t size, count = 0, line_number = 0;
+    char *text = read_file(file, &size);
+    if (text == NULL)
+        die("cannot read the list of GPUs %s: %s", file, strerror(errno));
+    if (strlen(text) != size)
+        die("%s is not text", file);
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        line_number++;
+        size_t length = strlen(line);
+        if (length > 0 && line[length - 1] == '\r')
+            line[length - 1] = '\0';
+        if (line[0] == '\0')
+            continue;
+        if (count == GPU_MAX_PER_NODE)
+            die("%s, line %zu: a node has at most %d GPUs", file, line_number, GPU_MAX_PER_NODE);
+        memset(&gpus[count], 0, sizeof gpus[count]);
+        gpus[count].index = (uint32_t)count;
+        parse_gpu(line, file, line_number, node, &gpus[count]);
+        count++;
+    }
+    free(text);
+    return count;
+}
+
+/* ---- the CDI specification ---- */
+
+static void mount(FILE *out, const char *before, const char *host_folder, const char *name,
+                  const char *container_folder, const char *access) {
+    fprintf(out,
+            "%s{\"hostPath\": \"%s/%s\", \"containerPath\": \"%s/%s\", "
+            "\"options\": [\"%s\", \"nosuid\", \"nodev\", \"bind\"]}",
+            before, host_folder, name, container_folder, name, access);
+}
+
+static void device(FILE *out, const char *before, const char *name, const char *gpu_folder_path,
+                   const struct gpu_identity *gpus, size_t count) {
+    fprintf(out, "%s\n    {\"name\": \"%s\", \"containerEdits\": {\"mounts\": [", before, name);
+    for (size_t i = 0; i < count; i++)
+        mount(out, i == 0 ? "\n      " : ",\n      ", gpu_folder_path, gpus[i].uuid, GPU_DEFAULT_FOLDER, "rw");
+    fputs("]}}", out);
+}
+
+/* Version 0.6.0 of https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md */
+static char *specification(const char *root, const struct gpu_identity *gpus, size_t count, size_t *size) {
+    char *text = NULL, lib[PATH_LENGTH], bin[PATH_LENGTH], gpu[PATH_LENGTH];
+    join(lib, root, "lib");
+    join(bin, root, "bin");
+    join(gpu, root, "gpus");
+    FILE *out = open_memstream(&text, size);
+    if (out == NULL)
+        die("no memory");
+    fputs("{\n  \"cdiVersion\": \"0.6.0\",\n  \"kind\": \"nvidia.com/gpu\",\n  \"devices\": [", out);
+    for (size_t i = 0; i < count; i++) {
+        char index[16];
+        snprintf(index, sizeof index, "%u", gpus[i].index);
+        device(out, i == 0 ? "" : ",", index, gpu, &gpus[i], 1);
+        device(out, ",", gpus[i].uuid, gpu, &gpus[i], 1);
+    }
+    device(out, ",", "all", gpu, gpus, count);
+    fputs("\n  ],\n  \"containerEdits\": {\"mounts\": [", out);
+#if defined(__aarch64__)
+    const char *libraries = "/usr/lib/aarch64-linux-gnu";
+#else
+    const char *libraries = "/usr/lib/x86_64-linux-gnu";
+#endif
+    mount(out, "\n    ", lib, "libcuda.so.1", libraries, "ro");
+    mount(out, ",\n    ", lib, "libnvidia-ml.so.1", libraries, "ro");
+    mount(out, ",\n    ", bin, "nvidia-smi", "/usr/bin", "ro");
+    fputs("]}\n}\n", out);
+    if (fclose(out) != 0)
+        die("no memory");
+    return text;
+}
+
+/* ---- commands ---- */
+
+struct options {
+    const char *root, *source, *cdi, *gpus, *node, *xid, *uuid;
+};
+
+static void check_plain(const char *option, const char *path) {
+    if (path[0] != '/')
+        die("%s must be an absolute path, not \"%s\"", option, path);
+    for (const char *c = path; *c != '\0'; c++)
+        if (*c <= ' ' || *c > '~' || *c == '"' || *c == '\\')
+            die("%s must be a path without blanks, quotes and backslashes", option);
+}
+
+static int install(const struct options *options) {
+    const struct {
+        const char *name, *value;
+    } needed[] = {{"--root", options->root},
+                  {"--source", options->source},
+                  {"--cdi", options->cdi},
+                  {"--gpus", options->gpus},
+                  {"--node", options->node}};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        if (needed[i].value == NULL || needed[i].value[0] == '\0')
+            die("install needs %s; see --help", needed[i].name);
+    check_plain("--root", options->root);
+    if (strlen(options->node) > 253)
+        die("--node must be a node's name, of at most 253 characters");
+
+    struct gpu_identity gpus[GPU_MAX_PER_NODE];
+    size_t count = parse_gpus(options->gpus, options->node, gpus);
+    char lib[PATH_LENGTH], bin[PATH_LENGTH], folder[PATH_LENGTH], spec[PATH_LENGTH];
+    join(lib, options->root, "lib");
+    join(bin, options->root, "bin");
+    join(folder, options->root, "gpus");
+    join(spec, options->cdi, "aliquot-fake-driver.json");
+    make_folder(lib);
+    make_folder(bin);
+    make_folder(folder);
+    make_folder(options->cdi);
+    copy_file(options->source, lib, "libcuda.so.1");
+    copy_file(options->source, lib, "libnvidia-ml.so.1");
+    copy_file(options->source, bin, "nvidia-smi");
+    for (size_t i = 0; i < count; i++) {
+        char error[GPU_ERROR_LENGTH];
+        switch (gpu_create(folder, &gpus[i], error)) {
+        case GPU_CREATED:
+            printf("made GPU %u: %s, %s, %llu MiB\n", gpus[i].index, gpus[i].uuid, gpus[i].name,
+                   (unsigned long long)(gpus[i].memory_bytes >> 20));
+            break;
+        case GPU_CHANGED:
+            printf("changed GPU %u: %s, now %s, %llu MiB\n", gpus[i].index, gpus[i].uuid, gpus[i].name,
+                   (unsigned long long)(gpus[i].memory_bytes >> 20));
+            break;
+        case GPU_KEPT:
+            break;
+        case GPU_BUSY:
+            fprintf(stderr, "aliquot-fake-driver: %s\n", error);
+            break;
+        case GPU_CREATE_FAILED:
+            die("%s", error);
+        }
+    }
+    if (count == 0) { /* a specification without devices is not valid */
+        if (unlink(spec) != 0 && errno != ENOENT)
+            die("cannot remove %s: %s", spec, strerror(errno));
+        printf("%s lists no GPU, so %s has none\n", options->gpus, options->node);
+        return 0;
+    }
+    size_t size;
+    char *text = specification(options->root, gpus, count, &size);
+    if (put_file(spec, text, size, 0644))
+        printf("wrote %s\n", spec);
+    free(text);
+    printf("%s has %zu fake GPU%s\n", options->node, count, count == 1 ? "" : "s");
+    return 0;
+}
+
+static void gpus_of(const struct options *options, char folder[PATH_LENGTH]) {
+    if (options->root != NULL)
+        join(folder, options->root, "gpus");
+    else
+        snprintf(folder, PATH_LENGTH, "%s", gpu_folder());
+}
+
+static int set_health(const struct options *options, uint32_t xid) {
+    char folder[PATH_LENGTH], path[PATH_LENGTH], error[GPU_ERROR_LENGTH];
+    if (options->uuid == NULL || !gpu_is_uuid(options->uuid))
+        die("expected a GPU's UUID, like GPU-8f6e8f0c-0123-8456-89ab-0123456789ab; list shows them");
+    gpus_of(options, folder);
+    join(path, folder, options->uuid);
+    gpu_file *gpu = gpu_open(path, error);
+    if (gpu == NULL)
+        die("%s", error);
+    gpu_set_health(gpu, xid);
+    gpu_close(gpu);
+    return 0;
+}
+
+static int fail(const struct options *options) {
+    uint64_t xid = options->xid != NULL ? number(options->xid, 1000) : GPU_XID_FELL_OFF_BUS;
+    if (xid == 0)
+        die("--xid must be a whole number from 1 to 1000, not \"%s\"", options->xid);
+    return set_health(options, (uint32_t)xid);
+}
+
+static void complain(const char *sentence) {
+    fprintf(stderr, "aliquot-fake-driver: %s\n", sentence);
+}
+
+static int list(const struct options *options) {
+    char folder[PATH_LENGTH];
+    gpu_file *gpus[GPU_MAX_PER_NODE];
+    gpus_of(options, folder);
+    size_t count = gpu_open_all(folder, gpus, GPU_MAX_PER_NODE, complain);
+    for (size_t i = 0; i < count; i++) {
+        const struct gpu_identity *gpu = gpu_identity(gpus[i]);
+        printf("%u %s %s %llu/%llu MiB xid %u\n", gpu->index, gpu->uuid, gpu->name,
+               (unsigned long long)(gpu_used(gpus[i]) >> 20), (unsigned long long)(gpu->memory_bytes >> 20),
+               gpu_health(gpus[i]).xid);
+        gpu_close(gpus[i]);
+    }
+    return 0;
+}
+
+int main(int count, char **arguments) {
+    struct options options = {0};
+    const struct {
+        const char *name;
+        const char **value;
+    } known[] = {{"--root", &options.root}, {"--source", &options.source}, {"--cdi", &options.cdi},
+                 {"--gpus", &options.gpus}, {"--node", &options.node},     {"--xid", &options.xid}};
+    if (count < 2 || strcmp(arguments[1], "--help") == 0 || strcmp(arguments[1], "-h") == 0) {
+        fputs(usage, count < 2 ? stderr : stdout);
+        return count < 2 ? 2 : 0;
+    }
+    for (int i = 2; i < count; i++) {
+        size_t option = 0;
+        while (option < sizeof known / sizeof known[0] && strcmp(arguments[i], known[option].name) != 0)
+            option++;
+        if (option < sizeof known / sizeof known[0]) {
+            if (i + 1 == count)
+                die("%s needs a value; see --help", arguments[i]);
+            *known[option].value = arguments[++i];
+        } else if (arguments[i][0] != '-' && options.uuid == NULL) {
+            options.uuid = arguments[i];
+        } else {
+            die("unknown argument \"%s\"; see --help", arguments[i]);
+        }
+    }
+    if (strcmp(arguments[1], "install") == 0)
+        return install(&options);
+    if (strcmp(arguments[1], "fail") == 0)
+        return fail(&options);
+    if (strcmp(arguments[1], "heal") == 0)
+        return set_health(&options, 0);
+    if (strcmp(arguments[1], "list") == 0)
+        return list(&options);
+    die("unknown command \"%s\"; there are install, fail, heal and list", arguments[1]);
+}

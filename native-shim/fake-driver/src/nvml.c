@@ -1,0 +1,797 @@
+/*
+ * The fake libnvidia-ml.so.1: what the GPUs' files say, in NVML's words.
+ *
+ * A GPU with XID 79 has fallen off the bus: what it is (index, UUID, name, PCI address) can still be asked, its figures
+ * answer NVML_ERROR_GPU_IS_LOST.
+ */
+#define _GNU_SOURCE
+#include "gpu_file.h"
+#include "nvml_abi.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#define API __attribute__((visibility("default")))
+
+enum { NUMA_NODE_GPUS = 4, EVENT_POLL_MS = 100, GRAPHICS_MHZ = 1410, MEMORY_MHZ = 1593, POWER_LIMIT_MW = 400000 };
+
+struct nvmlDevice_st {
+    gpu_file *gpu;
+    const struct gpu_identity *identity;
+    unsigned index; /* among the GPUs that this process sees */
+};
+
+struct nvmlEventSet_st {
+    unsigned long long types[GPU_MAX_PER_NODE];
+    unsigned seen[GPU_MAX_PER_NODE];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint users;
+static struct nvmlDevice_st devices[GPU_MAX_PER_NODE];
+static atomic_uint count;
+
+static bool ready(void) {
+    return atomic_load(&users) != 0;
+}
+
+static bool is_device(nvmlDevice_t device) {
+    for (unsigned i = 0; i < atomic_load(&count); i++)
+        if (device == &devices[i])
+            return true;
+    return false;
+}
+
+static bool is_lost(nvmlDevice_t device) {
+    return gpu_health(device->gpu).xid == GPU_XID_FELL_OFF_BUS;
+}
+
+/* Every question about a device starts with one of these: about what it is, or about how it is. */
+static nvmlReturn_t check(nvmlDevice_t device, const void *answer) {
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    return is_device(device) && answer != NULL ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+static nvmlReturn_t check_live(nvmlDevice_t device, const void *answer) {
+    nvmlReturn_t result = check(device, answer);
+    return result == NVML_SUCCESS && is_lost(device) ? NVML_ERROR_GPU_IS_LOST : result;
+}
+
+static nvmlReturn_t give_text(char *to, unsigned int length, const char *text) {
+    if (to == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (strlen(text) >= length)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    strcpy(to, text);
+    return NVML_SUCCESS;
+}
+
+/* A figure that is the same for every GPU. */
+static nvmlReturn_t give(nvmlDevice_t device, unsigned int *to, unsigned int value) {
+    nvmlReturn_t result = check_live(device, to);
+    if (result == NVML_SUCCESS)
+        *to = value;
+    return result;
+}
+
+/* ---- initialisation ---- */
+
+API nvmlReturn_t nvmlInitWithFlags(unsigned int flags) {
+    if (flags > 3)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    pthread_mutex_lock(&lock);
+    if (users == 0) {
+        gpu_file *gpus[GPU_MAX_PER_NODE];
+        unsigned found = (unsigned)gpu_open_all(gpu_folder(), gpus, GPU_MAX_PER_NODE, NULL);
+        for (unsigned i = 0; i < found; i++)
+            devices[i] = (struct nvmlDevice_st){.gpu = gpus[i], .identity = gpu_identity(gpus[i]), .index = i};
+        atomic_store(&count, found);
+    }
+    users++;
+    pthread_mutex_unlock(&lock);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlInit_v2(void) {
+    return nvmlInitWithFlags(0);
+}
+API nvmlReturn_t nvmlInit(void) {
+    return nvmlInitWithFlags(0);
+}
+
+API nvmlReturn_t nvmlShutdown(void) {
+    pthread_mutex_lock(&lock);
+    nvmlReturn_t result = users != 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
+    if (users != 0 && --users == 0) {
+        unsigned open = atomic_exchange(&count, 0);
+        for (unsigned i = 0; i < open; i++)
+            gpu_close(devices[i].gpu);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+API const char *nvmlErrorString(nvmlReturn_t result) {
+    switch ((int)result) {
+    case NVML_SUCCESS:
+        return "Success";
+    case NVML_ERROR_UNINITIALIZED:
+        return "Uninitialized";
+    case NVML_ERROR_INVALID_ARGUMENT:
+        return "Invalid Argument";
+    case NVML_ERROR_NOT_SUPPORTED:
+        return "Not Supported";
+    case NVML_ERROR_NO_PERMISSION:
+        return "Insufficient Permissions";
+    case NVML_ERROR_NOT_FOUND:
+        return "Not Found";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+        return "Insufficient Size";
+    case NVML_ERROR_DRIVER_NOT_LOADED:
+        return "Driver Not Loaded";
+    case NVML_ERROR_TIMEOUT:
+        return "Timeout";
+    case NVML_ERROR_LIBRARY_NOT_FOUND:
+        return "NVML Shared Library Not Found";
+    case NVML_ERROR_FUNCTION_NOT_FOUND:
+        return "Function Not Found";
+    case NVML_ERROR_GPU_IS_LOST:
+        return "GPU is lost";
+    case NVML_ERROR_MEMORY:
+        return "Insufficient Memory";
+    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
+        return "Argument version mismatch";
+    default:
+        return "Unknown Error";
+    }
+}
+
+/* ---- system ---- */
+
+API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length) {
+    return ready() ? give_text(version, length, FAKE_DRIVER_VERSION) : NVML_ERROR_UNINITIALIZED;
+}
+
+API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length) {
+    return give_text(version, length, "13." FAKE_DRIVER_VERSION);
+}
+
+API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
+    if (version == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *version = FAKE_CUDA_VERSION;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) {
+    return nvmlSystemGetCudaDriverVersion(version);
+}
+
+API nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length) {
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    if (name == NULL || length == 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    char path[64];
+    char command[4096];
+    snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return NVML_ERROR_NOT_FOUND;
+    size_t got = fread(command, 1, sizeof command - 1, file);
+    fclose(file);
+    command[got] = '\0'; /* its first argument ends with a NUL */
+    snprintf(name, length, "%s", command);
+    return NVML_SUCCESS;
+}
+
+/* ---- which devices there are ---- */
+
+API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount) {
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    if (deviceCount == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *deviceCount = atomic_load(&count);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount) {
+    return nvmlDeviceGetCount_v2(deviceCount);
+}
+
+API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device) {
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    if (device == NULL || index >= atomic_load(&count))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *device = &devices[index];
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device) {
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+static nvmlReturn_t find(const char *wanted, nvmlDevice_t *device,
+                         bool (*is)(const struct gpu_identity *, const char *)) {
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    if (wanted == NULL || device == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (unsigned i = 0; i < atomic_load(&count); i++) {
+        if (is(devices[i].identity, wanted)) {
+            *device = &devices[i];
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+static bool has_uuid(const struct gpu_identity *gpu, const char *uuid) {
+    return strcasecmp(gpu->uuid, uuid) == 0;
+}
+static bool has_serial(const struct gpu_identity *gpu, const char *serial) {
+    return strcmp(gpu->serial, serial) == 0;
+}
+
+static bool has_bus(const struct gpu_identity *gpu, const char *id) {
+    unsigned domain, bus, slot, function = 0;
+    if (sscanf(id, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
+        domain = 0;
+        if (sscanf(id, "%x:%x.%x", &bus, &slot, &function) < 2)
+            return false;
+    }
+    return domain == 0 && bus == gpu->index + 1 && slot == 0 && function == 0;
+}
+
+API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
+    return find(uuid, device, has_uuid);
+}
+
+API nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device) {
+    return find(serial, device, has_serial);
+}
+
+API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t *device) {
+    return find(pciBusId, device, has_bus);
+}
+
+API nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *device) {
+    return find(pciBusId, device, has_bus);
+}
+
+/* ---- what a device is ---- */
+
+API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length) {
+    nvmlReturn_t result = check(device, name);
+    return result == NVML_SUCCESS ? give_text(name, length, device->identity->name) : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length) {
+    nvmlReturn_t result = check(device, uuid);
+    return result == NVML_SUCCESS ? give_text(uuid, length, device->identity->uuid) : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length) {
+    nvmlReturn_t result = check(device, serial);
+    return result == NVML_SUCCESS ? give_text(serial, length, device->identity->serial) : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsigned int length) {
+    nvmlReturn_t result = check(device, version);
+    return result == NVML_SUCCESS ? give_text(version, length, "00.00.00.00.00") : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetBoardPartNumber(nvmlDevice_t device, char *number, unsigned int length) {
+    nvmlReturn_t result = check(device, number);
+    return result == NVML_SUCCESS ? give_text(number, length, "ALIQUOT-FAKE") : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index) {
+    nvmlReturn_t result = check(device, index);
+    if (result == NVML_SUCCESS)
+        *index = device->index;
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor) {
+    nvmlReturn_t result = check(device, minor);
+    if (result == NVML_SUCCESS)
+        *minor = device->identity->index;
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetModuleId(nvmlDevice_t device, unsigned int *id) {
+    return nvmlDeviceGetMinorNumber(device, id);
+}
+
+API nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned int *id) {
+    nvmlReturn_t result = check(device, id);
+    if (result == NVML_SUCCESS)
+        *id = (device->identity->index + 1) << 8;
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *multi) {
+    return give(device, multi, 0);
+}
+
+API nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned int *brand) {
+    return give(device, brand, 14); /* NVML_BRAND_NVIDIA */
+}
+
+API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
+    nvmlReturn_t result = check(device, major != NULL ? minor : NULL);
+    if (result == NVML_SUCCESS) {
+        *major = (int)device->identity->compute_major;
+        *minor = (int)device->identity->compute_minor;
+    }
+    return result;
+}
+
+/* nvmlDeviceArchitecture_t: 4 Pascal, 5 Volta, 6 Turing, 7 Ampere, 8 Ada, 9 Hopper, 10 Blackwell. */
+API nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *architecture) {
+    nvmlReturn_t result = check(device, architecture);
+    if (result != NVML_SUCCESS)
+        return result;
+    unsigned major = device->identity->compute_major, minor = device->identity->compute_minor;
+    if (major >= 9)
+        *architecture = major == 9 ? 9 : 10;
+    else if (major == 8)
+        *architecture = minor == 9 ? 8 : 7;
+    else if (major == 7)
+        *architecture = minor == 5 ? 6 : 5;
+    else
+        *architecture = 4;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *cores) {
+    nvmlReturn_t result = check(device, cores);
+    if (result == NVML_SUCCESS)
+        *cores = device->identity->multiprocessors * 64;
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
+    nvmlReturn_t result = check(device, pci);
+    if (result != NVML_SUCCESS)
+        return result;
+    memset(pci, 0, sizeof *pci);
+    pci->bus = device->identity->index + 1;
+    pci->pciDeviceId = 0x000010de; /* NVIDIA, no device */
+    snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", pci->bus & 0xff);
+    snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", pci->bus & 0xff);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci) {
+    return nvmlDeviceGetPciInfo_v3(device, pci);
+}
+
+API nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci) {
+    return nvmlDeviceGetPciInfo_v3(device, pci);
+}
+
+API nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes) {
+    nvmlReturn_t result = check(device, attributes);
+    if (result != NVML_SUCCESS)
+        return result;
+    memset(attributes, 0, sizeof *attributes);
+    attributes->multiprocessorCount = device->identity->multiprocessors;
+    attributes->memorySizeMB = device->identity->memory_bytes >> 20;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes) {
+    return nvmlDeviceGetAttributes_v2(device, attributes);
+}
+
+/* ---- where it is: four GPUs on each NUMA node, no NVLink ---- */
+
+API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node) {
+    nvmlReturn_t result = check(device, node);
+    if (result == NVML_SUCCESS)
+        *node = device->identity->index / NUMA_NODE_GPUS;
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int size, unsigned long *nodes,
+                                             unsigned int scope) {
+    (void)scope;
+    nvmlReturn_t result = check(device, nodes);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (size == 0)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    memset(nodes, 0, size * sizeof nodes[0]);
+    nodes[0] = 1ul << device->identity->index / NUMA_NODE_GPUS;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int size, unsigned long *cpus) {
+    nvmlReturn_t result = check(device, cpus);
+    if (result != NVML_SUCCESS)
+        return result;
+    memset(cpus, 0, size * sizeof cpus[0]);
+    long online = sysconf(_SC_NPROCESSORS_CONF);
+    for (unsigned cpu = 0; cpu < (unsigned long)online && cpu / 64 < size; cpu++)
+        cpus[cpu / 64] |= 1ul << cpu % 64;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, unsigned int size, unsigned long *cpus,
+                                                     unsigned int scope) {
+    (void)scope;
+    return nvmlDeviceGetCpuAffinity(device, size, cpus);
+}
+
+API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other, unsigned int *level) {
+    nvmlReturn_t result = check(one, level);
+    if (result == NVML_SUCCESS)
+        result = check(other, level);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (one == other)
+        *level = NVML_TOPOLOGY_INTERNAL;
+    else
+        *level = one->identity->index / NUMA_NODE_GPUS == other->identity->index / NUMA_NODE_GPUS
+                     ? NVML_TOPOLOGY_NODE
+                     : NVML_TOPOLOGY_SYSTEM;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t one, nvmlDevice_t other, int *same) {
+    nvmlReturn_t result = check(one, same);
+    if (result == NVML_SUCCESS)
+        result = check(other, same);
+    if (result == NVML_SUCCESS)
+        *same = one == other;
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, unsigned int capability,
+                                        unsigned int *status) {
+    (void)capability;
+    nvmlReturn_t result = check(one, status);
+    if (result == NVML_SUCCESS)
+        result = check(other, status);
+    if (result == NVML_SUCCESS)
+        *status = 0; /* NVML_P2P_STATUS_OK */
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, unsigned int *active) {
+    nvmlReturn_t result = check_live(device, active);
+    if (result == NVML_SUCCESS && link >= 18) /* NVML_NVLINK_MAX_LINKS */
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci) {
+    (void)link;
+    nvmlReturn_t result = check_live(device, pci);
+    return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
+}
+
+/* ---- how it is ---- */
+
+API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
+    nvmlReturn_t result = check_live(device, memory);
+    if (result != NVML_SUCCESS)
+        return result;
+    memory->total = device->identity->memory_bytes;
+    memory->used = gpu_used(device->gpu);
+    memory->free = memory->total - memory->used;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
+    nvmlReturn_t result = check_live(device, memory);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (memory->version != NVML_MEMORY_V2)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    memory->total = device->identity->memory_bytes;
+    memory->reserved = 0;
+    memory->used = gpu_used(device->gpu);
+    memory->free = memory->total - memory->used;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory) {
+    nvmlReturn_t result = check_live(device, memory);
+    if (result == NVML_SUCCESS)
+        *memory =
+            (nvmlBAR1Memory_t){.bar1Total = device->identity->memory_bytes, .bar1Free = device->identity->memory_bytes};
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization) {
+    nvmlReturn_t result = check_live(device, utilization);
+    if (result == NVML_SUCCESS)
+        *utilization = (nvmlUtilization_t){0, 0}; /* kernels take no time */
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor, unsigned int *celsius) {
+    return sensor == 0 ? give(device, celsius, 35) : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+API nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned int type, unsigned int *celsius) {
+    (void)type;
+    return give(device, celsius, 92);
+}
+
+API nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *milliwatts) {
+    return give(device, milliwatts, 50000);
+}
+
+API nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned int *milliwatts) {
+    return give(device, milliwatts, POWER_LIMIT_MW);
+}
+
+API nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned int *milliwatts) {
+    return give(device, milliwatts, POWER_LIMIT_MW);
+}
+
+API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *milliwatts) {
+    return give(device, milliwatts, POWER_LIMIT_MW);
+}
+
+API nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, unsigned int *state) {
+    return give(device, state, 0);
+}
+
+API nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, unsigned int *state) {
+    return give(device, state, 0);
+}
+
+API nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *percent) {
+    nvmlReturn_t result = check_live(device, percent);
+    return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
+}
+
+/* nvmlClockType_t: 0 graphics, 1 SM, 2 memory, 3 video. */
+API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned int type, unsigned int *mhz) {
+    return type <= 3 ? give(device, mhz, type == 2 ? MEMORY_MHZ : GRAPHICS_MHZ) : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+API nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned int type, unsigned int *mhz) {
+    return nvmlDeviceGetClockInfo(device, type, mhz);
+}
+
+API nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *bits) {
+    return give(device, bits, 5120);
+}
+
+API nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *generation) {
+    return give(device, generation, 4);
+}
+
+API nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *width) {
+    return give(device, width, 16);
+}
+
+API nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned int *generation) {
+    return give(device, generation, 4);
+}
+
+API nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned int *width) {
+    return give(device, width, 16);
+}
+
+API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode) {
+    return give(device, mode, 0);
+}
+
+API nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int *mode) {
+    return give(device, mode, NVML_FEATURE_ENABLED);
+}
+
+API nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, unsigned int *mode) {
+    return give(device, mode, NVML_FEATURE_DISABLED);
+}
+
+API nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, unsigned int *mode) {
+    return give(device, mode, NVML_FEATURE_DISABLED);
+}
+
+API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
+    nvmlReturn_t result = give(device, current, NVML_FEATURE_DISABLED);
+    return result == NVML_SUCCESS ? give(device, pending, NVML_FEATURE_DISABLED) : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int type, unsigned int counter,
+                                             unsigned long long *errors) {
+    (void)type, (void)counter;
+    nvmlReturn_t result = check_live(device, errors);
+    return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
+    nvmlReturn_t result = give(device, current, NVML_FEATURE_DISABLED);
+    return result == NVML_SUCCESS ? give(device, pending, NVML_FEATURE_DISABLED) : result;
+}
+
+API nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is) {
+    return give(device, is, 0);
+}
+
+API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *devices_possible) {
+    return give(device, devices_possible, 0);
+}
+
+API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *mig) {
+    (void)index;
+    nvmlReturn_t result = check_live(device, mig);
+    return result == NVML_SUCCESS ? NVML_ERROR_NOT_FOUND : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned int *mode) {
+    return give(device, mode, 0);
+}
+
+/* ---- processes ---- */
+
+/* Room for all in v3's layout first, so that the three versions differ in what they copy only. */
+static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *room, void *infos, size_t info_bytes) {
+    nvmlReturn_t result = check_live(device, room);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (infos == NULL && *room != 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    struct gpu_process *all = calloc(GPU_SLOTS, sizeof *all);
+    if (all == NULL)
+        return NVML_ERROR_MEMORY;
+    size_t found = gpu_processes(device->gpu, all, GPU_SLOTS);
+    uint64_t own = gpu_own_pid_namespace();
+    unsigned shown = 0;
+    for (size_t i = 0; i < found; i++) {
+        if (all[i].pid_namespace != own)
+            continue;
+        if (shown < *room) {
+            nvmlProcessInfo_v2_t info = {all[i].pid, all[i].used_bytes, UINT32_MAX, UINT32_MAX};
+            memcpy((char *)infos + shown * info_bytes, &info, info_bytes);
+        }
+        shown++;
+    }
+    free(all);
+    bool fits = shown <= *room;
+    *room = shown;
+    return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+_Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16 && sizeof(nvmlProcessInfo_v2_t) == 24,
+               "version 1 is the start of version 2");
+
+API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *room,
+                                                      nvmlProcessInfo_v1_t *infos) {
+    return processes(device, room, infos, sizeof *infos);
+}
+
+API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *room,
+                                                         nvmlProcessInfo_v2_t *infos) {
+    return processes(device, room, infos, sizeof *infos);
+}
+
+API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *room,
+                                                         nvmlProcessInfo_v2_t *infos) {
+    return processes(device, room, infos, sizeof *infos);
+}
+
+/* No process draws, and there is no MPS server. */
+static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *room) {
+    nvmlReturn_t result = check_live(device, room);
+    if (result == NVML_SUCCESS)
+        *room = 0;
+    return result;
+}
+
+#define NO_PROCESSES(function)                                                                                         \
+    API nvmlReturn_t function(nvmlDevice_t device, unsigned int *room, void *infos) {                                  \
+        (void)infos;                                                                                                   \
+        return no_processes(device, room);                                                                             \
+    }
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+
+API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
+                                                 unsigned int *room, unsigned long long since) {
+    (void)samples, (void)since;
+    nvmlReturn_t result = check_live(device, room);
+    return result == NVML_SUCCESS ? NVML_ERROR_NOT_FOUND : result; /* as NVML says when nothing ran */
+}
+
+/* ---- events ---- */
+
+API nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types) {
+    nvmlReturn_t result = check(device, types);
+    if (result == NVML_SUCCESS)
+        *types = NVML_EVENT_XID;
+    return result;
+}
+
+API nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    if (set == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *set = calloc(1, sizeof **set);
+    return *set != NULL ? NVML_SUCCESS : NVML_ERROR_MEMORY;
+}
+
+API nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    free(set);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) {
+    nvmlReturn_t result = check(device, set);
+    if (result != NVML_SUCCESS)
+        return result;
+    if ((types & ~NVML_EVENT_XID) != 0)
+        return NVML_ERROR_NOT_SUPPORTED;
+    set->types[device->index] |= types;
+    set->seen[device->index] = gpu_health(device->gpu).changes;
+    return NVML_SUCCESS;
+}
+
+/* The next failure since the last look. A GPU that was healed meanwhile, or before anybody looked, is no event. */
+static bool next_event(nvmlEventSet_t set, nvmlEventData_t *data) {
+    for (unsigned i = 0; i < atomic_load(&count); i++) {
+        if ((set->types[i] & NVML_EVENT_XID) == 0)
+            continue;
+        struct gpu_health health = gpu_health(devices[i].gpu);
+        if (health.changes == set->seen[i])
+            continue;
+        set->seen[i] = health.changes;
+        if (health.xid == 0)
+            continue;
+        *data = (nvmlEventData_t){.device = &devices[i],
+                                  .eventType = NVML_EVENT_XID,
+                                  .eventData = health.xid,
+                                  .gpuInstanceId = UINT32_MAX,
+                                  .computeInstanceId = UINT32_MAX};
+        return true;
+    }
+    return false;
+}
+
+API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms) {
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    if (set == NULL || data == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (;;) {
+        if (next_event(set, data))
+            return NVML_SUCCESS;
+        if (timeout_ms == 0)
+            return NVML_ERROR_TIMEOUT;
+        unsigned wait = timeout_ms < EVENT_POLL_MS ? timeout_ms : EVENT_POLL_MS;
+        struct timespec pause = {.tv_nsec = (long)wait * 1000000};
+        nanosleep(&pause, NULL);
+        timeout_ms -= wait;
+        if (!ready())
+            return NVML_ERROR_UNINITIALIZED;
+    }
+}
+
+API nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms) {
+    return nvmlEventSetWait_v2(set, data, timeout_ms);
+}

@@ -1,0 +1,192 @@
+/*
+ * A small CUDA program to see a share of a GPU at work. It takes steps from its command line, says what came of each
+ * and goes on. Plain driver API: it knows nothing of Aliquot and runs on any NVIDIA GPU.
+ */
+#include "cuda_client.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_ALLOCATIONS = 65536 };
+
+static const char usage[] =
+    "usage: vgpu-sample STEP...\n"
+    "\n"
+    "Takes the steps in order on the first GPU it sees, prints what came of each, and goes on.\n"
+    "\n"
+    "  alloc MIB      allocate so many MiB of device memory\n"
+    "  free           free the latest allocation\n"
+    "  info           show free and total device memory\n"
+    "  launch N       launch an empty kernel N times\n"
+    "  sleep SECONDS  wait\n"
+    "  hold           wait until SIGTERM or SIGINT\n"
+    "\n"
+    "for example: vgpu-sample alloc 2900 alloc 200 free alloc 200 info hold\n"
+    "Exit status 0, also after a refused allocation; 1 without a driver or a GPU; 2 for a misspelt step.\n";
+
+static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n";
+
+static CUdeviceptr allocations[MAX_ALLOCATIONS];
+static size_t allocated;
+
+static const char *name_of(CUresult result) {
+    const char *name = NULL;
+    return cuGetErrorName(result, &name) == CUDA_SUCCESS && name != NULL ? name : "an unknown CUresult";
+}
+
+static void must(CUresult result, const char *call) {
+    if (result == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "vgpu-sample: %s: %s\n", call, name_of(result));
+    exit(1);
+}
+
+/* A whole number from 1 to max, or 0. */
+static unsigned long amount(const char *text, unsigned long max) {
+    char *end;
+    errno = 0;
+    if (text == NULL || text[0] < '0' || text[0] > '9')
+        return 0;
+    unsigned long value = strtoul(text, &end, 10);
+    return errno == 0 && *end == '\0' && value <= max ? value : 0;
+}
+
+static void alloc_step(unsigned long mib) {
+    CUdeviceptr pointer;
+    CUresult result = cuMemAlloc_v2(&pointer, (size_t)mib << 20);
+    printf("alloc %lu MiB: %s\n", mib, name_of(result));
+    if (result == CUDA_SUCCESS)
+        allocations[allocated++] = pointer;
+}
+
+static void free_step(void) {
+    if (allocated == 0)
+        printf("free: nothing is allocated\n");
+    else
+        printf("free: %s\n", name_of(cuMemFree_v2(allocations[--allocated])));
+}
+
+static void info_step(void) {
+    size_t free_bytes = 0, total = 0;
+    CUresult result = cuMemGetInfo_v2(&free_bytes, &total);
+    if (result == CUDA_SUCCESS)
+        printf("info: %zu MiB free of %zu MiB\n", free_bytes >> 20, total >> 20);
+    else
+        printf("info: %s\n", name_of(result));
+}
+
+static void launch_step(unsigned long times) {
+    static CUmodule module;
+    static CUfunction function;
+    CUresult result = CUDA_SUCCESS;
+    if (module == NULL)
+        result = cuModuleLoadData(&module, ptx);
+    if (result == CUDA_SUCCESS && function == NULL)
+        result = cuModuleGetFunction(&function, module, "nothing");
+    for (unsigned long i = 0; i < times && result == CUDA_SUCCESS; i++)
+        result = cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+    if (result == CUDA_SUCCESS)
+        result = cuCtxSynchronize();
+    printf("launch %lu: %s\n", times, name_of(result));
+}
+
+static void hold_step(void) {
+    sigset_t ends;
+    int ended;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    printf("hold: until SIGTERM\n");
+    fflush(stdout);
+    sigwait(&ends, &ended);
+    printf("hold: ended by %s\n", ended == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+enum step { ALLOC, FREE, INFO, LAUNCH, SLEEP, HOLD, STEPS };
+
+static const struct {
+    const char *name;
+    unsigned long max; /* of its argument; 0: it has none */
+} steps[STEPS] = {
+    [ALLOC] = {"alloc", 16ul << 20},    [FREE] = {"free", 0}, [INFO] = {"info", 0}, [LAUNCH] = {"launch", 1000000000ul},
+    [SLEEP] = {"sleep", 86400ul * 365}, [HOLD] = {"hold", 0},
+};
+
+/* The step at argument i, its argument in value; moves i on. Leaves the program if it is misspelt. */
+static enum step parse(char **arguments, int *i, unsigned long *value) {
+    const char *word = arguments[(*i)++];
+    for (int step = 0; step < STEPS; step++) {
+        if (strcmp(word, steps[step].name) != 0)
+            continue;
+        if (steps[step].max == 0)
+            return (enum step)step;
+        *value = amount(arguments[*i], steps[step].max);
+        if (*value != 0) {
+            (*i)++;
+            return (enum step)step;
+        }
+        fprintf(stderr, "vgpu-sample: %s needs a whole number from 1 to %lu, not \"%s\"\n", word, steps[step].max,
+                arguments[*i] != NULL ? arguments[*i] : "");
+        exit(2);
+    }
+    fprintf(stderr, "vgpu-sample: no step \"%s\"; there are alloc MIB, free, info, launch N, sleep SECONDS, hold\n",
+            word);
+    exit(2);
+}
+
+int main(int count, char **arguments) {
+    unsigned long value = 0;
+    if (count < 2 || strcmp(arguments[1], "--help") == 0 || strcmp(arguments[1], "-h") == 0) {
+        fputs(usage, count < 2 ? stderr : stdout);
+        return count < 2 ? 2 : 0;
+    }
+    size_t allocs = 0;
+    for (int i = 1; i < count;) /* all steps are checked before the first is taken */
+        allocs += parse(arguments, &i, &value) == ALLOC;
+    if (allocs > MAX_ALLOCATIONS) {
+        fprintf(stderr, "vgpu-sample: at most %d alloc steps\n", MAX_ALLOCATIONS);
+        return 2;
+    }
+    CUcontext context;
+    CUdevice device;
+    must(cuInit(0), "cuInit");
+    must(cuDeviceGet(&device, 0), "cuDeviceGet");
+    must(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    for (int i = 1; i < count;) {
+        switch (parse(arguments, &i, &value)) {
+        case ALLOC:
+            alloc_step(value);
+            break;
+        case FREE:
+            free_step();
+            break;
+        case INFO:
+            info_step();
+            break;
+        case LAUNCH:
+            launch_step(value);
+            break;
+        case SLEEP: {
+            struct timespec left = {.tv_sec = (time_t)value};
+            printf("sleep %lu\n", value);
+            fflush(stdout);
+            while (nanosleep(&left, &left) != 0 && errno == EINTR)
+                ;
+            break;
+        }
+        case HOLD:
+            hold_step();
+            break;
+        case STEPS:
+            break;
+        }
+        fflush(stdout);
+    }
+    return 0;
+}
