@@ -11,7 +11,10 @@ all_programs() {
     for node in "${nodes[@]}"; do printf '%s\n' "$node/containerd" "$node/kubelet"; done
 }
 
-kubectl() { KUBECACHEDIR=$lab/kubectl-cache KUBERC=off "${in_network[@]}" "$kube" kubectl "$@"; }
+# By option, not by KUBECONFIG, which is a list and would split a path at its colons.
+kubectl() {
+    KUBECACHEDIR=$lab/kubectl-cache KUBERC=off "${in_network[@]}" "$kube" kubectl --kubeconfig "$KUBECONFIG" "$@"
+}
 
 make_network() { # all the nodes' addresses; the default route ends in the veth pair: there is no way out
     # shellcheck disable=SC2016
@@ -186,7 +189,7 @@ make_cluster() {
 remove_cluster() {
     end_world
     remove_cgroups
-    # all but the logs, and what images were made from
+    # all but the logs
     find "$lab" -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} + 2> /dev/null || true
 }
 

@@ -120,6 +120,13 @@ build_image() { # NAME FILE
     rm -rf "$context"
 }
 
+check_inputs() { # NAME
+    local input
+    for input in $(image_inputs "$1"); do
+        [ -e "$root/$input" ] || die "$input isn't there; image $1 is made from it." "Build it: ./aliquot up (without --no-build and ALIQUOT_BUILT), or ./mvnw package"
+    done
+}
+
 # Makes those of the images that the cache doesn't have.
 build_images() { # NAME...
     local name file
@@ -129,6 +136,7 @@ build_images() { # NAME...
         step base "Making a Debian base image, once; about 1 minute" contained build_base
     fi
     for name in "$@"; do
+        check_inputs "$name"
         file=$(image_file "$name")
         [ -f "$file" ] || step "image-$name" "Building image $name" contained with_storage build_image "$name" "$file"
     done

@@ -7,7 +7,7 @@ aliquot_images=(kube-scheduler aliquot-scheduler aliquot-device-plugin sample)
 # Helm keeps its own files in the lab's folder too.
 helm() {
     HELM_CACHE_HOME=$lab/helm/cache HELM_CONFIG_HOME=$lab/helm/config HELM_DATA_HOME=$lab/helm/data \
-        "${in_network[@]}" "$(helm_program)" "$@"
+        "${in_network[@]}" "$(helm_program)" --kubeconfig "$KUBECONFIG" "$@"
 }
 
 install_aliquot() {
