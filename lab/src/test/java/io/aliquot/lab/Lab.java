@@ -1,0 +1,197 @@
+package io.aliquot.lab;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import io.fabric8.kubernetes.client.Config;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The running lab, as {@code ./aliquot env} describes it. This program must run in the lab's network, which
+ * {@code src/test/jvm/bin/java} sees to.
+ */
+final class Lab implements AutoCloseable {
+    /** Where the release lives. */
+    static final String NAMESPACE = "aliquot";
+
+    private static final Duration SHORT = Duration.ofSeconds(60);
+
+    private final Path root;
+    private final Map<String, String> environment;
+    private final KubernetesClient client;
+
+    /** What a finished command left. */
+    record Output(int exit, String out, String err) {
+        /** The output of a command that had to succeed. */
+        String expectSuccess() {
+            if (exit != 0) {
+                throw new AssertionError("a command failed with " + exit + "\n" + this);
+            }
+            return out;
+        }
+
+        @Override
+        public String toString() {
+            return "exit " + exit + "\n" + out + err;
+        }
+    }
+
+    private Lab(Path root, Map<String, String> environment) {
+        this.root = root;
+        this.environment = Map.copyOf(environment);
+        Config config;
+        try {
+            config = Config.fromKubeconfig(Files.readString(Path.of(get("KUBECONFIG"))));
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        // A test that expects an error shall get it at once.
+        config.setRequestRetryBackoffLimit(0);
+        config.setWatchReconnectInterval(200);
+        this.client = new KubernetesClientBuilder().withConfig(config).build();
+    }
+
+    /** Finds the lab of the checkout that the working folder lies in. */
+    static Lab find() {
+        Path root = Path.of("").toAbsolutePath();
+        while (!Files.isExecutable(root.resolve("aliquot"))) {
+            if (root.getParent() == null) {
+                throw new IllegalStateException("there is no ./aliquot in the working folder or above it");
+            }
+            root = root.getParent();
+        }
+        var environment = new HashMap<String, String>();
+        String text = execute(SHORT, List.of(root.resolve("aliquot").toString(), "env"))
+                .expectSuccess();
+        text.lines().forEach(line -> {
+            int equals = line.indexOf('=');
+            environment.put(
+                    line.substring(0, equals), line.substring(equals + 1).trim());
+        });
+        return new Lab(root, environment);
+    }
+
+    /** The cluster, as its administrator. */
+    KubernetesClient client() {
+        return client;
+    }
+
+    /** A value of {@code ./aliquot env}. */
+    String get(String key) {
+        String value = environment.get(key);
+        if (value == null) {
+            throw new IllegalStateException("./aliquot env has no " + key);
+        }
+        return value;
+    }
+
+    List<String> nodes() {
+        return List.of(get("NODES").split(" ", -1));
+    }
+
+    /** An image with bash, coreutils, Python and {@code vgpu-sample}. */
+    String image() {
+        return get("SAMPLE_IMAGE");
+    }
+
+    Path root() {
+        return root;
+    }
+
+    /** Runs {@code ./aliquot ARGUMENTS}. */
+    Output aliquot(String... arguments) {
+        var command = new ArrayList<String>();
+        command.add(root.resolve("aliquot").toString());
+        command.addAll(Arrays.asList(arguments));
+        return execute(SHORT.multipliedBy(3), command);
+    }
+
+    Output kubectl(String... arguments) {
+        return aliquot(prepend(arguments, "kubectl"));
+    }
+
+    /** Runs a command where the node's own programs run. */
+    Output onNode(String node, String... command) {
+        return aliquot(prepend(command, "node", node));
+    }
+
+    /** SIGKILL to a program of the lab, such as {@code node1/kubelet}. */
+    void kill(String program) {
+        aliquot("kill", program).expectSuccess();
+    }
+
+    void start(String program) {
+        aliquot("start", program).expectSuccess();
+    }
+
+    /** SIGKILL to all processes of a container, as the node's container runtime sends it. */
+    void killContainer(String node, String containerId) {
+        onNode(
+                        node,
+                        "ctr",
+                        "--namespace",
+                        "k8s.io",
+                        "tasks",
+                        "kill",
+                        "--signal",
+                        "SIGKILL",
+                        "--all",
+                        containerId.replaceFirst("^containerd://", ""))
+                .expectSuccess();
+    }
+
+    @Override
+    public void close() {
+        client.close();
+    }
+
+    private static String[] prepend(String[] tail, String... head) {
+        var all = new ArrayList<>(Arrays.asList(head));
+        all.addAll(Arrays.asList(tail));
+        return all.toArray(String[]::new);
+    }
+
+    static Output execute(Duration within, List<String> command) {
+        try {
+            Process process = new ProcessBuilder(command)
+                    .redirectInput(
+                            ProcessBuilder.Redirect.from(Path.of("/dev/null").toFile()))
+                    .start();
+            var out = read(process.getInputStream());
+            var err = read(process.getErrorStream());
+            if (!process.waitFor(within.toMillis(), TimeUnit.MILLISECONDS)) {
+                process.destroyForcibly();
+                throw new AssertionError("not done within " + within + ": " + command);
+            }
+            return new Output(process.exitValue(), out.join(), err.join());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted while waiting for " + command, e);
+        }
+    }
+
+    private static CompletableFuture<String> read(InputStream stream) {
+        return CompletableFuture.supplyAsync(() -> {
+            try (stream) {
+                return new String(stream.readAllBytes(), UTF_8);
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        });
+    }
+}

@@ -1,0 +1,56 @@
+package io.aliquot.lab;
+
+import java.util.Locale;
+import java.util.Optional;
+import java.util.concurrent.ThreadLocalRandom;
+import org.junit.jupiter.api.extension.ExtensionContext;
+import org.junit.jupiter.api.extension.ExtensionContext.Namespace;
+import org.junit.jupiter.api.extension.ParameterContext;
+import org.junit.jupiter.api.extension.ParameterResolver;
+import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
+
+/** Gives a test the {@link Lab} and a {@link Space} of its own, and tells what happened there if the test fails. */
+final class LabExtension implements ParameterResolver, TestExecutionExceptionHandler {
+    private static final Namespace STORE = Namespace.create(LabExtension.class);
+
+    @Override
+    public boolean supportsParameter(ParameterContext parameter, ExtensionContext context) {
+        Class<?> type = parameter.getParameter().getType();
+        return type == Lab.class || type == Space.class;
+    }
+
+    @Override
+    public Object resolveParameter(ParameterContext parameter, ExtensionContext context) {
+        Lab lab = context.getRoot().getStore(STORE).computeIfAbsent(Lab.class, key -> Lab.find(), Lab.class);
+        if (parameter.getParameter().getType() == Lab.class) {
+            return lab;
+        }
+        // JUnit closes what a store holds at the end of the test that it belongs to.
+        return context.getStore(STORE).computeIfAbsent(Space.class, key -> new Space(lab, name(context)), Space.class);
+    }
+
+    private static String name(ExtensionContext context) {
+        String test = context.getRequiredTestMethod()
+                .getName()
+                .replaceAll("([A-Z])", "-$1")
+                .toLowerCase(Locale.ROOT);
+        String unique = Integer.toHexString(ThreadLocalRandom.current().nextInt(0x1000, 0x10000));
+        return test.substring(0, Math.min(50, test.length())).replaceAll("-$", "") + "-" + unique;
+    }
+
+    @Override
+    public void handleTestExecutionException(ExtensionContext context, Throwable failure) throws Throwable {
+        Optional.ofNullable(context.getStore(STORE).get(Space.class, Space.class))
+                .ifPresent(space -> failure.addSuppressed(new StateOfTheLab(space.describe())));
+        throw failure;
+    }
+
+    /** What the cluster looked like when a test failed; shown below the failure. */
+    private static final class StateOfTheLab extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
+        StateOfTheLab(String state) {
+            super(state, null, false, false);
+        }
+    }
+}

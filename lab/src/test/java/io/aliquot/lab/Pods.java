@@ -1,0 +1,64 @@
+package io.aliquot.lab;
+
+import io.aliquot.api.Resources;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodBuilder;
+import io.fabric8.kubernetes.api.model.Quantity;
+import java.util.HashMap;
+import java.util.Map;
+
+/** Pods as users write them. */
+final class Pods {
+    /** The name of the one container. */
+    static final String MAIN = "main";
+
+    private Pods() {}
+
+    /** A pod whose one container sleeps and asks for {@code limits}. */
+    static Pod asking(Lab lab, String name, Map<String, String> limits) {
+        var quantities = new HashMap<String, Quantity>();
+        limits.forEach((key, value) -> quantities.put(key, new Quantity(value)));
+        return new PodBuilder()
+                .withNewMetadata()
+                .withName(name)
+                .endMetadata()
+                .withNewSpec()
+                .withTerminationGracePeriodSeconds(0L)
+                .withAutomountServiceAccountToken(false)
+                .addNewContainer()
+                .withName(MAIN)
+                .withImage(lab.image())
+                .withImagePullPolicy("Never")
+                .withCommand("sleep", "infinity")
+                .withNewResources()
+                .withLimits(quantities)
+                .endResources()
+                .endContainer()
+                .endSpec()
+                .build();
+    }
+
+    static Pod memory(Lab lab, String name, int mib) {
+        return asking(lab, name, Map.of(Resources.MEMORY, Integer.toString(mib)));
+    }
+
+    static Pod plain(Lab lab, String name) {
+        return asking(lab, name, Map.of());
+    }
+
+    static Pod annotated(Pod pod, Map<String, String> annotations) {
+        return pod.edit()
+                .editMetadata()
+                .addToAnnotations(annotations)
+                .endMetadata()
+                .build();
+    }
+
+    static Pod onNode(Pod pod, String node) {
+        return pod.edit()
+                .editSpec()
+                .addToNodeSelector("kubernetes.io/hostname", node)
+                .endSpec()
+                .build();
+    }
+}
