@@ -1,0 +1,41 @@
+/*
+ * How much device memory this process, and its container, hold, and whether there is room for more.
+ *
+ * Reserve, then check: the bytes are added first, then everybody's are summed, and the bytes are taken back if the sum
+ * is over the limit. Of two that race, at least one sees the other, so the limit is never passed; nobody waits for
+ * anybody. Both may see each other and give way, so before an allocation is refused it is tried again alone, under the
+ * decision lock, until nobody else is undecided.
+ *
+ * Devices are numbered as in the limit file's first reading; a number never changes its meaning.
+ */
+#ifndef ALIQUOT_ACCOUNT_H
+#define ALIQUOT_ACCOUNT_H
+
+#include "limits.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Takes over what a limit file says: first at activation, later with other limits. A GPU that it no longer names may
+   hold nothing more. False, and a reason: a GPU has no place in the region. Not to be called by two threads at once. */
+bool aliquot_account_limits(const struct aliquot_limits *limits, char error[ALIQUOT_LIMITS_ERROR]);
+
+/* The number of a GPU; -1: the limit file names no such GPU, so nothing may be allocated on it. */
+int aliquot_account_device(const uint8_t uuid[16]);
+
+/* Bytes that the container may hold on a device. */
+uint64_t aliquot_account_limit(int device);
+
+/* Bytes that the container's processes hold on a device now. */
+uint64_t aliquot_account_used(int device);
+
+/* Charges bytes to this process. False: the container would hold more than its limit; nothing is charged. */
+bool aliquot_account_reserve(int device, uint64_t bytes);
+
+/* Gives back what was reserved. */
+void aliquot_account_release(int device, uint64_t bytes);
+
+/* In a forked child, which holds nothing. */
+void aliquot_account_reset(void);
+
+#endif

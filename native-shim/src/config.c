@@ -1,0 +1,164 @@
+#define _GNU_SOURCE
+#include "config.h"
+
+#include "account.h"
+#include "cuda_hooks.h"
+#include "limits.h"
+#include "os.h"
+#include "shared.h"
+#include "table.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIMITS_FOLDER "/etc/aliquot"
+#define LIMITS_FILE "/etc/aliquot/vgpu"
+#define REGION_FILE "/usr/local/aliquot/region"
+#define PATH_SIZE 1024
+#define TENDING_INTERVAL 100000000 /* ns */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int mode = ALIQUOT_MODE_UNDECIDED;
+static _Atomic int64_t tended; /* when, on the coarse clock */
+static bool fork_handled;
+
+/* Guarded by the mutex, as is all below. */
+static char limits_path[PATH_SIZE];
+static struct aliquot_os_file limits_file; /* as it was when last read, well or not */
+static struct aliquot_limits limits;
+static char text[ALIQUOT_LIMITS_LARGEST_TEXT + 1];
+
+static bool is_absent(const char *path) {
+    struct aliquot_os_file file;
+    int error = aliquot_os_stat(path, &file);
+    return error == ENOENT || error == ENOTDIR;
+}
+
+/* Outside a container of ours, and only there, the environment may say where to look. */
+static void set_path(char path[PATH_SIZE], const char *variable, const char *usual, bool outside) {
+    const char *named = outside ? secure_getenv(variable) : NULL;
+    bool use = named != NULL && named[0] != 0 && strlen(named) < PATH_SIZE;
+    snprintf(path, PATH_SIZE, "%s", use ? named : usual);
+}
+
+static enum aliquot_mode close_with(const char *path, const char *reason) {
+    char line[PATH_SIZE + 512];
+    snprintf(line, sizeof line, "aliquot: %s: %s; CUDA is not permitted\n", path, reason);
+    aliquot_os_complain(line);
+    return ALIQUOT_MODE_CLOSED;
+}
+
+static bool read_limits(char error[ALIQUOT_LIMITS_ERROR]) {
+    int fd = aliquot_os_open(limits_path, false);
+    if (fd < 0) {
+        snprintf(error, ALIQUOT_LIMITS_ERROR, "can't be opened");
+        return false;
+    }
+    bool regular = aliquot_os_stat_fd(fd, &limits_file) == 0 && limits_file.regular;
+    long length = regular ? aliquot_os_read(fd, text, sizeof text) : -1;
+    aliquot_os_close(fd);
+    if (length < 0) {
+        snprintf(error, ALIQUOT_LIMITS_ERROR, "can't be read");
+        return false;
+    }
+    return aliquot_limits_parse(text, (size_t)length, &limits, error);
+}
+
+static void before_fork(void) {
+    pthread_mutex_lock(&mutex);
+    aliquot_shared_before_fork();
+}
+
+static void after_fork_in_parent(void) {
+    aliquot_shared_after_fork_in_parent();
+    pthread_mutex_unlock(&mutex);
+}
+
+static void after_fork_in_child(void) {
+    aliquot_shared_after_fork_in_child();
+    aliquot_table_reset();
+    aliquot_account_reset();
+    aliquot_cuda_forget_devices();
+    atomic_store(&tended, 0);
+    atomic_store(&mode, ALIQUOT_MODE_UNDECIDED);
+    pthread_mutex_unlock(&mutex);
+}
+
+static enum aliquot_mode decide(void) {
+    char region_path[PATH_SIZE];
+    char error[ALIQUOT_LIMITS_ERROR];
+    bool outside = is_absent(LIMITS_FOLDER) && is_absent(REGION_FILE);
+    set_path(limits_path, "ALIQUOT_CONFIG", LIMITS_FILE, outside);
+    set_path(region_path, "ALIQUOT_REGION", REGION_FILE, outside);
+    bool no_region = is_absent(region_path);
+    if (is_absent(limits_path)) {
+        return no_region ? ALIQUOT_MODE_PASS
+                         : close_with(limits_path, "expected here, since this container has vGPUs; the pod was not "
+                                                   "admitted by Aliquot's webhook");
+    }
+    if (!read_limits(error)) {
+        return close_with(limits_path, error);
+    }
+    /* Whoever tries the library out may do without the file; each process then has the limit for itself. */
+    bool alone = no_region && outside && strcmp(region_path, REGION_FILE) == 0;
+    if (!aliquot_shared_open(alone ? NULL : region_path, error)) {
+        return close_with(region_path, error);
+    }
+    if (!aliquot_account_limits(&limits, error)) {
+        return close_with(region_path, error);
+    }
+    if (!fork_handled) {
+        fork_handled = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
+    }
+    return ALIQUOT_MODE_ENFORCE;
+}
+
+static enum aliquot_mode decide_once(void) {
+    int saved = errno;
+    pthread_mutex_lock(&mutex);
+    int decided = atomic_load(&mode);
+    if (decided == ALIQUOT_MODE_UNDECIDED) {
+        decided = (int)decide();
+        atomic_store_explicit(&mode, decided, memory_order_release);
+    }
+    pthread_mutex_unlock(&mutex);
+    errno = saved;
+    return (enum aliquot_mode)decided;
+}
+
+static void reread_if_changed(void) {
+    struct aliquot_os_file now;
+    char error[ALIQUOT_LIMITS_ERROR];
+    if (aliquot_os_stat(limits_path, &now) == 0 && memcmp(&now, &limits_file, sizeof now) != 0 && read_limits(error)) {
+        aliquot_account_limits(&limits, error);
+    }
+}
+
+static void tend(void) {
+    int64_t now = aliquot_os_clock_coarse();
+    int64_t last = atomic_load_explicit(&tended, memory_order_relaxed);
+    if (now - last < TENDING_INTERVAL || !atomic_compare_exchange_strong(&tended, &last, now)) {
+        return;
+    }
+    int saved = errno;
+    pthread_mutex_lock(&mutex);
+    reread_if_changed();
+    pthread_mutex_unlock(&mutex);
+    aliquot_shared_reap();
+    errno = saved;
+}
+
+enum aliquot_mode aliquot_config_mode(void) {
+    int decided = atomic_load_explicit(&mode, memory_order_acquire);
+    if (decided == ALIQUOT_MODE_UNDECIDED) {
+        decided = (int)decide_once();
+    }
+    if (decided == ALIQUOT_MODE_ENFORCE) {
+        tend();
+    }
+    return (enum aliquot_mode)decided;
+}

@@ -1,0 +1,68 @@
+/*
+ * The one list of what the shim stands in front of. Everything else of the two libraries reaches them untouched.
+ *
+ *   HOOK(library, result, symbol, name, version, flags, parameters)
+ *
+ * symbol is what the library exports, for one ABI; name, version and flags are what cuGetProcAddress must be asked for
+ * that very ABI (version: the CUDA version that introduced it, as in cudaTypedefs.h). NVML has no such call.
+ *
+ *   BARE(library, result, symbol, parameters)
+ *
+ * is called by the shim and not hooked.
+ */
+#ifndef ALIQUOT_HOOKS_H
+#define ALIQUOT_HOOKS_H
+
+#include "abi.h"
+
+/* clang-format off */
+#define ALIQUOT_HOOKS(HOOK) \
+    HOOK(CUDA, CUresult, cuInit, "cuInit", 2000, 0, (unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuGetProcAddress, "cuGetProcAddress", 11030, 0, \
+         (const char *symbol, void **function, int version, cuuint64_t flags)) \
+    HOOK(CUDA, CUresult, cuGetProcAddress_v2, "cuGetProcAddress", 12000, 0, \
+         (const char *symbol, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)) \
+    HOOK(CUDA, CUresult, cuDeviceTotalMem, "cuDeviceTotalMem", 2000, 0, (unsigned int *bytes, CUdevice device)) \
+    HOOK(CUDA, CUresult, cuDeviceTotalMem_v2, "cuDeviceTotalMem", 3020, 0, (size_t *bytes, CUdevice device)) \
+    HOOK(CUDA, CUresult, cuMemGetInfo, "cuMemGetInfo", 2000, 0, (unsigned int *free, unsigned int *total)) \
+    HOOK(CUDA, CUresult, cuMemGetInfo_v2, "cuMemGetInfo", 3020, 0, (size_t *free, size_t *total)) \
+    HOOK(CUDA, CUresult, cuMemAlloc, "cuMemAlloc", 2000, 0, (CUdeviceptr_v1 *address, unsigned int bytes)) \
+    HOOK(CUDA, CUresult, cuMemAlloc_v2, "cuMemAlloc", 3020, 0, (CUdeviceptr *address, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemAllocPitch, "cuMemAllocPitch", 2000, 0, \
+         (CUdeviceptr_v1 *address, unsigned int *pitch, unsigned int width, unsigned int height, unsigned int element)) \
+    HOOK(CUDA, CUresult, cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, 0, \
+         (CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)) \
+    HOOK(CUDA, CUresult, cuMemAllocManaged, "cuMemAllocManaged", 6000, 0, \
+         (CUdeviceptr *address, size_t bytes, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuMemFree, "cuMemFree", 2000, 0, (CUdeviceptr_v1 address)) \
+    HOOK(CUDA, CUresult, cuMemFree_v2, "cuMemFree", 3020, 0, (CUdeviceptr address)) \
+    HOOK(CUDA, CUresult, cuMemFreeAsync, "cuMemFreeAsync", 11020, 0, (CUdeviceptr address, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemFreeAsync_ptsz, "cuMemFreeAsync", 11020, 2, (CUdeviceptr address, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuCtxDestroy, "cuCtxDestroy", 2000, 0, (CUcontext context)) \
+    HOOK(CUDA, CUresult, cuCtxDestroy_v2, "cuCtxDestroy", 4000, 0, (CUcontext context)) \
+    HOOK(CUDA, CUresult, cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, 0, (CUdevice device)) \
+    HOOK(CUDA, CUresult, cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, 0, (CUdevice device)) \
+    HOOK(CUDA, CUresult, cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0, (CUdevice device)) \
+    HOOK(CUDA, CUresult, cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, 0, (CUdevice device)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_t *memory)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo_v2, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_v2_t *memory))
+
+#define ALIQUOT_BARE(BARE) \
+    BARE(CUDA, CUresult, cuCtxGetCurrent, (CUcontext *context)) \
+    BARE(CUDA, CUresult, cuCtxGetDevice, (CUdevice *device)) \
+    BARE(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
+    BARE(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
+    BARE(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \
+    BARE(CUDA, CUresult, cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device)) \
+    BARE(NVML, nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length))
+/* clang-format on */
+
+#ifndef ALIQUOT_CUDA_H_INCLUDED
+#pragma GCC visibility push(default)
+#define ALIQUOT_DECLARE(library, result, symbol, name, version, flags, parameters) result symbol parameters;
+ALIQUOT_HOOKS(ALIQUOT_DECLARE)
+#undef ALIQUOT_DECLARE
+#pragma GCC visibility pop
+#endif
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * The driver's own functions, and what a program gets that looks one up: ours, where we have one.
+ */
+#ifndef ALIQUOT_LOOKUP_H
+#define ALIQUOT_LOOKUP_H
+
+#include "hooks.h"
+
+#include <stdbool.h>
+
+/* The real functions, by their exported names; NULL: this driver has none. */
+struct aliquot_bare {
+#define ALIQUOT_MEMBER(library, result, symbol, name, version, flags, parameters) result(*symbol) parameters;
+#define ALIQUOT_BARE_MEMBER(library, result, symbol, parameters) result(*symbol) parameters;
+    ALIQUOT_HOOKS(ALIQUOT_MEMBER) ALIQUOT_BARE(ALIQUOT_BARE_MEMBER)
+#undef ALIQUOT_MEMBER
+#undef ALIQUOT_BARE_MEMBER
+};
+
+/* Valid after aliquot_lookup_cuda() or aliquot_lookup_nvml() has answered true for their library. */
+extern struct aliquot_bare aliquot_bare;
+
+/* False: the library can't be loaded. */
+bool aliquot_lookup_cuda(void);
+bool aliquot_lookup_nvml(void);
+
+#endif

@@ -1,0 +1,706 @@
+/* The memory limit, as programs meet it: run under LD_PRELOAD against a driver, from outside like any other program. */
+#include "sandbox.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+
+TEST(the_limit_is_exact_to_the_byte) {
+    CUdeviceptr first, second, third;
+    sandbox(3000 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&first, 2900 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&second, 100 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(used_in_region(), 2900 * MIB);
+    CHECK_EQUAL(allocate(&second, 100 * MIB - 1), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&third, 2), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&third, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 3000 * MIB);
+    CHECK_EQUAL(deallocate(first), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&first, 2900 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(deallocate(first), CUDA_SUCCESS);
+    CHECK_EQUAL(deallocate(second), CUDA_SUCCESS);
+    CHECK_EQUAL(deallocate(third), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(a_request_beyond_any_limit_is_refused_without_overflow) {
+    CUdeviceptr address = 7;
+    size_t pitch = 7;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, (size_t)1 << 52), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(CALL(cuMemAllocPitch_v2, CUdeviceptr *, size_t *, size_t, size_t,
+                     unsigned)(&address, &pitch, (size_t)1 << 33, (size_t)1 << 33, 4),
+                CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(address, 7);
+    CHECK_EQUAL(pitch, 7);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+}
+
+TEST(a_pitched_allocation_is_charged_with_its_pitch_even_one_byte_wide) {
+    CUdeviceptr address = 0;
+    size_t pitch = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(
+        CALL(cuMemAllocPitch_v2, CUdeviceptr *, size_t *, size_t, size_t, unsigned)(&address, &pitch, 1, 1000, 4),
+        CUDA_SUCCESS);
+    CHECK(pitch > 1, "%zu", pitch);
+    CHECK_EQUAL(used_in_region(), pitch * 1000);
+    CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(a_pitched_allocation_that_only_its_padding_takes_over_the_limit_leaves_nothing) {
+    CUdeviceptr address = 7;
+    size_t pitch = 7;
+    sandbox(1 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(
+        CALL(cuMemAllocPitch_v2, CUdeviceptr *, size_t *, size_t, size_t, unsigned)(&address, &pitch, 1, 1 << 19, 4),
+        CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(address, 7);
+    CHECK_EQUAL(pitch, 7);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK_EQUAL(allocate(&address, 1 * MIB), CUDA_SUCCESS);
+}
+
+TEST(managed_memory_is_charged_in_full) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(CALL(cuMemAllocManaged, CUdeviceptr *, size_t, unsigned)(&address, 100 * MIB + 1, 1),
+                CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(CALL(cuMemAllocManaged, CUdeviceptr *, size_t, unsigned)(&address, 100 * MIB, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 100 * MIB);
+    CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(what_the_driver_refuses_is_not_charged) {
+    CUdeviceptr address = 0;
+    sandbox((size_t)1 << 42, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, (size_t)1 << 41), CUDA_ERROR_OUT_OF_MEMORY); /* more than the GPU has */
+    CHECK_EQUAL(allocate(&address, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(allocate(NULL, 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(without_a_context_the_driver_says_so_and_nothing_is_charged) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(a_free_of_an_unknown_address_reaches_the_driver) {
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(deallocate(0), CUDA_SUCCESS); /* as the driver has it */
+    CHECK_EQUAL(deallocate(0xdead0000), CUDA_ERROR_INVALID_VALUE);
+    CUdeviceptr address = 0;
+    CHECK_EQUAL(allocate(&address, MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+    CHECK_EQUAL(deallocate(address), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(a_plain_allocation_freed_in_stream_order_is_given_back) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemFreeAsync, CUdeviceptr, CUstream)(address, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(the_end_of_a_context_gives_back_what_was_allocated_in_it) {
+    CUdeviceptr address = 0;
+    CUcontext context = NULL;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 10 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&context, 0, 0), CUDA_SUCCESS);
+    for (int i = 0; i < 5000; i++) {
+        CHECK_EQUAL(allocate(&address, 4096), CUDA_SUCCESS);
+    }
+    CHECK_EQUAL(used_in_region(), 10 * MIB + 5000 * 4096);
+    CHECK_EQUAL(CALL(cuCtxDestroy_v2, CUcontext)(context), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 10 * MIB);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxReset_v2, CUdevice)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(a_primary_context_gives_its_memory_back_with_its_last_release) {
+    CUdeviceptr address = 0;
+    CUcontext context = NULL;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&address, MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRelease_v2, CUdevice)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), MIB);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRelease_v2, CUdevice)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(programs_see_the_limit_as_the_GPU) {
+    CUdeviceptr address = 0;
+    size_t available = 0, total = 0;
+    sandbox(3000 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(CALL(cuDeviceTotalMem_v2, size_t *, CUdevice)(&total, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(total, 3000 * MIB);
+    CHECK_EQUAL(allocate(&address, 1000 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(&available, &total), CUDA_SUCCESS);
+    CHECK_EQUAL(available, 2000 * MIB);
+    CHECK_EQUAL(total, 3000 * MIB);
+}
+
+TEST(cuMemGetInfo_takes_NULL_for_what_is_not_wanted) {
+    size_t value = 0;
+    sandbox(3000 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(NULL, &value), CUDA_SUCCESS);
+    CHECK_EQUAL(value, 3000 * MIB);
+    CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(&value, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(value, 3000 * MIB);
+    CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(NULL, NULL), CUDA_SUCCESS);
+}
+
+TEST(each_GPU_has_its_own_limit_and_one_that_is_not_granted_has_none) {
+    CUdeviceptr address = 0;
+    size_t total = 7;
+    sandbox(3000 * MIB, 0);
+    use_device(1);
+    CHECK_EQUAL(CALL(cuDeviceTotalMem_v2, size_t *, CUdevice)(&total, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(total, 0);
+    CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 3000 * MIB), CUDA_SUCCESS);
+}
+
+TEST(two_GPUs_are_counted_apart) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 200 * MIB);
+    use_device(1);
+    CHECK_EQUAL(allocate(&address, 200 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    use_device(0);
+    CHECK_EQUAL(free_memory(), 100 * MIB);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST(two_processes_share_one_limit) {
+    CUdeviceptr address = 0;
+    int ready[2], go[2];
+    char byte = 0;
+    sandbox(100 * MIB, 0);
+    CHECK(pipe(ready) == 0 && pipe(go) == 0, "pipes");
+    pid_t peer = fork();
+    if (peer == 0) {
+        use_device(0);
+        CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS);
+        CHECK(write(ready[1], "", 1) == 1 && read(go[0], &byte, 1) == 1, "pipes");
+        CHECK_EQUAL(free_memory(), 0);
+        exit(EXIT_SUCCESS);
+    }
+    CHECK(read(ready[0], &byte, 1) == 1, "pipes");
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 40 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(free_memory(), 40 * MIB);
+    CHECK_EQUAL(allocate(&address, 40 * MIB), CUDA_SUCCESS);
+    CHECK(write(go[1], "", 1) == 1, "pipes");
+    int status = 0;
+    waitpid(peer, &status, 0);
+    CHECK_EQUAL(status, 0);
+    CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS); /* the peer's death is found out when it matters */
+}
+
+TEST(a_changed_limit_file_counts_within_a_second) {
+    CUdeviceptr first = 0, second = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&first, 100 * MIB), CUDA_SUCCESS);
+    write_limits(200 * MIB, 0);
+    usleep(150000);
+    CHECK_EQUAL(allocate(&second, 100 * MIB), CUDA_SUCCESS);
+    write_limits(50 * MIB, 0);
+    usleep(150000);
+    CHECK_EQUAL(free_memory(), 0);
+    CHECK_EQUAL(deallocate(second), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&second, 1), CUDA_ERROR_OUT_OF_MEMORY); /* what is held stays, what is over stays refused */
+    CHECK_EQUAL(deallocate(first), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&first, 50 * MIB), CUDA_SUCCESS);
+}
+
+TEST(a_limit_file_that_turns_bad_or_goes_away_leaves_the_last_good_limits) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    write_file(sandbox_limits, "nonsense", 8);
+    usleep(150000);
+    CHECK_EQUAL(allocate(&address, 100 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    unlink(sandbox_limits);
+    usleep(150000);
+    CHECK_EQUAL(allocate(&address, 100 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+    write_limits(300 * MIB, 0);
+    usleep(150000);
+    CHECK_EQUAL(allocate(&address, 300 * MIB), CUDA_SUCCESS);
+}
+
+TEST(a_forked_child_takes_a_slot_of_its_own_and_leaves_its_parents_alone) {
+    CUdeviceptr address = 0, in_parent = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&in_parent, 30 * MIB), CUDA_SUCCESS);
+    IN_CHILD({
+        CHECK_EQUAL(used_in_region(), 30 * MIB);
+        use_device(0);
+        CHECK_EQUAL(allocate(&address, 70 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK_EQUAL(allocate(&address, 70 * MIB), CUDA_SUCCESS);
+        CHECK_EQUAL(used_in_region(), 100 * MIB);
+    });
+    CHECK_EQUAL(allocate(&address, 70 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 100 * MIB);
+    CHECK_EQUAL(deallocate(in_parent), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 70 * MIB);
+}
+
+TEST(a_dead_parents_memory_is_free_although_its_child_lives_on) {
+    CUdeviceptr address = 0;
+    int done[2];
+    char byte = 0;
+    sandbox(100 * MIB, 0);
+    CHECK(pipe(done) == 0, "a pipe");
+    IN_CHILD({
+        use_device(0);
+        CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+        if (fork() == 0) {
+            close(done[1]);
+            CHECK(read(done[0], &byte, 1) == 0, "the pipe's end"); /* lives until the test has ended */
+            exit(EXIT_SUCCESS);
+        }
+    });
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+}
+
+TEST(a_program_that_is_started_by_fork_and_exec_inherits_nothing) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+    IN_CHILD({
+        execl("/bin/sh", "sh", "-c", "test -z \"$(ls -l /proc/$$/fd | grep region)\"", NULL);
+        exit(EXIT_FAILURE);
+    });
+}
+
+struct race {
+    atomic_ullong held;
+    atomic_ullong most;
+    atomic_int refused;
+};
+
+static void *race_for_memory(void *argument) {
+    struct race *race = argument;
+    CUcontext context = NULL;
+    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
+    CALL(cuCtxSetCurrent, CUcontext)(context);
+    unsigned seed = (unsigned)(uintptr_t)&seed;
+    for (int i = 0; i < 2000; i++) {
+        CUdeviceptr address = 0;
+        size_t bytes = (size_t)(1 + rand_r(&seed) % 40) * MIB;
+        CUresult result = allocate(&address, bytes);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+            race->refused++;
+            continue;
+        }
+        CHECK_EQUAL(result, CUDA_SUCCESS);
+        unsigned long long held = race->held += bytes;
+        unsigned long long most = race->most;
+        while (held > most && !atomic_compare_exchange_weak(&race->most, &most, held)) {
+        }
+        if (i % 16 == 0) {
+            sched_yield();
+        }
+        race->held -= bytes;
+        CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+    }
+    return NULL;
+}
+
+TEST(eight_threads_that_race_for_one_limit_never_pass_it) {
+    static struct race race;
+    pthread_t threads[8];
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    for (size_t i = 0; i < 8; i++) {
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, race_for_memory, &race), 0);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    printf("most held %llu, refused %d times\n", race.most, race.refused);
+    CHECK(race.most <= 100 * MIB, "%llu", race.most);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+/* Each of n wants half an n-th less than its share all the time: every request fits, whatever the others do. */
+static void *keep_taking_a_fitting_share(void *argument) {
+    (void)argument;
+    CUcontext context = NULL;
+    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
+    CALL(cuCtxSetCurrent, CUcontext)(context);
+    for (int i = 0; i < 3000; i++) {
+        CUdeviceptr address = 0;
+        CHECK_EQUAL(allocate(&address, 25 * MIB), CUDA_SUCCESS);
+        CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+    }
+    return NULL;
+}
+
+static void *keep_being_refused(void *stop) {
+    CUcontext context = NULL;
+    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
+    CALL(cuCtxSetCurrent, CUcontext)(context);
+    while (!atomic_load((atomic_bool *)stop)) {
+        CUdeviceptr address = 0;
+        /* Never fits beside the 10 MiB that are held; while it is undecided, the others' requests don't fit either. */
+        CHECK_EQUAL(allocate(&address, 95 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    return NULL;
+}
+
+TEST(a_request_that_fits_is_not_refused_because_of_one_that_does_not) {
+    static atomic_bool stop;
+    CUdeviceptr address = 0;
+    pthread_t taking[3], refused[2];
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 10 * MIB), CUDA_SUCCESS);
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_EQUAL(pthread_create(&refused[i], NULL, keep_being_refused, &stop), 0);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_EQUAL(pthread_create(&taking[i], NULL, keep_taking_a_fitting_share, NULL), 0);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        pthread_join(taking[i], NULL);
+    }
+    stop = true;
+    for (size_t i = 0; i < 2; i++) {
+        pthread_join(refused[i], NULL);
+    }
+    CHECK_EQUAL(used_in_region(), 10 * MIB);
+}
+
+TEST(thousands_of_live_allocations_are_all_remembered) {
+    enum { COUNT = 100000 };
+    static CUdeviceptr addresses[COUNT];
+    sandbox(3000 * MIB, 0);
+    use_device(0);
+    CUresult (*alloc)(CUdeviceptr *, size_t) = CALL(cuMemAlloc_v2, CUdeviceptr *, size_t);
+    CUresult (*dealloc)(CUdeviceptr) = CALL(cuMemFree_v2, CUdeviceptr);
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK_EQUAL(alloc(&addresses[i], i % 1000 + 1), CUDA_SUCCESS);
+    }
+    CHECK_EQUAL(used_in_region(), COUNT / 1000 * (1000 * 1001 / 2));
+    for (size_t i = 0; i < COUNT; i += 2) {
+        CHECK_EQUAL(dealloc(addresses[i]), CUDA_SUCCESS);
+    }
+    for (size_t i = 1; i < COUNT; i += 2) {
+        CHECK_EQUAL(dealloc(addresses[COUNT - i]), CUDA_SUCCESS);
+    }
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(errno_survives_calls_that_succeed_and_calls_that_are_refused) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    sandbox_function("cuInit");
+    errno = 4711;
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    usleep(150000);
+    errno = 4711;
+    CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+    free_memory();
+    CHECK_EQUAL(errno, 4711);
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void allocate_until_killed(int started) {
+    use_device(0);
+    CUdeviceptr held[8] = {0};
+    CHECK(write(started, "", 1) == 1, "a pipe");
+    for (size_t i = 0;; i = (i + 1) % 8) {
+        if (held[i] != 0) {
+            deallocate(held[i]);
+        }
+        held[i] = 0;
+        allocate(&held[i], (1 + i) * MIB);
+    }
+}
+
+TEST(peers_killed_while_they_allocate_leave_nothing_and_hang_nobody) {
+    enum { ROUNDS = 300 };
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    unsigned seed = (unsigned)getpid();
+    printf("seed %u\n", seed);
+    double slowest = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        pid_t peers[2];
+        int started[2];
+        CHECK(pipe(started) == 0, "a pipe");
+        for (size_t i = 0; i < 2; i++) {
+            peers[i] = fork();
+            if (peers[i] == 0) {
+                allocate_until_killed(started[1]);
+            }
+        }
+        char bytes[2];
+        for (size_t i = 0; i < 2; i++) {
+            CHECK(read(started[0], &bytes[i], 1) == 1, "a pipe");
+        }
+        struct timespec moment = {0, rand_r(&seed) % 1000000};
+        nanosleep(&moment, NULL);
+        CHECK(used_in_region() <= 100 * MIB + 16 * MIB, "%llu", used_in_region()); /* 8 MiB undecided a process */
+        for (size_t i = 0; i < 2; i++) {
+            kill(peers[i], SIGKILL);
+            waitpid(peers[i], NULL, 0);
+        }
+        double start = seconds();
+        CUdeviceptr all = 0;
+        CHECK_EQUAL(allocate(&all, 100 * MIB), CUDA_SUCCESS); /* not one byte is left of theirs */
+        CHECK_EQUAL(deallocate(all), CUDA_SUCCESS);
+        double took = seconds() - start;
+        slowest = took > slowest ? took : slowest;
+        close(started[0]);
+        close(started[1]);
+    }
+    printf("slowest recovery %.1f ms\n", slowest * 1e3);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK(slowest < 1, "%f s", slowest);
+}
+
+TEST(a_stopped_peer_holds_up_a_refusal_for_a_bounded_time_only) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, MIB), CUDA_SUCCESS);
+    int fd = open(sandbox_region, O_RDWR | O_CLOEXEC);
+    struct flock lock = {.l_type = F_WRLCK, .l_start = ALIQUOT_REGION_DECISION_LOCK, .l_len = 1};
+    CHECK(fcntl(fd, F_OFD_SETLK, &lock) == 0, "the decision lock"); /* as a process would that is stopped deciding */
+    double start = seconds();
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(seconds() - start < 1, "%f s", seconds() - start);
+}
+
+TEST(forged_words_do_not_let_a_process_hold_more_than_the_limit) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS);
+    struct aliquot_region *region = map_region();
+    memset(region->charge, 0, sizeof region->charge);
+    region->header.process_high_water = 0;
+    CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
+        region->charge[0][i].word = (uint64_t) - (int64_t)(60 * MIB);
+    }
+    CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(free_memory() <= 40 * MIB, 1);
+}
+
+TEST(words_of_no_living_process_are_cleaned_away) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, MIB), CUDA_SUCCESS);
+    struct aliquot_region *region = map_region();
+    region->header.process_high_water = 0xffffffff;
+    for (int i = 1; i < ALIQUOT_REGION_PROCESSES; i++) {
+        region->charge[0][i].word = UINT64_MAX;
+    }
+    CHECK_EQUAL(allocate(&address, 99 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 100 * MIB);
+}
+
+TEST(a_damaged_header_is_put_right) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    char garbage[4096];
+    memset(garbage, 0xa5, sizeof garbage);
+    memset(garbage + 192, 0, sizeof garbage - 192);
+    write_file(sandbox_region, garbage, sizeof garbage);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 100 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+    struct stat status;
+    CHECK(stat(sandbox_region, &status) == 0, "%s", sandbox_region);
+    CHECK_EQUAL(status.st_size, ALIQUOT_REGION_SIZE);
+    struct aliquot_region *region = map_region();
+    CHECK_EQUAL(region->header.magic, ALIQUOT_REGION_MAGIC);
+    CHECK_EQUAL(region->header.total_size, ALIQUOT_REGION_SIZE);
+    CHECK_EQUAL(region->header.charge_size, 64);
+}
+
+TEST(a_half_claimed_device_is_finished) {
+    CUdeviceptr address = 0;
+    CUuuid uuid;
+    sandbox(100 * MIB, 0);
+    CHECK_EQUAL(CALL(cuDeviceGetUuid_v2, CUuuid *, CUdevice)(&uuid, 0), CUDA_SUCCESS);
+    static struct aliquot_region image;
+    memcpy(image.device[0].uuid, uuid.bytes, 8); /* a process was killed here */
+    write_file(sandbox_region, &image, sizeof image);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+    struct aliquot_region *region = map_region();
+    CHECK(memcmp(region->device[0].uuid, uuid.bytes, 16) == 0, "the UUID");
+    CHECK_EQUAL(region->device[1].uuid_half[0], 0);
+    CHECK_EQUAL(used_in_region(), 100 * MIB);
+}
+
+/* What cuInit answers, and what came out on stderr meanwhile. */
+static CUresult init_and_capture(char *line, size_t size) {
+    int pipe_ends[2], saved = dup(STDERR_FILENO);
+    CHECK(pipe(pipe_ends) == 0, "a pipe");
+    sandbox_function("cuInit");
+    dup2(pipe_ends[1], STDERR_FILENO);
+    CUresult result = CALL(cuInit, unsigned)(0);
+    CUresult again = CALL(cuInit, unsigned)(0);
+    dup2(saved, STDERR_FILENO);
+    close(pipe_ends[1]);
+    ssize_t length = read(pipe_ends[0], line, size - 1);
+    line[length < 0 ? 0 : length] = 0;
+    CHECK_EQUAL(again, result);
+    return result;
+}
+
+static void check_closed(const char *reason) {
+    char line[4096];
+    CUdeviceptr address = 0;
+    CHECK_EQUAL(init_and_capture(line, sizeof line), CUDA_ERROR_NOT_PERMITTED);
+    CHECK(strncmp(line, "aliquot: ", 9) == 0 && strchr(line, '\n') == line + strlen(line) - 1, "found: %s", line);
+    CHECK(strstr(line, reason) != NULL, "%s in: %s", reason, line);
+    CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_NOT_PERMITTED);
+}
+
+static void check_closed_with(const void *limits, size_t length, const char *reason) {
+    sandbox_empty();
+    write_file(sandbox_region, "", 0);
+    write_file(sandbox_limits, limits, length);
+    check_closed(reason);
+}
+
+TEST(an_empty_limit_file_fails_closed) {
+    check_closed_with("", 0, "expected GPU-<UUID");
+}
+
+TEST(a_truncated_limit_file_fails_closed) {
+    static const char text[] = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001 memory=30";
+    check_closed_with(text, strlen(text), "expected memory=");
+}
+
+TEST(a_limit_file_of_10_MB_fails_closed) {
+    size_t length = 10000000;
+    char *text = malloc(length);
+    memset(text, 'x', length);
+    check_closed_with(text, length, "at most 65536 bytes");
+}
+
+TEST(a_limit_file_that_is_not_UTF_8_fails_closed) {
+    static const char text[] = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001 memory=1Mi cores=0 \xff\xfe\n";
+    check_closed_with(text, strlen(text), "printable ASCII");
+}
+
+TEST(a_limit_file_that_is_a_folder_fails_closed) {
+    sandbox_empty();
+    write_file(sandbox_region, "", 0);
+    CHECK(mkdir(sandbox_limits, 0777) == 0, "%s", sandbox_limits);
+    check_closed("can't be read");
+    rmdir(sandbox_limits);
+}
+
+TEST(a_missing_limit_file_beside_a_region_fails_closed) {
+    sandbox_empty();
+    write_file(sandbox_region, "", 0);
+    check_closed("expected here");
+}
+
+TEST(a_missing_region_fails_closed) {
+    sandbox_empty();
+    write_limits(100 * MIB, 0);
+    check_closed("can't be opened");
+}
+
+TEST(a_region_of_another_version_fails_closed) {
+    static struct aliquot_region image = {.header = {.magic = ALIQUOT_REGION_MAGIC, .version = 2}};
+    sandbox_empty();
+    write_limits(100 * MIB, 0);
+    write_file(sandbox_region, &image, sizeof image);
+    check_closed("another version");
+}
+
+TEST(a_region_without_room_for_the_GPU_fails_closed) {
+    static struct aliquot_region image;
+    memset(image.device, 0x77, sizeof image.device);
+    sandbox_empty();
+    write_limits(100 * MIB, 0);
+    write_file(sandbox_region, &image, sizeof image);
+    check_closed("no place in the state file");
+}
+
+TEST(a_region_that_is_a_device_fails_closed) {
+    sandbox_empty();
+    setenv("ALIQUOT_REGION", "/dev/null", 1);
+    write_limits(100 * MIB, 0);
+    check_closed("not a regular file");
+}
+
+TEST(without_either_file_everything_passes_untouched) {
+    CUdeviceptr address = 0;
+    size_t total = 0;
+    char line[4096];
+    sandbox_empty();
+    CHECK_EQUAL(init_and_capture(line, sizeof line), CUDA_SUCCESS);
+    CHECK_EQUAL(line[0], 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 4000 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDeviceTotalMem_v2, size_t *, CUdevice)(&total, 0), CUDA_SUCCESS);
+    CHECK(total > 4000 * MIB, "%zu", total);
+    CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+}
+
+TEST(without_a_region_named_a_process_has_the_limit_for_itself) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    unsetenv("ALIQUOT_REGION");
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 100 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+    IN_CHILD({
+        use_device(0);
+        CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+    });
+}

@@ -1,0 +1,145 @@
+/* What a shim test stands on: a limit file and a region of its own, and the driver's functions as a program finds them.
+ */
+#ifndef ALIQUOT_SANDBOX_H
+#define ALIQUOT_SANDBOX_H
+
+#include "abi.h"
+#include "aliquot/region.h"
+#include "check.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define MIB ((size_t)1 << 20)
+#define CUDA_ERROR_INVALID_CONTEXT 201
+
+/* Everything that a test calls, by dlsym on libcuda.so.1: CALL(cuInit)(0). */
+#define CALL(symbol, ...) ((CUresult(*)(__VA_ARGS__))sandbox_function(#symbol))
+
+static char sandbox_folder[] = "/tmp/aliquot-test-XXXXXX";
+static char sandbox_limits[64];
+static char sandbox_region[64];
+
+static void *sandbox_function(const char *symbol) {
+    static void *driver;
+    if (driver == NULL) {
+        driver = dlopen("libcuda.so.1", RTLD_LAZY);
+        CHECK(driver != NULL, "%s", dlerror());
+    }
+    void *function = dlsym(driver, symbol);
+    CHECK(function != NULL, "%s", symbol);
+    return function;
+}
+
+static void sandbox_remove(void) {
+    static pid_t owner;
+    if (owner == 0) {
+        owner = getpid();
+        atexit(sandbox_remove);
+    } else if (owner == getpid()) {
+        unlink(sandbox_limits);
+        unlink(sandbox_region);
+        rmdir(sandbox_folder);
+    }
+}
+
+static void write_file(const char *path, const void *content, size_t length) {
+    char temporary[128];
+    snprintf(temporary, sizeof temporary, "%s.new", path);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    CHECK(fd >= 0 && write(fd, content, length) == (ssize_t)length && close(fd) == 0, "%s", temporary);
+    CHECK(rename(temporary, path) == 0, "%s", path);
+}
+
+/* As many bytes on each of the first GPUs, up to the first 0. Replaces the file as the kubelet does. */
+static void write_limits(size_t first, size_t second) {
+    char text[512];
+    const size_t bytes[] = {first, second, 0};
+    size_t length = 0;
+    for (int device = 0; bytes[device] != 0; device++) {
+        CUuuid uuid;
+        CHECK_EQUAL(CALL(cuDeviceGetUuid_v2, CUuuid *, CUdevice)(&uuid, device), CUDA_SUCCESS);
+        length += (size_t)snprintf(text + length, sizeof text - length, "GPU-");
+        for (size_t i = 0; i < 16; i++) {
+            length += (size_t)snprintf(text + length, sizeof text - length, "%s%02x",
+                                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned char)uuid.bytes[i]);
+        }
+        length +=
+            (size_t)snprintf(text + length, sizeof text - length, " memory=%zuMi cores=30\n", bytes[device] / MIB);
+    }
+    write_file(sandbox_limits, text, length);
+}
+
+/* The folder and the environment, but no files yet. */
+static void sandbox_empty(void) {
+    CHECK(mkdtemp(sandbox_folder) != NULL, "a folder");
+    snprintf(sandbox_limits, sizeof sandbox_limits, "%s/vgpu", sandbox_folder);
+    snprintf(sandbox_region, sizeof sandbox_region, "%s/region", sandbox_folder);
+    setenv("ALIQUOT_CONFIG", sandbox_limits, 1);
+    setenv("ALIQUOT_REGION", sandbox_region, 1);
+    sandbox_remove();
+}
+
+static void sandbox(size_t first, size_t second) {
+    sandbox_empty();
+    write_limits(first, second);
+    write_file(sandbox_region, "", 0);
+}
+
+static struct aliquot_region *map_region(void) {
+    int fd = open(sandbox_region, O_RDWR | O_CLOEXEC);
+    void *region = mmap(NULL, ALIQUOT_REGION_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(fd >= 0 && region != MAP_FAILED, "%s", sandbox_region);
+    close(fd);
+    return region;
+}
+
+/* What the region says that the container uses of its first device. */
+static unsigned long long used_in_region(void) {
+    struct aliquot_region *region = map_region();
+    unsigned long long sum = 0;
+    for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
+        sum += __atomic_load_n(&region->charge[0][i].word, __ATOMIC_SEQ_CST) & ALIQUOT_CHARGE_BYTES;
+    }
+    munmap(region, ALIQUOT_REGION_SIZE);
+    return sum;
+}
+
+static void use_device(int device) {
+    CUcontext context = NULL;
+    CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, device), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
+}
+
+static CUresult allocate(CUdeviceptr *address, size_t bytes) {
+    return CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(address, bytes);
+}
+
+static CUresult deallocate(CUdeviceptr address) {
+    return CALL(cuMemFree_v2, CUdeviceptr)(address);
+}
+
+static size_t free_memory(void) {
+    size_t available = 0;
+    CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(&available, NULL), CUDA_SUCCESS);
+    return available;
+}
+
+/* Runs body in a child, and waits for it. */
+#define IN_CHILD(...)                                                                                                  \
+    do {                                                                                                               \
+        pid_t in_child = fork();                                                                                       \
+        if (in_child == 0) {                                                                                           \
+            __VA_ARGS__;                                                                                               \
+            exit(EXIT_SUCCESS);                                                                                        \
+        }                                                                                                              \
+        int in_child_status = 0;                                                                                       \
+        CHECK(waitpid(in_child, &in_child_status, 0) == in_child, "a child");                                          \
+        CHECK_EQUAL(in_child_status, 0);                                                                               \
+    } while (0)
+
+#endif
