@@ -1,0 +1,37 @@
+package io.aliquot.scheduler.server;
+
+import java.util.Objects;
+import org.apache.catalina.connector.Connector;
+import org.springframework.boot.tomcat.TomcatWebServer;
+import org.springframework.boot.web.server.servlet.context.ServletWebServerApplicationContext;
+import org.springframework.context.ApplicationContext;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+
+/** For other packages' tests: the real server on ports that are free. */
+@Configuration(proxyBeanMethods = false)
+public class RandomPorts {
+    @Bean
+    Ports ports() {
+        return new Ports(0, 0, 0);
+    }
+
+    public static int extender(ApplicationContext context) {
+        return port(context, 0);
+    }
+
+    public static int webhooks(ApplicationContext context) {
+        return port(context, 1);
+    }
+
+    public static int health(ApplicationContext context) {
+        return port(context, 2);
+    }
+
+    private static int port(ApplicationContext context, int connector) {
+        var server =
+                (TomcatWebServer) Objects.requireNonNull(((ServletWebServerApplicationContext) context).getWebServer());
+        Connector[] connectors = server.getTomcat().getService().findConnectors();
+        return connectors[connector].getLocalPort();
+    }
+}
