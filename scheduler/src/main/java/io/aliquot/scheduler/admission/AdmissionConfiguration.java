@@ -1,0 +1,32 @@
+package io.aliquot.scheduler.admission;
+
+import io.aliquot.scheduler.settings.Settings;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import java.time.Clock;
+import java.util.Optional;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+
+@Configuration(proxyBeanMethods = false)
+class AdmissionConfiguration {
+    @Bean
+    GpuAdmission gpuAdmission(Settings settings) {
+        return new GpuAdmission(
+                settings.schedulerName(), Optional.of(settings.runtimeClass()).filter(name -> !name.isEmpty()));
+    }
+
+    @Bean
+    VoidAdmission voidAdmission() {
+        return new VoidAdmission();
+    }
+
+    @Bean(initMethod = "start", destroyMethod = "close")
+    CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings) {
+        var names = new CertificateKeeper.Names(
+                settings.namespace(),
+                settings.webhookService(),
+                settings.webhookSecret(),
+                settings.webhookConfiguration());
+        return new CertificateKeeper(kubernetes, names, Clock.systemUTC());
+    }
+}

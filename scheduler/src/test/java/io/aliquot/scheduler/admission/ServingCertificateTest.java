@@ -1,0 +1,121 @@
+package io.aliquot.scheduler.admission;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.aliquot.api.FormatException;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.Test;
+
+class ServingCertificateTest {
+    private static final String HOST = "aliquot-webhook.aliquot.svc";
+    private static final Instant NOW = Instant.parse("2026-03-01T00:00:00Z");
+    private static final ServingCertificate MADE = ServingCertificate.create(HOST, NOW, Optional.empty());
+
+    @Test
+    void whatIsPrintedReadsTheSame() {
+        assertThat(ServingCertificate.parse(MADE.print(), HOST, NOW)).isEqualTo(MADE);
+        assertThat(MADE.print().get("ca.crt")).isEqualTo(MADE.caBundle());
+    }
+
+    @Test
+    void itServesItsHostForNinetyDaysAndIsNoAuthority() throws Exception {
+        var certificate = MADE.certificate();
+
+        assertThat(certificate.getSubjectAlternativeNames()).hasToString("[[2, " + HOST + "]]");
+        assertThat(certificate.getBasicConstraints()).isEqualTo(-1);
+        assertThat(certificate.getExtendedKeyUsage()).containsExactly("1.3.6.1.5.5.7.3.1"); // serverAuth
+        assertThat(certificate.getPublicKey().getAlgorithm()).isEqualTo("EC");
+        assertThat(MADE.until()).isEqualTo(NOW.plus(Duration.ofDays(90)));
+        certificate.verify(certificate.getPublicKey());
+    }
+
+    @Test
+    void aHostLongerThanACommonNameIsServedToo() {
+        String host = "a".repeat(63) + "." + "b".repeat(63) + ".svc";
+
+        ServingCertificate made = ServingCertificate.create(host, NOW, Optional.empty());
+
+        assertThat(ServingCertificate.parse(made.print(), host, NOW)).isEqualTo(made);
+    }
+
+    @Test
+    void itIsDueForRenewalAfterTwoThirdsOfItsLife() {
+        assertThat(MADE.dueForRenewal(NOW.plus(Duration.ofDays(60)).minusSeconds(1)))
+                .isFalse();
+        assertThat(MADE.dueForRenewal(NOW.plus(Duration.ofDays(60)))).isTrue();
+    }
+
+    @Test
+    void theOneItTakesOverFromIsTrustedForAnHour() {
+        ServingCertificate next = ServingCertificate.create(HOST, NOW, Optional.of(MADE.certificate()));
+
+        assertThat(next.trusted()).containsExactly(next.certificate(), MADE.certificate());
+        assertThat(next.settled(NOW.plusSeconds(3599))).isEqualTo(next);
+        assertThat(next.settled(NOW.plusSeconds(3600)).trusted()).containsExactly(next.certificate());
+        assertThat(ServingCertificate.parse(next.print(), HOST, NOW)).isEqualTo(next);
+    }
+
+    @Test
+    void contentThatIsNotOursSaysWhatIsWrong() {
+        ServingCertificate other = ServingCertificate.create(HOST, NOW, Optional.empty());
+
+        assertBad(Map.of(), "tls.crt is missing");
+        assertBad(with("tls.key", null), "tls.key is missing");
+        assertBad(with("ca.crt", null), "ca.crt is missing");
+        assertBad(with("tls.crt", "%%%"), "tls.crt is not base64");
+        assertBad(with("tls.crt", ""), "tls.crt holds no certificate");
+        assertBad(with("tls.crt", encoded("hello")), "tls.crt holds");
+        assertBad(with("tls.key", encoded("hello")), "tls.key is not one PEM block");
+        assertBad(
+                with("tls.key", encoded("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")),
+                "tls.key is no EC key");
+        assertBad(with("tls.key", other.print().getOrDefault("tls.key", "")), "tls.key is not the key of tls.crt");
+        assertBad(with("ca.crt", other.caBundle()), "ca.crt lacks the certificate");
+    }
+
+    @Test
+    void aCertificateForAnotherHostOrAnotherTimeIsOfNoUse() {
+        assertThatThrownBy(() -> ServingCertificate.parse(MADE.print(), "elsewhere.aliquot.svc", NOW))
+                .isInstanceOf(FormatException.class)
+                .hasMessageContaining("not for elsewhere");
+        for (Instant wrong : List.of(NOW.minus(Duration.ofHours(1)), NOW.plus(Duration.ofDays(90)))) {
+            assertThatThrownBy(() -> ServingCertificate.parse(MADE.print(), HOST, wrong))
+                    .isInstanceOf(FormatException.class)
+                    .hasMessageContaining("is valid from 2026-02-28T23:55:00Z");
+        }
+    }
+
+    @Test
+    void theKeyIsNeverPrintedByAccident() {
+        assertThat(MADE.toString()).matches("ServingCertificate\\[[0-9a-f]+ until 2026-05-30T00:00:00Z]");
+    }
+
+    private static Map<String, String> with(String field, @Nullable String value) {
+        var data = new TreeMap<>(MADE.print());
+        if (value == null) {
+            data.remove(field);
+        } else {
+            data.put(field, value);
+        }
+        return data;
+    }
+
+    private static void assertBad(Map<String, String> data, String message) {
+        assertThatThrownBy(() -> ServingCertificate.parse(data, HOST, NOW))
+                .isInstanceOf(FormatException.class)
+                .hasMessageContaining(message);
+    }
+
+    private static String encoded(String text) {
+        return Base64.getEncoder().encodeToString(text.getBytes(StandardCharsets.UTF_8));
+    }
+}

@@ -1,0 +1,262 @@
+package io.aliquot.scheduler.admission;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import io.aliquot.scheduler.server.RandomPorts;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.Socket;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
+import java.security.cert.X509Certificate;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Base64;
+import java.util.Optional;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLException;
+import javax.net.ssl.SSLSocket;
+import javax.net.ssl.TrustManagerFactory;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.springframework.boot.SpringBootConfiguration;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.boot.builder.SpringApplicationBuilder;
+import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
+import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.ComponentScan;
+import org.springframework.context.annotation.ComponentScan.Filter;
+import org.springframework.context.annotation.FilterType;
+import org.springframework.context.annotation.Import;
+import org.springframework.context.support.GenericApplicationContext;
+
+/** The webhooks as the API server calls them: over TLS, trusting the caBundle alone, by the Service's name. */
+@EnableKubernetesMockClient(crud = true)
+class WebhooksTest {
+    @SuppressWarnings("NullAway.Init") // set by the extension
+    private KubernetesClient kubernetes;
+
+    private final MovedClock clock = new MovedClock(Instant.now());
+
+    @SuppressWarnings("NullAway.Init")
+    private CertificateKeeper keeper;
+
+    @SuppressWarnings("NullAway.Init")
+    private ConfigurableApplicationContext context;
+
+    @SpringBootConfiguration(proxyBeanMethods = false)
+    @EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
+    @ComponentScan(
+            basePackages = {"io.aliquot.scheduler.server", "io.aliquot.scheduler.admission"},
+            excludeFilters =
+                    @Filter(
+                            type = FilterType.REGEX,
+                            pattern = {".*AdmissionConfiguration", ".*Test\\$.*"}))
+    @Import(RandomPorts.class)
+    static class Program {
+        @Bean
+        GpuAdmission gpuAdmission() {
+            return new GpuAdmission("aliquot-scheduler", Optional.empty());
+        }
+
+        @Bean
+        VoidAdmission voidAdmission() {
+            return new VoidAdmission();
+        }
+    }
+
+    @BeforeEach
+    void start() {
+        kubernetes.resource(CertificateKeeperTest.configuration()).create();
+        keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.NAMES, clock);
+        context = new SpringApplicationBuilder(Program.class)
+                .initializers(starting -> ((GenericApplicationContext) starting)
+                        .registerBean("keeper", CertificateKeeper.class, () -> keeper))
+                .run();
+    }
+
+    @AfterEach
+    void stop() {
+        context.close();
+    }
+
+    @Test
+    void aReviewIsAnsweredOverTheCertificateThatTheBundleTrusts() throws Exception {
+        keeper.look();
+
+        Answer answer =
+                post("/admission/gpu", AdmissionReviewTest.review(Pods.share()).toString());
+
+        assertThat(answer.status()).isEqualTo(200);
+        assertThat(answer.head()).contains("application/json");
+        JsonNode response = Pods.JSON.readTree(answer.body()).get("response");
+        assertThat(response.get("allowed").booleanValue()).isTrue();
+        assertThat(new String(response.get("patch").binaryValue(), StandardCharsets.UTF_8))
+                .contains("aliquot-vgpu-main");
+    }
+
+    @Test
+    void theVoidWebhookNeverDenies() throws Exception {
+        keeper.look();
+
+        String review = AdmissionReviewTest.review(Pods.asking("{\"nvidia.com/gpumem\": \"3Gi\"}"))
+                .toString();
+
+        assertThat(post("/admission/gpu", review).body()).contains("write 3072 instead of 3Gi");
+        assertThat(Pods.JSON
+                        .readTree(post("/admission/void", review).body())
+                        .at("/response/allowed")
+                        .booleanValue())
+                .isTrue();
+    }
+
+    @Test
+    void badInputIsAnsweredInOneLineNeverWithAStackTrace() throws Exception {
+        keeper.look();
+
+        for (String path : new String[] {"/admission/gpu", "/admission/void"}) {
+            for (String body : new String[] {
+                "",
+                "{",
+                "[]",
+                "{}",
+                "null",
+                "\u0000\uffff",
+                "{\"a\":".repeat(100_000),
+                AdmissionReviewTest.review(Pods.parse("{\"spec\": {\"containers\": [1]}}"))
+                        .toString()
+            }) {
+                Answer answer = post(path, body);
+                assertThat(answer.status()).as(answer.body()).isEqualTo(400);
+                assertThat(answer.body().strip()).isNotEmpty().doesNotContain("\n", "Exception", "\tat ");
+            }
+            assertThat(post(path, " ".repeat((4 << 20) + 1)).status()).isEqualTo(413);
+        }
+    }
+
+    @Test
+    void thePortIsOpenButUntrustedUntilTheFirstLook() throws Exception {
+        KeyStore nobody = KeyStore.getInstance("PKCS12");
+        nobody.load(null, null);
+        nobody.setCertificateEntry(
+                "x",
+                ServingCertificate.create("x", clock.instant(), Optional.empty())
+                        .certificate());
+
+        assertThatThrownBy(() -> post(nobody, "/admission/gpu", "{}")).isInstanceOf(SSLException.class);
+        assertThat(ready()).startsWith("waits for the webhooks' certificate");
+        keeper.look();
+        assertThat(ready()).isEqualTo("ok\n");
+    }
+
+    @Test
+    void noCallFailsWhileACertificateIsRenewed() throws Exception {
+        keeper.look();
+        KeyStore before = bundle();
+        String review = AdmissionReviewTest.review(Pods.share()).toString();
+        clock.advance(Duration.ofDays(60));
+
+        // The API server may still work with the old bundle when the new one has just been written …
+        keeper.look();
+        assertThat(post(before, "/admission/gpu", review).status()).isEqualTo(200);
+        assertThat(post("/admission/gpu", review).status()).isEqualTo(200);
+
+        // … and has the new one when the new certificate is shown.
+        keeper.look();
+        assertThat(post("/admission/gpu", review).status()).isEqualTo(200);
+        assertThatThrownBy(() -> post(before, "/admission/gpu", review)).isInstanceOf(SSLException.class);
+
+        clock.advance(Duration.ofHours(2));
+        keeper.look();
+        assertThat(bundle().size()).isEqualTo(1);
+        assertThat(post("/admission/gpu", review).status()).isEqualTo(200);
+    }
+
+    private record Answer(int status, String head, String body) {}
+
+    private Answer post(String path, String body) throws IOException, GeneralSecurityException {
+        return post(bundle(), path, body);
+    }
+
+    /** By hand, since the JDK's client can't connect to one name and check the certificate for another. */
+    private Answer post(KeyStore trusted, String path, String body) throws IOException, GeneralSecurityException {
+        var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        trust.init(trusted);
+        var tls = SSLContext.getInstance("TLS");
+        tls.init(null, trust.getTrustManagers(), null);
+        byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
+        String host = CertificateKeeperTest.NAMES.host();
+        try (var plain = new Socket(InetAddress.getLoopbackAddress(), RandomPorts.webhooks(context));
+                var socket = (SSLSocket) tls.getSocketFactory().createSocket(plain, host, 443, true)) {
+            var parameters = socket.getSSLParameters();
+            parameters.setEndpointIdentificationAlgorithm("HTTPS");
+            socket.setSSLParameters(parameters);
+            socket.setSoTimeout(20_000);
+            var head = "POST " + path + "?timeout=10s HTTP/1.1\r\nHost: " + host
+                    + "\r\nContent-Type: application/json\r\nAccept: application/json, */*\r\nContent-Length: "
+                    + bytes.length + "\r\nConnection: close\r\n\r\n";
+            socket.getOutputStream().write(head.getBytes(StandardCharsets.US_ASCII));
+            socket.getOutputStream().write(bytes);
+            socket.getOutputStream().flush();
+            String answer = new String(socket.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            String[] parts = answer.split("\r\n\r\n", 2);
+            return new Answer(Integer.parseInt(parts[0].substring(9, 12)), parts[0], unchunked(parts));
+        }
+    }
+
+    private static String unchunked(String[] parts) {
+        if (!parts[0].contains("chunked")) {
+            return parts[1];
+        }
+        String[] lines = parts[1].split("\r\n", -1);
+        var body = new StringBuilder();
+        for (int i = 1; i < lines.length; i += 2) {
+            body.append(lines[i]);
+        }
+        return body.toString();
+    }
+
+    private String ready() throws IOException, InterruptedException {
+        var request = HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + RandomPorts.health(context) + "/readyz"))
+                .build();
+        return HttpClient.newHttpClient()
+                .send(request, HttpResponse.BodyHandlers.ofString())
+                .body();
+    }
+
+    /** What the API server trusts at this moment. */
+    private KeyStore bundle() throws GeneralSecurityException, IOException {
+        String bundle = kubernetes
+                .admissionRegistration()
+                .v1()
+                .mutatingWebhookConfigurations()
+                .withName("aliquot")
+                .get()
+                .getWebhooks()
+                .get(1)
+                .getClientConfig()
+                .getCaBundle();
+        KeyStore trusted = KeyStore.getInstance("PKCS12");
+        trusted.load(null, null);
+        for (var certificate : CertificateFactory.getInstance("X.509")
+                .generateCertificates(
+                        new ByteArrayInputStream(Base64.getDecoder().decode(bundle)))) {
+            trusted.setCertificateEntry(
+                    ((X509Certificate) certificate).getSerialNumber().toString(), certificate);
+        }
+        return trusted;
+    }
+}
