@@ -1,0 +1,108 @@
+{{/* Labels of every object; its part of Aliquot beside them is app.kubernetes.io/component. */}}
+{{- define "aliquot.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+app.kubernetes.io/name: aliquot
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* What selects the pods of a component. Call with (dict "component" NAME "root" $). */}}
+{{- define "aliquot.selector" -}}
+app.kubernetes.io/name: aliquot
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* An image of ours. Call with (dict "image" VALUES "root" $). */}}
+{{- define "aliquot.image" -}}
+{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{- end }}
+
+{{/* kube-scheduler's image: of the cluster's own version, without what providers append to it. */}}
+{{- define "aliquot.kubeSchedulerImage" -}}
+{{- with .Values.kubeScheduler.image -}}
+{{ .repository }}:{{ .tag | default (regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" $.Capabilities.KubeVersion.Version) }}
+{{- end -}}
+{{- end }}
+
+{{- define "aliquot.pullSecrets" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* User names of our two accounts. */}}
+{{- define "aliquot.schedulerUser" -}}
+system:serviceaccount:{{ .Release.Namespace }}:aliquot-scheduler
+{{- end }}
+{{- define "aliquot.agentUser" -}}
+system:serviceaccount:{{ .Release.Namespace }}:aliquot-device-plugin
+{{- end }}
+
+{{/*
+CEL. What it uses was in Kubernetes 1.29: a server takes expressions only a version after it has learnt them.
+*/}}
+
+{{/* The resources that a container may ask us for (module api: Resources.SUPPORTED). */}}
+{{- define "aliquot.cel.supported" -}}
+'nvidia.com/gpu', 'nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores'
+{{- end }}
+
+{{/*
+Whether any container names a resource of ours, in whatever amount, or one that we refuse until it is supported
+(module api: Resources.NOT_YET): those must reach the webhook, since nobody else would say so.
+*/}}
+{{- define "aliquot.cel.names" -}}
+(object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])).exists(c, has(c.resources) &&
+[has(c.resources.limits) ? c.resources.limits : {}, has(c.resources.requests) ? c.resources.requests : {}].exists(m, m.exists(k,
+k in [{{ include "aliquot.cel.supported" . }}, 'nvidia.com/priority', 'aliyun.com/gpu-mem', 'aliyun.com/gpu-core.percentage'])))
+{{- end }}
+
+{{/* Whether container c asks for a GPU. Amounts are canonical here: any zero is written 0. */}}
+{{- define "aliquot.cel.asks" -}}
+has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(k, k in [{{ include "aliquot.cel.supported" . }}] && string(c.resources.limits[k]) != '0')
+{{- end }}
+
+{{/* Whether container c is shown no GPU: one variable of the name, and void its value. */}}
+{{- define "aliquot.cel.void" -}}
+has(c.env) && c.env.exists_one(e, e.name == 'NVIDIA_VISIBLE_DEVICES') && c.env.exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES' && has(e.value) && e.value == 'void')
+{{- end }}
+
+{{/* Whether the request comes from the agent of the node that it changes: by the node that its token is bound to. */}}
+{{- define "aliquot.cel.ownAgent" -}}
+request.userInfo.username == '{{ include "aliquot.agentUser" . }}' && has(request.userInfo.extra) &&
+'authentication.kubernetes.io/node-name' in request.userInfo.extra &&
+request.userInfo.extra['authentication.kubernetes.io/node-name'] == [object.metadata.name]
+{{- end }}
+
+{{/* Whether a node is as it was but for its status and this annotation. Needs the variables new and old. */}}
+{{- define "aliquot.cel.onlyAnnotation" -}}
+object.spec == oldObject.spec &&
+(has(object.metadata.labels) ? object.metadata.labels : {}) == (has(oldObject.metadata.labels) ? oldObject.metadata.labels : {}) &&
+(has(object.metadata.finalizers) ? object.metadata.finalizers : []) == (has(oldObject.metadata.finalizers) ? oldObject.metadata.finalizers : []) &&
+(has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : []) == (has(oldObject.metadata.ownerReferences) ? oldObject.metadata.ownerReferences : []) &&
+variables.new.all(k, k == '{{ . }}' || (k in variables.old && variables.old[k] == variables.new[k])) &&
+variables.old.all(k, k == '{{ . }}' || k in variables.new)
+{{- end }}
+
+{{/* Annotations before and after, for the policies' variables. */}}
+{{- define "aliquot.cel.annotations" -}}
+- name: new
+  expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
+- name: old
+  expression: "oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
+{{- end }}
+
+{{/* What the fake driver's installer reads, a line a GPU: <model>;<memory MiB>;<multiprocessors> */}}
+{{- define "aliquot.fakeGpus" -}}
+{{- range $node, $gpus := .Values.fakeDriver.nodes }}
+{{ eq $node "*" | ternary "default" (printf "node.%s" $node) }}: |
+  {{- range $gpus }}
+  {{ .model }};{{ int .memoryMiB }};{{ int .multiprocessors }}
+  {{- end }}
+{{- end }}
+{{- end }}
