@@ -1,0 +1,163 @@
+package io.aliquot.api;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.UUID;
+
+/**
+ * The state file of a container ({@link Paths#REGION}), as {@code native-shim/include/aliquot/region.h} lays it out;
+ * {@code native-shim/golden} holds a file that both sides read alike. Programs in the container can write it, so what is
+ * read here is what the container says of itself and no more.
+ *
+ * <p>Immutable; a snapshot without any claim that its words were read at one instant.
+ */
+public final class Region {
+    /** Bytes of the file, always. */
+    public static final int SIZE = 565_248;
+
+    /** GPUs that a container may use at most. */
+    public static final int DEVICES = 16;
+
+    /** Processes of a container that may hold device memory at once. */
+    public static final int PROCESSES = 512;
+
+    private static final long MAGIC = 0x31544f5551494c41L; // "ALIQUOT1", little-endian
+    private static final int VERSION = 1;
+    private static final int HEADER_SIZE = 4096;
+    private static final int DEVICE_SIZE = 256;
+    private static final int PROCESS_SIZE = 64;
+    private static final int CHARGE_SIZE = 64;
+    private static final int CHARGES_AT = HEADER_SIZE + DEVICES * DEVICE_SIZE + PROCESSES * PROCESS_SIZE;
+
+    // Offsets in the header.
+    private static final int MAGIC_AT = 0;
+    private static final int VERSION_AT = 8;
+    private static final int HEADER_SIZE_AT = 12;
+    private static final int TOTAL_SIZE_AT = 16;
+    private static final int DEVICE_COUNT_AT = 24;
+    private static final int PROCESS_COUNT_AT = 28;
+    private static final int DEVICE_SIZE_AT = 32;
+    private static final int PROCESS_SIZE_AT = 36;
+    private static final int CHARGE_SIZE_AT = 40;
+    private static final int HIGH_WATER_AT = 64;
+    private static final int UNPLACED_ADDRESSES_AT = 128;
+
+    private static final int BYTES_BITS = 52;
+    private static final long BYTES_MASK = (1L << BYTES_BITS) - 1;
+
+    private final ByteBuffer file;
+
+    private Region(ByteBuffer file) {
+        this.file = file;
+    }
+
+    /** A file nobody has used yet: the header's constants, zeros elsewhere. */
+    public static byte[] fresh() {
+        ByteBuffer file = ByteBuffer.allocate(SIZE).order(ByteOrder.LITTLE_ENDIAN);
+        file.putLong(MAGIC_AT, MAGIC);
+        file.putInt(VERSION_AT, VERSION);
+        file.putInt(HEADER_SIZE_AT, HEADER_SIZE);
+        file.putLong(TOTAL_SIZE_AT, SIZE);
+        file.putInt(DEVICE_COUNT_AT, DEVICES);
+        file.putInt(PROCESS_COUNT_AT, PROCESSES);
+        file.putInt(DEVICE_SIZE_AT, DEVICE_SIZE);
+        file.putInt(PROCESS_SIZE_AT, PROCESS_SIZE);
+        file.putInt(CHARGE_SIZE_AT, CHARGE_SIZE);
+        return file.array();
+    }
+
+    /**
+     * Reads a file's content; an empty one is a fresh one.
+     *
+     * @throws FormatException if it is not a region of this version
+     */
+    public static Region parse(byte[] content) {
+        ByteBuffer file =
+                ByteBuffer.wrap(content.length == 0 ? fresh() : content.clone()).order(ByteOrder.LITTLE_ENDIAN);
+        expect("size", SIZE, file.capacity());
+        expect("magic", MAGIC, file.getLong(MAGIC_AT));
+        expect("version", VERSION, file.getInt(VERSION_AT));
+        expect("header's size", HEADER_SIZE, file.getInt(HEADER_SIZE_AT));
+        expect("total size", SIZE, file.getLong(TOTAL_SIZE_AT));
+        expect("number of devices", DEVICES, file.getInt(DEVICE_COUNT_AT));
+        expect("number of processes", PROCESSES, file.getInt(PROCESS_COUNT_AT));
+        expect("device's size", DEVICE_SIZE, file.getInt(DEVICE_SIZE_AT));
+        expect("process's size", PROCESS_SIZE, file.getInt(PROCESS_SIZE_AT));
+        expect("charge's size", CHARGE_SIZE, file.getInt(CHARGE_SIZE_AT));
+        expectAtMost("high-water mark", PROCESSES, file.getInt(HIGH_WATER_AT));
+        return new Region(file);
+    }
+
+    /** The GPUs that the container has used, in the order of first use. */
+    public List<Device> devices() {
+        var devices = new ArrayList<Device>();
+        for (int index = 0; index < DEVICES; index++) {
+            // UUIDs are bytes in the order in which they are printed, so big-endian.
+            int at = HEADER_SIZE + index * DEVICE_SIZE;
+            long first = Long.reverseBytes(file.getLong(at));
+            long second = Long.reverseBytes(file.getLong(at + Long.BYTES));
+            if (first != 0 && second != 0) {
+                devices.add(new Device(index, "GPU-" + new UUID(first, second), usedBytes(index)));
+            }
+        }
+        return devices;
+    }
+
+    /** What one process holds on one device. */
+    public Charge charge(int device, int process) {
+        if (device < 0 || device >= DEVICES || process < 0 || process >= PROCESSES) {
+            throw new IndexOutOfBoundsException("device " + device + ", process " + process);
+        }
+        long word = file.getLong(CHARGES_AT + (device * PROCESSES + process) * CHARGE_SIZE);
+        return new Charge(word & BYTES_MASK, (int) (word >>> BYTES_BITS));
+    }
+
+    /** Process slots ever owned, 0 to {@link #PROCESSES}. */
+    public int processHighWater() {
+        return file.getInt(HIGH_WATER_AT);
+    }
+
+    /** Times that the driver gave out an address that the shim could not place; anything but 0 is a hole. */
+    public long unplacedAddresses() {
+        return file.getLong(UNPLACED_ADDRESSES_AT);
+    }
+
+    private long usedBytes(int device) {
+        long sum = 0;
+        for (int process = 0; process < processHighWater(); process++) {
+            sum += charge(device, process).bytes(); // at most 512 times 2^52
+        }
+        return sum;
+    }
+
+    private static void expect(String what, long expected, long found) {
+        if (expected != found) {
+            throw FormatException.expected("a region's " + what + " " + expected, Long.toString(found));
+        }
+    }
+
+    private static void expectAtMost(String what, int most, int found) {
+        if (found < 0 || found > most) {
+            throw FormatException.expected("a region's " + what + " from 0 to " + most, Integer.toString(found));
+        }
+    }
+
+    /**
+     * A GPU of the container.
+     *
+     * @param index its place in the file, 0 to 15
+     * @param uuid as NVML prints it
+     * @param usedBytes what the container's processes are charged, dead ones not yet reaped included
+     */
+    public record Device(int index, String uuid, long usedBytes) {}
+
+    /**
+     * A charge's word.
+     *
+     * @param bytes charged, at most 4 PiB
+     * @param undecided threads that have added their bytes and don't know yet whether they may keep them
+     */
+    public record Charge(long bytes, int undecided) {}
+}
