@@ -1,0 +1,107 @@
+package io.aliquot.deviceplugin.shim;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+final class ShimTest {
+    // printf library | sha256sum
+    private static final String VERSION = "0.1.0-b718f1354f72";
+
+    private final Path source;
+    private final Path state;
+
+    ShimTest(@TempDir Path source, @TempDir Path state) throws IOException {
+        this.source = source;
+        this.state = state;
+        Files.writeString(source.resolve("libaliquot.so"), "library");
+        Files.writeString(source.resolve("VERSION"), VERSION + "\n");
+    }
+
+    @Test
+    void theShimLiesUnderItsVersionWithAPreloadFileThatNamesItInTheContainer() throws IOException {
+        Shim shim = Shim.install(source, state);
+
+        assertThat(shim.version()).isEqualTo(VERSION);
+        assertThat(shim.library())
+                .isEqualTo(state.resolve("shim").resolve(VERSION).resolve("libaliquot.so"));
+        assertThat(shim.library()).hasContent("library");
+        assertThat(shim.preload()).hasContent("/usr/local/aliquot/" + VERSION + "/libaliquot.so\n");
+        assertThat(shim.libraryInContainer()).isEqualTo("/usr/local/aliquot/" + VERSION + "/libaliquot.so");
+    }
+
+    @Test
+    void installingAgainLeavesWhatRunningContainersHaveMapped() throws IOException {
+        Path library = Shim.install(source, state).library();
+        Object inode = Files.getAttribute(library, "unix:ino");
+
+        Shim.install(source, state);
+
+        assertThat(Files.getAttribute(library, "unix:ino")).isEqualTo(inode);
+    }
+
+    @Test
+    void aDamagedLibraryIsReplacedByANewFileAndNeverWrittenTo() throws IOException {
+        Path library = Shim.install(source, state).library();
+        Files.writeString(library, "lib");
+        try (var mapped = Files.newByteChannel(library)) {
+            Shim.install(source, state);
+
+            assertThat(library).hasContent("library");
+            assertThat(mapped.size()).isEqualTo(3);
+        }
+    }
+
+    @Test
+    void anOlderVersionStays() throws IOException {
+        Path old = state.resolve("shim/0.0.9-000000000000/libaliquot.so");
+        Files.createDirectories(old.getParent());
+        Files.writeString(old, "old");
+
+        Shim.install(source, state);
+
+        assertThat(old).hasContent("old");
+    }
+
+    @Test
+    void nothingHalfWrittenIsLeft() throws IOException {
+        Shim.install(source, state);
+        Path folder = state.resolve("shim").resolve(VERSION);
+        Files.writeString(folder.resolve(".libaliquot.so1.new"), "half");
+
+        Shim.install(source, state);
+
+        assertThat(folder.toFile().list()).containsExactlyInAnyOrder("libaliquot.so", "ld.so.preload");
+    }
+
+    @Test
+    void aVersionThatIsNotTheLibrarysIsRefused() throws IOException {
+        Files.writeString(source.resolve("libaliquot.so"), "another");
+
+        assertThatThrownBy(() -> Shim.install(source, state))
+                .hasMessageContaining("expected <release>-")
+                .hasMessageContaining("found \"" + VERSION + "\"")
+                .hasMessageContaining("pull it again");
+    }
+
+    @Test
+    void aVersionThatIsAPathIsRefused() throws IOException {
+        Files.writeString(source.resolve("VERSION"), "../../" + VERSION);
+
+        assertThatThrownBy(() -> Shim.install(source, state)).hasMessageContaining("expected <release>-");
+    }
+
+    @Test
+    void aMissingLibraryIsSaidWithTheSettingThatNamesItsFolder() throws IOException {
+        Files.delete(source.resolve("libaliquot.so"));
+
+        assertThatThrownBy(() -> Shim.install(source, state))
+                .hasMessageContaining("libaliquot.so is missing")
+                .hasMessageContaining("ALIQUOT_SHIM_SOURCE");
+    }
+}
