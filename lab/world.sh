@@ -61,13 +61,16 @@ cgroup_roots() {
 }
 
 make_node_cgroups() { # NODE
-    local hierarchy path file
+    local hierarchy path part file controller made=0
     for hierarchy in $(cgroup_roots); do
         path=$hierarchy
         for part in "$marker" "$1"; do
-            # v2: a child has the controllers that its parent hands down
-            if [ -f "$path/cgroup.subtree_control" ] && [ -n "$(cat "$path/cgroup.controllers")" ]; then
-                sed 's/\([a-z_]*\)/+\1/g' "$path/cgroup.controllers" > "$path/cgroup.subtree_control" 2> /dev/null || true
+            # v2: a child has the controllers that its parent hands down; one that can't be is left out
+            if [ -f "$path/cgroup.subtree_control" ]; then
+                # shellcheck disable=SC2013
+                for controller in $(cat "$path/cgroup.controllers"); do
+                    { echo "+$controller" > "$path/cgroup.subtree_control"; } 2> /dev/null || true
+                done
             fi
             path=$path/$part
             mkdir -p "$path" 2> /dev/null || continue 2
@@ -78,7 +81,10 @@ make_node_cgroups() { # NODE
                 fi
             done
         done
+        made=$((made + 1))
     done
+    [ "$made" -gt 0 ] || die "no cgroup can be made below /sys/fs/cgroup." \
+        "In a container: run it with --privileged and a writable /sys/fs/cgroup."
 }
 
 lab_cgroups() { cgroup_roots | sed "s|\$|/$marker|" | xargs -r ls -d 2> /dev/null || true; }
