@@ -1,0 +1,156 @@
+package io.aliquot.scheduler.ledger;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
+import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Choice;
+import io.aliquot.scheduler.placement.Choice.Refused;
+import io.aliquot.scheduler.placement.Chooser;
+import io.aliquot.scheduler.placement.GpuRoom;
+import io.aliquot.scheduler.placement.PodAsk;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+
+/**
+ * One node's GPUs and the claims on them. Sums per GPU are kept up to date with each claim, and by UUID whether or not
+ * the inventory lists the GPU just now, so that one that disappears and comes back is no emptier. Callers synchronize
+ * on it.
+ */
+final class NodeAccount {
+    static final LeftOut UNKNOWN = new LeftOut("the Aliquot scheduler does not know the node yet");
+
+    private final Map<String, Claim> claims = new HashMap<>();
+    private final Map<String, Tally> tallies = new HashMap<>();
+    private long cpuMillis;
+    private long memoryBytes;
+    private NodeFacts facts = UNKNOWN;
+
+    /** Sums over all claims on a GPU. */
+    private static final class Tally {
+        private long memoryMiB;
+        private int cores;
+        private int slots;
+        private int exclusive;
+
+        void add(Amount amount, int sign) {
+            memoryMiB += sign * amount.memoryMiB();
+            cores += sign * amount.cores();
+            slots += sign * amount.slots();
+            exclusive += amount.exclusive() ? sign : 0;
+        }
+
+        Amount sum() {
+            return new Amount(memoryMiB, cores, slots, exclusive > 0);
+        }
+    }
+
+    NodeFacts facts() {
+        return facts;
+    }
+
+    void setFacts(NodeFacts facts) {
+        this.facts = facts;
+    }
+
+    Optional<Claim> claim(String uid) {
+        return Optional.ofNullable(claims.get(uid));
+    }
+
+    Iterable<Claim> claims() {
+        return claims.values();
+    }
+
+    void put(Claim claim) {
+        remove(claim.pod.uid());
+        claims.put(claim.pod.uid(), claim);
+        add(claim, 1);
+    }
+
+    Optional<Claim> remove(String uid) {
+        Claim claim = claims.remove(uid);
+        if (claim != null) {
+            add(claim, -1);
+        }
+        return Optional.ofNullable(claim);
+    }
+
+    private void add(Claim claim, int sign) {
+        claim.perGpu.forEach((uuid, amount) -> {
+            Tally tally = tallies.computeIfAbsent(uuid, any -> new Tally());
+            tally.add(amount, sign);
+            if (tally.slots == 0) {
+                tallies.remove(uuid);
+            }
+        });
+        cpuMillis += sign * claim.requests.cpuMillis();
+        memoryBytes += sign * claim.requests.memoryBytes();
+    }
+
+    /** What all claims together take of a GPU. */
+    Amount taken(String uuid) {
+        Tally tally = tallies.get(uuid);
+        return tally == null ? Amount.NOTHING : tally.sum();
+    }
+
+    /** What a pod would get here, its present claim on this node set aside. */
+    Choice choose(String uid, PodAsk ask) {
+        if (facts instanceof Sharing sharing) {
+            Optional<Claim> own = remove(uid);
+            List<GpuRoom> rooms = new ArrayList<>(sharing.inventory().gpus().size());
+            for (Gpu gpu : sharing.inventory().gpus()) {
+                rooms.add(new GpuRoom(gpu, sharing.inventory().slots(), taken(gpu.uuid())));
+            }
+            own.ifPresent(this::put);
+            return Chooser.choose(ask, rooms, ask.gpuPlacement().orElse(sharing.gpuPlacement()));
+        }
+        return new Refused(((LeftOut) facts).reason(), true);
+    }
+
+    /** How much of the host's CPU and memory is requested, 0 to 1. */
+    double hostFullness() {
+        if (facts instanceof Sharing sharing) {
+            return (share(cpuMillis, sharing.allocatable().cpuMillis())
+                            + share(memoryBytes, sharing.allocatable().memoryBytes()))
+                    / 2;
+        }
+        return 1;
+    }
+
+    private static double share(long part, long whole) {
+        return whole <= 0 ? 1 : Math.min(1, (double) part / whole);
+    }
+
+    /** Those of the claim's GPUs of which there is less than all claims together take. */
+    List<String> oversold(Claim claim) {
+        var oversold = new ArrayList<String>();
+        if (facts instanceof Sharing sharing) {
+            for (Gpu gpu : sharing.inventory().gpus()) {
+                Tally tally = tallies.get(gpu.uuid());
+                if (tally != null
+                        && claim.perGpu.containsKey(gpu.uuid())
+                        && (tally.memoryMiB > gpu.memoryMiB()
+                                || tally.cores > 100
+                                || (tally.exclusive > 0 && holders(gpu.uuid()).size() > 1))) {
+                    oversold.add(gpu.uuid());
+                }
+            }
+        }
+        return oversold;
+    }
+
+    Set<PodId> holders(String uuid) {
+        var holders = new LinkedHashSet<PodId>();
+        for (Claim claim : claims.values()) {
+            if (claim.perGpu.containsKey(uuid)) {
+                holders.add(claim.pod);
+            }
+        }
+        return holders;
+    }
+}

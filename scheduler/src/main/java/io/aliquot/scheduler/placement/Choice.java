@@ -1,0 +1,29 @@
+package io.aliquot.scheduler.placement;
+
+import io.aliquot.api.Vgpus;
+import java.util.Map;
+
+/** What a node can give a pod. */
+public sealed interface Choice {
+    /**
+     * It fits.
+     *
+     * @param containers what each container gets, by its name
+     * @param perGpu what the pod then holds of each GPU, by UUID
+     * @param fullness of the node's GPUs afterwards, 0 to 1
+     */
+    record Chosen(Map<String, Vgpus> containers, Map<String, Amount> perGpu, double fullness) implements Choice {
+        public Chosen {
+            containers = Map.copyOf(containers);
+            perGpu = Map.copyOf(perGpu);
+        }
+    }
+
+    /**
+     * It doesn't fit.
+     *
+     * @param reason a few words that are the same at every try; kube-scheduler puts a count of nodes before them
+     * @param hopeless whether it wouldn't fit on the node's empty GPUs either
+     */
+    record Refused(String reason, boolean hopeless) implements Choice {}
+}

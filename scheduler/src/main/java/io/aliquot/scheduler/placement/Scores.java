@@ -1,0 +1,57 @@
+package io.aliquot.scheduler.placement;
+
+import io.aliquot.api.Placement;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * Turns how full nodes would be into the 0 to 10 that kube-scheduler wants of an extender.
+ *
+ * <p>A node's fullness is four parts its GPUs' once the pod is there, and half a part each its CPU's and its memory's
+ * by requests: GPUs are what is dear on a GPU node, but of two nodes with equal GPUs the policy shall hold for the rest
+ * too.
+ */
+public final class Scores {
+    public static final int BEST = 10;
+    private static final int BEST_OF_THE_OTHERS = 9;
+    private static final int WITH_PREFERENCES = 5;
+    private static final double GPU_WEIGHT = 0.8;
+
+    private Scores() {}
+
+    /** A node's fullness from its GPUs' and its host's, each 0 to 1. */
+    public static double fullness(double gpus, double host) {
+        return GPU_WEIGHT * gpus + (1 - GPU_WEIGHT) * host;
+    }
+
+    /** How much the policy likes a node that full; higher is better. */
+    public static double liking(Placement policy, double fullness) {
+        return switch (policy) {
+            case BINPACK -> fullness;
+            case SPREAD -> -fullness;
+        };
+    }
+
+    /**
+     * Scores nodes: {@value #BEST} for {@code winner}, 0 to 9 for the others, linearly from the least liked to the most
+     * liked, so that the policy decides unless something else speaks clearly. For a pod with preferences of its own 0
+     * to 2: they decide, and the policy breaks ties.
+     *
+     * @param winner one of the most liked
+     */
+    public static Map<String, Integer> of(Map<String, Double> likings, String winner, boolean preferences) {
+        double most = Collections.max(likings.values());
+        double least = Collections.min(likings.values());
+        var scores = new HashMap<String, Integer>();
+        likings.forEach((node, liking) -> {
+            int score = BEST;
+            if (!node.equals(winner)) {
+                double share = most > least ? (liking - least) / (most - least) : 1;
+                score = (int) Math.round(BEST_OF_THE_OTHERS * share);
+            }
+            scores.put(node, preferences ? score / WITH_PREFERENCES : score);
+        });
+        return scores;
+    }
+}

@@ -1,0 +1,150 @@
+package io.aliquot.scheduler.placement;
+
+import static io.aliquot.api.Placement.BINPACK;
+import static io.aliquot.api.Placement.SPREAD;
+import static io.aliquot.scheduler.placement.Gpus.ask;
+import static io.aliquot.scheduler.placement.Gpus.empty;
+import static io.aliquot.scheduler.placement.Gpus.gpu;
+import static io.aliquot.scheduler.placement.Gpus.room;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.placement.Choice.Chosen;
+import io.aliquot.scheduler.placement.Choice.Refused;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class ChooserTest {
+    private static final List<GpuRoom> TWO_PARTLY_TAKEN =
+            List.of(room(gpu(1, 0, 80000), 10, 20000, 0, 2), room(gpu(1, 1, 80000), 10, 30000, 0, 3));
+
+    @Test
+    void binpackTakesTheFullestGpuThatStillHoldsIt() {
+        assertThat(chosenFor("APP:main: gpumem=50000", TWO_PARTLY_TAKEN, BINPACK))
+                .containsExactly(Gpus.uuid(1, 1));
+        assertThat(chosenFor("APP:main: gpumem=50001", TWO_PARTLY_TAKEN, BINPACK))
+                .containsExactly(Gpus.uuid(1, 0));
+    }
+
+    @Test
+    void spreadTakesTheEmptiestGpu() {
+        assertThat(chosenFor("APP:main: gpumem=1000", TWO_PARTLY_TAKEN, SPREAD)).containsExactly(Gpus.uuid(1, 0));
+    }
+
+    @Test
+    void binpackLeavesTheLargerOfTwoEmptyCardsWhole() {
+        var rooms = List.of(empty(gpu(1, 0, 80000)), empty(gpu(1, 1, 40000)));
+        assertThat(chosenFor("APP:main: gpumem=1000", rooms, BINPACK)).containsExactly(Gpus.uuid(1, 1));
+    }
+
+    @Test
+    void severalVgpusSitOnDifferentGpus() {
+        assertThat(chosenFor("APP:main: gpu=2 gpumem=1000", empty(4, 80000), BINPACK))
+                .doesNotHaveDuplicates()
+                .hasSize(2);
+    }
+
+    @Test
+    void aWholeCardIsNotSharedEitherWay() {
+        assertThat(reason("APP:main: gpu=1", List.of(room(gpu(1, 0, 80000), 10, 1, 0, 1))))
+                .isEqualTo("no GPU wholly free");
+        var held = new GpuRoom(gpu(1, 0, 80000), 10, new Amount(80000, 0, 1, true));
+        assertThat(reason("APP:main: gpumem=1", List.of(held))).isEqualTo("no GPU with 1 MiB free");
+    }
+
+    @Test
+    void aWholeCardIsRecordedAsExclusive() {
+        var chosen = (Chosen) Chooser.choose(ask("APP:main: gpu=1"), empty(1, 80000), BINPACK);
+        assertThat(Gpus.of(chosen.containers(), "main").print())
+                .isEqualTo(Gpus.uuid(1, 0) + " memory=80000Mi cores=0 policy=fixed priority=0 context=0Mi exclusive\n");
+    }
+
+    @Test
+    void percentagesAreOfTheCardTheyLandOn() {
+        var chosen = (Chosen) Chooser.choose(ask("APP:main: gpumem-percentage=50"), empty(1, 81920), BINPACK);
+        assertThat(Gpus.of(chosen.containers(), "main").list().get(0).memoryMiB())
+                .isEqualTo(40960);
+    }
+
+    @Test
+    void aRefusalSaysWhatIsMissing() {
+        assertThat(reason("APP:main: gpumem=3000", List.of(room(gpu(1, 0, 80000), 10, 77001, 0, 1))))
+                .isEqualTo("no GPU with 3000 MiB free");
+        assertThat(reason("APP:main: gpumem=3000 gpucores=30", List.of(room(gpu(1, 0, 80000), 10, 0, 71, 1))))
+                .isEqualTo("no GPU with 3000 MiB and 30 % of its cores free");
+        assertThat(reason("APP:main: gpumem=3000", List.of(room(gpu(1, 0, 80000), 10, 0, 0, 10))))
+                .isEqualTo("no GPU with 3000 MiB and a slot free");
+        assertThat(reason("APP:main: gpu=3 gpumem=3000", empty(2, 80000)))
+                .isEqualTo("asks for 3 vGPUs, the node has 2 GPUs");
+        assertThat(reason("APP:main: gpumem=90000", empty(2, 80000))).isEqualTo("no GPU that large: 90000 MiB");
+        assertThat(reason("APP:main: gpu=2 gpumem-percentage=60", TWO_HALF_TAKEN))
+                .isEqualTo("fewer than 2 GPUs with 60 % of its memory free");
+        assertThat(reason("APP:main: gpucores=20", List.of(room(gpu(1, 0, 80000), 10, 1, 0, 1))))
+                .isEqualTo("no GPU with all its memory free");
+        assertThat(reason("APP:main: gpumem=1", List.of(empty(gpu(1, 0, 80000, false)))))
+                .isEqualTo("no GPU healthy");
+    }
+
+    private static final List<GpuRoom> TWO_HALF_TAKEN =
+            List.of(room(gpu(1, 0, 80000), 10, 40000, 0, 1), room(gpu(1, 1, 80000), 10, 0, 0, 0));
+
+    @Test
+    void onlyWhatEmptyGpusCannotGiveIsHopeless() {
+        assertThat(((Refused) Chooser.choose(ask("APP:main: gpumem=90000"), empty(1, 80000), BINPACK)).hopeless())
+                .isTrue();
+        assertThat(((Refused) Chooser.choose(ask("APP:main: gpumem=60000 gpu=2"), TWO_HALF_TAKEN, BINPACK)).hopeless())
+                .isFalse();
+    }
+
+    @Test
+    void containersOfOnePodShareAGpuWithinItsRoom() {
+        var ask = ask("APP:a: gpumem=30000", "APP:b: gpumem=50000");
+        var chosen = (Chosen) Chooser.choose(ask, empty(2, 80000), BINPACK);
+        assertThat(chosen.perGpu()).containsOnlyKeys(Gpus.uuid(1, 0));
+        assertThat(chosen.perGpu().get(Gpus.uuid(1, 0))).isEqualTo(new Amount(80000, 0, 2, false));
+        var tooMuch = ask("APP:a: gpumem=30001", "APP:b: gpumem=50000");
+        assertThat(((Chosen) Chooser.choose(tooMuch, empty(2, 80000), BINPACK)).perGpu())
+                .hasSize(2);
+    }
+
+    @Test
+    void anInitContainerReusesWhatTheOthersHoldLater() {
+        var ask = ask("INIT:first: gpu=1", "APP:main: gpumem=80000");
+        var chosen = (Chosen) Chooser.choose(ask, empty(1, 80000), BINPACK);
+        assertThat(chosen.perGpu().get(Gpus.uuid(1, 0))).isEqualTo(new Amount(80000, 0, 1, true));
+    }
+
+    @Test
+    void aRestartableInitContainerRunsBesideThoseDeclaredAfterIt() {
+        assertThat(Amount.peak(List.of(
+                        timed(ContainerKind.INIT, 50),
+                        timed(ContainerKind.SIDECAR, 10),
+                        timed(ContainerKind.INIT, 45),
+                        timed(ContainerKind.APP, 20))))
+                .isEqualTo(new Amount(55, 0, 2, false));
+        assertThat(Amount.peak(List.of(timed(ContainerKind.SIDECAR, 10), timed(ContainerKind.APP, 46))))
+                .isEqualTo(new Amount(56, 0, 2, false));
+    }
+
+    @Test
+    void aRefusedContainerIsNamedWhenThereAreSeveral() {
+        var refused = (Refused) Chooser.choose(
+                ask("APP:small: gpumem=10", "APP:large: gpumem=70000"),
+                List.of(room(gpu(1, 0, 80000), 10, 20000, 0, 1)),
+                BINPACK);
+        assertThat(refused.reason()).isEqualTo("no GPU with 70000 MiB free for container large");
+    }
+
+    private static Amount.Timed timed(ContainerKind kind, int memoryMiB) {
+        return new Amount.Timed(kind, new Amount(memoryMiB, 0, 1, false));
+    }
+
+    private static List<String> chosenFor(String container, List<GpuRoom> rooms, Placement policy) {
+        return Gpus.of(((Chosen) Chooser.choose(ask(container), rooms, policy)).containers(), "main")
+                .uuids();
+    }
+
+    private static String reason(String container, List<GpuRoom> rooms) {
+        return ((Refused) Chooser.choose(ask(container), rooms, BINPACK)).reason();
+    }
+}

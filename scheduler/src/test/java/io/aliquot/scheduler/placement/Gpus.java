@@ -1,0 +1,69 @@
+package io.aliquot.scheduler.placement;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.api.GpuRequest;
+import io.aliquot.api.Vgpus;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.stream.IntStream;
+
+/** GPUs and requests for tests. */
+public final class Gpus {
+    private Gpus() {}
+
+    public static String uuid(int node, int index) {
+        return String.format("GPU-00000000-0000-0000-%04x-%012x", node, index);
+    }
+
+    public static Gpu gpu(int node, int index, int memoryMiB) {
+        return gpu(node, index, memoryMiB, true);
+    }
+
+    public static Gpu gpu(int node, int index, int memoryMiB, boolean healthy) {
+        return new Gpu(uuid(node, index), index, "NVIDIA Test", memoryMiB, 0, -1, healthy, Gpu.SHIM, Map.of());
+    }
+
+    /** A pod's wishes; each container as {@code kind:name: gpu=1 gpumem=3000 gpucores=30}. */
+    public static PodAsk ask(String... containers) {
+        return ask(Map.of(), containers);
+    }
+
+    public static PodAsk ask(Map<String, String> annotations, String... containers) {
+        return PodAsk.of(Arrays.stream(containers).map(Gpus::container).toList(), annotations, false);
+    }
+
+    private static ContainerAsk container(String text) {
+        String[] parts = text.split(":", -1);
+        var limits = new HashMap<String, String>();
+        for (String limit : parts[2].trim().split(" ", -1)) {
+            String[] pair = limit.split("=", -1);
+            limits.put("nvidia.com/" + pair[0], pair[1]);
+        }
+        return new ContainerAsk(
+                parts[1],
+                ContainerKind.valueOf(parts[0]),
+                GpuRequest.parse(limits).orElseThrow());
+    }
+
+    static GpuRoom room(Gpu gpu, int slots, long takenMiB, int takenCores, int takenSlots) {
+        return new GpuRoom(gpu, slots, new Amount(takenMiB, takenCores, takenSlots, false));
+    }
+
+    static GpuRoom empty(Gpu gpu) {
+        return new GpuRoom(gpu, 10, Amount.NOTHING);
+    }
+
+    static List<GpuRoom> empty(int gpus, int memoryMiB) {
+        return IntStream.range(0, gpus)
+                .mapToObj(i -> empty(gpu(1, i, memoryMiB)))
+                .toList();
+    }
+
+    /** What one container got. */
+    public static Vgpus of(Map<String, Vgpus> containers, String name) {
+        return Objects.requireNonNull(containers.get(name), name);
+    }
+}
