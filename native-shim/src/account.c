@@ -87,12 +87,14 @@ struct sum {
     uint64_t undecided; /* threads */
 };
 
-/* Of the other processes. No overflow: 512 times 52 bits. */
-static struct sum sum_of_others(const struct device *device, int mine) {
+#define NOBODY (-1)
+
+/* Of all process slots but one. No overflow: 512 times 52 bits. */
+static struct sum sum_without(const struct device *device, int slot) {
     struct sum sum = {0, 0};
     int high_water = (int)aliquot_shared_high_water();
     for (int i = 0; i < high_water; i++) {
-        if (i != mine) {
+        if (i != slot) {
             uint64_t word = __atomic_load_n(&device->charges[i].word, __ATOMIC_SEQ_CST);
             sum.bytes += word & ALIQUOT_CHARGE_BYTES;
             sum.undecided += word / ALIQUOT_CHARGE_UNDECIDED;
@@ -101,23 +103,16 @@ static struct sum sum_of_others(const struct device *device, int mine) {
     return sum;
 }
 
-static struct sum sum_of_all(const struct device *device, int mine) {
-    struct sum sum = sum_of_others(device, mine);
-    sum.bytes += atomic_load(&device->own);
-    sum.undecided += __atomic_load_n(&device->charges[mine].word, __ATOMIC_SEQ_CST) / ALIQUOT_CHARGE_UNDECIDED;
-    return sum;
-}
-
 uint64_t aliquot_account_used(int device) {
     int mine = aliquot_shared_slot_if_any();
-    return atomic_load(&devices[device].own) + sum_of_others(&devices[device], mine).bytes;
+    return atomic_load(&devices[device].own) + sum_without(&devices[device], mine).bytes;
 }
 
 static bool try_reserve(struct device *device, int mine, uint64_t bytes) {
     uint64_t *word = &device->charges[mine].word;
     uint64_t own = atomic_fetch_add(&device->own, bytes) + bytes;
     __atomic_fetch_add(word, bytes + ALIQUOT_CHARGE_UNDECIDED, __ATOMIC_SEQ_CST);
-    if (own + sum_of_others(device, mine).bytes <= atomic_load_explicit(&device->limit, memory_order_relaxed)) {
+    if (own + sum_without(device, mine).bytes <= atomic_load_explicit(&device->limit, memory_order_relaxed)) {
         __atomic_fetch_sub(word, ALIQUOT_CHARGE_UNDECIDED, __ATOMIC_SEQ_CST);
         return true;
     }
@@ -126,18 +121,25 @@ static bool try_reserve(struct device *device, int mine, uint64_t bytes) {
     return false;
 }
 
-/* Alone, or after waiting for that long enough. Bytes of somebody who is undecided may be about to go, so they are no
-   reason to refuse; nor is a sum in which a charge was read twice because it moved while it was being read. */
+/* Whether the words are what everybody has decided to keep. Read twice: a charge that moves from a word not read yet to
+   one already read, or back, would be missed or counted twice. Our own word too is read here and not own, since only in
+   the word bytes and undecided threads change together. */
+static bool is_settled(const struct device *device, uint64_t *bytes) {
+    struct sum first = sum_without(device, NOBODY);
+    struct sum second = sum_without(device, NOBODY);
+    *bytes = second.bytes;
+    return first.undecided == 0 && second.undecided == 0 && first.bytes == second.bytes;
+}
+
+/* Alone, or after waiting for that long enough. What is undecided may be about to go, and is no reason to refuse. */
 static bool decide(struct device *device, int mine, uint64_t bytes) {
     int64_t deadline = aliquot_os_clock() + SETTLING_WAIT;
     do {
+        uint64_t settled = 0;
         if (try_reserve(device, mine, bytes)) {
             return true;
         }
-        struct sum first = sum_of_all(device, mine);
-        struct sum second = sum_of_all(device, mine);
-        bool settled = first.undecided == 0 && second.undecided == 0 && first.bytes == second.bytes;
-        if (settled && first.bytes + bytes > atomic_load(&device->limit)) {
+        if (is_settled(device, &settled) && settled + bytes > atomic_load(&device->limit)) {
             return false;
         }
         aliquot_os_sleep(SETTLING_POLL);
@@ -151,7 +153,7 @@ static bool reserve_slowly(struct device *device, int mine, uint64_t bytes) {
     for (int i = 0; i < TRIES && !reserved; i++) {
         aliquot_shared_reap();
         reserved = try_reserve(device, mine, bytes);
-        if (!reserved && sum_of_all(device, mine).undecided == 0) {
+        if (!reserved && sum_without(device, NOBODY).undecided == 0) {
             break; /* nobody to give way to: go and decide */
         }
         if (!reserved) {

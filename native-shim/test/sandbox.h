@@ -54,18 +54,45 @@ static void write_file(const char *path, const void *content, size_t length) {
     CHECK(rename(temporary, path) == 0, "%s", path);
 }
 
+/* Asked in a child without limits, since asking starts the driver. */
+static const CUuuid *uuid_of(int device) {
+    static CUuuid uuids[2];
+    static bool known;
+    int result[2];
+    if (known) {
+        return &uuids[device];
+    }
+    CHECK(pipe(result) == 0, "a pipe");
+    pid_t child = fork();
+    if (child == 0) {
+        unsetenv("ALIQUOT_CONFIG");
+        unsetenv("ALIQUOT_REGION");
+        CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
+        for (int i = 0; i < 2; i++) {
+            CHECK_EQUAL(CALL(cuDeviceGetUuid_v2, CUuuid *, CUdevice)(&uuids[i], i), CUDA_SUCCESS);
+        }
+        CHECK(write(result[1], uuids, sizeof uuids) == sizeof uuids, "a pipe");
+        _exit(EXIT_SUCCESS);
+    }
+    close(result[1]);
+    known = read(result[0], uuids, sizeof uuids) == sizeof uuids;
+    CHECK(known, "the driver's UUIDs");
+    close(result[0]);
+    waitpid(child, NULL, 0);
+    return &uuids[device];
+}
+
 /* As many bytes on each of the first GPUs, up to the first 0. Replaces the file as the kubelet does. */
 static void write_limits(size_t first, size_t second) {
     char text[512];
     const size_t bytes[] = {first, second, 0};
     size_t length = 0;
     for (int device = 0; bytes[device] != 0; device++) {
-        CUuuid uuid;
-        CHECK_EQUAL(CALL(cuDeviceGetUuid_v2, CUuuid *, CUdevice)(&uuid, device), CUDA_SUCCESS);
         length += (size_t)snprintf(text + length, sizeof text - length, "GPU-");
         for (size_t i = 0; i < 16; i++) {
             length += (size_t)snprintf(text + length, sizeof text - length, "%s%02x",
-                                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned char)uuid.bytes[i]);
+                                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                                       (unsigned char)uuid_of(device)->bytes[i]);
         }
         length +=
             (size_t)snprintf(text + length, sizeof text - length, " memory=%zuMi cores=30\n", bytes[device] / MIB);
@@ -74,7 +101,7 @@ static void write_limits(size_t first, size_t second) {
 }
 
 /* The folder and the environment, but no files yet. */
-static void sandbox_empty(void) {
+__attribute__((unused)) static void sandbox_empty(void) {
     CHECK(mkdtemp(sandbox_folder) != NULL, "a folder");
     snprintf(sandbox_limits, sizeof sandbox_limits, "%s/vgpu", sandbox_folder);
     snprintf(sandbox_region, sizeof sandbox_region, "%s/region", sandbox_folder);
@@ -83,13 +110,13 @@ static void sandbox_empty(void) {
     sandbox_remove();
 }
 
-static void sandbox(size_t first, size_t second) {
+__attribute__((unused)) static void sandbox(size_t first, size_t second) {
     sandbox_empty();
     write_limits(first, second);
     write_file(sandbox_region, "", 0);
 }
 
-static struct aliquot_region *map_region(void) {
+__attribute__((unused)) static struct aliquot_region *map_region(void) {
     int fd = open(sandbox_region, O_RDWR | O_CLOEXEC);
     void *region = mmap(NULL, ALIQUOT_REGION_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(fd >= 0 && region != MAP_FAILED, "%s", sandbox_region);
@@ -98,7 +125,7 @@ static struct aliquot_region *map_region(void) {
 }
 
 /* What the region says that the container uses of its first device. */
-static unsigned long long used_in_region(void) {
+__attribute__((unused)) static unsigned long long used_in_region(void) {
     struct aliquot_region *region = map_region();
     unsigned long long sum = 0;
     for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
@@ -108,22 +135,22 @@ static unsigned long long used_in_region(void) {
     return sum;
 }
 
-static void use_device(int device) {
+__attribute__((unused)) static void use_device(int device) {
     CUcontext context = NULL;
     CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, device), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
 }
 
-static CUresult allocate(CUdeviceptr *address, size_t bytes) {
+__attribute__((unused)) static CUresult allocate(CUdeviceptr *address, size_t bytes) {
     return CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(address, bytes);
 }
 
-static CUresult deallocate(CUdeviceptr address) {
+__attribute__((unused)) static CUresult deallocate(CUdeviceptr address) {
     return CALL(cuMemFree_v2, CUdeviceptr)(address);
 }
 
-static size_t free_memory(void) {
+__attribute__((unused)) static size_t free_memory(void) {
     size_t available = 0;
     CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(&available, NULL), CUDA_SUCCESS);
     return available;

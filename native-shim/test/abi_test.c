@@ -1,0 +1,249 @@
+/* Every way to a driver function: it must lead to our hook of exactly that ABI, and for all else to the driver. */
+#include "hooks.h"
+#include "sandbox.h"
+
+int probe_me(void);
+void *probe_next(const char *symbol);
+
+struct hook {
+    const char *library;
+    const char *symbol;
+    const char *name;
+    int version;
+    cuuint64_t flags;
+};
+
+static const struct hook hooks[] = {
+#define CUDA "libcuda.so.1"
+#define NVML "libnvidia-ml.so.1"
+#define ROW(library, result, symbol, name, version, flags, parameters) {library, #symbol, name, version, flags},
+    ALIQUOT_HOOKS(ROW)
+#undef ROW
+#undef CUDA
+#undef NVML
+};
+
+#define HOOK_COUNT (sizeof hooks / sizeof hooks[0])
+
+static const char *library_of(void *function) {
+    Dl_info info = {0};
+    CHECK(dladdr(function, &info) != 0, "%p", function);
+    const char *slash = strrchr(info.dli_fname, '/');
+    return slash == NULL ? info.dli_fname : slash + 1;
+}
+
+static void check_is_hook(void *function, const char *symbol) {
+    Dl_info info = {0};
+    CHECK(function != NULL, "%s", symbol);
+    CHECK(strcmp(library_of(function), "libaliquot.so") == 0, "%s is in %s", symbol, library_of(function));
+    CHECK(dladdr(function, &info) != 0 && strcmp(info.dli_sname, symbol) == 0, "found %s for %s", info.dli_sname,
+          symbol);
+}
+
+static void check_all_hooked(void *handle) {
+    for (size_t i = 0; i < HOOK_COUNT; i++) {
+        if (hooks[i].name != NULL) {
+            check_is_hook(dlsym(handle, hooks[i].symbol), hooks[i].symbol);
+        }
+    }
+    void *other = dlsym(handle, "cuStreamSynchronize");
+    CHECK(strcmp(library_of(other), "libcuda.so.1") == 0, "%s", library_of(other));
+}
+
+static void *open_driver(const char *name, int flags) {
+    void *driver = dlopen(name, flags);
+    CHECK(driver != NULL, "%s", dlerror());
+    return driver;
+}
+
+TEST(dlopen_by_name_and_dlsym_find_the_hooks) {
+    check_all_hooked(open_driver("libcuda.so.1", RTLD_LAZY));
+}
+
+TEST(dlopen_by_full_path_and_dlsym_find_the_hooks) {
+    check_all_hooked(open_driver(getenv("STUB_PATH"), RTLD_NOW | RTLD_LOCAL));
+}
+
+TEST(RTLD_DEFAULT_finds_the_hooks_once_the_driver_is_there_and_nothing_before) {
+    CHECK(dlsym(RTLD_DEFAULT, "cuInit") == NULL, "no driver, no function");
+    CHECK(dlerror() != NULL, "a reason");
+    CHECK(dlsym(RTLD_NEXT, "cuInit") == NULL, "no driver, no function");
+    open_driver("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL);
+    check_all_hooked(RTLD_DEFAULT);
+    check_all_hooked(dlopen(NULL, RTLD_LAZY));
+}
+
+TEST(RTLD_NEXT_finds_the_hooks_each_time_it_is_asked) {
+    open_driver("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL);
+    check_all_hooked(RTLD_NEXT);
+    check_all_hooked(RTLD_NEXT);
+    check_is_hook(probe_next("cuMemAlloc_v2"), "cuMemAlloc_v2");
+}
+
+TEST(RTLD_NEXT_still_means_behind_the_library_that_calls) {
+    CHECK(dlsym(RTLD_NEXT, "probe_me") == (void *)probe_me, "behind the program is the library");
+    CHECK(probe_next("probe_me") == NULL, "behind the library is nothing");
+    CHECK(probe_next("malloc") == dlsym(RTLD_NEXT, "malloc"), "libc");
+}
+
+TEST(a_name_that_nobody_has_is_not_found_and_dlerror_says_so) {
+    void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
+    CHECK(dlsym(driver, "cuOfTomorrow") == NULL, "a new name");
+    CHECK(strstr(dlerror(), "cuOfTomorrow") != NULL, "a reason");
+    CHECK(dlsym(driver, "cuMemAlloc_v99") == NULL, "a new ABI");
+    CHECK(dlsym(open_driver("libm.so.6", RTLD_LAZY), "cuMemAlloc_v2") == NULL, "another library's");
+}
+
+TEST(another_librarys_function_of_a_hooks_name_is_left_to_it) {
+    void *impostor = open_driver(getenv("IMPOSTOR_PATH"), RTLD_LAZY | RTLD_LOCAL);
+    CHECK(strcmp(library_of(dlsym(impostor, "cuMemAlloc_v2")), "libimpostor.so") == 0, "%s",
+          library_of(dlsym(impostor, "cuMemAlloc_v2")));
+    check_all_hooked(open_driver("libcuda.so.1", RTLD_LAZY));
+}
+
+TEST(dlvsym_is_left_alone) {
+    CHECK(strcmp(library_of((void *)dlvsym), "libaliquot.so") != 0, "%s", library_of((void *)dlvsym));
+    void *real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    real = real == NULL ? dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17") : real; /* arm64 */
+    CHECK(strcmp(library_of(real), "libaliquot.so") != 0, "the C library's own");
+    void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
+    void *bare = ((void *(*)(void *, const char *))real)(driver, "cuMemAlloc_v2");
+    CHECK(strcmp(library_of(bare), "libcuda.so.1") == 0, "the way that stays open on purpose");
+}
+
+typedef CUresult get_v1(const char *, void **, int, cuuint64_t);
+typedef CUresult get_v2(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+
+/* Every hook by its name, version and flags; then every name in every version from CUDA 2 to 13. */
+static void check_all_versions(void) {
+    void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
+    get_v1 *old = (get_v1 *)dlsym(driver, "cuGetProcAddress");
+    get_v2 *new = (get_v2 *)dlsym(driver, "cuGetProcAddress_v2");
+    for (size_t i = 0; i < HOOK_COUNT; i++) {
+        void *first = NULL, *second = NULL;
+        CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+        if (hooks[i].name == NULL) {
+            continue;
+        }
+        CHECK_EQUAL(old(hooks[i].name, &first, hooks[i].version, hooks[i].flags), CUDA_SUCCESS);
+        CHECK_EQUAL(new (hooks[i].name, &second, hooks[i].version, hooks[i].flags, &status), CUDA_SUCCESS);
+        CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SUCCESS);
+        check_is_hook(first, hooks[i].symbol);
+        check_is_hook(second, hooks[i].symbol);
+        for (int version = 2000; version <= 13020; version += 10) {
+            const struct hook *wanted = NULL;
+            for (size_t other = 0; other < HOOK_COUNT; other++) {
+                if (hooks[other].name != NULL && strcmp(hooks[other].name, hooks[i].name) == 0 &&
+                    hooks[other].version <= version &&
+                    (hooks[other].flags == 0 || hooks[other].flags == hooks[i].flags)) {
+                    wanted = &hooks[other];
+                }
+            }
+            CUresult result = new (hooks[i].name, &second, version, hooks[i].flags, NULL);
+            CHECK_EQUAL(result == CUDA_SUCCESS, wanted != NULL);
+            if (wanted != NULL) {
+                check_is_hook(second, wanted->symbol);
+            }
+        }
+    }
+}
+
+TEST(cuGetProcAddress_answers_the_hook_of_each_ABI) {
+    check_all_versions();
+}
+
+TEST(cuGetProcAddress_answers_the_hooks_where_the_driver_has_other_addresses_than_it_exports) {
+    setenv("STUB_OTHER_ADDRESSES", "1", 1);
+    check_all_versions();
+}
+
+TEST(cuGetProcAddress_leaves_what_is_not_hooked_and_what_fails_alone) {
+    void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
+    get_v2 *get = (get_v2 *)dlsym(driver, "cuGetProcAddress_v2");
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+    void *function = NULL;
+    CHECK_EQUAL(get("cuStreamSynchronize", &function, 12000, 0, &status), CUDA_SUCCESS);
+    CHECK(strcmp(library_of(function), "libcuda.so.1") == 0, "%s", library_of(function));
+    CHECK_EQUAL(get("cuMemFreeAsync", &function, 11010, 0, &status), 500);
+    CHECK(function == NULL && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "not found");
+    CHECK_EQUAL(get("", &function, 12000, 0, &status), 500); /* libcudart's first question */
+}
+
+TEST(an_address_that_cannot_be_placed_is_the_drivers_and_is_counted) {
+    sandbox(100 * MIB, 0);
+    setenv("STUB_UNKNOWN_ADDRESS", "1", 1);
+    get_v2 *get = (get_v2 *)dlsym(open_driver("libcuda.so.1", RTLD_LAZY), "cuGetProcAddress_v2");
+    void *function = NULL;
+    CHECK_EQUAL(get("cuMemAlloc", &function, 12050, 0, NULL), CUDA_SUCCESS);
+    CHECK(strcmp(library_of(function), "libcuda.so.1") == 0, "%s", library_of(function));
+    CHECK_EQUAL(map_region()->header.unplaced_addresses, 1);
+    CHECK_EQUAL(get("cuMemAlloc", &function, 12040, 0, NULL), CUDA_SUCCESS);
+    check_is_hook(function, "cuMemAlloc_v2");
+    CHECK_EQUAL(map_region()->header.unplaced_addresses, 1);
+}
+
+static const char *entered(void) {
+    return ((const char *(*)(void))dlsym(open_driver("libcuda.so.1", RTLD_LAZY), "stub_entered"))();
+}
+
+#define CHECK_REACHES(symbol, ...)                                                                                     \
+    do {                                                                                                               \
+        ((CUresult(*)())sandbox_function(#symbol))(__VA_ARGS__);                                                       \
+        CHECK(strcmp(entered(), #symbol) == 0, "%s reached %s", #symbol, entered());                                   \
+    } while (0)
+
+static void check_each_reaches_its_own(void) {
+    unsigned small = 0, small_pitch = 0;
+    CUdeviceptr large = 0;
+    size_t size = 0, pitch = 0;
+    CUcontext context = NULL;
+    use_device(0);
+    CHECK_REACHES(cuDeviceTotalMem, &small, 0);
+    CHECK_REACHES(cuDeviceTotalMem_v2, &size, 0);
+    CHECK_REACHES(cuMemGetInfo, &small, &small);
+    CHECK_REACHES(cuMemGetInfo_v2, &size, &size);
+    CHECK_REACHES(cuMemAlloc, &small, 1u);
+    CHECK_REACHES(cuMemFree, small);
+    CHECK_REACHES(cuMemAllocPitch, &small, &small_pitch, 1u, 1u, 4u);
+    CHECK_REACHES(cuMemFree_v2, (CUdeviceptr)small);
+    CHECK_REACHES(cuMemAlloc_v2, &large, (size_t)1);
+    CHECK_REACHES(cuMemFreeAsync, large, (void *)NULL);
+    CHECK_REACHES(cuMemAllocPitch_v2, &large, &pitch, (size_t)1, (size_t)1, 4u);
+    CHECK_REACHES(cuMemFreeAsync_ptsz, large, (void *)NULL);
+    CHECK_REACHES(cuMemAllocManaged, &large, (size_t)1, 1u);
+    CHECK_REACHES(cuMemFree_v2, large);
+    CALL(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&context, 0, 0);
+    CHECK_REACHES(cuCtxDestroy, context);
+    CALL(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&context, 0, 0);
+    CHECK_REACHES(cuCtxDestroy_v2, context);
+    CHECK_REACHES(cuDevicePrimaryCtxRelease, 0);
+    CHECK_REACHES(cuDevicePrimaryCtxRelease_v2, 0);
+    CHECK_REACHES(cuDevicePrimaryCtxReset, 0);
+    CHECK_REACHES(cuDevicePrimaryCtxReset_v2, 0);
+    CHECK_REACHES(cuInit, 0u);
+}
+
+TEST(each_hook_ends_in_the_drivers_function_of_its_own_ABI) {
+    sandbox(100 * MIB, 0);
+    check_each_reaches_its_own();
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(each_hook_passes_on_to_the_drivers_function_of_its_own_ABI_where_there_are_no_limits) {
+    sandbox_empty();
+    check_each_reaches_its_own();
+}
+
+TEST(the_32_bit_ABI_is_limited_too_and_saturates) {
+    unsigned address = 0, available = 0, total = 0;
+    sandbox(5000 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(CALL(cuDeviceTotalMem, unsigned *, CUdevice)(&total, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(total, UINT32_MAX);
+    CHECK_EQUAL(CALL(cuMemGetInfo, unsigned *, unsigned *)(&available, &total), CUDA_SUCCESS);
+    CHECK_EQUAL(total, UINT32_MAX);
+    CHECK_EQUAL(CALL(cuMemAlloc, unsigned *, unsigned)(&address, 3000u << 20), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemAlloc, unsigned *, unsigned)(&address, 3000u << 20), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(CALL(cuMemGetInfo, unsigned *, unsigned *)(&available, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(available, 2000u << 20);
+}
