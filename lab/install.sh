@@ -10,17 +10,20 @@ helm() {
         "${in_network[@]}" "$(helm_program)" --kubeconfig "$KUBECONFIG" "$@"
 }
 
+# The images' names never change; their content's hash, as an annotation, has pods started anew when it has.
+image_annotation() { # VALUE-OF-THE-CHART IMAGE...
+    local value=$1
+    shift
+    printf '%s.podAnnotations.lab\\.aliquot\\.io/images=%s' "$value" "$(for name in "$@"; do image_hash "$name"; done | sha256sum | cut -c1-16)"
+}
+
 install_aliquot() {
+    local object
     find_world
     helm upgrade --install "$release" "$root/charts/aliquot" --namespace "$release" --create-namespace \
-        --values "$root/lab/values.yaml" --values "$root/lab/gpus.yaml"
-    # The images' names never change; what runs them is started anew when their content has.
-    local images object
-    images=$(for name in "${aliquot_images[@]}"; do image_hash "$name"; done | sha256sum | cut -c1-16)
-    for object in deployment/aliquot-scheduler daemonset/aliquot-device-plugin; do
-        kubectl --namespace "$release" patch "$object" --type merge --patch \
-            "{\"spec\":{\"template\":{\"metadata\":{\"annotations\":{\"lab.aliquot.io/images\":\"$images\"}}}}}"
-    done
+        --values "$root/lab/values.yaml" --values "$root/lab/gpus.yaml" \
+        --set-string "$(image_annotation scheduler aliquot-scheduler kube-scheduler)" \
+        --set-string "$(image_annotation devicePlugin aliquot-device-plugin)"
     for object in daemonset/aliquot-device-plugin deployment/aliquot-scheduler; do
         kubectl --namespace "$release" rollout status "$object" --timeout 120s || { describe_installation; return 1; }
     done
@@ -35,13 +38,15 @@ gpus_registered() {
     done
 }
 
-# What one would look at to find out why it doesn't start.
+# What one would look at to find out why it doesn't start; the pods that aren't ready come last.
 describe_installation() {
-    kubectl --namespace "$release" get pods -o wide
-    kubectl --namespace "$release" get events --sort-by .lastTimestamp | tail -n 15
     local pod
-    for pod in $(kubectl --namespace "$release" get pods -o name); do
+    kubectl --namespace "$release" get events --sort-by .lastTimestamp | tail -n 10
+    kubectl --namespace "$release" get pods -o wide
+    for pod in $(kubectl --namespace "$release" get pods \
+        -o 'jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{" "}{.metadata.name}{"\n"}{end}' |
+        sed -n 's/^False //p'); do
         echo "--- $pod"
-        kubectl --namespace "$release" logs "$pod" --all-containers --tail 15 --prefix || true
+        kubectl --namespace "$release" logs "$pod" --all-containers --tail 10 || true
     done
 }
