@@ -113,7 +113,10 @@ API CUresult cuGetErrorString(CUresult error, const char **pStr) {
     return describe(error, pStr, false);
 }
 
-/* Tables of functions by UUID, private between NVIDIA's libraries and driver. None is made up here. */
+/*
+ * Tables of functions by UUID, private between NVIDIA's libraries and its driver. There are none here: by one of them
+ * NVIDIA's runtime library makes sure that the driver is NVIDIA's own, and this one is not and doesn't pretend to be.
+ */
 API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId) {
     if (ppExportTable == NULL || pExportTableId == NULL)
         return CUDA_ERROR_INVALID_VALUE;

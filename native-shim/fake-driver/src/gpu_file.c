@@ -228,6 +228,7 @@ void gpu_close(gpu_file *gpu) {
 }
 
 void gpu_abandon(gpu_file *gpu) {
+    munmap(gpu->map, sizeof(struct layout)); /* a mapping, too, keeps the open file and its locks alive */
     close(gpu->fd);
 }
 
@@ -235,9 +236,9 @@ const struct gpu_identity *gpu_identity(const gpu_file *gpu) {
     return &gpu->identity;
 }
 
-uint64_t gpu_own_pid_namespace(void) {
+uint64_t gpu_pid_namespace(const char *path) {
     char link[64];
-    ssize_t length = readlink("/proc/self/ns/pid", link, sizeof link - 1); /* pid:[4026531836] */
+    ssize_t length = readlink(path, link, sizeof link - 1); /* pid:[4026531836] */
     if (length <= 5)
         return 0;
     link[length] = '\0';
@@ -254,7 +255,7 @@ bool gpu_attach(gpu_file *gpu) {
         struct slot *slot = &gpu->map->slots[i];
         atomic_store(&slot->used, 0);
         atomic_store(&slot->pid, (uint64_t)getpid());
-        atomic_store(&slot->pid_namespace, gpu_own_pid_namespace());
+        atomic_store(&slot->pid_namespace, gpu_pid_namespace("/proc/self/ns/pid"));
         gpu->slot = i;
     }
     reservation_unlock(gpu);

@@ -71,7 +71,7 @@ size_t gpu_open_all(const char *folder, gpu_file **gpus, size_t max, void (*comp
 void gpu_close(gpu_file *gpu);
 
 /*
- * In a forked child: lets go of the descriptor that it shares with its parent, which else would keep the parent's slot
+ * In a forked child: lets go of the open file that it shares with its parent, which else would keep the parent's slot
  * alive after the parent's death. Takes no lock; nothing else may be called on the GPU afterwards.
  */
 void gpu_abandon(gpu_file *gpu);
@@ -96,8 +96,8 @@ void gpu_release(gpu_file *gpu, uint64_t bytes);
 /* Bytes held by all living processes, at most memory_bytes. */
 uint64_t gpu_used(gpu_file *gpu);
 
-/* The inode number of this process's PID namespace, 0 if unknown. */
-uint64_t gpu_own_pid_namespace(void);
+/* The inode number of the PID namespace that a link like /proc/self/ns/pid names, 0 if unknown. */
+uint64_t gpu_pid_namespace(const char *path);
 
 /* The living processes that use the GPU; returns their number and fills in at most max of them. */
 size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max);

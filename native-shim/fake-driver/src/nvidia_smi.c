@@ -14,6 +14,11 @@
 #include <string.h>
 #include <time.h>
 
+#if defined(__x86_64__)
+/* As before glibc 2.34 moved them, so that this runs in older containers too. */
+__asm__(".symver dlopen, dlopen@GLIBC_2.2.5\n.symver dlsym, dlsym@GLIBC_2.2.5\n.symver dlerror, dlerror@GLIBC_2.2.5");
+#endif
+
 enum { MAX_GPUS = 64, MAX_FIELDS = 64, MAX_PROCESSES = 1024 };
 
 static const char notice[] = "Aliquot fake driver: no real GPU";

@@ -8,6 +8,7 @@
 #include "gpu_file.h"
 #include "nvml_abi.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -643,7 +644,64 @@ API nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned i
 
 /* ---- processes ---- */
 
-/* Room for all in v3's layout first, so that the three versions differ in what they copy only. */
+/* The id that a process has in its own, innermost PID namespace; 0 if it cannot be told. See proc(5) on NSpid. */
+static uint32_t innermost_pid(const char *proc_id) {
+    char path[64], line[256];
+    uint32_t pid = 0;
+    snprintf(path, sizeof path, "/proc/%.20s/status", proc_id);
+    FILE *status = fopen(path, "re");
+    if (status == NULL)
+        return 0;
+    while (pid == 0 && fgets(line, sizeof line, status) != NULL) {
+        const char *last = strncmp(line, "NSpid:", 6) == 0 ? strrchr(line, '\t') : NULL;
+        if (last != NULL)
+            pid = (uint32_t)strtoul(last + 1, NULL, 10);
+    }
+    fclose(status);
+    return pid;
+}
+
+/*
+ * Processes wrote down their ids as they see them. Those of this process's PID namespace are right as they are; those
+ * of namespaces below it (a node's view of its containers) are looked up in /proc; the rest is invisible from here and
+ * left out. Returns how many are left.
+ */
+static size_t translate(struct gpu_process *all, size_t found) {
+    uint64_t own = gpu_pid_namespace("/proc/self/ns/pid");
+    size_t kept = 0, foreign = 0;
+    for (size_t i = 0; i < found; i++) {
+        struct gpu_process process = all[i];
+        if (process.pid_namespace != own)
+            foreign++;
+        else {
+            all[i] = all[kept];
+            all[kept++] = process;
+        }
+    }
+    DIR *proc = foreign != 0 ? opendir("/proc") : NULL;
+    const struct dirent *entry;
+    while (proc != NULL && kept < found && (entry = readdir(proc)) != NULL) {
+        char path[64];
+        if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+            continue;
+        snprintf(path, sizeof path, "/proc/%.20s/ns/pid", entry->d_name);
+        uint64_t namespace_id = gpu_pid_namespace(path);
+        uint32_t pid = namespace_id == 0 || namespace_id == own ? 0 : innermost_pid(entry->d_name);
+        for (size_t i = kept; pid != 0 && i < found; i++) {
+            if (all[i].pid != pid || all[i].pid_namespace != namespace_id)
+                continue;
+            struct gpu_process process = all[i];
+            all[i] = all[kept];
+            process.pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
+            all[kept++] = process;
+            break;
+        }
+    }
+    if (proc != NULL)
+        closedir(proc);
+    return kept;
+}
+
 static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *room, void *infos, size_t info_bytes) {
     nvmlReturn_t result = check_live(device, room);
     if (result != NVML_SUCCESS)
@@ -653,21 +711,14 @@ static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *room, void *inf
     struct gpu_process *all = calloc(GPU_SLOTS, sizeof *all);
     if (all == NULL)
         return NVML_ERROR_MEMORY;
-    size_t found = gpu_processes(device->gpu, all, GPU_SLOTS);
-    uint64_t own = gpu_own_pid_namespace();
-    unsigned shown = 0;
-    for (size_t i = 0; i < found; i++) {
-        if (all[i].pid_namespace != own)
-            continue;
-        if (shown < *room) {
-            nvmlProcessInfo_v2_t info = {all[i].pid, all[i].used_bytes, UINT32_MAX, UINT32_MAX};
-            memcpy((char *)infos + shown * info_bytes, &info, info_bytes);
-        }
-        shown++;
+    size_t found = translate(all, gpu_processes(device->gpu, all, GPU_SLOTS));
+    for (size_t i = 0; i < found && i < *room; i++) {
+        nvmlProcessInfo_v2_t info = {all[i].pid, all[i].used_bytes, UINT32_MAX, UINT32_MAX};
+        memcpy((char *)infos + i * info_bytes, &info, info_bytes);
     }
     free(all);
-    bool fits = shown <= *room;
-    *room = shown;
+    bool fits = found <= *room;
+    *room = (unsigned)found;
     return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
 }
 

@@ -1,0 +1,424 @@
+/* The driver API as a program sees it. */
+#include "testing.h"
+
+#include <dlfcn.h>
+
+enum { GPU_MIB = 1000 };
+
+static void data_comes_back_as_it_went_in(void) {
+    enum { SIZE = 3 << 20 };
+    CUdeviceptr one, other;
+    unsigned char *in = malloc(SIZE), *out = malloc(SIZE);
+    CHECK(in != NULL && out != NULL);
+    for (int i = 0; i < SIZE; i++)
+        in[i] = (unsigned char)(i * 7 + i / 251);
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&one, SIZE));
+    EQUAL(CUDA_SUCCESS, cuMemAllocManaged(&other, SIZE, CU_MEM_ATTACH_GLOBAL));
+    EQUAL(CUDA_SUCCESS, cuMemcpyHtoD_v2(one, in, SIZE));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoD_v2(other, one, SIZE));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, other, SIZE));
+    EQUAL(0, memcmp(in, out, SIZE));
+    EQUAL(0, memcmp(in, (void *)(uintptr_t)other, SIZE)); /* managed memory is the host's too */
+    EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(one + 4, 0xcafe, 2));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, one, 16));
+    EQUAL(in[3], out[3]);
+    EQUAL(0xcafe, *(unsigned *)(void *)(out + 4));
+    EQUAL(in[12], out[12]);
+    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(one + 5, 0, SIZE - 10)); /* most of it by dropping pages */
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, one, SIZE));
+    EQUAL(in[0], out[0]);
+    EQUAL(in[SIZE - 5], out[SIZE - 5]);
+    for (int i = 5; i < SIZE - 5; i++)
+        CHECK(out[i] == 0);
+}
+
+static void copies_out_of_bounds_are_refused_and_copy_nothing(void) {
+    CUdeviceptr pointer;
+    char buffer[64] = "unchanged";
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 32));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(buffer, pointer, 33));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(buffer, pointer + 16, 17));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(0x1000, buffer, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(pointer, 1, 33));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(pointer + 16));
+    EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointer));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(pointer));
+    EQUAL(0, strcmp(buffer, "unchanged"));
+}
+
+static void rectangles_are_copied_with_their_pitch(void) {
+    CUdeviceptr pointer;
+    size_t pitch;
+    int in[5][7], out[5][3];
+    for (int y = 0; y < 5; y++)
+        for (int x = 0; x < 7; x++)
+            in[y][x] = 100 * y + x;
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemAllocPitch_v2(&pointer, &pitch, sizeof in[0], 5, 4));
+    EQUAL(512, pitch);
+    CUDA_MEMCPY2D to = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = in,
+                        .srcPitch = sizeof in[0],
+                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstDevice = pointer,
+                        .dstPitch = pitch,
+                        .WidthInBytes = sizeof in[0],
+                        .Height = 5};
+    CUDA_MEMCPY2D from = {.srcXInBytes = 2 * sizeof(int),
+                          .srcY = 1,
+                          .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = pointer,
+                          .srcPitch = pitch,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = out,
+                          .dstPitch = sizeof out[0],
+                          .WidthInBytes = sizeof out[0],
+                          .Height = 4};
+    EQUAL(CUDA_SUCCESS, cuMemcpy2D_v2(&to));
+    EQUAL(CUDA_SUCCESS, cuMemcpy2D_v2(&from));
+    for (int y = 0; y < 4; y++)
+        for (int x = 0; x < 3; x++)
+            EQUAL(100 * (y + 1) + x + 2, out[y][x]);
+    from.Height = 5; /* one row more than there is */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&from));
+}
+
+static uint64_t free_bytes(void) {
+    size_t now, total;
+    EQUAL(CUDA_SUCCESS, cuMemGetInfo_v2(&now, &total));
+    EQUAL(GPU_MIB * MIB, total);
+    return now;
+}
+
+static void what_is_charged_is_what_was_asked_for(void) {
+    CUdeviceptr plain, pitched, managed;
+    size_t pitch;
+    void *pinned;
+    start_context(0);
+    EQUAL(GPU_MIB * MIB, free_bytes()); /* contexts cost nothing */
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 1));
+    EQUAL(GPU_MIB * MIB - 1, free_bytes());
+    EQUAL(CUDA_SUCCESS, cuMemAllocPitch_v2(&pitched, &pitch, 513, 10, 16));
+    EQUAL(GPU_MIB * MIB - 1 - 10240, free_bytes());
+    EQUAL(CUDA_SUCCESS, cuMemAllocManaged(&managed, 5000, CU_MEM_ATTACH_HOST));
+    EQUAL(GPU_MIB * MIB - 1 - 10240 - 5000, free_bytes());
+    EQUAL(CUDA_SUCCESS, cuMemHostAlloc(&pinned, 100 * MIB, 0));
+    EQUAL(GPU_MIB * MIB - 1 - 10240 - 5000, free_bytes());
+    EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&plain, GPU_MIB * MIB));
+    EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&plain, SIZE_MAX));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAlloc_v2(&plain, 0));
+    EQUAL(CUDA_SUCCESS, cuMemFree_v2(managed));
+    EQUAL(CUDA_SUCCESS, cuMemFree_v2(pitched));
+    EQUAL(CUDA_SUCCESS, cuMemFreeHost(pinned));
+    EQUAL(GPU_MIB * MIB - 1, free_bytes());
+}
+
+static void memory_lives_as_long_as_its_context(void) {
+    CUdeviceptr pointer;
+    CUcontext first, second, primary, current;
+    unsigned flags;
+    int active;
+    gpu_file *gpu = open_gpu(0);
+    first = start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 100 * MIB));
+    EQUAL(CUDA_SUCCESS, cuCtxCreate_v2(&second, 0, 0));
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 10 * MIB));
+    EQUAL(110 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(second));
+    EQUAL(100 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuCtxGetCurrent(&current));
+    CHECK(current == first);
+    EQUAL(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSetCurrent(second));
+    EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(first));
+    EQUAL(0, gpu_used(gpu));
+    EQUAL(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc_v2(&pointer, 1));
+
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRetain(&primary, 0));
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRetain(&current, 0));
+    CHECK(primary == current);
+    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(primary));
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 7 * MIB));
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRelease_v2(0));
+    EQUAL(7 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRelease_v2(0));
+    EQUAL(0, gpu_used(gpu));
+    EQUAL(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease_v2(0));
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxGetState(0, &flags, &active));
+    EQUAL(0, active);
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRetain(&current, 0));
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 7 * MIB));
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxReset_v2(0));
+    EQUAL(0, gpu_used(gpu));
+}
+
+static void the_oldest_forms_give_pointers_of_32_bits(void) {
+    CUdeviceptr_v1 pointer;
+    unsigned value = 0;
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc(&pointer, 1000));
+    EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(pointer, 77, 250));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, pointer + 996, 4));
+    EQUAL(77, value);
+    EQUAL(CUDA_SUCCESS, cuMemFree(pointer));
+}
+
+static void pointers_tell_what_they_are(void) {
+    CUdeviceptr device, managed;
+    int ordinal = -1;
+    CUmemorytype type;
+    size_t size;
+    char local;
+    start_context(1);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&device, 4096));
+    EQUAL(CUDA_SUCCESS, cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+    EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, device + 9));
+    EQUAL(1, ordinal);
+    EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device));
+    EQUAL(CU_MEMORYTYPE_DEVICE, type);
+    EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, device + 4095));
+    EQUAL(4096, size);
+    int is_managed = 0;
+    EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, managed));
+    EQUAL(1, is_managed);
+    EQUAL(CUDA_ERROR_INVALID_VALUE,
+          cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)&local));
+    EQUAL(CUDA_SUCCESS, cuMemHostRegister_v2(&local, 1, 0));
+    EQUAL(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister_v2(&local, 1, 0));
+    EQUAL(CUDA_SUCCESS, cuMemHostUnregister(&local));
+    EQUAL(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(&local));
+}
+
+static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n";
+
+static void launches_check_their_arguments_and_succeed(void) {
+    CUmodule module;
+    CUfunction function, same;
+    CUstream stream;
+    CUevent before, after;
+    float ms = -1;
+    start_context(0);
+    EQUAL(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, "no module at all"));
+    EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, ptx));
+    EQUAL(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "noth"));
+    EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&function, module, "nothing"));
+    EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&same, module, "nothing"));
+    CHECK(function == same);
+    EQUAL(CUDA_SUCCESS, cuStreamCreate(&stream, 0));
+    EQUAL(CUDA_SUCCESS, cuEventCreate(&before, 0));
+    EQUAL(CUDA_SUCCESS, cuEventCreate(&after, 0));
+    EQUAL(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&ms, before, after)); /* not recorded */
+    EQUAL(CUDA_SUCCESS, cuEventRecord(before, stream));
+    EQUAL(CUDA_SUCCESS, cuLaunchKernel(function, 1, 1, 1, 1024, 1, 1, 0, stream, NULL, NULL));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 1, 1, 1, 1025, 1, 1, 0, stream, NULL, NULL));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+    EQUAL(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+    EQUAL(CUDA_SUCCESS, cuEventRecord(after, stream));
+    EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&ms, before, after));
+    CHECK(ms >= 0 && ms < 10000);
+    EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(stream));
+    EQUAL(CUDA_ERROR_INVALID_HANDLE, cuStreamSynchronize(stream));
+}
+
+static void *lookup(const char *name, int version, cuuint64_t flags, CUdriverProcAddressQueryResult expected) {
+    void *function = &function;
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+    CUresult result = cuGetProcAddress_v2(name, &function, version, flags, &status);
+    EQUAL(expected, status);
+    EQUAL(expected == CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND, result);
+    CHECK((function != NULL) == (expected == CU_GET_PROC_ADDRESS_SUCCESS));
+    return function;
+}
+
+static void lookups_answer_the_form_of_the_version_that_is_asked_for(void) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    const struct {
+        const char *name;
+        int version;
+        cuuint64_t flags;
+        const char *symbol;
+    } known[] = {
+        {"cuMemAlloc", 2000, 0, "cuMemAlloc"},
+        {"cuMemAlloc", 3010, 0, "cuMemAlloc"},
+        {"cuMemAlloc", 3020, 0, "cuMemAlloc_v2"},
+        {"cuMemAlloc", 13000, 0, "cuMemAlloc_v2"},
+        {"cuMemAlloc", 13000, 2, "cuMemAlloc_v2"},
+        {"cuMemAlloc", 99000, 0, "cuMemAlloc_v2"},
+        {"cuMemcpyHtoD", 7000, 0, "cuMemcpyHtoD_v2"},
+        {"cuMemcpyHtoD", 7000, 1, "cuMemcpyHtoD_v2"},
+        {"cuMemcpyHtoD", 7000, 2, "cuMemcpyHtoD_v2_ptds"},
+        {"cuMemcpyHtoD", 3020, 2, "cuMemcpyHtoD_v2"},
+        {"cuLaunchKernel", 4000, 2, "cuLaunchKernel"},
+        {"cuLaunchKernel", 7000, 2, "cuLaunchKernel_ptsz"},
+        {"cuDeviceGetUuid", 11000, 0, "cuDeviceGetUuid"},
+        {"cuDeviceGetUuid", 11040, 0, "cuDeviceGetUuid_v2"},
+        {"cuCtxCreate", 12040, 0, "cuCtxCreate_v3"},
+        {"cuCtxCreate", 12050, 0, "cuCtxCreate_v4"},
+        {"cuGetProcAddress", 11030, 0, "cuGetProcAddress"},
+        {"cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2"},
+        {"cuDevicePrimaryCtxRelease", 11000, 0, "cuDevicePrimaryCtxRelease_v2"},
+    };
+    CHECK(library != NULL);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        void *found = lookup(known[i].name, known[i].version, known[i].flags, CU_GET_PROC_ADDRESS_SUCCESS);
+        if (found != dlsym(library, known[i].symbol)) {
+            fprintf(stderr, "%s of %d, flags %d, is not %s\n", known[i].name, known[i].version, (int)known[i].flags,
+                    known[i].symbol);
+            exit(1);
+        }
+    }
+    CHECK(dlsym(library, "cuLaunchKernel") != dlsym(library, "cuLaunchKernel_ptsz"));
+    lookup("", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    lookup("cuMemAlloc_v2", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    lookup("cuCtxGetId", 11000, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    void *none;
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", &none, 1999, 0, NULL));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", NULL, 2000, 0, NULL));
+}
+
+static void errors_have_names(void) {
+    const char *text;
+    EQUAL(CUDA_SUCCESS, cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &text));
+    EQUAL(0, strcmp(text, "CUDA_ERROR_OUT_OF_MEMORY"));
+    EQUAL(CUDA_SUCCESS, cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text));
+    EQUAL(0, strcmp(text, "out of memory"));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetErrorName((CUresult)12345, &text));
+    CHECK(text == NULL);
+}
+
+static void nothing_works_before_cuInit(void) {
+    CUdeviceptr pointer;
+    int count;
+    EQUAL(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count));
+    EQUAL(CUDA_ERROR_NOT_INITIALIZED, cuMemAlloc_v2(&pointer, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuInit(1));
+    EQUAL(CUDA_SUCCESS, cuInit(0));
+    EQUAL(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc_v2(&pointer, 1));
+    EQUAL(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet(&count, 3));
+}
+
+/* The indexes of the test GPUs that a process with CUDA_VISIBLE_DEVICES=list sees, in its order. */
+static void sees(const char *list, const char *expected) {
+    int ends[2];
+    char seen[64] = "";
+    CHECK(pipe(ends) == 0);
+    if (fork() == 0) {
+        char text[64] = "";
+        int count = 0;
+        if (list != NULL)
+            setenv("CUDA_VISIBLE_DEVICES", list, 1);
+        CUresult result = cuInit(0);
+        if (result == CUDA_SUCCESS)
+            EQUAL(CUDA_SUCCESS, cuDeviceGetCount(&count));
+        else
+            EQUAL(CUDA_ERROR_NO_DEVICE, result);
+        for (int i = 0; i < count; i++) {
+            char name[64];
+            EQUAL(CUDA_SUCCESS, cuDeviceGetName(name, sizeof name, i));
+            strcat(text, name + strlen("Test GPU "));
+        }
+        CHECK(write(ends[1], text, sizeof text) == (ssize_t)sizeof text);
+        _exit(0);
+    }
+    CHECK(read(ends[0], seen, sizeof seen) == (ssize_t)sizeof seen);
+    wait(NULL);
+    if (strcmp(seen, expected) != 0) {
+        fprintf(stderr, "CUDA_VISIBLE_DEVICES=%s shows \"%s\", expected \"%s\"\n", list != NULL ? list : "(unset)",
+                seen, expected);
+        exit(1);
+    }
+}
+
+static void visible_devices_come_in_every_form(void) {
+    char two[64], list[160];
+    sees(NULL, "012");
+    sees("", "");
+    sees("-1", "");
+    sees("1", "1");
+    sees("2,0", "20");
+    sees(" 2 , 1 ", "21");
+    sees("0,7,1", "0");
+    sees("1,-1,0", "1");
+    sees("0,0", "");
+    sees("0x1", "");
+    sees("NoDevFiles", "");
+    snprintf(two, sizeof two, "%s", test_uuid(2));
+    sees(two, "2");
+    sees("GPU-2", "2");
+    sees("gpu-22222222-11", "2");
+    sees("GPU-", "");
+    sees("GPU-33", "");
+    sees("MIG-GPU-2", "");
+    snprintf(list, sizeof list, "%s,0", two);
+    sees(list, "20");
+    snprintf(list, sizeof list, "GPU-1,%s", two);
+    sees(list, "12");
+}
+
+static void a_lost_gpu_is_an_error_and_the_other_goes_on(void) {
+    CUcontext first, second;
+    CUdeviceptr pointer;
+    gpu_file *gpu = open_gpu(0);
+    first = start_context(0);
+    second = start_context(1);
+    gpu_set_health(gpu, GPU_XID_FELL_OFF_BUS);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 1));
+    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(first));
+    EQUAL(CUDA_ERROR_UNKNOWN, cuMemAlloc_v2(&pointer, 1));
+    EQUAL(CUDA_ERROR_DEVICE_UNAVAILABLE, cuCtxCreate_v2(&first, 0, 0));
+    gpu_set_health(gpu, 0);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 1));
+    EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(second));
+}
+
+static void devices_answer_what_their_files_say(void) {
+    CUuuid uuid;
+    int value;
+    size_t bytes;
+    EQUAL(CUDA_SUCCESS, cuInit(0));
+    EQUAL(CUDA_SUCCESS, cuDeviceGetUuid_v2(&uuid, 1));
+    EQUAL(0, memcmp(uuid.bytes, "\x11\x11\x11\x11\x11\x11\x82\x22\x83\x33\x44\x44\x44\x44\x44\x44", 16));
+    EQUAL(CUDA_SUCCESS, cuDeviceTotalMem_v2(&bytes, 1));
+    EQUAL(GPU_MIB * MIB, bytes);
+    EQUAL(CUDA_SUCCESS, cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1));
+    EQUAL(108, value);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuDeviceGetAttribute(&value, (CUdevice_attribute)9999, 1));
+    EQUAL(CUDA_SUCCESS, cuDriverGetVersion(&value));
+    EQUAL(FAKE_CUDA_VERSION, value);
+}
+
+static void a_hundred_thousand_allocations_live_side_by_side(void) {
+    enum { COUNT = 100000 };
+    static CUdeviceptr pointers[COUNT];
+    start_context(0);
+    for (int i = 0; i < COUNT; i++)
+        EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointers[i], 512));
+    EQUAL(GPU_MIB * MIB - COUNT * 512, free_bytes());
+    for (int i = 0; i < COUNT; i += 2)
+        EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointers[i]));
+    for (int i = 1; i < COUNT; i += 2)
+        EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointers[i]));
+    EQUAL(GPU_MIB * MIB, free_bytes());
+}
+
+int main(int count, char **arguments) {
+    static const struct test tests[] = {
+        TEST(nothing_works_before_cuInit),
+        TEST(devices_answer_what_their_files_say),
+        TEST(data_comes_back_as_it_went_in),
+        TEST(copies_out_of_bounds_are_refused_and_copy_nothing),
+        TEST(rectangles_are_copied_with_their_pitch),
+        TEST(what_is_charged_is_what_was_asked_for),
+        TEST(memory_lives_as_long_as_its_context),
+        TEST(the_oldest_forms_give_pointers_of_32_bits),
+        TEST(pointers_tell_what_they_are),
+        TEST(launches_check_their_arguments_and_succeed),
+        TEST(lookups_answer_the_form_of_the_version_that_is_asked_for),
+        TEST(errors_have_names),
+        TEST(visible_devices_come_in_every_form),
+        TEST(a_lost_gpu_is_an_error_and_the_other_goes_on),
+        TEST(a_hundred_thousand_allocations_live_side_by_side),
+    };
+    return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 3, GPU_MIB);
+}
