@@ -170,22 +170,20 @@ final class Container {
 
     /** Leaves exactly one element with this key, where the first one was. */
     private static void replaceOrAppend(ArrayNode array, String key, ObjectNode element) {
+        var kept = new ArrayList<JsonNode>(array.size() + 1);
         boolean there = false;
-        for (int i = 0; i < array.size(); i++) {
-            JsonNode found = array.get(i).get(key);
-            if (found == null || !found.equals(element.get(key))) {
-                continue;
-            }
-            if (there) {
-                array.remove(i--);
-            } else {
-                array.set(i, element);
+        for (JsonNode found : array) {
+            if (!element.get(key).equals(found.get(key))) {
+                kept.add(found);
+            } else if (!there) {
+                kept.add(element);
                 there = true;
             }
         }
         if (!there) {
-            array.add(element);
+            kept.add(element);
         }
+        array.removeAll().addAll(kept);
     }
 
     private static ObjectNode annotation(String key) {

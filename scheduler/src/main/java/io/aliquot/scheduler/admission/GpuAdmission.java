@@ -39,10 +39,10 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass) impleme
             if (runtimeClass.isPresent() && Tree.text(spec, "runtimeClassName").isEmpty()) {
                 spec.put("runtimeClassName", runtimeClass.get());
             }
+            addVolumes(spec, gpuContainers);
             for (Container container : gpuContainers) {
                 container.defaultToOneGpu();
                 container.showGrantedGpus();
-                addVolume(spec, container);
                 container.mountVolume();
             }
         }
@@ -108,18 +108,21 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass) impleme
         }
     }
 
-    private static void addVolume(ObjectNode spec, Container container) {
-        ObjectNode ours = container.volume();
-        ArrayNode volumes = Tree.ensureArray(spec, "volumes");
+    private static void addVolumes(ObjectNode spec, List<Container> containers) {
+        var present = new HashMap<String, ObjectNode>();
         for (ObjectNode volume : Tree.objects(spec, "volumes")) {
-            if (Tree.text(volume, "name").orElse("").equals(container.volumeName())) {
-                if (!volume.equals(ours)) {
-                    throw new DeniedException("rename the volume " + container.volumeName()
-                            + ": Aliquot adds one of that name for container " + container.name());
-                }
-                return;
+            Tree.text(volume, "name").ifPresent(name -> present.put(name, volume));
+        }
+        ArrayNode volumes = Tree.ensureArray(spec, "volumes");
+        for (Container container : containers) {
+            ObjectNode ours = container.volume();
+            ObjectNode other = present.putIfAbsent(container.volumeName(), ours);
+            if (other == null) {
+                volumes.add(ours);
+            } else if (!other.equals(ours)) {
+                throw new DeniedException("rename the volume " + container.volumeName()
+                        + ": Aliquot adds one of that name for container " + container.name());
             }
         }
-        volumes.add(ours);
     }
 }

@@ -8,6 +8,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.fabric8.zjsonpatch.JsonPatch;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -19,7 +20,7 @@ import org.junit.jupiter.api.Test;
 class AdmissionPropertyTest {
     private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"));
     private static final VoidAdmission VOID = new VoidAdmission();
-    private static final int PODS = 3000;
+    private static final int PODS = 2000;
 
     @Test
     void aSecondPassChangesNothingWhateverWasInjectedMeanwhile() {
@@ -82,10 +83,59 @@ class AdmissionPropertyTest {
             JsonNode patch = io.aliquot.scheduler.admission.JsonPatch.between(pod, mutated);
 
             assertThat(JsonPatch.apply(patch, pod)).isEqualTo(mutated);
-            // Backwards too, where more has to be removed.
+            // Backwards too, where something has to be removed.
             JsonNode back = io.aliquot.scheduler.admission.JsonPatch.between(mutated, pod);
             assertThat(JsonPatch.apply(back, mutated)).isEqualTo(pod);
         });
+    }
+
+    @Test
+    void whateverIsBentInAReviewIsAnsweredOrCalledMalformed() {
+        randomly((random, pod) -> {
+            ObjectNode review = AdmissionReviewTest.review(pod);
+            int bends = 1 + random.nextInt(3);
+            for (int i = 0; i < bends; i++) {
+                bend(random, review);
+            }
+            byte[] body = review.toString().getBytes(StandardCharsets.UTF_8);
+            for (Admission admission : List.of(GPU, VOID)) {
+                try {
+                    assertThat(AdmissionReview.parse(body).answer(admission)).isNotEmpty();
+                } catch (MalformedReviewException e) {
+                    assertThat(e.getMessage()).startsWith("expected ").doesNotContain("\n");
+                }
+            }
+        });
+    }
+
+    /** Replaces something somewhere by something of another kind. */
+    private static void bend(Random random, JsonNode within) {
+        var children = new ArrayList<JsonNode>();
+        within.forEach(children::add);
+        if (children.isEmpty()) {
+            return;
+        }
+        int at = random.nextInt(children.size());
+        if (children.get(at).isContainerNode() && !children.get(at).isEmpty() && random.nextInt(5) > 0) {
+            bend(random, children.get(at));
+            return;
+        }
+        JsonNode bent = switch (random.nextInt(7)) {
+            case 0 -> JSON.nullNode();
+            case 1 -> JSON.createArrayNode().add(1);
+            case 2 -> JSON.createObjectNode().put("name", 1);
+            case 3 -> JSON.getNodeFactory().numberNode(-1);
+            case 4 -> JSON.getNodeFactory().booleanNode(true);
+            case 5 -> JSON.getNodeFactory().textNode("");
+            default -> JSON.getNodeFactory().textNode("\u0000\n'\"/~");
+        };
+        if (within instanceof ArrayNode array) {
+            array.set(at, bent);
+        } else if (within instanceof ObjectNode object) {
+            var fields = new ArrayList<String>();
+            object.fieldNames().forEachRemaining(fields::add);
+            object.set(fields.get(at), bent);
+        }
     }
 
     private static void assertSeesNoGpu(JsonNode container) {

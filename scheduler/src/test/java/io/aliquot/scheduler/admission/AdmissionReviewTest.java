@@ -56,6 +56,19 @@ class AdmissionReviewTest {
     }
 
     @Test
+    void aHostilePodGetsAShortPatch() throws IOException {
+        ObjectNode pod = Pods.share();
+        for (int i = 0; i < 50_000; i++) {
+            pod.withArray("/spec/containers/0/env").addObject().put("name", "NVIDIA_VISIBLE_DEVICES");
+        }
+
+        JsonNode patch = JSON.readTree(answer(review(pod)).get("patch").binaryValue());
+
+        assertThat(patch.size()).isLessThan(10);
+        assertThat(JsonPatch.apply(patch, pod)).isEqualTo(Pods.mutated(GPU, Pods.share()));
+    }
+
+    @Test
     void aPodThatNeedsNoChangeIsAllowedWithoutAPatch() throws IOException {
         JsonNode response = answer(review(Pods.mutated(GPU, Pods.share())));
 
