@@ -1,5 +1,6 @@
 package io.aliquot.scheduler;
 
+import io.fabric8.kubernetes.client.ConfigBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import org.springframework.context.annotation.Bean;
@@ -10,6 +11,10 @@ import org.springframework.context.annotation.Configuration;
 class KubernetesConfiguration {
     @Bean
     KubernetesClient kubernetes() {
-        return new KubernetesClientBuilder().build();
+        // Everybody here tries again in his own time. By default the client sleeps up to 51 s between ten tries, so
+        // that
+        // a part that is waiting would notice a restarted API server a minute late.
+        var config = new ConfigBuilder().withRequestRetryBackoffLimit(0).build();
+        return new KubernetesClientBuilder().withConfig(config).build();
     }
 }
