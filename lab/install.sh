@@ -4,10 +4,10 @@
 release=aliquot
 aliquot_images=(kube-scheduler aliquot-scheduler aliquot-device-plugin sample)
 
-# Helm keeps its own files in the lab's folder too.
+# Helm keeps its own files in the lab's folder too, and ends with who called it.
 helm() {
     HELM_CACHE_HOME=$lab/helm/cache HELM_CONFIG_HOME=$lab/helm/config HELM_DATA_HOME=$lab/helm/data \
-        "${in_network[@]}" "$(helm_program)" --kubeconfig "$KUBECONFIG" "$@"
+        setpriv --pdeathsig KILL "${in_network[@]}" "$(helm_program)" --kubeconfig "$KUBECONFIG" "$@"
 }
 
 # The images' names never change; their content's hash, as an annotation, has pods started anew when it has.
@@ -20,6 +20,9 @@ image_annotation() { # VALUE-OF-THE-CHART IMAGE...
 install_aliquot() {
     local object
     find_world
+    # A killed Helm leaves its release "pending", and refuses to go on from there; what it has made it adopts.
+    kubectl --namespace "$release" delete secret --ignore-not-found \
+        --selector 'owner=helm,status in (pending-install,pending-upgrade,pending-rollback)'
     helm upgrade --install "$release" "$root/charts/aliquot" --namespace "$release" --create-namespace \
         --values "$root/lab/values.yaml" --values "$root/lab/gpus.yaml" \
         --set-string "$(image_annotation scheduler aliquot-scheduler kube-scheduler)" \
