@@ -2,6 +2,7 @@
 #include "account.h"
 #include "config.h"
 #include "lookup.h"
+#include "shared.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -29,6 +30,7 @@ static struct memory seen(nvmlDevice_t handle, unsigned long long really_free) {
     if (device < 0) {
         return (struct memory){0, 0, 0};
     }
+    aliquot_shared_reap(); /* who looks here wants to know now */
     struct memory memory = {.total = aliquot_account_limit(device), .used = aliquot_account_used(device)};
     unsigned long long room = memory.used < memory.total ? memory.total - memory.used : 0;
     memory.free = room < really_free ? room : really_free;

@@ -39,7 +39,7 @@ ordinary_programs_make_no_further_system_call)
         exit 77
     }
     limit 100
-    # From the first to the last call after loading: what comes after the loader's last mprotect/munmap of ld.so.cache.
+    # Loading the library itself is the one trace it leaves.
     strace -f -o "$folder/trace" -E LD_PRELOAD="$shim" cat /etc/passwd >/dev/null || fail strace
     grep -E 'vgpu|aliquot/region|/proc|clone|sigaction|umask' "$folder/trace" && fail "the above"
     [ "$(grep -c "$shim" "$folder/trace")" = 1 ] || fail "$(grep "$shim" "$folder/trace")"
