@@ -518,7 +518,9 @@ static void table(void) {
             char name[256] = "", memory[32];
             (void)nvmlSystemGetProcessName(infos[p].pid, name, sizeof name);
             snprintf(memory, sizeof memory, "%lluMiB", infos[p].usedGpuMemory >> 20);
-            printf("| %5u %12u   %-50.50s %15s |\n", index, infos[p].pid, name, memory);
+            size_t length = strlen(name); /* of a long path its end tells more */
+            printf("| %5u %12u   %-3.3s%-47s %15s |\n", index, infos[p].pid, length > 50 ? "..." : name,
+                   length > 50 ? name + length - 47 : name + (length > 3 ? 3 : length), memory);
         }
     }
     if (!any)

@@ -1,0 +1,15 @@
+#!/bin/sh
+# clients.sh FOLDER: the driver's real clients from PyPI (clients.txt) into FOLDER, once. 77 where they can't be had.
+set -eu
+list=$(dirname "$0")/clients.txt
+if cmp -s "$list" "$1/installed"; then
+    exit 0
+fi
+rm -rf "$1"
+if ! python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --timeout 20 --retries 1 \
+    --root-user-action ignore --target "$1" -r "$list"; then
+    echo "skipped: $list cannot be installed from PyPI by python3 -m pip"
+    rm -rf "$1"
+    exit 77
+fi
+cp "$list" "$1/installed"

@@ -1,0 +1,208 @@
+#!/bin/sh
+# programs_test.sh DRIVER CASE: the installer, nvidia-smi and the sample program, as a user types them.
+set -eu
+driver=$1
+folder=$(mktemp -d /tmp/aliquot-fake-driver-programs-XXXXXX)
+users=
+trap 'for user in $users; do kill -9 "$user" 2>/dev/null || true; done; rm -rf "$folder"' EXIT
+root=$folder/root
+export ALIQUOT_FAKE_GPUS="$root/gpus" LD_LIBRARY_PATH="$root/lib"
+printf 'NVIDIA A100-SXM4-80GB;81920;108\nNVIDIA L4;23034;58\n' >"$folder/gpus"
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+equal() {
+    [ "$1" = "$2" ] || fail "expected: $1
+found:    $2"
+}
+
+install() {
+    "$driver/aliquot-fake-driver" install --root "$root" --source "$driver" --cdi "$folder/cdi" --gpus "$folder/gpus" \
+        --node node1
+}
+
+smi() {
+    "$root/bin/nvidia-smi" "$@"
+}
+
+# refused WORDS COMMAND...: the command fails and says the words
+refused() {
+    words=$1
+    shift
+    if said=$("$@" 2>&1); then
+        fail "succeeded: $*"
+    fi
+    case $said in
+    *"$words"*) ;;
+    *) fail "said \"$said\" without \"$words\": $*" ;;
+    esac
+}
+
+hold() { # hold MIB: a process that holds so much
+    "$driver/vgpu-sample" alloc "$1" hold >"$folder/held" &
+    users="$users $!"
+    until grep -q hold "$folder/held"; do sleep 0.05; done
+}
+
+installing_twice_changes_nothing() {
+    install >"$folder/first"
+    (cd "$folder" && find root cdi -type f -exec sha256sum {} + | sort && find root cdi -printf '%p %i %T@\n' | sort) \
+        >"$folder/before"
+    equal "node1 has 2 fake GPUs" "$(install)"
+    (cd "$folder" && find root cdi -type f -exec sha256sum {} + | sort && find root cdi -printf '%p %i %T@\n' | sort) \
+        >"$folder/after"
+    cmp "$folder/before" "$folder/after"
+}
+
+uuids_follow_from_the_nodes_name() {
+    install >/dev/null
+    here=$(ls "$root/gpus")
+    "$driver/aliquot-fake-driver" install --root "$folder/other" --source "$driver" --cdi "$folder/cdi2" \
+        --gpus "$folder/gpus" --node node1 >/dev/null
+    equal "$here" "$(ls "$folder/other/gpus")"
+    "$driver/aliquot-fake-driver" install --root "$folder/third" --source "$driver" --cdi "$folder/cdi3" \
+        --gpus "$folder/gpus" --node node2 >/dev/null
+    [ "$here" != "$(ls "$folder/third/gpus")" ] || fail "two nodes have the same GPUs"
+}
+
+the_cdi_specification_names_each_gpu_twice_and_all() {
+    install >/dev/null
+    python3 - "$folder/cdi/aliquot-fake-driver.json" "$root" <<'PYTHON'
+import json, os, sys
+spec, root = json.load(open(sys.argv[1])), sys.argv[2]
+assert spec["cdiVersion"] == "0.6.0" and spec["kind"] == "nvidia.com/gpu", spec
+uuids = sorted(os.listdir(root + "/gpus"))
+devices = {device["name"]: device["containerEdits"]["mounts"] for device in spec["devices"]}
+assert set(devices) == {"0", "1", "all", *uuids}, devices.keys()
+for name, mounts in devices.items():
+    assert len(mounts) == (2 if name == "all" else 1), name
+    for mount in mounts:
+        assert os.path.exists(mount["hostPath"]) and "rw" in mount["options"], mount
+        assert mount["containerPath"] == "/run/aliquot-fake-driver/gpus/" + os.path.basename(mount["hostPath"])
+for mount in spec["containerEdits"]["mounts"]:
+    assert os.path.exists(mount["hostPath"]) and "ro" in mount["options"], mount
+PYTHON
+}
+
+a_running_user_keeps_its_files_when_the_driver_is_replaced() {
+    install >/dev/null
+    hold 2900
+    cp -r "$driver" "$folder/newer"
+    driver=$folder/newer
+    echo >>"$driver/libcuda.so.1"
+    echo >>"$driver/nvidia-smi"
+    install | grep -q "installed $root/lib/libcuda.so.1" || fail "the newer library was not installed"
+    grep -q "libcuda.so.1 (deleted)" "/proc/${users# }/maps" || fail "the user's library was written over"
+    equal 2900 "$(smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)"
+    hold 100
+    equal 3000 "$(smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)"
+}
+
+a_gpu_in_use_stays_as_it_is_and_the_installer_says_so() {
+    install >/dev/null
+    hold 2900
+    printf 'NVIDIA A100-SXM4-40GB;40960;108\nNVIDIA L4;23034;58\n' >"$folder/gpus"
+    install 2>&1 | grep -q "is in use and stays as it is" || fail "nothing was said"
+    equal 81920 "$(smi -i 0 --query-gpu=memory.total --format=csv,noheader,nounits)"
+    kill -9 $users
+    wait $users || true
+    install >/dev/null
+    equal 40960 "$(smi -i 0 --query-gpu=memory.total --format=csv,noheader,nounits)"
+}
+
+what_is_wrong_in_the_list_of_gpus_is_said() {
+    for wrong in "A100;81920" "A100;80Gi;108" "A100;0;108" "A100;81920;0" "A100;-1;108" ";81920;108" "A100;81920;108;9" \
+        "A100;99999999999999999999;108"; do
+        printf 'NVIDIA L4;23034;58\n%s\n' "$wrong" >"$folder/gpus"
+        refused "line 2" install
+    done
+    [ ! -e "$root" ] || fail "something was installed"
+}
+
+what_is_missing_from_the_command_is_said() {
+    refused "install needs --root" "$driver/aliquot-fake-driver" install
+    refused "must be an absolute path" "$driver/aliquot-fake-driver" install --root here --source . --cdi . --gpus . --node n
+    refused "unknown command" "$driver/aliquot-fake-driver" uninstall
+    refused "expected a GPU's UUID" "$driver/aliquot-fake-driver" fail 0
+    refused "--xid must be" "$driver/aliquot-fake-driver" fail GPU-00000000-0000-0000-0000-000000000000 --xid 0
+    refused "No such file" "$driver/aliquot-fake-driver" heal GPU-00000000-0000-0000-0000-000000000000
+}
+
+a_node_without_gpus_has_no_specification() {
+    install >/dev/null
+    : >"$folder/gpus"
+    install >/dev/null
+    [ ! -e "$folder/cdi/aliquot-fake-driver.json" ] || fail "the specification is still there"
+}
+
+smi_shows_memory_in_mib_and_says_that_there_is_no_gpu() {
+    install >/dev/null
+    hold 2900
+    smi >"$folder/table"
+    grep -q "Aliquot fake driver: no real GPU" "$folder/table"
+    grep -q " 2900MiB / 81920MiB " "$folder/table"
+    grep -q " 0MiB / 23034MiB " "$folder/table"
+    grep -q "vgpu-sample .* 2900MiB" "$folder/table"
+    equal "91" "$(awk '/^[|+]/ { print length($0) }' "$folder/table" | sort -u)"
+    equal 2 "$(smi -L | grep -c '^GPU [01]: NVIDIA .* (UUID: GPU-[-0-9a-f]*)$')"
+    smi -q | grep -q "Product Name .*: NVIDIA L4"
+}
+
+smi_answers_csv_queries() {
+    install >/dev/null
+    hold 2900
+    equal "index, memory.total [MiB], memory.used [MiB], memory.free [MiB], utilization.gpu [%]
+0, 81920 MiB, 2900 MiB, 79020 MiB, 0 %
+1, 23034 MiB, 0 MiB, 23034 MiB, 0 %" \
+        "$(smi --query-gpu=index,memory.total,memory.used,memory.free,utilization.gpu --format=csv)"
+    equal "0, NVIDIA A100-SXM4-80GB
+1, NVIDIA L4" "$(smi --query-gpu=index,name --format=csv,noheader)"
+    equal "2900" "$(smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0)"
+    equal "$(ls "$root/gpus" | sort)" "$(smi --query-gpu=uuid --format=csv,noheader | sort)"
+    equal "${users# }, 2900 MiB" "$(smi --query-compute-apps=pid,used_memory --format=csv,noheader)"
+}
+
+smi_refuses_what_it_does_not_know_and_says_what_there_is() {
+    install >/dev/null
+    refused "memory.used" smi --query-gpu=memory.usage --format=csv
+    refused "--format=csv" smi --query-gpu=index
+    refused "noheader" smi --query-gpu=index --format=json
+    refused "usage: nvidia-smi" smi --gpu-reset
+    refused "-L lists them" smi -i 7
+}
+
+a_lost_gpu_shows_in_smi_until_it_is_healed() {
+    install >/dev/null
+    uuid=$(smi -i 1 --query-gpu=uuid --format=csv,noheader)
+    "$driver/aliquot-fake-driver" fail "$uuid"
+    equal "$uuid, [GPU is lost]" "$(smi -i 1 --query-gpu=uuid,memory.used --format=csv,noheader)"
+    smi | grep -q 'ERR!'
+    "$driver/aliquot-fake-driver" heal "$uuid" --root "$root"
+    equal "$uuid, 0 MiB" "$(smi -i 1 --query-gpu=uuid,memory.used --format=csv,noheader)"
+}
+
+the_sample_goes_on_after_a_refusal() {
+    install >/dev/null
+    equal "alloc 81900 MiB: CUDA_SUCCESS
+alloc 200 MiB: CUDA_ERROR_OUT_OF_MEMORY
+info: 20 MiB free of 81920 MiB
+free: CUDA_SUCCESS
+alloc 200 MiB: CUDA_SUCCESS
+launch 3: CUDA_SUCCESS
+free: CUDA_SUCCESS
+free: nothing is allocated" \
+        "$("$driver/vgpu-sample" alloc 81900 alloc 200 info free alloc 200 launch 3 free free)"
+    refused 'alloc needs a whole number' "$driver/vgpu-sample" info alloc 3Gi
+    refused 'no step "allocate"' "$driver/vgpu-sample" allocate 3
+    refused "CUDA_ERROR_NO_DEVICE" env CUDA_VISIBLE_DEVICES=-1 "$driver/vgpu-sample" info
+    "$driver/vgpu-sample" hold >"$folder/held" &
+    users=$!
+    until grep -q hold "$folder/held"; do sleep 0.05; done
+    kill "$users"
+    wait "$users" || fail "SIGTERM ended hold with $?"
+}
+
+"$2"
