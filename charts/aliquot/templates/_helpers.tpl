@@ -106,3 +106,15 @@ variables.old.all(k, k == '{{ . }}' || k in variables.new)
   {{- end }}
 {{- end }}
 {{- end }}
+
+{{/*
+The RuntimeClass of a name as JSON, {} for none. Asked for only where there is a cluster to ask: a server's kinds are
+among the API versions then, and not in what Helm believes without one.
+*/}}
+{{- define "aliquot.runtimeClass" -}}
+{{- if .root.Capabilities.APIVersions.Has "node.k8s.io/v1/RuntimeClass" -}}
+{{- lookup "node.k8s.io/v1" "RuntimeClass" "" .name | toJson -}}
+{{- else -}}
+{}
+{{- end -}}
+{{- end }}

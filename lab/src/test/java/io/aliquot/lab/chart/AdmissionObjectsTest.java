@@ -1,0 +1,221 @@
+package io.aliquot.lab.chart;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Paths;
+import io.aliquot.api.Resources;
+import io.aliquot.lab.chart.Chart.Rendered;
+import io.fabric8.kubernetes.api.model.LabelSelectorRequirement;
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.ValidatingAdmissionPolicy;
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.ValidatingAdmissionPolicyBinding;
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.Variable;
+import java.util.List;
+import java.util.Random;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Webhooks and policies as rendered; {@link PoliciesIT} asks an API server what they do. */
+class AdmissionObjectsTest {
+    private static final List<Rendered> RENDERED = Chart.render();
+
+    /** One of a CEL list's strings. */
+    private static final Pattern STRING = Pattern.compile("'([a-z.]+/[a-z.-]+)'");
+
+    /** The policy's own regular expression of mount paths; RE2's syntax and Java's are the same in what it uses. */
+    private static final Pattern TAKEN = Pattern.compile(
+            Chart.the(RENDERED, ValidatingAdmissionPolicy.class, "aliquot-gpu-pods").getSpec().getVariables().stream()
+                    .filter(variable -> variable.getName().equals("taken"))
+                    .map(Variable::getExpression)
+                    .map(expression -> Pattern.compile("'(.*)'").matcher(expression))
+                    .filter(Matcher::matches)
+                    .map(matcher -> matcher.group(1))
+                    .findFirst()
+                    .orElseThrow());
+
+    static List<ValidatingAdmissionPolicy> policies() {
+        return Chart.all(RENDERED, ValidatingAdmissionPolicy.class);
+    }
+
+    @Test
+    void gpuPodsWaitForTheWebhookAndOthersDoNot() {
+        assertThat(webhook("gpu.aliquot.io").getFailurePolicy()).isEqualTo("Fail");
+        assertThat(webhook("void.aliquot.io").getFailurePolicy()).isEqualTo("Ignore");
+        assertThat(webhook("void.aliquot.io").getTimeoutSeconds()).isEqualTo(1);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"gpu.aliquot.io", "void.aliquot.io"})
+    void webhookSeesContainersThatOthersAddAndNoExcludedNamespace(String name) {
+        MutatingWebhook webhook = webhook(name);
+
+        assertThat(webhook.getReinvocationPolicy()).isEqualTo("IfNeeded");
+        assertThat(webhook.getSideEffects()).isEqualTo("None");
+        assertThat(webhook.getNamespaceSelector().getMatchExpressions())
+                .containsExactly(
+                        new LabelSelectorRequirement(
+                                "kubernetes.io/metadata.name", "NotIn", List.of("kube-system", Chart.NAMESPACE)),
+                        new LabelSelectorRequirement("aliquot.io/webhook", "NotIn", List.of("ignore")));
+    }
+
+    @Test
+    void upgradesLeaveTheProgramsCaBundleAlone() {
+        assertThat(webhooks())
+                .hasSize(2)
+                .allMatch(webhook -> webhook.getClientConfig().getCaBundle() == null);
+    }
+
+    @Test
+    void webhookSeesEveryResourceThatMustBeGrantedOrRefused() {
+        String condition = webhook("gpu.aliquot.io").getMatchConditions().get(0).getExpression();
+
+        assertThat(STRING.matcher(condition).results().map(result -> result.group(1)))
+                .containsExactlyElementsOf(Stream.concat(Resources.SUPPORTED.stream(), Resources.NOT_YET.stream())
+                        .toList());
+    }
+
+    @Test
+    void everyPodIsSeenByExactlyOneWebhook() {
+        String gpu = webhook("gpu.aliquot.io").getMatchConditions().get(0).getExpression();
+        String others = webhook("void.aliquot.io").getMatchConditions().get(0).getExpression();
+
+        assertThat(others.replaceAll("\\s", "")).isEqualTo("!(" + gpu.replaceAll("\\s", "") + ")");
+    }
+
+    @ParameterizedTest
+    @MethodSource("policies")
+    void policyDeniesWithForbiddenAndASentence(ValidatingAdmissionPolicy policy) {
+        assertThat(policy.getSpec().getFailurePolicy()).isEqualTo("Fail");
+        assertThat(policy.getSpec().getValidations()).isNotEmpty().allSatisfy(validation -> {
+            assertThat(validation.getReason()).isEqualTo("Forbidden");
+            assertThat(validation.getMessage() != null || validation.getMessageExpression() != null)
+                    .isTrue();
+        });
+        ValidatingAdmissionPolicyBinding binding = Chart.the(
+                RENDERED,
+                ValidatingAdmissionPolicyBinding.class,
+                policy.getMetadata().getName());
+        assertThat(binding.getSpec().getPolicyName())
+                .isEqualTo(policy.getMetadata().getName());
+        assertThat(binding.getSpec().getValidationActions()).containsExactly("Deny");
+        // in every namespace
+        assertThat(binding.getSpec().getMatchResources()).isNull();
+        assertThat(policy.getSpec().getMatchConstraints().getNamespaceSelector())
+                .isNull();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"aliquot-gpu-pods", "aliquot-debug-containers"})
+    void policyKnowsTheResourcesThatAreGranted(String name) {
+        String condition = Chart.the(RENDERED, ValidatingAdmissionPolicy.class, name)
+                .getSpec()
+                .getMatchConditions()
+                .get(0)
+                .getExpression();
+
+        assertThat(STRING.matcher(condition).results().map(result -> result.group(1)))
+                .containsExactlyElementsOf(Resources.SUPPORTED);
+    }
+
+    @Test
+    void bindingsGoThroughWhileTheLeaseIsMissing() {
+        var parameter = Chart.the(RENDERED, ValidatingAdmissionPolicyBinding.class, "aliquot-fence")
+                .getSpec()
+                .getParamRef();
+
+        assertThat(parameter.getName()).isEqualTo("aliquot-scheduler");
+        assertThat(parameter.getNamespace()).isEqualTo(Chart.NAMESPACE);
+        assertThat(parameter.getParameterNotFoundAction()).isEqualTo("Allow");
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "/",
+                "",
+                "//",
+                "etc",
+                "/etc",
+                "/etc/",
+                "/usr",
+                "/usr/local",
+                "/usr/local/",
+                "/etc/aliquot",
+                "/etc/aliquot/",
+                "/etc/aliquot/vgpu",
+                "etc/aliquot",
+                "/etc/ld.so.preload",
+                "/etc/ld.so.preload/",
+                "/etc/ld.so.preload/x",
+                "/usr/local/aliquot",
+                "/usr/local/aliquot/region",
+                "/etc//ld.so.preload",
+                "/etc/./ld.so.preload",
+                "/tmp/../etc/ld.so.preload",
+                "/tmp/..",
+                "..",
+                ".",
+                "/.",
+                "./x",
+                "/data/."
+            })
+    void mountInOurWayIsRefused(String path) {
+        assertThat(TAKEN.matcher(path).find()).isTrue();
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "/data", "/etc/aliquot2", "/etc/aliquot.d", "/etc/ld.so.preload.d", "/etc/ldXso.preload", "/etcetera",
+                "/usr/lib", "/usr/localhost", "/usr/local/aliquots", "/usr/local/lib", "/home/etc/aliquot", "/x/..y",
+                "/x/.ssh", "/x/...", "/dev/termination-log", "/data/etc/ld.so.preload", "data"
+            })
+    void mountElsewhereIsNobodysBusiness(String path) {
+        assertThat(TAKEN.matcher(path).find()).isFalse();
+    }
+
+    /** Against the definition: a path in simplest form is taken if it is an ancestor or descendant of a reserved one. */
+    @Test
+    void randomPathsAreTakenExactlyWhenTheyMeetAReservedOne() {
+        long seed = System.nanoTime();
+        var random = new Random(seed);
+        String[] parts = {"etc", "aliquot", "ld.so.preload", "usr", "local", "region", ".", "..", "", "x"};
+        for (int i = 0; i < 200_000; i++) {
+            var path = new StringBuilder(random.nextInt(8) == 0 ? "" : "/");
+            for (int n = random.nextInt(5); n > 0; n--) {
+                path.append(parts[random.nextInt(parts.length)]).append(n > 1 || random.nextInt(4) == 0 ? "/" : "");
+            }
+            assertThat(TAKEN.matcher(path).find())
+                    .as("seed %d: %s", seed, path)
+                    .isEqualTo(meetsReserved(path.toString()));
+        }
+    }
+
+    private static boolean meetsReserved(String path) {
+        String rooted = path.startsWith("/") ? path : "/" + path;
+        String folder = rooted.endsWith("/") ? rooted : rooted + "/";
+        List<String> parts = List.of(folder.substring(1).split("/", -1));
+        return parts.subList(0, parts.size() - 1).stream().anyMatch(part -> part.matches("|[.]|[.][.]"))
+                || Stream.of(Paths.CONFIG_FOLDER, Paths.PRELOAD, Paths.SHIM_FOLDER)
+                        .map(reserved -> reserved + "/")
+                        .anyMatch(reserved -> reserved.startsWith(folder) || folder.startsWith(reserved));
+    }
+
+    private static List<MutatingWebhook> webhooks() {
+        return Chart.the(RENDERED, MutatingWebhookConfiguration.class, "aliquot")
+                .getWebhooks();
+    }
+
+    private static MutatingWebhook webhook(String name) {
+        return webhooks().stream()
+                .filter(webhook -> webhook.getName().equals(name))
+                .findFirst()
+                .orElseThrow();
+    }
+}

@@ -1,0 +1,124 @@
+package io.aliquot.lab.chart;
+
+import com.marcnuri.helm.DryRun;
+import com.marcnuri.helm.Helm;
+import com.marcnuri.helm.TemplateCommand;
+import io.fabric8.kubernetes.api.model.HasMetadata;
+import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.stream.Stream;
+
+/** The chart of the checkout that the working folder lies in, and what Helm makes of it. */
+final class Chart {
+    static final String NAMESPACE = "aliquot";
+    static final String RELEASE = "aliquot";
+
+    /** Helm as a library knows no cluster, and would guess an old one. */
+    static final String KUBERNETES = "v1.35.4";
+
+    static final Path FOLDER = root().resolve("charts/aliquot");
+
+    private static final KubernetesSerialization SERIALIZATION = new KubernetesSerialization();
+
+    private Chart() {}
+
+    /** An object, and the template that it comes from. */
+    record Rendered(String template, HasMetadata object) {}
+
+    static Path root() {
+        Path root = Path.of("").toAbsolutePath();
+        while (!Files.isDirectory(root.resolve("charts/aliquot"))) {
+            root = Optional.ofNullable(root.getParent())
+                    .orElseThrow(() -> new IllegalStateException("no charts/aliquot in the working folder or above"));
+        }
+        return root;
+    }
+
+    /** A scenario is a values file below {@code ci/}. */
+    static List<Path> scenarios() {
+        try (Stream<Path> files = Files.list(FOLDER.resolve("ci"))) {
+            return files.sorted().toList();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    static TemplateCommand template() {
+        return new Helm(FOLDER)
+                .template()
+                .withName(RELEASE)
+                .withNamespace(NAMESPACE)
+                .withKubeVersion(KUBERNETES);
+    }
+
+    /** What one is told after an installation. */
+    static String notes(Path valuesFile) {
+        String report = new Helm(FOLDER)
+                .install()
+                .withName(RELEASE)
+                .withNamespace(NAMESPACE)
+                .withKubeVersion(KUBERNETES)
+                .withValuesFile(valuesFile)
+                .clientOnly()
+                .withDryRunOption(DryRun.CLIENT)
+                .call()
+                .getOutput();
+        return report.substring(report.indexOf("NOTES:"));
+    }
+
+    static List<Rendered> render(Path... valuesFiles) {
+        TemplateCommand command = template();
+        Arrays.stream(valuesFiles).forEach(command::withValuesFile);
+        return parse(command.call());
+    }
+
+    static List<Rendered> renderWith(Map<String, Object> values) {
+        TemplateCommand command = template();
+        values.forEach(command::set);
+        return parse(command.call());
+    }
+
+    private static List<Rendered> parse(String yaml) {
+        var rendered = new ArrayList<Rendered>();
+        for (String document : yaml.split("(?m)^---$", -1)) {
+            if (document.lines().allMatch(line -> line.isBlank() || line.startsWith("#"))) {
+                continue;
+            }
+            String template = document.lines()
+                    .filter(line -> line.startsWith("# Source: "))
+                    .findFirst()
+                    .orElseThrow(() -> new AssertionError("Helm didn't say what this comes from:\n" + document))
+                    .substring("# Source: ".length());
+            Object object = SERIALIZATION.unmarshal(document);
+            rendered.add(new Rendered(template, (HasMetadata) object));
+        }
+        return List.copyOf(rendered);
+    }
+
+    /** The one object of this type and name. */
+    static <T extends HasMetadata> T the(List<Rendered> rendered, Class<T> type, String name) {
+        List<T> found = all(rendered, type).stream()
+                .filter(object -> object.getMetadata().getName().equals(name))
+                .toList();
+        if (found.size() != 1) {
+            throw new AssertionError("expected one " + type.getSimpleName() + " " + name + ", found " + found.size());
+        }
+        return found.get(0);
+    }
+
+    static <T extends HasMetadata> List<T> all(List<Rendered> rendered, Class<T> type) {
+        return rendered.stream()
+                .map(Rendered::object)
+                .filter(type::isInstance)
+                .map(type::cast)
+                .toList();
+    }
+}

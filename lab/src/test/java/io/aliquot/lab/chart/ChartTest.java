@@ -1,0 +1,366 @@
+package io.aliquot.lab.chart;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.marcnuri.helm.Helm;
+import com.marcnuri.helm.LintResult;
+import io.aliquot.lab.chart.Chart.Rendered;
+import io.fabric8.kubernetes.api.model.ConfigMap;
+import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.EnvVar;
+import io.fabric8.kubernetes.api.model.HasMetadata;
+import io.fabric8.kubernetes.api.model.Namespaced;
+import io.fabric8.kubernetes.api.model.PodSpec;
+import io.fabric8.kubernetes.api.model.apps.DaemonSet;
+import io.fabric8.kubernetes.api.model.apps.Deployment;
+import io.fabric8.kubernetes.api.model.node.v1.RuntimeClass;
+import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** What the chart renders. */
+class ChartTest {
+    private static final Path DEFAULTS = Chart.FOLDER.resolve("ci/defaults-values.yaml");
+    private static final Path FAKE_DRIVER = Chart.FOLDER.resolve("ci/fake-driver-values.yaml");
+    private static final Path EVERYTHING = Chart.FOLDER.resolve("ci/everything-values.yaml");
+    private static final Path DEFAULT_RUNTIME = Chart.FOLDER.resolve("ci/default-runtime-values.yaml");
+
+    static List<Path> scenarios() {
+        return Chart.scenarios();
+    }
+
+    @Test
+    void chartIsFreeOfLintWarnings() {
+        LintResult result = new Helm(Chart.FOLDER).lint().strict().call();
+
+        assertThat(result.isFailed()).as("%s", result.getMessages()).isFalse();
+    }
+
+    @ParameterizedTest
+    @MethodSource("scenarios")
+    void everyTemplateMakesOneObjectAtMost(Path scenario) {
+        assertThat(Chart.render(scenario)).extracting(Rendered::template).doesNotHaveDuplicates();
+    }
+
+    @ParameterizedTest
+    @MethodSource("scenarios")
+    void everyObjectIsLabelledAndInTheReleasesNamespace(Path scenario) {
+        for (Rendered rendered : Chart.render(scenario)) {
+            HasMetadata object = rendered.object();
+            assertThat(object.getMetadata().getLabels())
+                    .as(rendered.template())
+                    .containsEntry("app.kubernetes.io/name", "aliquot")
+                    .containsEntry("app.kubernetes.io/instance", Chart.RELEASE)
+                    .containsKey("app.kubernetes.io/version");
+            assertThat(object.getMetadata().getNamespace())
+                    .as(rendered.template())
+                    .isEqualTo(object instanceof Namespaced ? Chart.NAMESPACE : null);
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("scenarios")
+    void everyContainerIsConfined(Path scenario) {
+        for (Container container : containers(Chart.render(scenario))) {
+            var context = container.getSecurityContext();
+            assertThat(context.getAllowPrivilegeEscalation()).isFalse();
+            assertThat(context.getReadOnlyRootFilesystem()).isTrue();
+            assertThat(context.getCapabilities().getDrop()).containsExactly("ALL");
+            assertThat(context.getPrivileged()).isNull();
+            assertThat(container.getImage()).matches("[a-z0-9./:-]+:[A-Za-z0-9._-]+");
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("scenarios")
+    void schedulersPodIsNobodyAndAgentIsRootWithoutPrivileges(Path scenario) {
+        List<Rendered> rendered = Chart.render(scenario);
+
+        assertThat(scheduler(rendered).getSecurityContext().getRunAsNonRoot()).isTrue();
+        assertThat(scheduler(rendered).getVolumes()).noneMatch(volume -> volume.getHostPath() != null);
+        for (PodSpec pod : List.of(scheduler(rendered), agent(rendered))) {
+            assertThat(pod.getSecurityContext().getSeccompProfile().getType()).isEqualTo("RuntimeDefault");
+            assertThat(pod.getHostNetwork()).isNull();
+            assertThat(pod.getHostPID()).isNull();
+        }
+    }
+
+    @Test
+    void onlyTheAgentSeesGpus() {
+        List<Rendered> rendered = Chart.render(FAKE_DRIVER);
+
+        for (Container container : containers(rendered)) {
+            assertThat(variable(container, "NVIDIA_VISIBLE_DEVICES"))
+                    .as(container.getName())
+                    .contains(container.getName().equals("device-plugin") ? "all" : "void");
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "v1.30.0,               v1.30.0",
+        "v1.35.4,               v1.35.4",
+        "v1.31.2-eks-7f9249a,   v1.31.2",
+        "v1.32.1-gke.1729000,   v1.32.1",
+        "v1.33.5+k3s1,          v1.33.5",
+        "v1.34.0-rc.1,          v1.34.0",
+    })
+    void kubeSchedulerFollowsTheClustersVersion(String cluster, String tag) {
+        String yaml = Chart.template().withKubeVersion(cluster).call();
+
+        assertThat(yaml).contains("image: \"registry.k8s.io/kube-scheduler:" + tag + "\"");
+    }
+
+    @Test
+    void ourImagesAreOfThisVersionUnlessSaidOtherwise() throws IOException {
+        Matcher version = Pattern.compile(
+                        "<artifactId>aliquot</artifactId>\\s*<version>([0-9.]+)(-SNAPSHOT)?</version>")
+                .matcher(Files.readString(Chart.root().resolve("pom.xml")));
+        assertThat(version.find()).isTrue();
+
+        assertThat(containers(Chart.render(DEFAULTS)))
+                .extracting(Container::getImage)
+                .containsExactly(
+                        "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1),
+                        "registry.k8s.io/kube-scheduler:" + Chart.KUBERNETES,
+                        "ghcr.io/aliquot-io/aliquot-device-plugin:" + version.group(1));
+        assertThat(containers(Chart.render(Chart.FOLDER.resolve("ci/private-registry-values.yaml"))))
+                .extracting(Container::getImage)
+                .containsExactly(
+                        "registry.example.com:5000/mirror/aliquot-scheduler:0.1.0-r2",
+                        "registry.example.com:5000/mirror/kube-scheduler:v1.31.2",
+                        "registry.example.com:5000/mirror/aliquot-device-plugin:0.1.0-r2");
+    }
+
+    @Test
+    void labsValuesDifferInImagesAndDriverOnly() {
+        Path lab = Chart.root().resolve("lab");
+        List<Rendered> rendered = Chart.render(lab.resolve("values.yaml"), lab.resolve("gpus.yaml"));
+
+        assertThat(containers(rendered))
+                .allMatch(container -> container.getImage().startsWith("docker.io/aliquot-lab/"));
+        assertThat(containers(rendered))
+                .allMatch(container -> container.getImagePullPolicy().equals("Never"));
+        assertThat(agent(rendered).getInitContainers())
+                .extracting(Container::getName)
+                .containsExactly("fake-driver");
+        assertThat(scheduler(rendered).getContainers().get(0).getEnv())
+                .isEqualTo(
+                        scheduler(Chart.render(DEFAULTS)).getContainers().get(0).getEnv());
+    }
+
+    @Test
+    void oneSchedulerAtATime() {
+        Deployment deployment = Chart.the(Chart.render(DEFAULTS), Deployment.class, "aliquot-scheduler");
+
+        assertThat(deployment.getSpec().getReplicas()).isEqualTo(1);
+        assertThat(deployment.getSpec().getStrategy().getType()).isEqualTo("Recreate");
+    }
+
+    @Test
+    void hungExtenderTakesKubeSchedulerDownWithIt() {
+        PodSpec pod = scheduler(Chart.render(DEFAULTS));
+
+        assertThat(pod.getContainers()).extracting(Container::getName).containsExactly("extender", "kube-scheduler");
+        assertThat(pod.getContainers()).extracting(Container::getLivenessProbe).allSatisfy(probe -> {
+            assertThat(probe.getHttpGet().getPath()).isEqualTo("/livez");
+            assertThat(probe.getHttpGet().getPort().getValue()).isIn("metrics", 9090);
+        });
+        assertThat(pod.getContainers().get(0).getPorts())
+                .anyMatch(port -> port.getName().equals("metrics") && port.getContainerPort() == 9090);
+    }
+
+    /** Kubelet, probe.go: a name is looked up in the probed container alone. */
+    @ParameterizedTest
+    @MethodSource("scenarios")
+    void probesNamePortsOfTheirOwnContainerOnly(Path scenario) {
+        for (Container container : containers(Chart.render(scenario))) {
+            Stream.of(container.getStartupProbe(), container.getLivenessProbe(), container.getReadinessProbe())
+                    .filter(probe -> probe != null)
+                    .map(probe -> probe.getHttpGet().getPort())
+                    .filter(port -> port.getStrVal() != null)
+                    .forEach(port -> assertThat(container.getPorts())
+                            .as(container.getName())
+                            .anyMatch(own -> own.getName().equals(port.getStrVal())));
+        }
+    }
+
+    @Test
+    void kubeSchedulerAsksTheExtenderBesideItAndLeadsByTheLeaseThatTheFenceNames() {
+        Map<String, Object> configuration = kubeScheduler(Chart.render(EVERYTHING));
+
+        assertThat(configuration)
+                .containsEntry("percentageOfNodesToScore", 100)
+                .containsEntry("podMaxBackoffSeconds", 3);
+        assertThat(configuration.get("leaderElection"))
+                .isEqualTo(Map.of(
+                        "leaderElect", true,
+                        "resourceLock", "leases",
+                        "resourceName", "aliquot-scheduler",
+                        "resourceNamespace", Chart.NAMESPACE,
+                        "leaseDuration", "6s",
+                        "renewDeadline", "4s",
+                        "retryPeriod", "1s"));
+        assertThat(text(configuration, "extenders"))
+                .contains("urlPrefix=http://127.0.0.1:9998")
+                .contains("filterVerb=filter", "prioritizeVerb=prioritize", "bindVerb=bind", "preemptVerb=preempt")
+                .contains("nodeCacheCapable=true", "weight=5");
+        assertThat(text(configuration, "profiles"))
+                .contains("schedulerName=aliquot-scheduler")
+                .contains("NodeResourcesFit", "NodeResourcesBalancedAllocation")
+                .contains("defaultingType=List", "defaultConstraints=[]");
+    }
+
+    @Test
+    void kubeSchedulerChecksEveryResourceOfOursAndIgnoresNone() {
+        String extenders = text(kubeScheduler(Chart.render(DEFAULTS)), "extenders");
+
+        assertThat(Pattern.compile("\\{name=([a-z./-]+), ignoredByScheduler=false}")
+                        .matcher(extenders)
+                        .results()
+                        .map(result -> result.group(1)))
+                .containsExactlyInAnyOrderElementsOf(io.aliquot.api.Resources.SUPPORTED);
+    }
+
+    @Test
+    void schedulersSettingsComeFromTheValues() {
+        Container extender = scheduler(Chart.render(EVERYTHING)).getContainers().get(0);
+
+        assertThat(variable(extender, "ALIQUOT_NODE_PLACEMENT")).contains("spread");
+        assertThat(variable(extender, "ALIQUOT_GPU_PLACEMENT")).contains("spread");
+        assertThat(variable(extender, "ALIQUOT_NODES_PER_FILTER")).contains("0");
+        assertThat(variable(extender, "ALIQUOT_RUNTIME_CLASS")).contains("nvidia-cdi");
+        assertThat(extender.getEnv())
+                .filteredOn(variable -> variable.getName().startsWith("POD_NAME"))
+                .allMatch(variable -> variable.getValueFrom().getFieldRef() != null)
+                .hasSize(2);
+    }
+
+    @Test
+    void agentsSettingsComeFromTheValues() {
+        PodSpec pod = agent(Chart.render(EVERYTHING));
+        Container agent = pod.getContainers().get(0);
+
+        assertThat(variable(agent, "ALIQUOT_SLOTS")).contains("1000");
+        assertThat(variable(agent, "ALIQUOT_VISIBLE_DEVICES")).contains("{uuid}");
+        assertThat(variable(agent, "ALIQUOT_KUBELET_DIR")).contains("/data/kubelet/device-plugins");
+        assertThat(variable(agent, "ALIQUOT_STATE_DIR")).contains("/data/aliquot");
+        assertThat(pod.getNodeSelector()).isEqualTo(Map.of("gpu", "on", "pool", "shared"));
+    }
+
+    @ParameterizedTest
+    @MethodSource("scenarios")
+    void agentFindsTheHostsFoldersAtTheSamePaths(Path scenario) {
+        PodSpec pod = agent(Chart.render(scenario));
+
+        for (var volume : pod.getVolumes()) {
+            if (volume.getHostPath() != null) {
+                assertThat(Stream.concat(pod.getContainers().stream(), pod.getInitContainers().stream())
+                                .flatMap(container -> container.getVolumeMounts().stream())
+                                .filter(mount -> mount.getName().equals(volume.getName())))
+                        .isNotEmpty()
+                        .allMatch(mount ->
+                                mount.getMountPath().equals(volume.getHostPath().getPath()));
+            }
+        }
+    }
+
+    @Test
+    void defaultRuntimeNeedsNoRuntimeClass() {
+        List<Rendered> rendered = Chart.render(DEFAULT_RUNTIME);
+
+        assertThat(Chart.all(rendered, RuntimeClass.class)).isEmpty();
+        assertThat(agent(rendered).getRuntimeClassName()).isNull();
+        assertThat(variable(scheduler(rendered).getContainers().get(0), "ALIQUOT_RUNTIME_CLASS"))
+                .contains("");
+    }
+
+    @Test
+    void runtimeClassIsMadeAndGivenToTheAgent() {
+        List<Rendered> rendered = Chart.render(DEFAULTS);
+
+        RuntimeClass made = Chart.the(rendered, RuntimeClass.class, "nvidia");
+        assertThat(made.getHandler()).isEqualTo("nvidia");
+        assertThat(made.getMetadata().getAnnotations()).containsEntry("helm.sh/resource-policy", "keep");
+        assertThat(agent(rendered).getRuntimeClassName()).isEqualTo("nvidia");
+    }
+
+    @Test
+    void fakeDriverIsInstalledOnlyWhereAskedFor() {
+        assertThat(agent(Chart.render(DEFAULTS)).getInitContainers()).isEmpty();
+        assertThat(Chart.all(Chart.render(DEFAULTS), ConfigMap.class))
+                .extracting(map -> map.getMetadata().getName())
+                .doesNotContain("aliquot-fake-driver");
+
+        ConfigMap gpus = Chart.the(Chart.render(FAKE_DRIVER), ConfigMap.class, "aliquot-fake-driver");
+        assertThat(gpus.getData())
+                .isEqualTo(Map.of(
+                        "default",
+                        "NVIDIA A100-SXM4-80GB;81920;108\nNVIDIA A100-SXM4-80GB;81920;108\n",
+                        "node.small-1.example.com",
+                        "Tesla T4;15360;40\n"));
+    }
+
+    @ParameterizedTest
+    @MethodSource("scenarios")
+    void notesSayWhatToDoNext(Path scenario) {
+        assertThat(Chart.notes(scenario))
+                .contains("kubectl label node NODE gpu=on")
+                .contains("kubectl -n " + Chart.NAMESPACE + " rollout status");
+    }
+
+    private static PodSpec scheduler(List<Rendered> rendered) {
+        return Chart.the(rendered, Deployment.class, "aliquot-scheduler")
+                .getSpec()
+                .getTemplate()
+                .getSpec();
+    }
+
+    private static PodSpec agent(List<Rendered> rendered) {
+        return Chart.the(rendered, DaemonSet.class, "aliquot-device-plugin")
+                .getSpec()
+                .getTemplate()
+                .getSpec();
+    }
+
+    private static List<Container> containers(List<Rendered> rendered) {
+        var containers = new ArrayList<Container>();
+        for (PodSpec pod : List.of(scheduler(rendered), agent(rendered))) {
+            containers.addAll(pod.getInitContainers());
+            containers.addAll(pod.getContainers());
+        }
+        return containers;
+    }
+
+    private static Optional<String> variable(Container container, String name) {
+        return container.getEnv().stream()
+                .filter(variable -> variable.getName().equals(name))
+                .map(EnvVar::getValue)
+                .map(value -> value == null ? "" : value)
+                .findFirst();
+    }
+
+    private static String text(Map<String, Object> configuration, String key) {
+        return String.valueOf(configuration.get(key));
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Map<String, Object> kubeScheduler(List<Rendered> rendered) {
+        String yaml = Chart.the(rendered, ConfigMap.class, "aliquot-kube-scheduler")
+                .getData()
+                .get("config.yaml");
+        return new KubernetesSerialization().unmarshal(yaml, Map.class);
+    }
+}
