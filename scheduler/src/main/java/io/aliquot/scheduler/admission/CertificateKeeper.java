@@ -108,7 +108,7 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
             look();
             trouble = "";
         } catch (RuntimeException e) {
-            String now = String.valueOf(e.getMessage());
+            String now = e.getMessage() + (e.getCause() == null ? "" : " (" + e.getCause() + ")");
             if (!now.equals(trouble)) { // the same at every look would drown the log
                 LOG.warn("cannot keep the webhooks' certificate, and tries again every {} s: {}", PERIOD_SECONDS, now);
             }
@@ -155,6 +155,9 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
             return created;
         }
         if (kept.dueForRenewal(clock.instant())) {
+            if (shown.isEmpty()) { // just started, so it is this one that the webhooks trust
+                shown = Optional.of(kept);
+            }
             ServingCertificate renewed =
                     ServingCertificate.create(names.host(), clock.instant(), Optional.of(kept.certificate()));
             update(secret, renewed);

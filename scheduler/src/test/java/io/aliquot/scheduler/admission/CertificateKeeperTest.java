@@ -155,6 +155,20 @@ class CertificateKeeperTest {
     }
 
     @Test
+    void aProgramThatStartsWhenRenewalIsDueShowsTheTrustedCertificateFirst() {
+        keeper().look();
+        X509Certificate old = kept().certificate();
+        clock.advance(Duration.ofDays(75)); // the program was down for a while
+        CertificateKeeper keeper = keeper();
+
+        keeper.look();
+        assertThat(shown(keeper)).isEqualTo(old).isNotEqualTo(kept().certificate());
+
+        keeper.look();
+        assertThat(shown(keeper)).isEqualTo(kept().certificate());
+    }
+
+    @Test
     void anotherReplicaAdoptsARenewalWithoutRenewingAgain() {
         CertificateKeeper one = keeper();
         CertificateKeeper two = keeper();
