@@ -1,5 +1,4 @@
 /* A library that asks dlsym for what is behind itself; the answer depends on who dlsym thinks is calling. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 
 int probe_me(void);
