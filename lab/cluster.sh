@@ -162,7 +162,7 @@ cluster_stands() {
         say "Starting $program again, which doesn't run"
         start_program "$program"
     done
-    await 60 api_ready && await 60 nodes_ready
+    await 120 api_ready && await 120 nodes_ready
 }
 
 make_cluster() {
@@ -177,13 +177,13 @@ make_cluster() {
         make_node "$node"
         start_containerd "$node"
     done
-    await_or_die 60 "the API server did not become ready" kube-apiserver.log api_ready
+    await_or_die 120 "the API server did not become ready" kube-apiserver.log api_ready
     start_program kube-controller-manager
     start_program kube-scheduler
     start_program kube-proxy
     for node in "${nodes[@]}"; do start_kubelet "$node"; done
-    await_or_die 90 "the nodes did not become ready" "${nodes[0]}/kubelet.log" nodes_ready
-    await_or_die 30 "the default service account did not appear" kube-controller-manager.log kubectl -n default get serviceaccount default
+    await_or_die 180 "the nodes did not become ready" "${nodes[0]}/kubelet.log" nodes_ready
+    await_or_die 120 "the default service account did not appear" kube-controller-manager.log kubectl -n default get serviceaccount default
 }
 
 remove_cluster() {

@@ -28,9 +28,9 @@ install_aliquot() {
         --set-string "$(image_annotation scheduler aliquot-scheduler kube-scheduler)" \
         --set-string "$(image_annotation devicePlugin aliquot-device-plugin)"
     for object in daemonset/aliquot-device-plugin deployment/aliquot-scheduler; do
-        kubectl --namespace "$release" rollout status "$object" --timeout 120s || { describe_installation; return 1; }
+        kubectl --namespace "$release" rollout status "$object" --timeout 300s || { describe_installation; return 1; }
     done
-    await 60 gpus_registered || { echo "the nodes show no nvidia.com/gpu after 60 s"; describe_installation; return 1; }
+    await 120 gpus_registered || { echo "the nodes show no nvidia.com/gpu after 120 s"; describe_installation; return 1; }
 }
 
 gpus_registered() {

@@ -24,7 +24,7 @@ make_node() { # NODE
     cp "$(nvidia_runtime_program)" "$folder/programs/nvidia-container-runtime"
     make_node_cgroups "$node"
     launch "$node/mounts" unshare --mount --propagation private bash "$root/lab/node-mounts.sh" "$folder"
-    await_or_die 20 "the mounts of $node were not made" "$node/mounts.log" test -f "$folder/mounted"
+    await_or_die 60 "the mounts of $node were not made" "$node/mounts.log" test -f "$folder/mounted"
 
     : > "$folder/resolv.conf"
     kubeconfig "$node" "$folder/kubeconfig"

@@ -82,11 +82,24 @@ check_go() {
             "See https://go.dev/doc/install"
 }
 
+# Building Kubernetes takes about 4 GB on the way; images, in the cache and in the nodes, 3.
+check_disk() {
+    local folder free needed=3
+    [ -x "$(kube_program)" ] || needed=7
+    mkdir -p "$cache" "$lab"
+    for folder in "$cache" "$lab"; do
+        free=$(($(df --output=avail --block-size=1M "$folder" | tail -n 1) / 1000))
+        [ "$free" -ge "$needed" ] ||
+            die "the lab needs $needed GB of free disk space below $folder; there are $free." "Make room, or set XDG_CACHE_HOME to a folder elsewhere for the build cache."
+    done
+}
+
 # Everything `up` needs. gcc: the fake driver, the shim and NVIDIA's runtime are linked to C.
 check_prerequisites() {
     check_machine
     check_jdk
     check_go
+    check_disk
     install_packages "the lab" <<-'END'
 		containerd containerd
 		containernetworking-plugins /usr/lib/cni/ptp

@@ -33,7 +33,7 @@ make_world() {
     setsid unshare --net --pid --mount --ipc --uts --fork --kill-child=KILL --mount-proc --propagation private \
         bash "$root/lab/init.sh" "$marker" < /dev/null > "$lab/log/init.log" 2>&1 9<&- &
     disown
-    await 10 find_world || die "the lab's namespaces could not be made; $lab/log/init.log says why."
+    await 60 find_world || die "the lab's namespaces could not be made; $lab/log/init.log says why."
     find_world
 }
 
