@@ -2,6 +2,7 @@
 #include "testing.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 enum { GPU_MIB = 1000 };
 
@@ -402,6 +403,47 @@ static void a_hundred_thousand_allocations_live_side_by_side(void) {
     EQUAL(GPU_MIB * MIB, free_bytes());
 }
 
+static CUcontext shared_context;
+
+static void *use_memory_and_streams(void *argument) {
+    enum { POINTERS = 16, BYTES = 4096 };
+    unsigned seed = (unsigned)(uintptr_t)argument;
+    CUdeviceptr pointers[POINTERS] = {0};
+    unsigned char buffer[BYTES];
+    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(shared_context));
+    for (int i = 0; i < 2000; i++) {
+        CUdeviceptr *pointer = &pointers[(unsigned)rand_r(&seed) % POINTERS];
+        if (*pointer == 0) {
+            EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(pointer, BYTES));
+            EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(*pointer, (unsigned char)seed, BYTES));
+        } else {
+            EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(buffer, *pointer, BYTES));
+            EQUAL(buffer[0], buffer[BYTES - 1]);
+            EQUAL(CUDA_SUCCESS, cuMemFree_v2(*pointer));
+            *pointer = 0;
+        }
+        if (i % 50 == 0) {
+            CUstream stream;
+            EQUAL(CUDA_SUCCESS, cuStreamCreate(&stream, 0));
+            EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(stream));
+        }
+    }
+    for (int i = 0; i < POINTERS; i++)
+        if (pointers[i] != 0)
+            EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointers[i]));
+    return NULL;
+}
+
+static void threads_share_a_context(void) {
+    pthread_t threads[8];
+    shared_context = start_context(0);
+    for (uintptr_t i = 0; i < 8; i++)
+        EQUAL(0, pthread_create(&threads[i], NULL, use_memory_and_streams, (void *)(i + 1)));
+    for (int i = 0; i < 8; i++)
+        EQUAL(0, pthread_join(threads[i], NULL));
+    EQUAL(GPU_MIB * MIB, free_bytes());
+}
+
 int main(int count, char **arguments) {
     static const struct test tests[] = {
         TEST(nothing_works_before_cuInit),
@@ -418,6 +460,7 @@ int main(int count, char **arguments) {
         TEST(errors_have_names),
         TEST(visible_devices_come_in_every_form),
         TEST(a_lost_gpu_is_an_error_and_the_other_goes_on),
+        TEST(threads_share_a_context),
         TEST(a_hundred_thousand_allocations_live_side_by_side),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 3, GPU_MIB);

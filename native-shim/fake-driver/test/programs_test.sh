@@ -57,6 +57,18 @@ installing_twice_changes_nothing() {
     cmp "$folder/before" "$folder/after"
 }
 
+an_installer_killed_at_any_moment_can_be_run_again() {
+    for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
+        rm -rf "$root" "$folder/cdi"
+        timeout -s KILL "$(printf '0.%03d' $((try * 2)))" \
+            "$driver/aliquot-fake-driver" install --root "$root" --source "$driver" --cdi "$folder/cdi" \
+            --gpus "$folder/gpus" --node node1 >/dev/null 2>&1 || true
+        install >/dev/null
+        equal 2 "$(smi -L | grep -c NVIDIA)"
+        equal "" "$(find "$root" "$folder/cdi" -name '*.new')"
+    done
+}
+
 uuids_follow_from_the_nodes_name() {
     install >/dev/null
     here=$(ls "$root/gpus")
