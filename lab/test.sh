@@ -12,11 +12,29 @@ find_jdk25() {
     return 1
 }
 
+# A Python with the driver's real clients, NVIDIA's own packages from PyPI, which the native tests run.
+test_python() { printf '%s/python-%s' "$cache" "$(sha256sum < "$root/native-shim/fake-driver/test/clients.txt" | cut -c1-16)"; }
+
+make_test_python() {
+    local folder
+    folder=$(test_python)
+    rm -rf "$cache"/python-*
+    python3 -m venv "$folder"
+    "$folder/bin/python3" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: \
+        --requirement "$root/native-shim/fake-driver/test/clients.txt"
+    : > "$folder/complete"
+}
+
 prepare_tests() {
     install_packages "the tests" <<-'END'
 		python3 python3
 		python3-venv /usr/lib/python3*/ensurepip/__init__.py
+		clang-format clang-format
 	END
+    lock_cache
+    [ -f "$(test_python)/complete" ] || step python "Installing NVIDIA's Python packages for the tests, once" contained make_test_python
+    unlock_cache
+    PATH=$(test_python)/bin:$PATH
 }
 
 # Where the test runners of one run have written: JUnit's XML, by Surefire, Failsafe and CTest.
