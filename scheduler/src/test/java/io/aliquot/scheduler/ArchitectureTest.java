@@ -35,8 +35,7 @@ class ArchitectureTest {
             .resideInAPackage("..extender..")
             .should()
             .dependOnClassesThat()
-            .resideInAPackage("io.fabric8..")
-            .allowEmptyShould(true);
+            .resideInAPackage("io.fabric8..");
 
     /** A reader can take the packages one at a time. */
     @ArchTest

@@ -11,7 +11,7 @@ final class Claim {
     enum State {
         /** Kept free for a moment for a pod that will probably come. */
         EXPECTED,
-        /** Granted to a Binding that was sent; the cluster has not told of its effect yet. */
+        /** Granted to a Binding that was sent, or read; the watch has not told of it yet. */
         ASSUMED,
         /** As the cluster tells. */
         HELD
@@ -47,6 +47,10 @@ final class Claim {
 
     static Claim assumed(PodId pod, Map<String, Amount> perGpu, long now, Granted grant) {
         return new Claim(pod, State.ASSUMED, perGpu, HostLoad.NONE, now, grant);
+    }
+
+    static Claim supposed(BoundPod pod, long now) {
+        return new Claim(pod.id(), State.ASSUMED, pod.perGpu(), pod.requests(), now, null);
     }
 
     static Claim held(BoundPod pod, long now) {

@@ -109,6 +109,26 @@ public final class Ledger {
         oversold.forEach(Runnable::run);
     }
 
+    /**
+     * A pod was read as bound, beside the watch that calls {@link #hold} and may have told of its end already. Believed
+     * where nothing else is known, and listed by {@link #unsettledSince} until the watch confirms it.
+     */
+    public void suppose(BoundPod pod) {
+        whereIs.compute(pod.id().uid(), (uid, before) -> {
+            if (before != null) {
+                if (state(before, uid).filter(state -> state != State.EXPECTED).isPresent()) {
+                    return before;
+                }
+                take(before, uid, new ArrayList<>());
+            }
+            NodeAccount account = account(pod.node());
+            synchronized (account) {
+                account.put(Claim.supposed(pod, nanoTime.getAsLong()));
+            }
+            return pod.node();
+        });
+    }
+
     /** A pod has ended or is gone. */
     public void forget(String uid) {
         end(uid, claim -> true);
@@ -152,6 +172,11 @@ public final class Ledger {
         freed.forEach(listener::roomFreed);
     }
 
+    /** The node of the pod's claim, whatever its state. */
+    public Optional<String> place(String uid) {
+        return Optional.ofNullable(whereIs.get(uid));
+    }
+
     /** Where a Binding of this pod was sent whose effect the cluster has not told yet. */
     public Optional<String> unsettled(String uid) {
         return Optional.ofNullable(whereIs.get(uid))
@@ -184,6 +209,12 @@ public final class Ledger {
                         : account.claim(uid).flatMap(Claim::grant);
                 if (same.isPresent()) {
                     answer[0] = same.get();
+                    return node;
+                }
+                if (account.claim(uid)
+                        .filter(claim -> claim.state == State.ASSUMED)
+                        .isPresent()) {
+                    answer[0] = new AlreadyBound(node);
                     return node;
                 }
                 Choice choice = account.choose(uid, ask);

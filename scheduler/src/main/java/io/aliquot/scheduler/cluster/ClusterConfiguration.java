@@ -1,0 +1,123 @@
+package io.aliquot.scheduler.cluster;
+
+import io.aliquot.scheduler.extender.Cluster;
+import io.aliquot.scheduler.extender.PendingPods;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.server.Readiness;
+import io.aliquot.scheduler.settings.Settings;
+import io.fabric8.kubernetes.api.model.Node;
+import io.fabric8.kubernetes.api.model.NodeBuilder;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodBuilder;
+import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
+import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientException;
+import java.time.Clock;
+import java.time.Duration;
+import java.util.Optional;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import org.springframework.beans.factory.ObjectProvider;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+
+/** The watches, and what they tell to whom. */
+@Configuration(proxyBeanMethods = false)
+class ClusterConfiguration {
+    private static final Logger LOG = LoggerFactory.getLogger(ClusterConfiguration.class);
+    private static final Duration GRACE = Duration.ofSeconds(1);
+
+    @Bean
+    Events events(KubernetesClient kubernetes, Settings settings) {
+        return new Events(kubernetes, settings.podName(), Clock.systemUTC());
+    }
+
+    @Bean
+    Leadership leadership(KubernetesClient kubernetes, Settings settings, Ledger ledger) {
+        return new Leadership(settings.podName(), GRACE, () -> {
+            try {
+                KubernetesCluster.takeStock(kubernetes, ledger);
+                return true;
+            } catch (KubernetesClientException e) {
+                LOG.warn("cannot list pods, trying again: {}", e.getMessage());
+                return false;
+            }
+        });
+    }
+
+    /** Asks for the watches only when it is asked: they feed the ledger's other users, which need this first. */
+    @Bean
+    Cluster cluster(KubernetesClient kubernetes, Leadership leadership, ObjectProvider<Watched<?>> watches) {
+        return new KubernetesCluster(
+                kubernetes,
+                leadership,
+                () -> watches.stream()
+                        .flatMap(watch -> watch.waitsFor().stream())
+                        .findFirst(),
+                Clock.systemUTC());
+    }
+
+    @Bean
+    Readiness lease(Leadership leadership) {
+        return () -> leadership.known() ? Optional.empty() : Optional.of("kube-scheduler's Lease");
+    }
+
+    @Bean
+    Watched<Node> nodes(KubernetesClient kubernetes, Settings settings, Ledger ledger, Events events) {
+        var reader = new NodeReader(settings.gpuPlacement());
+        return Watched.start(
+                "nodes",
+                kubernetes.nodes().withLimit(Watched.PAGE).runnableInformer(0),
+                new SlimStore<>(
+                        metadata -> new NodeBuilder().withMetadata(metadata).build()),
+                node -> {
+                    NodeReader.Reading reading = reader.read(node);
+                    if (!reading.problem().isEmpty()) {
+                        events.warn(node, "GpuNodeLeftOut", reading.problem());
+                    }
+                    ledger.putNode(node.getMetadata().getName(), reading.facts());
+                },
+                node -> ledger.removeNode(node.getMetadata().getName()));
+    }
+
+    @Bean
+    Watched<Pod> pods(KubernetesClient kubernetes, Ledger ledger, PendingPods pending, Events events) {
+        return Watched.start(
+                "pods",
+                kubernetes.pods().inAnyNamespace().withLimit(Watched.PAGE).runnableInformer(0),
+                new SlimStore<>(
+                        metadata -> new PodBuilder().withMetadata(metadata).build()),
+                pod -> {
+                    if (PodReader.ended(pod)) {
+                        forget(pod, ledger, pending);
+                    } else if (!PodReader.node(pod).isEmpty()) {
+                        PodReader.Reading reading = PodReader.bound(pod);
+                        reading.problems().forEach(problem -> events.warn(pod, "UnreadableAllocation", problem));
+                        pending.forget(reading.pod().id().uid());
+                        ledger.hold(reading.pod());
+                    }
+                },
+                pod -> forget(pod, ledger, pending));
+    }
+
+    private static void forget(Pod pod, Ledger ledger, PendingPods pending) {
+        pending.forget(pod.getMetadata().getUid());
+        ledger.forget(pod.getMetadata().getUid());
+    }
+
+    @Bean
+    Watched<Lease> leases(KubernetesClient kubernetes, Settings settings, Leadership leadership) {
+        return Watched.start(
+                "the scheduler's Lease",
+                kubernetes
+                        .leases()
+                        .inNamespace(settings.namespace())
+                        .withName(settings.leaseName())
+                        .runnableInformer(0),
+                new SlimStore<>(
+                        metadata -> new LeaseBuilder().withMetadata(metadata).build()),
+                leadership::seen,
+                lease -> leadership.gone());
+    }
+}

@@ -1,0 +1,147 @@
+package io.aliquot.scheduler.cluster;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.extender.Cluster;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.PodId;
+import io.fabric8.kubernetes.api.model.BindingBuilder;
+import io.fabric8.kubernetes.api.model.ListOptions;
+import io.fabric8.kubernetes.api.model.ListOptionsBuilder;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodList;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientException;
+import io.fabric8.kubernetes.client.RequestConfigBuilder;
+import io.fabric8.kubernetes.client.dsl.base.PatchContext;
+import io.fabric8.kubernetes.client.dsl.base.PatchType;
+import java.time.Clock;
+import java.util.Map;
+import java.util.Optional;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The API server over fabric8's client. */
+final class KubernetesCluster implements Cluster {
+    private static final Logger LOG = LoggerFactory.getLogger(KubernetesCluster.class);
+    /** A bind and the reading after it must end before kube-scheduler's patience with us, 10 s. */
+    private static final int PATIENCE_MS = 4000;
+
+    private static final int CONFLICT = 409;
+
+    private final KubernetesClient kubernetes;
+    private final Leadership leadership;
+    private final Readiness ready;
+    private final Clock clock;
+
+    /** What must be there before any pod is placed. */
+    interface Readiness {
+        Optional<String> waitsFor();
+    }
+
+    KubernetesCluster(KubernetesClient kubernetes, Leadership leadership, Readiness ready, Clock clock) {
+        // One try each: whether and when to try again is for the verbs to decide.
+        this.kubernetes = kubernetes
+                .newClient(new RequestConfigBuilder()
+                        .withRequestTimeout(PATIENCE_MS)
+                        .withRequestRetryBackoffLimit(0)
+                        .build())
+                .adapt(KubernetesClient.class);
+        this.leadership = leadership;
+        this.ready = ready;
+        this.clock = clock;
+    }
+
+    @Override
+    public Standing standing() {
+        Optional<String> waitsFor = ready.waitsFor();
+        return waitsFor.isPresent()
+                ? new Standing.Waits("the ledger is not complete: waits for " + waitsFor.get())
+                : leadership.standing();
+    }
+
+    @Override
+    public BindOutcome bind(PodId pod, String node, Map<String, String> annotations) {
+        var binding = new BindingBuilder()
+                .withNewMetadata()
+                .withNamespace(pod.namespace())
+                .withName(pod.name())
+                .withUid(pod.uid()) // a precondition (k8s.io/kubernetes, pkg/registry/core/pod/storage)
+                .withAnnotations(annotations)
+                .endMetadata()
+                .withNewTarget()
+                .withApiVersion("v1")
+                .withKind("Node")
+                .withName(node)
+                .endTarget()
+                .build();
+        String path = "/api/v1/namespaces/" + pod.namespace() + "/pods/" + pod.name() + "/binding";
+        try {
+            kubernetes.raw(path, "POST", binding);
+            return new BindOutcome.Done();
+        } catch (KubernetesClientException e) {
+            String why = message(e);
+            int code = e.getCode();
+            if (code == CONFLICT) {
+                return new BindOutcome.Conflicts(why);
+            }
+            return (code >= 400 && code < 500) ? new BindOutcome.Refused(why) : new BindOutcome.Unknown(why);
+        }
+    }
+
+    @Override
+    public PodState read(PodId id) {
+        try {
+            // Without a resource version the server reads from etcd (Kubernetes API concepts, resource versions).
+            Pod pod = kubernetes
+                    .pods()
+                    .inNamespace(id.namespace())
+                    .withName(id.name())
+                    .get();
+            if (pod == null || !pod.getMetadata().getUid().equals(id.uid()) || PodReader.ended(pod)) {
+                return new PodState.Gone();
+            }
+            return PodReader.node(pod).isEmpty()
+                    ? new PodState.Unbound(PodReader.ask(pod))
+                    : new PodState.Bound(PodReader.node(pod));
+        } catch (KubernetesClientException | FormatException e) {
+            return new PodState.Unreadable(String.valueOf(e.getMessage()));
+        }
+    }
+
+    @Override
+    public boolean wake(String node) {
+        String patch = "{\"metadata\":{\"annotations\":{\"" + Annotations.WAKE + "\":\"" + clock.instant() + "\"}}}";
+        try {
+            kubernetes.nodes().withName(node).patch(PatchContext.of(PatchType.JSON_MERGE), patch);
+            return true;
+        } catch (KubernetesClientException e) {
+            LOG.warn("cannot wake waiting pods node={} reason=\"{}\"", node, message(e));
+            return false;
+        }
+    }
+
+    /** Reads all bound pods into the ledger, as they are in etcd now. */
+    static void takeStock(KubernetesClient kubernetes, Ledger ledger) {
+        String next = null;
+        do {
+            ListOptions page = new ListOptionsBuilder()
+                    .withLimit(Watched.PAGE)
+                    .withContinue(next)
+                    .build();
+            PodList pods = kubernetes.pods().inAnyNamespace().list(page);
+            for (Pod pod : pods.getItems()) {
+                if (!PodReader.node(pod).isEmpty() && !PodReader.ended(pod)) {
+                    ledger.suppose(PodReader.bound(pod).pod());
+                }
+            }
+            next = pods.getMetadata().getContinue();
+        } while (next != null && !next.isEmpty());
+    }
+
+    private static String message(KubernetesClientException e) {
+        return e.getStatus() != null && e.getStatus().getMessage() != null
+                ? e.getStatus().getMessage()
+                : String.valueOf(e.getMessage());
+    }
+}

@@ -1,0 +1,117 @@
+package io.aliquot.scheduler.cluster;
+
+import io.aliquot.api.Fence;
+import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
+import io.aliquot.scheduler.extender.Cluster.Standing.Waits;
+import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Whether the kube-scheduler in our pod leads, and under which fence. After the Lease changed hands we wait a second,
+ * in which a Binding of the leader before may still slip past the fence's policy (seen 5 ms after, kube-apiserver
+ * 1.35.4), then list all pods, and only then place any.
+ */
+final class Leadership implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(Leadership.class);
+    private static final Waits NO_LEASE = new Waits("waiting for the kube-scheduler in this pod to lead: no Lease yet");
+    private static final Waits OTHER =
+            new Waits("waiting for the kube-scheduler in this pod to lead: another one holds the Lease");
+    private static final Waits TAKING_OVER = new Waits("taking over: making sure of what the leader before has bound");
+
+    private final String holderPrefix;
+    private final Duration grace;
+    private final BooleanSupplier takeStock;
+    private final ScheduledExecutorService thread = Executors.newSingleThreadScheduledExecutor(task -> {
+        var made = new Thread(task, "leadership");
+        made.setDaemon(true);
+        return made;
+    });
+    private volatile Standing standing = NO_LEASE;
+    /** The Lease's fence while it is ours. */
+    private volatile Optional<Fence> ours = Optional.empty();
+
+    /**
+     * Makes one.
+     *
+     * @param podName our kube-scheduler holds the Lease as {@code <podName>_<uuid>}
+     * @param takeStock reads all pods into the ledger; whether it worked
+     */
+    Leadership(String podName, Duration grace, BooleanSupplier takeStock) {
+        this.holderPrefix = podName + "_";
+        this.grace = grace;
+        this.takeStock = takeStock;
+    }
+
+    Standing standing() {
+        return standing;
+    }
+
+    /** Whether a Lease was seen, whoever holds it. */
+    boolean known() {
+        return standing != NO_LEASE;
+    }
+
+    synchronized void seen(Lease lease) {
+        String holder = lease.getSpec() == null ? null : lease.getSpec().getHolderIdentity();
+        if (holder == null || !holder.startsWith(holderPrefix)) {
+            ours = Optional.empty();
+            standing = OTHER;
+            return;
+        }
+        Integer transitions = lease.getSpec().getLeaseTransitions();
+        var fence = new Fence(holder, transitions == null ? 0 : transitions);
+        if (!ours.equals(Optional.of(fence))) {
+            LOG.info("leading fence={}", fence.print());
+            ours = Optional.of(fence);
+            standing = TAKING_OVER;
+            takeOver(fence, grace);
+        }
+    }
+
+    synchronized void gone() {
+        ours = Optional.empty();
+        standing = NO_LEASE;
+    }
+
+    private void takeOver(Fence fence, Duration delay) {
+        var unused = thread.schedule(
+                () -> {
+                    if (!ours.equals(Optional.of(fence))) {
+                        return;
+                    }
+                    boolean done = false;
+                    try {
+                        done = takeStock.getAsBoolean();
+                    } catch (RuntimeException e) {
+                        LOG.error("taking over failed, trying again", e);
+                    }
+                    if (!done) {
+                        takeOver(fence, Duration.ofSeconds(1));
+                    } else {
+                        serve(fence);
+                    }
+                },
+                delay.toMillis(),
+                TimeUnit.MILLISECONDS);
+    }
+
+    private synchronized void serve(Fence fence) {
+        if (ours.equals(Optional.of(fence))) {
+            standing = new Leads(fence);
+            LOG.info("placing pods fence={}", fence.print());
+        }
+    }
+
+    @Override
+    public void close() {
+        thread.shutdownNow();
+    }
+}

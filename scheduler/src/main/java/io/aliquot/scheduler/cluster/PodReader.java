@@ -1,0 +1,162 @@
+package io.aliquot.scheduler.cluster;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Vgpu;
+import io.aliquot.api.Vgpus;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.HostLoad;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.PodAsk;
+import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodSpec;
+import io.fabric8.kubernetes.api.model.Quantity;
+import java.math.BigDecimal;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/** What the ledger wants to know of a pod, from the API's object. */
+final class PodReader {
+    private static final Set<String> ENDED = Set.of("Succeeded", "Failed");
+
+    private PodReader() {}
+
+    /**
+     * A bound pod.
+     *
+     * @param problems what could not be read of its annotations, a sentence each; it holds the rest all the same
+     */
+    record Reading(BoundPod pod, List<String> problems) {}
+
+    private record Part(String name, ContainerKind kind, Container container) {}
+
+    static PodId id(Pod pod) {
+        return new PodId(
+                pod.getMetadata().getNamespace(),
+                pod.getMetadata().getName(),
+                pod.getMetadata().getUid());
+    }
+
+    /** Its node's name; empty while it has none. */
+    static String node(Pod pod) {
+        String node = pod.getSpec() == null ? null : pod.getSpec().getNodeName();
+        return node == null ? "" : node;
+    }
+
+    /** Whether its containers have ended for good. */
+    static boolean ended(Pod pod) {
+        return pod.getStatus() != null
+                && ENDED.contains(String.valueOf(pod.getStatus().getPhase()));
+    }
+
+    static Reading bound(Pod pod) {
+        var problems = new ArrayList<String>();
+        var perGpu = new LinkedHashMap<String, List<Amount.Timed>>();
+        Map<String, String> annotations = annotations(pod);
+        for (Part part : parts(pod.getSpec())) {
+            String key = Annotations.vgpu(part.name());
+            String text = annotations.get(key);
+            if (text != null) {
+                for (Vgpu vgpu : readable(key, text, problems)) {
+                    perGpu.computeIfAbsent(vgpu.uuid(), uuid -> new ArrayList<>())
+                            .add(new Amount.Timed(part.kind(), Amount.of(vgpu)));
+                }
+            }
+        }
+        var peaks = new HashMap<String, Amount>();
+        perGpu.forEach((uuid, timed) -> peaks.put(uuid, Amount.peak(timed)));
+        return new Reading(new BoundPod(id(pod), node(pod), peaks, requests(pod.getSpec())), problems);
+    }
+
+    /** All vGPUs of an annotation; of one that is malformed those in lines that are not. */
+    private static List<Vgpu> readable(String key, String text, List<String> problems) {
+        try {
+            return Vgpus.parse(text).list();
+        } catch (FormatException whole) {
+            problems.add(key + ": " + whole.getMessage());
+            var vgpus = new LinkedHashMap<String, Vgpu>();
+            text.lines().forEach(line -> {
+                try {
+                    Vgpu vgpu = Vgpus.parse(line).list().get(0);
+                    vgpus.put(vgpu.uuid(), vgpu);
+                } catch (FormatException one) {
+                    // told with the whole
+                }
+            });
+            return List.copyOf(vgpus.values());
+        }
+    }
+
+    /**
+     * What it wants.
+     *
+     * @throws FormatException where that makes no sense
+     */
+    static PodAsk ask(Pod pod) {
+        var asks = new ArrayList<ContainerAsk>();
+        for (Part part : parts(pod.getSpec())) {
+            var limits = new HashMap<String, String>();
+            if (part.container().getResources() != null
+                    && part.container().getResources().getLimits() != null) {
+                part.container()
+                        .getResources()
+                        .getLimits()
+                        .forEach((name, quantity) -> limits.put(name, quantity.toString()));
+            }
+            ContainerAsk.parse(part.name(), part.kind(), limits).ifPresent(asks::add);
+        }
+        return PodAsk.of(asks, annotations(pod), false);
+    }
+
+    private static Map<String, String> annotations(Pod pod) {
+        Map<String, String> annotations = pod.getMetadata().getAnnotations();
+        return annotations == null ? Map.of() : annotations;
+    }
+
+    private static List<Part> parts(PodSpec spec) {
+        var parts = new ArrayList<Part>();
+        for (Container container : spec.getInitContainers()) {
+            var kind = "Always".equals(container.getRestartPolicy()) ? ContainerKind.SIDECAR : ContainerKind.INIT;
+            parts.add(new Part(container.getName(), kind, container));
+        }
+        for (Container container : spec.getContainers()) {
+            parts.add(new Part(container.getName(), ContainerKind.APP, container));
+        }
+        return parts;
+    }
+
+    /** Of all containers that run on; what an init container needs beyond them is gone before long. */
+    private static HostLoad requests(PodSpec spec) {
+        long cpuMillis = 0;
+        long memoryBytes = 0;
+        for (Part part : parts(spec)) {
+            if (part.kind() != ContainerKind.INIT
+                    && part.container().getResources() != null
+                    && part.container().getResources().getRequests() != null) {
+                HostLoad load = load(part.container().getResources().getRequests());
+                cpuMillis += load.cpuMillis();
+                memoryBytes += load.memoryBytes();
+            }
+        }
+        return new HostLoad(cpuMillis, memoryBytes);
+    }
+
+    static HostLoad load(Map<String, Quantity> amounts) {
+        return new HostLoad(
+                amount(amounts.get("cpu")).multiply(BigDecimal.valueOf(1000)).longValue(),
+                amount(amounts.get("memory")).longValue());
+    }
+
+    private static BigDecimal amount(@Nullable Quantity quantity) {
+        return quantity == null ? BigDecimal.ZERO : quantity.getNumericalAmount();
+    }
+}

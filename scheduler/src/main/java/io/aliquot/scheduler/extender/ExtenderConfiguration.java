@@ -1,0 +1,61 @@
+package io.aliquot.scheduler.extender;
+
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.settings.Settings;
+import io.micrometer.core.instrument.Gauge;
+import io.micrometer.core.instrument.MeterRegistry;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+
+@Configuration(proxyBeanMethods = false)
+class ExtenderConfiguration {
+    @Bean
+    FreedRoom freedRoom() {
+        return new FreedRoom();
+    }
+
+    @Bean
+    Ledger ledger(FreedRoom freed) {
+        return new Ledger(System::nanoTime, freed);
+    }
+
+    @Bean
+    PendingPods pendingPods() {
+        return new PendingPods();
+    }
+
+    @Bean
+    Placing placing(Ledger ledger, Cluster cluster, PendingPods pending, Settings settings) {
+        return new Placing(ledger, cluster, pending, settings.nodePlacement(), settings.nodesPerFilter());
+    }
+
+    @Bean
+    Binder binder(Ledger ledger, Cluster cluster, PendingPods pending) {
+        return new Binder(ledger, cluster, pending);
+    }
+
+    @Bean
+    VerbMeter verbMeter(MeterRegistry metrics) {
+        return new VerbMeter(metrics);
+    }
+
+    @Bean(destroyMethod = "close")
+    Housekeeping housekeeping(
+            Ledger ledger,
+            FreedRoom freed,
+            PendingPods pending,
+            Cluster cluster,
+            Binder binder,
+            MeterRegistry metrics) {
+        Gauge.builder("aliquot.pods.waiting", pending, pods -> pods.waiting().size())
+                .description("Pods that fit on no node")
+                .register(metrics);
+        Gauge.builder("aliquot.ledger.reservations", ledger, Ledger::reservations)
+                .description("Claims that the cluster has not confirmed")
+                .register(metrics);
+        Gauge.builder("aliquot.ledger.oversold", freed, FreedRoom::oversold)
+                .description("Times that the cluster told of more than a GPU has")
+                .register(metrics);
+        return new Housekeeping(new Waker(ledger, freed, pending, cluster), binder, new LedgerMetrics(ledger, metrics));
+    }
+}

@@ -1,0 +1,72 @@
+package io.aliquot.scheduler.extender;
+
+import io.aliquot.scheduler.extender.Wire.Args;
+import io.aliquot.scheduler.extender.Wire.BindingArgs;
+import io.aliquot.scheduler.extender.Wire.BindingResult;
+import io.aliquot.scheduler.extender.Wire.FilterResult;
+import io.aliquot.scheduler.extender.Wire.HostPriority;
+import io.aliquot.scheduler.extender.Wire.PreemptionArgs;
+import io.aliquot.scheduler.extender.Wire.PreemptionResult;
+import io.aliquot.scheduler.ledger.PodId;
+import io.micrometer.core.instrument.MeterRegistry;
+import java.util.List;
+import org.springframework.http.HttpStatus;
+import org.springframework.http.MediaType;
+import org.springframework.http.ResponseEntity;
+import org.springframework.web.bind.annotation.PostMapping;
+import org.springframework.web.bind.annotation.RequestBody;
+import org.springframework.web.bind.annotation.RestController;
+
+/** The four verbs over HTTP. Whatever a verb has to say against its input, it says in an answer with status 200. */
+@RestController
+final class ExtenderController {
+    private static final String WANTS_NAMES = "expected NodeNames, found none: set nodeCacheCapable: true for this "
+            + "extender in the KubeSchedulerConfiguration";
+
+    private final Placing placing;
+    private final Binder binder;
+    private final VerbMeter meter;
+    private final MeterRegistry metrics;
+
+    ExtenderController(Placing placing, Binder binder, VerbMeter meter, MeterRegistry metrics) {
+        this.placing = placing;
+        this.binder = binder;
+        this.meter = meter;
+        this.metrics = metrics;
+    }
+
+    @PostMapping("/filter")
+    FilterResult filter(@RequestBody Args args) {
+        List<String> nodes = args.nodeNames();
+        return nodes == null
+                ? FilterResult.error(WANTS_NAMES)
+                : meter.time("filter", () -> placing.filter(args.pod(), nodes));
+    }
+
+    /** Its answer has no place for an error. */
+    @PostMapping("/prioritize")
+    ResponseEntity<?> prioritize(@RequestBody Args args) {
+        List<String> nodes = args.nodeNames();
+        if (nodes == null) {
+            return ResponseEntity.status(HttpStatus.BAD_REQUEST)
+                    .contentType(MediaType.TEXT_PLAIN)
+                    .body(WANTS_NAMES + "\n");
+        }
+        List<HostPriority> scores = meter.time("prioritize", () -> placing.prioritize(args.pod(), nodes));
+        return ResponseEntity.ok(scores);
+    }
+
+    @PostMapping("/bind")
+    BindingResult bind(@RequestBody BindingArgs args) {
+        var pod = new PodId(args.podNamespace(), args.podName(), args.podUID());
+        Binder.Result result = meter.time("bind", () -> binder.bind(pod, args.node()));
+        metrics.counter("aliquot.extender.binds", "outcome", result.label()).increment();
+        return new BindingResult(result.error());
+    }
+
+    /** Whom kube-scheduler would preempt is right: the totals that it counts with are necessary conditions of ours. */
+    @PostMapping("/preempt")
+    PreemptionResult preempt(@RequestBody PreemptionArgs args) {
+        return new PreemptionResult(args.nodeNameToMetaVictims());
+    }
+}

@@ -1,0 +1,152 @@
+package io.aliquot.scheduler.extender;
+
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.extender.Cluster.Standing.Waits;
+import io.aliquot.scheduler.extender.Wire.FilterResult;
+import io.aliquot.scheduler.extender.Wire.HostPriority;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.Scores;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.stream.Collectors;
+
+/** Which nodes a pod may go to, and which the policy likes: the verbs filter and prioritize. */
+final class Placing {
+    private static final String UNDECIDED = "the outcome of an earlier bind of this pod is not known yet";
+
+    private final Ledger ledger;
+    private final Cluster cluster;
+    private final PendingPods pending;
+    private final Placement nodePlacement;
+    private final int nodesPerFilter;
+
+    Placing(Ledger ledger, Cluster cluster, PendingPods pending, Placement nodePlacement, int nodesPerFilter) {
+        this.ledger = ledger;
+        this.cluster = cluster;
+        this.pending = pending;
+        this.nodePlacement = nodePlacement;
+        this.nodesPerFilter = nodesPerFilter;
+    }
+
+    FilterResult filter(Wire.Pod pod, List<String> nodes) {
+        if (cluster.standing() instanceof Waits waits) {
+            return FilterResult.error(waits.why());
+        }
+        PodId id = pod.id();
+        PodAsk ask;
+        try {
+            ask = pod.ask();
+        } catch (FormatException e) {
+            return none(nodes, String.valueOf(e.getMessage()));
+        }
+        if (ask.containers().isEmpty()) {
+            return new FilterResult(nodes, Map.of(), Map.of(), "");
+        }
+        Optional<String> sent = ledger.unsettled(id.uid());
+        if (sent.isPresent()) {
+            return only(sent.get(), nodes);
+        }
+        // Before looking: room that is freed while we look must find the pod waiting.
+        pending.waits(id, ask);
+        int most = ledger.mostGpus();
+        if (most > 0 && ask.mostVgpus() > most) {
+            return none(
+                    nodes,
+                    "asks for " + ask.mostVgpus() + " vGPUs on different GPUs, no node has more than " + most
+                            + (most == 1 ? " GPU" : " GPUs"));
+        }
+        FilterResult result = look(id, ask, nodes);
+        if (!result.nodeNames().isEmpty()) {
+            pending.fits(id, ask);
+            ledger.expect(id, result.nodeNames().get(0), ask);
+        }
+        return result;
+    }
+
+    private FilterResult look(PodId pod, PodAsk ask, List<String> nodes) {
+        var likings = new HashMap<String, Double>();
+        var failed = new HashMap<String, String>();
+        var hopeless = new HashMap<String, String>();
+        Placement policy = ask.nodePlacement().orElse(nodePlacement);
+        for (String node : nodes) {
+            Offer offer = ledger.ask(node, pod.uid(), ask);
+            if (offer instanceof Offer.Fits fits) {
+                likings.put(node, Scores.liking(policy, fits.fullness()));
+            } else if (offer instanceof Offer.Refuses refuses) {
+                (refuses.hopeless() ? hopeless : failed).put(node, refuses.reason());
+            }
+        }
+        List<String> fitting = bestFirst(likings);
+        // A pod with preferences of its own may like a node best that we like least.
+        boolean all = nodesPerFilter == 0 || ask.preferences() || fitting.size() <= nodesPerFilter;
+        return new FilterResult(all ? fitting : List.copyOf(fitting.subList(0, nodesPerFilter)), failed, hopeless, "");
+    }
+
+    /** 0 to 10 for each of these nodes; for a pod that makes no sense, or asks for nothing, 0 for all. */
+    List<HostPriority> prioritize(Wire.Pod pod, List<String> nodes) {
+        Map<String, Integer> scores = scores(pod, nodes);
+        return nodes.stream()
+                .map(node -> new HostPriority(node, scores.getOrDefault(node, 0)))
+                .toList();
+    }
+
+    private Map<String, Integer> scores(Wire.Pod pod, List<String> nodes) {
+        PodAsk ask;
+        try {
+            ask = pod.ask();
+        } catch (FormatException e) {
+            return Map.of();
+        }
+        if (ask.containers().isEmpty()) {
+            return Map.of();
+        }
+        String uid = pod.id().uid();
+        Placement policy = ask.nodePlacement().orElse(nodePlacement);
+        var likings = new HashMap<String, Double>();
+        for (String node : nodes) {
+            if (ledger.ask(node, uid, ask) instanceof Offer.Fits fits) {
+                likings.put(node, Scores.liking(policy, fits.fullness()));
+            }
+        }
+        if (likings.isEmpty()) {
+            return Map.of();
+        }
+        // Of several equally liked the one that filter keeps room on.
+        String first = bestFirst(likings).get(0);
+        String winner = ledger.place(uid)
+                .filter(node -> likings.containsKey(node) && likings.get(node).equals(likings.get(first)))
+                .orElse(first);
+        return Scores.of(likings, winner, ask.preferences());
+    }
+
+    private static List<String> bestFirst(Map<String, Double> likings) {
+        return likings.entrySet().stream()
+                .sorted(Map.Entry.<String, Double>comparingByValue(Comparator.reverseOrder())
+                        .thenComparing(Map.Entry.comparingByKey()))
+                .map(Map.Entry::getKey)
+                .toList();
+    }
+
+    private static FilterResult only(String node, List<String> nodes) {
+        Map<String, String> others = nodes.stream()
+                .filter(name -> !name.equals(node))
+                .distinct()
+                .collect(Collectors.toMap(name -> name, name -> UNDECIDED));
+        return new FilterResult(nodes.contains(node) ? List.of(node) : List.of(), others, Map.of(), "");
+    }
+
+    private static FilterResult none(List<String> nodes, String reason) {
+        return new FilterResult(
+                List.of(),
+                Map.of(),
+                nodes.stream().distinct().collect(Collectors.toMap(name -> name, name -> reason)),
+                "");
+    }
+}

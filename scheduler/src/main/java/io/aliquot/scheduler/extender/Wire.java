@@ -1,0 +1,175 @@
+package io.aliquot.scheduler.extender;
+
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.PodAsk;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.PropertyNamingStrategies.UpperCamelCaseStrategy;
+import tools.jackson.databind.annotation.JsonNaming;
+
+/**
+ * The JSON of k8s.io/kube-scheduler/extender/v1, types.go: Go's field names, since that package has no tags, around a
+ * pod with the API's own names. Of the pod only what we look at.
+ */
+final class Wire {
+    private Wire() {}
+
+    @JsonNaming(UpperCamelCaseStrategy.class)
+    record Args(Pod pod, @Nullable List<String> nodeNames) {
+        Args {
+            expect(pod, "Pod");
+        }
+    }
+
+    @JsonNaming(UpperCamelCaseStrategy.class)
+    record FilterResult(
+            List<String> nodeNames,
+            Map<String, String> failedNodes,
+            Map<String, String> failedAndUnresolvableNodes,
+            String error) {
+        static FilterResult error(String why) {
+            return new FilterResult(List.of(), Map.of(), Map.of(), why);
+        }
+    }
+
+    @JsonNaming(UpperCamelCaseStrategy.class)
+    record HostPriority(String host, int score) {}
+
+    @JsonNaming(UpperCamelCaseStrategy.class)
+    record BindingArgs(String podName, String podNamespace, String podUID, String node) {
+        BindingArgs {
+            expect(podName, "PodName");
+            expect(podNamespace, "PodNamespace");
+            expect(podUID, "PodUID");
+            expect(node, "Node");
+        }
+    }
+
+    @JsonNaming(UpperCamelCaseStrategy.class)
+    record BindingResult(String error) {}
+
+    @JsonNaming(UpperCamelCaseStrategy.class)
+    record PreemptionArgs(JsonNode nodeNameToMetaVictims) {
+        PreemptionArgs {
+            expect(nodeNameToMetaVictims, "NodeNameToMetaVictims");
+        }
+    }
+
+    @JsonNaming(UpperCamelCaseStrategy.class)
+    record PreemptionResult(JsonNode nodeNameToMetaVictims) {}
+
+    record Pod(Metadata metadata, Spec spec) {
+        Pod {
+            expect(metadata, "metadata");
+            expect(spec, "spec");
+        }
+
+        PodId id() {
+            return new PodId(metadata.namespace(), metadata.name(), metadata.uid());
+        }
+
+        /**
+         * What it wants.
+         *
+         * @throws io.aliquot.api.FormatException where that makes no sense
+         */
+        PodAsk ask() {
+            var asks = new ArrayList<ContainerAsk>();
+            for (Container container : spec.initContainers()) {
+                var kind = container.restartPolicy().equals("Always") ? ContainerKind.SIDECAR : ContainerKind.INIT;
+                ContainerAsk.parse(container.name(), kind, container.limits()).ifPresent(asks::add);
+            }
+            for (Container container : spec.containers()) {
+                ContainerAsk.parse(container.name(), ContainerKind.APP, container.limits())
+                        .ifPresent(asks::add);
+            }
+            return PodAsk.of(asks, metadata.annotations(), spec.preferences());
+        }
+    }
+
+    record Metadata(String name, String namespace, String uid, Map<String, String> annotations) {
+        Metadata {
+            expect(name, "metadata.name");
+            expect(namespace, "metadata.namespace");
+            expect(uid, "metadata.uid");
+            annotations = orEmpty(annotations);
+        }
+    }
+
+    record Spec(
+            List<Container> containers,
+            List<Container> initContainers,
+            @Nullable Affinity affinity,
+            List<Spread> topologySpreadConstraints) {
+        Spec {
+            containers = orEmpty(containers);
+            initContainers = orEmpty(initContainers);
+            topologySpreadConstraints = orEmpty(topologySpreadConstraints);
+        }
+
+        /** Whether the pod says what it would like, not only what it must have. */
+        boolean preferences() {
+            return (affinity != null && affinity.preferences())
+                    || topologySpreadConstraints.stream()
+                            .anyMatch(spread -> "ScheduleAnyway".equals(spread.whenUnsatisfiable()));
+        }
+    }
+
+    record Container(String name, @Nullable Resources resources, String restartPolicy) {
+        Container {
+            expect(name, "a container's name");
+            restartPolicy = restartPolicy == null ? "" : restartPolicy;
+        }
+
+        Map<String, String> limits() {
+            return resources == null ? Map.of() : resources.limits();
+        }
+    }
+
+    record Resources(Map<String, String> limits) {
+        Resources {
+            limits = orEmpty(limits);
+        }
+    }
+
+    record Affinity(
+            @Nullable Terms nodeAffinity,
+            @Nullable Terms podAffinity,
+            @Nullable Terms podAntiAffinity) {
+        boolean preferences() {
+            return some(nodeAffinity) || some(podAffinity) || some(podAntiAffinity);
+        }
+
+        private static boolean some(@Nullable Terms terms) {
+            return terms != null
+                    && !terms.preferredDuringSchedulingIgnoredDuringExecution().isEmpty();
+        }
+    }
+
+    record Terms(List<JsonNode> preferredDuringSchedulingIgnoredDuringExecution) {
+        Terms {
+            preferredDuringSchedulingIgnoredDuringExecution = orEmpty(preferredDuringSchedulingIgnoredDuringExecution);
+        }
+    }
+
+    record Spread(@Nullable String whenUnsatisfiable) {}
+
+    private static void expect(@Nullable Object field, String name) {
+        if (field == null) {
+            throw new IllegalArgumentException("expected " + name + ", found none");
+        }
+    }
+
+    private static <T> List<T> orEmpty(@Nullable List<T> list) {
+        return list == null ? List.of() : list;
+    }
+
+    private static Map<String, String> orEmpty(@Nullable Map<String, String> map) {
+        return map == null ? Map.of() : map;
+    }
+}

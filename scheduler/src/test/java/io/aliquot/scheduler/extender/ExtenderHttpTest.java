@@ -1,0 +1,148 @@
+package io.aliquot.scheduler.extender;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.server.RandomPorts;
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpRequest.BodyPublishers;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.util.List;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.springframework.boot.SpringBootConfiguration;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.boot.builder.SpringApplicationBuilder;
+import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
+import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.ComponentScan;
+import org.springframework.context.annotation.ComponentScan.Filter;
+import org.springframework.context.annotation.FilterType;
+import org.springframework.context.annotation.Import;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+
+/** The verbs as kube-scheduler calls them: the real program over real connections, with a cluster told by the test. */
+class ExtenderHttpTest {
+    private static final HttpClient CLIENT = HttpClient.newHttpClient();
+    private static final JsonMapper JSON = JsonMapper.shared();
+
+    private static ConfigurableApplicationContext context;
+    private static int extender;
+    private static int health;
+
+    @SpringBootConfiguration(proxyBeanMethods = false)
+    @EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
+    @ComponentScan(
+            basePackages = {
+                "io.aliquot.scheduler.server",
+                "io.aliquot.scheduler.settings",
+                "io.aliquot.scheduler.extender"
+            },
+            excludeFilters = @Filter(type = FilterType.REGEX, pattern = ".*Test\\$.*"))
+    @Import(RandomPorts.class)
+    static class Program {
+        @Bean
+        FakeCluster cluster() {
+            return new FakeCluster();
+        }
+    }
+
+    @BeforeAll
+    static void start() {
+        context = new SpringApplicationBuilder(Program.class)
+                .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot")
+                .run();
+        extender = RandomPorts.extender(context);
+        health = RandomPorts.health(context);
+        World.node(context.getBean(Ledger.class), 1);
+        World.node(context.getBean(Ledger.class), 2);
+    }
+
+    @AfterAll
+    static void stop() {
+        context.close();
+    }
+
+    @Test
+    void aPodGoesThroughAllVerbs() throws Exception {
+        String pod = World.podJson("a", "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "");
+        JsonNode filtered = ok("/filter", "{\"Pod\": " + pod + ", \"Nodes\": null, \"NodeNames\": [\"n1\", \"x\"]}");
+        assertThat(filtered.toString())
+                .isEqualTo("{\"NodeNames\":[\"n1\"],\"FailedNodes\":{},\"FailedAndUnresolvableNodes\":{\"x\":"
+                        + "\"the Aliquot scheduler does not know the node yet\"},\"Error\":\"\"}");
+        JsonNode scores = ok("/prioritize", "{\"Pod\": " + pod + ", \"NodeNames\": [\"n1\", \"n2\"]}");
+        assertThat(scores.toString()).isEqualTo("[{\"Host\":\"n1\",\"Score\":10},{\"Host\":\"n2\",\"Score\":9}]");
+        JsonNode bound =
+                ok("/bind", "{\"PodName\":\"a\",\"PodNamespace\":\"default\",\"PodUID\":\"uid-a\",\"Node\":\"n1\"}");
+        assertThat(bound.toString()).isEqualTo("{\"Error\":\"\"}");
+        List<FakeCluster.Sent> sent = context.getBean(FakeCluster.class).sent;
+        assertThat(sent.get(sent.size() - 1).annotations().get("aliquot.io/vgpu.main"))
+                .contains(" memory=3000Mi ");
+        assertThat(metrics())
+                .contains("aliquot_extender_binds_total{outcome=\"bound\"}")
+                .contains("aliquot_extender_request_seconds_bucket{verb=\"filter\"")
+                .contains("aliquot_ledger_reservations");
+    }
+
+    @Test
+    void preemptAgreesWithKubeScheduler() throws Exception {
+        String victims = "{\"n1\":{\"Pods\":[{\"UID\":\"x\"}],\"NumPDBViolations\":0}}";
+        JsonNode answer =
+                ok("/preempt", "{\"Pod\":{},\"NodeNameToVictims\":{},\"NodeNameToMetaVictims\":" + victims + "}");
+        assertThat(answer.toString()).isEqualTo("{\"NodeNameToMetaVictims\":" + victims + "}");
+    }
+
+    @Test
+    void nodesInsteadOfNamesAreExplained() throws Exception {
+        String pod = World.podJson("b", "\"nvidia.com/gpu\": \"1\"", "");
+        assertThat(ok("/filter", "{\"Pod\": " + pod + ", \"Nodes\": {}}")
+                        .get("Error")
+                        .asString())
+                .contains("set nodeCacheCapable: true");
+        assertThat(post("/prioritize", "{\"Pod\": " + pod + "}").statusCode()).isEqualTo(400);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"/filter", "/prioritize", "/bind", "/preempt"})
+    void malformedOrIncompleteOrHugeInputIsRefusedInOneLine(String verb) throws Exception {
+        for (String body : List.of("", "null", "{}", "[", "\"x\"", "{\"Pod\": 3}", "{\"PodName\": {}}", "\u00ff")) {
+            HttpResponse<String> answer = post(verb, body);
+            assertThat(answer.statusCode()).as(body).isEqualTo(400);
+            assertThat(answer.body()).as(body).isEqualTo("the body is not the JSON that this path expects\n");
+        }
+        assertThat(post(verb, "{\"x\": \"" + "x".repeat(9 << 20) + "\"}").statusCode())
+                .isEqualTo(413);
+    }
+
+    private static JsonNode ok(String verb, String body) throws Exception {
+        HttpResponse<String> answer = post(verb, body);
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(200);
+        return JSON.readTree(answer.body());
+    }
+
+    private static HttpResponse<String> post(String verb, String body) throws IOException, InterruptedException {
+        return CLIENT.send(
+                HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + extender + verb))
+                        .header("Content-Type", "application/json")
+                        .POST(BodyPublishers.ofString(body))
+                        .build(),
+                BodyHandlers.ofString());
+    }
+
+    private static String metrics() throws IOException, InterruptedException {
+        return CLIENT.send(
+                        HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + health + "/metrics"))
+                                .build(),
+                        BodyHandlers.ofString())
+                .body();
+    }
+}

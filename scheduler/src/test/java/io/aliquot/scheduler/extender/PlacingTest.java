@@ -1,0 +1,178 @@
+package io.aliquot.scheduler.extender;
+
+import static io.aliquot.scheduler.extender.World.id;
+import static io.aliquot.scheduler.extender.World.mebibytes;
+import static io.aliquot.scheduler.extender.World.pod;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.extender.Wire.HostPriority;
+import io.aliquot.scheduler.ledger.NodeFacts;
+import java.util.Comparator;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+import tools.jackson.databind.json.JsonMapper;
+
+class PlacingTest {
+    private static final List<String> NODES = List.of("n1", "n2");
+
+    private final World world = new World();
+    private final Placing binpack = world.placing(Placement.BINPACK, 100);
+    private final Placing spread = world.placing(Placement.SPREAD, 100);
+
+    @Test
+    void withBinpackTenPodsShareAGpuAndTheEleventhTakesAnother() {
+        assertThat(gpusOf(binpack, 10)).hasSize(1);
+        assertThat(gpusOf(binpack, 1)).hasSize(2);
+    }
+
+    @Test
+    void withSpreadElevenPodsUseAllFourGpus() {
+        assertThat(gpusOf(spread, 11)).hasSize(4);
+    }
+
+    private int created;
+
+    /** Places so many pods of 8000 MiB as kube-scheduler would, and tells which GPUs are in use then. */
+    private Set<String> gpusOf(Placing placing, int pods) {
+        for (int i = 0; i < pods; i++) {
+            String name = "p" + created++;
+            Wire.Pod pod = pod(
+                    name,
+                    mebibytes(8000),
+                    ", \"annotations\": {\"aliquot.io/gpu-placement\": \"" + (placing == binpack ? "binpack" : "spread")
+                            + "\"}");
+            List<String> fitting = placing.filter(pod, NODES).nodeNames();
+            String node = placing.prioritize(pod, fitting).stream()
+                    .max(Comparator.comparingInt(HostPriority::score))
+                    .orElseThrow()
+                    .host();
+            assertThat(world.binder.bind(id(name), node).error()).isEmpty();
+        }
+        var used = new HashSet<String>();
+        world.ledger.report().forEach(gpu -> {
+            if (gpu.taken().slots() > 0) {
+                used.add(gpu.gpu().uuid());
+            }
+        });
+        return used;
+    }
+
+    @Test
+    void everyRejectedNodeHasItsReason() {
+        world.ledger.putNode("n2", new NodeFacts.LeftOut("not labelled gpu=on"));
+        world.takenElsewhere("x", 1, 0, 78_000);
+        world.takenElsewhere("y", 1, 1, 78_000);
+        var answer = binpack.filter(pod("a", mebibytes(3000)), List.of("n1", "n2", "nobody"));
+        assertThat(answer.nodeNames()).isEmpty();
+        assertThat(answer.failedNodes()).isEqualTo(Map.of("n1", "no GPU with 3000 MiB free"));
+        assertThat(answer.failedAndUnresolvableNodes())
+                .isEqualTo(Map.of(
+                        "n2", "not labelled gpu=on", "nobody", "the Aliquot scheduler does not know the node yet"));
+        assertThat(answer.error()).isEmpty();
+    }
+
+    @Test
+    void aPodThatNoNodeCouldEverHoldIsToldSo() {
+        var answer = binpack.filter(pod("a", "\"nvidia.com/gpu\": \"3\", \"nvidia.com/gpumem\": \"1k\""), NODES);
+        String reason = "asks for 3 vGPUs on different GPUs, no node has more than 2 GPUs";
+        assertThat(answer.failedAndUnresolvableNodes()).isEqualTo(Map.of("n1", reason, "n2", reason));
+    }
+
+    @Test
+    void anUnknownPolicyOrAnUnsupportedNameIsAnErrorThatNamesTheAllowedOnes() {
+        var unknown = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/gpu-placement\": \"best\"}");
+        assertThat(binpack.filter(unknown, NODES).failedAndUnresolvableNodes())
+                .containsEntry("n1", "aliquot.io/gpu-placement: \"best\" is unknown; allowed: binpack, spread");
+        var notYet = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/numa\": \"1\"}");
+        assertThat(binpack.filter(notYet, NODES).failedAndUnresolvableNodes().get("n1"))
+                .startsWith("annotation aliquot.io/numa is not supported yet; allowed: ");
+        var nonsense = pod("a", "\"nvidia.com/gpumem\": \"3Gi\"");
+        assertThat(binpack.filter(nonsense, NODES).failedAndUnresolvableNodes())
+                .containsEntry("n1", "container main: nvidia.com/gpumem counts MiB: write 3072 instead of 3Gi");
+        assertThat(binpack.prioritize(nonsense, NODES))
+                .containsExactly(new HostPriority("n1", 0), new HostPriority("n2", 0));
+    }
+
+    @Test
+    void theNextPodSeesTheExpectedPlaceTaken() {
+        binpack.filter(pod("a", mebibytes(80_000)), List.of("n1"));
+        binpack.filter(pod("b", mebibytes(80_000)), List.of("n1"));
+        assertThat(binpack.filter(pod("c", mebibytes(80_000)), List.of("n1")).nodeNames())
+                .isEmpty();
+    }
+
+    @Test
+    void onlyTheBestAreAnsweredUnlessThePodHasPreferencesOfItsOwn() {
+        world.takenElsewhere("x", 2, 0, 1000);
+        var one = world.placing(Placement.BINPACK, 1);
+        assertThat(one.filter(pod("a", mebibytes(1)), NODES).nodeNames()).containsExactly("n2");
+        var all = world.placing(Placement.BINPACK, 0);
+        assertThat(all.filter(pod("b", mebibytes(1)), NODES).nodeNames()).containsExactly("n2", "n1");
+        String json = World.podJson("c", mebibytes(1), "")
+                .replace(
+                        "\"schedulerName\"",
+                        "\"affinity\": {\"nodeAffinity\": {\"preferredDuringSchedulingIgnoredDuringExecution\": "
+                                + "[{\"weight\": 1}]}}, \"schedulerName\"");
+        var preferring = JsonMapper.shared().readValue(json, Wire.Pod.class);
+        assertThat(one.filter(preferring, NODES).nodeNames()).hasSize(2);
+        assertThat(one.prioritize(preferring, NODES))
+                .containsExactly(new HostPriority("n1", 0), new HostPriority("n2", 2));
+    }
+
+    @Test
+    void thePodsOwnNodePlacementBeatsTheDefault() {
+        world.takenElsewhere("x", 2, 0, 1000);
+        var spreading = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/node-placement\": \"spread\"}");
+        assertThat(binpack.prioritize(spreading, NODES))
+                .containsExactly(new HostPriority("n1", 10), new HostPriority("n2", 0));
+    }
+
+    @Test
+    void aPodThatAsksForNothingMayGoAnywhere() {
+        var nothing = pod("a", "\"memory\": \"1Gi\"");
+        assertThat(binpack.filter(nothing, List.of("n1", "cpu-only")).nodeNames())
+                .containsExactly("n1", "cpu-only");
+    }
+
+    @Test
+    void whoDoesNotLeadSaysSoInsteadOfAnswering() {
+        world.cluster.standing = new Standing.Waits("another one holds the Lease");
+        assertThat(binpack.filter(pod("a", mebibytes(1)), NODES).error()).isEqualTo("another one holds the Lease");
+    }
+
+    @Test
+    void waitingPodsAreWokenWhenRoomForThemIsFreedAndOnlyThen() {
+        world.takenElsewhere("x", 1, 0, 79_000);
+        world.takenElsewhere("y", 1, 1, 79_000);
+        world.freed.take();
+        binpack.filter(pod("a", mebibytes(2000)), List.of("n1"));
+        world.waker.wake();
+        assertThat(world.cluster.woken).isEmpty();
+        world.takenElsewhere("x", 1, 0, 78_500);
+        world.waker.wake();
+        assertThat(world.cluster.woken).isEmpty();
+        world.cluster.wakes = false;
+        world.ledger.forget("uid-x");
+        world.waker.wake();
+        world.cluster.wakes = true;
+        world.waker.wake();
+        world.waker.wake();
+        assertThat(world.cluster.woken).as("tried again until it worked").containsExactly("n1", "n1");
+    }
+
+    @Test
+    void aPodThatIsGoneWakesNobody() {
+        world.takenElsewhere("x", 1, 0, 80_000);
+        world.takenElsewhere("y", 1, 1, 80_000);
+        binpack.filter(pod("a", mebibytes(2000)), List.of("n1"));
+        world.pending.forget("uid-a");
+        world.ledger.forget("uid-x");
+        world.waker.wake();
+        assertThat(world.cluster.woken).isEmpty();
+    }
+}

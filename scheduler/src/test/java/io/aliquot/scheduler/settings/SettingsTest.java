@@ -1,0 +1,45 @@
+package io.aliquot.scheduler.settings;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.aliquot.api.Placement;
+import java.util.HashMap;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+
+class SettingsTest {
+    @Test
+    void whatTheChartLeavesOutHasADefault() {
+        assertThat(read("", ""))
+                .isEqualTo(new Settings(
+                        "p",
+                        "n",
+                        "aliquot-scheduler",
+                        "aliquot-scheduler",
+                        Placement.BINPACK,
+                        Placement.BINPACK,
+                        100,
+                        "",
+                        "aliquot-webhook",
+                        "aliquot-webhook-tls",
+                        "aliquot"));
+    }
+
+    @Test
+    void aBadValueIsRefusedWithTheVariableAndWhatItMayBe() {
+        assertThatThrownBy(() -> read("ALIQUOT_NODES_PER_FILTER", "-1"))
+                .hasMessage("ALIQUOT_NODES_PER_FILTER: \"-1\" is not a whole number from 0 to 100000");
+        assertThatThrownBy(() -> read("ALIQUOT_NODE_PLACEMENT", "best"))
+                .hasMessage("ALIQUOT_NODE_PLACEMENT: \"best\" is unknown; allowed: binpack, spread");
+        assertThatThrownBy(() -> read("ALIQUOT_RUNTIME_CLASS", "NV!"))
+                .hasMessage("ALIQUOT_RUNTIME_CLASS: \"NV!\" is not the name of a Kubernetes object");
+        assertThatThrownBy(() -> read("POD_NAME", "")).hasMessage("POD_NAME is not set; the chart sets it");
+    }
+
+    private static Settings read(String name, String value) {
+        Map<String, String> environment = new HashMap<>(Map.of("POD_NAME", "p", "POD_NAMESPACE", "n"));
+        environment.put(name, value);
+        return Settings.read(environment::get);
+    }
+}
