@@ -114,8 +114,8 @@ build_image() { # NAME FILE
     buildah_ bud --layers --pull-never --file "$context/$dockerfile" --tag "$(image_name "$name")" "$context"
     rm -f "$file.tmp"
     buildah_ push --quiet "$(image_name "$name")" "docker-archive:$file.tmp:$(image_name "$name")"
-    # older ones of the same name go
-    rm -f "$cache/images/$name"-*.tar
+    # Ones of the same name that nobody has asked for lately go. Not all: another checkout may be about to load its own.
+    find "$cache/images" -maxdepth 1 -name "$name-*.tar" -mmin +120 -delete
     publish "$file.tmp" "$file"
     rm -rf "$context"
 }
@@ -138,6 +138,7 @@ build_images() { # NAME...
     for name in "$@"; do
         check_inputs "$name"
         file=$(image_file "$name")
+        touch -c "$file" # asked for
         [ -f "$file" ] || step "image-$name" "Building image $name" contained with_storage build_image "$name" "$file"
     done
     unlock_cache
