@@ -1,0 +1,84 @@
+package io.aliquot.deviceplugin.nvml;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.Stream;
+
+/** The project's fake driver, built by {@code native-shim}; its GPUs are files that every process of this JVM sees. */
+public final class FakeDriver {
+    private static final Path BUILD = Path.of("..", "native-shim", "build", "fake-driver")
+            .toAbsolutePath()
+            .normalize();
+
+    private final Path root =
+            Path.of(System.getenv().getOrDefault("ALIQUOT_FAKE_GPUS", "")).resolveSibling("");
+
+    /** Takes the GPUs of an earlier test away. */
+    public FakeDriver() throws IOException {
+        assertThat(BUILD.resolve("libnvidia-ml.so.1"))
+                .as("the fake driver, built by ./mvnw -pl native-shim compile")
+                .exists();
+        if (Files.exists(root)) {
+            try (Stream<Path> files = Files.walk(root)) {
+                for (Path file : files.sorted((a, b) -> b.compareTo(a)).toList()) {
+                    Files.delete(file);
+                }
+            }
+        }
+        Files.createDirectories(root.resolve("gpus"));
+    }
+
+    /** Puts GPUs in, each {@code model;MiB;multiprocessors}. */
+    public void install(String... gpus) throws IOException, InterruptedException {
+        Path list = root.resolve("list");
+        Files.write(list, List.of(gpus));
+        run(
+                "install",
+                "--root",
+                root.toString(),
+                "--source",
+                BUILD.toString(),
+                "--cdi",
+                root.resolve("cdi").toString(),
+                "--gpus",
+                list.toString(),
+                "--node",
+                "node1");
+    }
+
+    public void fail(String uuid, int xid) throws IOException, InterruptedException {
+        run("fail", uuid, "--xid", Integer.toString(xid), "--root", root.toString());
+    }
+
+    public void heal(String uuid) throws IOException, InterruptedException {
+        run("heal", uuid, "--root", root.toString());
+    }
+
+    /** Takes a GPU out of the machine. */
+    public void remove(String uuid) throws IOException {
+        Files.delete(root.resolve("gpus").resolve(uuid));
+    }
+
+    public String library() {
+        return BUILD.resolve("libnvidia-ml.so.1").toString();
+    }
+
+    public Nvml open() throws NvmlException {
+        return Nvml.open(library(), Path.of("/sys"));
+    }
+
+    private static void run(String... arguments) throws IOException, InterruptedException {
+        List<String> command =
+                new ArrayList<>(List.of(BUILD.resolve("aliquot-fake-driver").toString()));
+        command.addAll(List.of(arguments));
+        Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertThat(process.waitFor()).as(output).isZero();
+    }
+}

@@ -1,0 +1,138 @@
+package io.aliquot.deviceplugin.nvml;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.aliquot.api.Link;
+import io.aliquot.deviceplugin.metrics.Metrics;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+@Timeout(60)
+final class NvmlTest {
+    private static final String A100 = "NVIDIA A100-SXM4-80GB;81920;108";
+
+    private final FakeDriver driver = new FakeDriver();
+
+    NvmlTest() throws IOException {}
+
+    @Test
+    void gpusAreListedWithModelMemoryAndLinks() throws Exception {
+        driver.install(A100, A100, "NVIDIA T4;15360;40");
+        try (Nvml nvml = driver.open()) {
+            List<PhysicalGpu> gpus = nvml.gpus();
+
+            assertThat(gpus).extracting(PhysicalGpu::index).containsExactly(0, 1, 2);
+            assertThat(gpus)
+                    .extracting(PhysicalGpu::model)
+                    .containsExactly("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", "NVIDIA T4");
+            assertThat(gpus).extracting(PhysicalGpu::memoryMiB).containsExactly(81920, 81920, 15360);
+            assertThat(gpus).extracting(PhysicalGpu::trouble).containsOnly("");
+            assertThat(gpus).extracting(PhysicalGpu::uuid).doesNotHaveDuplicates();
+            for (PhysicalGpu gpu : gpus) {
+                assertThat(gpu.uuid()).matches("GPU-[0-9a-f-]{36}");
+                assertThat(gpu.links()).hasSize(2).doesNotContainKey(gpu.uuid());
+                assertThat(gpu.links().values()).allMatch(link -> link.kind() != Link.Kind.NVLINK);
+            }
+        }
+    }
+
+    @Test
+    void theNumaDomainIsTheKernels(@TempDir Path sys) throws Exception {
+        driver.install(A100, A100);
+        Path device = sys.resolve("bus/pci/devices/0000:01:00.0");
+        Files.createDirectories(device);
+        Files.writeString(device.resolve("numa_node"), "1\n");
+        try (Nvml nvml = Nvml.open(driver.library(), sys)) {
+            assertThat(nvml.gpus()).extracting(PhysicalGpu::numa).containsExactly(1, -1);
+        }
+    }
+
+    @Test
+    void aGpuThatFallsOffTheBusIsInTroubleUntilItIsBack() throws Exception {
+        driver.install(A100, A100);
+        try (Nvml nvml = driver.open()) {
+            String uuid = nvml.gpus().get(1).uuid();
+
+            driver.fail(uuid, 79);
+            assertThat(nvml.gpus().get(0).trouble()).isEmpty();
+            assertThat(nvml.gpus().get(1).trouble()).contains("fallen off the bus");
+
+            driver.heal(uuid);
+            assertThat(nvml.gpus().get(1).trouble()).isEmpty();
+        }
+    }
+
+    @Test
+    void aNodeWithoutGpusHasNone() throws Exception {
+        try (Nvml nvml = driver.open()) {
+            assertThat(nvml.gpus()).isEmpty();
+        }
+    }
+
+    @Test
+    void aMissingLibraryIsSaidWithWhatToDo() {
+        assertThatThrownBy(() -> Nvml.open("/nowhere/libnvidia-ml.so.1", Path.of("/sys")))
+                .isInstanceOf(NvmlException.class)
+                .hasMessageContaining("cannot open /nowhere/libnvidia-ml.so.1")
+                .hasMessageContaining("install NVIDIA's driver")
+                .hasMessageContaining("gpu=on");
+    }
+
+    @Test
+    void aLibraryThatIsNotNvmlIsSaidToo() {
+        assertThatThrownBy(() -> Nvml.open("libc.so.6", Path.of("/sys")))
+                .isInstanceOf(NvmlException.class)
+                .hasMessageContaining("cannot open libc.so.6");
+    }
+
+    @Test
+    void aCriticalXidTakesAGpuOutOfUseForGood() throws Exception {
+        driver.install(A100, A100);
+        var metrics = new Metrics();
+        var changed = new Semaphore(0);
+        try (Nvml nvml = driver.open();
+                var watch = new XidWatch(nvml, metrics, changed::release)) {
+            String first = nvml.gpus().get(0).uuid();
+            String second = nvml.gpus().get(1).uuid();
+            Thread.sleep(Duration.ofMillis(300).toMillis()); // listening
+
+            driver.fail(second, 48);
+
+            assertThat(changed.tryAcquire(20, TimeUnit.SECONDS)).isTrue();
+            driver.heal(second);
+            assertThat(watch.trouble(second)).contains("XID error 48");
+            assertThat(watch.trouble(first)).isEmpty();
+            assertThat(metrics.print())
+                    .contains("aliquot_agent_xid_events_total{uuid=\"" + second + "\",xid=\"48\"} 1.0");
+        }
+    }
+
+    @Test
+    void anApplicationsOwnXidLeavesTheGpuInUse() throws Exception {
+        driver.install(A100);
+        var metrics = new Metrics();
+        try (Nvml nvml = driver.open();
+                var watch = new XidWatch(nvml, metrics, () -> {})) {
+            String uuid = nvml.gpus().get(0).uuid();
+            Thread.sleep(Duration.ofMillis(300).toMillis()); // listening
+
+            driver.fail(uuid, 31);
+
+            long until = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+            while (!metrics.print().contains("xid=\"31\"") && System.nanoTime() < until) {
+                Thread.sleep(20);
+            }
+            assertThat(metrics.print()).contains("xid=\"31\"} 1.0");
+            assertThat(watch.trouble(uuid)).isEmpty();
+        }
+    }
+}
