@@ -1,0 +1,63 @@
+package io.aliquot.deviceplugin;
+
+import io.aliquot.api.FormatException;
+import io.aliquot.deviceplugin.kubelet.KubeletPlugin;
+import io.aliquot.deviceplugin.metrics.Metrics;
+import io.aliquot.deviceplugin.metrics.Monitoring;
+import io.aliquot.deviceplugin.node.KubernetesNode;
+import io.aliquot.deviceplugin.nvml.Nvml;
+import io.aliquot.deviceplugin.shim.Shim;
+import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.logging.Level;
+import java.util.logging.Logger;
+
+/**
+ * The process's entry. Exit codes: 0 after SIGTERM, 2 for wrong settings or a damaged image, 1 when only a new container
+ * can help.
+ */
+public final class DevicePlugin {
+    private static final Path SYS = Path.of("/sys");
+    private static final Duration LOOK = Duration.ofSeconds(5);
+    private static final int TRY_AGAIN = 1;
+    private static final int WRONG_SETTINGS = 2;
+    /** Says at every connection that unix sockets have no keep-alive. Held, since loggers are else collected. */
+    private static final Logger NETTY_BOOTSTRAP = Logger.getLogger("io.grpc.netty.shaded.io.netty.bootstrap");
+
+    private DevicePlugin() {}
+
+    public static void main(String[] args) {
+        // One line a message, before anybody logs.
+        System.setProperty("java.util.logging.SimpleFormatter.format", "%1$tFT%1$tT.%1$tL%1$tz %4$s %5$s%6$s%n");
+        NETTY_BOOTSTRAP.setLevel(Level.SEVERE);
+        Settings settings;
+        try {
+            settings = Settings.parse(System.getenv());
+        } catch (FormatException e) {
+            System.err.println(e.getMessage());
+            System.exit(WRONG_SETTINGS);
+            return;
+        }
+        System.exit(run(settings));
+    }
+
+    private static int run(Settings settings) {
+        var metrics = new Metrics();
+        try {
+            Shim shim = Shim.install(settings.shimSource(), settings.stateDir());
+            var plugin = new KubeletPlugin(settings.kubeletDir(), settings.stateDir(), shim, metrics);
+            var agent = new Agent(settings, () -> Nvml.open(settings.nvml(), SYS), plugin, metrics, LOOK);
+            var monitoring = new Monitoring(settings.metricsPort(), metrics, agent::stuck, agent::waitingFor);
+            Runtime.getRuntime().addShutdownHook(new Thread(agent::close, "shutdown"));
+            var client = new KubernetesClientBuilder().build();
+            boolean asked = agent.run(new KubernetesNode(client, settings.nodeName(), agent::wake));
+            monitoring.close();
+            return asked ? 0 : TRY_AGAIN;
+        } catch (IOException e) {
+            System.err.println(e.getMessage());
+            return WRONG_SETTINGS;
+        }
+    }
+}

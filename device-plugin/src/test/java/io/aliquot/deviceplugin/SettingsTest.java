@@ -1,0 +1,60 @@
+package io.aliquot.deviceplugin;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.aliquot.api.FormatException;
+import java.nio.file.Path;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+
+final class SettingsTest {
+    @Test
+    void allButTheNodesNameHasADefault() {
+        Settings settings = Settings.parse(Map.of("NODE_NAME", "gpu-1.example.com", "ALIQUOT_SLOTS", ""));
+
+        assertThat(settings.nodeName()).isEqualTo("gpu-1.example.com");
+        assertThat(settings.slots()).isEqualTo(10);
+        assertThat(settings.visibleDevices().template()).isEqualTo("{uuid}");
+        assertThat(settings.kubeletDir()).isEqualTo(Path.of("/var/lib/kubelet/device-plugins"));
+        assertThat(settings.stateDir()).isEqualTo(Path.of("/var/lib/aliquot"));
+        assertThat(settings.shimSource()).isEqualTo(Path.of("/opt/aliquot/shim"));
+        assertThat(settings.nvml()).isEqualTo("libnvidia-ml.so.1");
+        assertThat(settings.metricsPort()).isEqualTo(9091);
+    }
+
+    @Test
+    void eachCanBeSet() {
+        Settings settings = Settings.parse(Map.of(
+                "NODE_NAME", "n",
+                "ALIQUOT_SLOTS", "20",
+                "ALIQUOT_VISIBLE_DEVICES", "runtime.nvidia.com/gpu={uuid}",
+                "ALIQUOT_KUBELET_DIR", "/k/",
+                "ALIQUOT_STATE_DIR", "/s",
+                "ALIQUOT_SHIM_SOURCE", "/o",
+                "ALIQUOT_NVML", "/fake/libnvidia-ml.so.1",
+                "ALIQUOT_METRICS_PORT", "0"));
+
+        assertThat(settings.slots()).isEqualTo(20);
+        assertThat(settings.visibleDevices().template()).isEqualTo("runtime.nvidia.com/gpu={uuid}");
+        assertThat(settings.kubeletDir()).isEqualTo(Path.of("/k"));
+        assertThat(settings.nvml()).isEqualTo("/fake/libnvidia-ml.so.1");
+        assertThat(settings.metricsPort()).isZero();
+    }
+
+    @Test
+    void everythingWrongIsSaidAtOnceWithWhatWasExpected() {
+        assertThatThrownBy(() -> Settings.parse(Map.of(
+                        "ALIQUOT_SLOTS", "0",
+                        "ALIQUOT_VISIBLE_DEVICES", "all",
+                        "ALIQUOT_STATE_DIR", "here",
+                        "ALIQUOT_METRICS_PORT", "70000")))
+                .isInstanceOf(FormatException.class)
+                .hasMessageContaining("NODE_NAME: expected the name of this pod's node, found \"\"; set it from")
+                .hasMessageContaining("ALIQUOT_SLOTS: ")
+                .hasMessageContaining("\"0\" is not a number of slots from 1 to 1000")
+                .hasMessageContaining("ALIQUOT_VISIBLE_DEVICES: expected a template")
+                .hasMessageContaining("ALIQUOT_STATE_DIR: expected an absolute path, found \"here\"")
+                .hasMessageContaining("ALIQUOT_METRICS_PORT: expected a port from 0 to 65535, found \"70000\"");
+    }
+}
