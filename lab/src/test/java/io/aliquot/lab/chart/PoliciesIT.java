@@ -1,0 +1,601 @@
+package io.aliquot.lab.chart;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.marcnuri.helm.Helm;
+import io.aliquot.api.Annotations;
+import io.aliquot.lab.chart.ApiServer.Answer;
+import io.aliquot.lab.chart.ApiServer.Caller;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Supplier;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Nested;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * What the chart's policies refuse and let through, asked of a real API server. Pods live in a namespace that the
+ * webhooks leave alone, for nobody answers them here; so the pods are those that the webhook would have made.
+ */
+class PoliciesIT {
+    private static final String PODS = "/api/v1/namespaces/tenant/pods";
+    private static final String DRY = "?dryRun=All";
+    private static final AtomicInteger NAMES = new AtomicInteger();
+
+    private static ApiServer server;
+    private static Caller admin;
+    private static Caller scheduler;
+    private static Caller agent1;
+
+    @BeforeAll
+    static void install(@TempDir Path folder) throws Exception {
+        server = new ApiServer(folder);
+        admin = server.admin();
+        new Helm(Chart.FOLDER)
+                .install()
+                .withName(Chart.RELEASE)
+                .withNamespace(Chart.NAMESPACE)
+                .createNamespace()
+                .withKubeConfigContents(server.kubeconfig())
+                .call();
+        admin.post("/api/v1/namespaces", """
+            {apiVersion: v1, kind: Namespace, metadata: {name: tenant, labels: {aliquot.io/webhook: ignore}}}""").expectSuccess();
+        for (String node : new String[] {"node1", "node2"}) {
+            admin.post("/api/v1/nodes", """
+                apiVersion: v1
+                kind: Node
+                metadata: {name: %s, labels: {gpu: "on"}, annotations: {example.com/kept: "yes"}}
+                status:
+                  capacity: {cpu: "8", nvidia.com/gpu: "20"}
+                  allocatable: {cpu: "8", nvidia.com/gpu: "20"}
+                  conditions: [{type: Ready, status: "True"}]
+                """.formatted(node)).expectSuccess();
+        }
+        admin.post("/api/v1/namespaces/" + Chart.NAMESPACE + "/pods", """
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: agent-of-node1}
+            spec: {nodeName: node1, serviceAccountName: aliquot-device-plugin, containers: [{name: c, image: i}]}
+            """).expectSuccess();
+        scheduler = server.account("aliquot-scheduler");
+        agent1 = server.account("aliquot-device-plugin", "agent-of-node1");
+        lease("nobody", 0);
+        awaitPolicies();
+    }
+
+    /** A policy takes effect some 100 ms after it is created. Each of them is waited for by something it refuses. */
+    private static void awaitPolicies() throws InterruptedException {
+        String node = "/api/v1/nodes/node1";
+        for (Supplier<Answer> refused : List.<Supplier<Answer>>of(
+                () -> admin.post(PODS + DRY, pod("probe", "annotations: {aliquot.io/fence: x}")),
+                () -> admin.post(PODS + DRY, gpuPod("probe").replace("value: void", "value: all")),
+                () -> admin.patch(node + DRY, annotation("aliquot.io/gpus", "x")),
+                () -> admin.patch(
+                        node + "/status" + DRY, "{\"status\": {\"capacity\": {\"nvidia.com/gpumem\": \"1\"}}}"),
+                () -> agent1.patch(node + DRY, annotation("x", "x")),
+                () -> scheduler.patch(node + DRY, annotation("x", "x")),
+                () -> scheduler.post(PODS + "/none/binding" + DRY, binding("none", "{aliquot.io/vgpu.main: x}")))) {
+            Answer answer = refused.get();
+            for (int i = 0; i < 100 && answer.code() != 403; i++) {
+                TimeUnit.MILLISECONDS.sleep(100);
+                answer = refused.get();
+            }
+            forbidden(answer, "");
+        }
+    }
+
+    @AfterAll
+    static void stop() {
+        server.close();
+    }
+
+    @Nested
+    class ReservedAnnotations {
+        @ParameterizedTest
+        @ValueSource(strings = {"aliquot.io/vgpu.main", "aliquot.io/visible-devices.main", "aliquot.io/fence"})
+        void nobodyElseWritesThemOnAPod(String key) {
+            String name = create(plainPod());
+
+            forbidden(admin.post(PODS, pod(unique(), "annotations: {%s: forged}".formatted(key))), "scheduler alone");
+            forbidden(admin.patch(PODS + "/" + name, annotation(key, "forged")), "scheduler alone");
+            forbidden(admin.patch(PODS + "/" + name + "/status", annotation(key, "forged")), "scheduler alone");
+            String binding = binding(name, "{%s: forged}".formatted(key));
+            forbidden(admin.post(PODS + "/" + name + "/binding", binding), "");
+            forbidden(admin.post("/api/v1/namespaces/tenant/bindings", binding), "");
+            assertThat(admin.get(PODS + "/" + name).field("spec", "nodeName")).isEqualTo("null");
+        }
+
+        @Test
+        void nobodyElseChangesOrRemovesThemAndAllElseIsFree() {
+            lease("pod-a_1", 1);
+            String name = create(plainPod());
+            scheduler
+                    .post(
+                            PODS + "/" + name + "/binding",
+                            binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/1}"))
+                    .expectSuccess();
+
+            for (String path : new String[] {PODS + "/" + name, PODS + "/" + name + "/status"}) {
+                forbidden(admin.patch(path, annotation("aliquot.io/vgpu.main", "more")), "scheduler alone");
+                forbidden(
+                        admin.patch(path, "{\"metadata\": {\"annotations\": {\"aliquot.io/vgpu.main\": null}}}"),
+                        "scheduler alone");
+                admin.patch(path, annotation("aliquot.io/gpu-placement", "spread"))
+                        .expectSuccess();
+                admin.patch(path, annotation("example.com/mine", path)).expectSuccess();
+            }
+            server.kubelet("node1")
+                    .patch(PODS + "/" + name + "/status", "{\"status\": {\"phase\": \"Running\"}}")
+                    .expectSuccess();
+            assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/vgpu.main"))
+                    .isEqualTo("granted");
+        }
+    }
+
+    @Nested
+    class Fence {
+        @Test
+        void presentLeaderBinds() {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+
+            scheduler
+                    .post(
+                            PODS + "/" + name + "/binding",
+                            binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}"))
+                    .expectSuccess();
+            assertThat(admin.get(PODS + "/" + name).field("spec", "nodeName")).isEqualTo("node1");
+            assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/vgpu.main"))
+                    .isEqualTo("granted");
+        }
+
+        @ParameterizedTest
+        @ValueSource(strings = {"pod-a_1/2", "pod-b_2/3", "pod-a_1", ""})
+        void whoNoLongerLeadsDoesNot(String fence) throws InterruptedException {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+            String body = binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: \"%s\"}".formatted(fence));
+
+            TimeUnit.MILLISECONDS.sleep(200); // the policy's view of the Lease lags some milliseconds
+            forbidden(scheduler.post(PODS + "/" + name + "/binding", body), "no longer leads");
+            forbidden(scheduler.post("/api/v1/namespaces/tenant/bindings", body), "no longer leads");
+        }
+
+        @Test
+        void gpusAreNotBoundWithoutAFence() {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+
+            forbidden(
+                    scheduler.post(PODS + "/" + name + "/binding", binding(name, "{aliquot.io/vgpu.main: granted}")),
+                    "must carry aliquot.io/fence");
+        }
+
+        @Test
+        void othersBindOrdinaryPodsAsEver() {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+
+            admin.post(PODS + "/" + name + "/binding", binding(name, "{}")).expectSuccess();
+        }
+
+        @Test
+        void missingLeaseStopsNobody() throws InterruptedException {
+            lease("pod-a_1", 3);
+            admin.delete(LEASES + "/aliquot-scheduler").expectSuccess();
+            TimeUnit.MILLISECONDS.sleep(200);
+            String name = create(plainPod());
+
+            admin.post(PODS + "/" + name + "/binding", binding(name, "{}")).expectSuccess();
+        }
+    }
+
+    @Nested
+    class GpuPods {
+        @Test
+        void podAsTheWebhookMakesItIsStored() {
+            admin.post(PODS, gpuPod(unique())).expectSuccess();
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "a-container-whose-name-has-forty-six-chars-xxx",
+                    "a-container-whose-name-has-forty-seven-chars-xx",
+                    "a-container-whose-name-has-as-many-characters-as-there-may-be-x"
+                })
+        void longNamesAreThoseThatOurSchedulerCutsAndHashes(String container) {
+            assertThat(container.length()).isIn(46, 47, 63);
+            String pod = gpuPod(unique())
+                    .replace("name: main", "name: " + container)
+                    .replace(Annotations.visibleDevices("main"), Annotations.visibleDevices(container))
+                    .replace(Annotations.vgpu("main"), Annotations.vgpu(container));
+
+            admin.post(PODS, pod).expectSuccess();
+        }
+
+        @Test
+        void twoContainersDoNotShareAShare() {
+            // 46 characters: what a longer name with the same beginning is cut and hashed to
+            String one = "a-container-whose-name-has-forty-seven-chars-xx";
+            String key = Annotations.vgpu(one).substring(Annotations.VGPU_PREFIX.length());
+            String pod = gpuPod(unique())
+                    .replace("name: main", "name: " + one)
+                    .replace(Annotations.visibleDevices("main"), Annotations.visibleDevices(one))
+                    .replace(Annotations.vgpu("main"), Annotations.vgpu(one));
+            int begin = pod.indexOf("  - name: " + one);
+            String second = pod.substring(begin, pod.indexOf("  - name: side")).replace("name: " + one, "name: " + key);
+
+            forbidden(admin.post(PODS, pod + second), "share an annotation");
+        }
+
+        @ParameterizedTest
+        @CsvSource(
+                delimiter = '|',
+                value = {
+                    "schedulerName: aliquot-scheduler | schedulerName: other | placed by aliquot-scheduler",
+                    "schedulerName: aliquot-scheduler | restartPolicy: Always | placed by aliquot-scheduler",
+                    "schedulerName: aliquot-scheduler | schedulerName: aliquot-scheduler~  nodeName: node1 | remove spec.nodeName",
+                    "visible-devices.main | visible-devices.side | must take NVIDIA_VISIBLE_DEVICES",
+                    "name: NVIDIA_VISIBLE_DEVICES, valueFrom | name: NVIDIA_VISIBLE, valueFrom | must take NVIDIA_VISIBLE_DEVICES",
+                    "env: [{name: NVIDIA_VISIBLE_DEVICES, valueFrom | env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}, {name: NVIDIA_VISIBLE_DEVICES, valueFrom | must take NVIDIA_VISIBLE_DEVICES",
+                    "aliquot.io/vgpu.main | aliquot.io/vgpu.side | limit file at /etc/aliquot",
+                    "path: vgpu | path: other | limit file at /etc/aliquot",
+                    "mountPath: /etc/aliquot | mountPath: /etc/other | limit file at /etc/aliquot",
+                    "readOnly: true | readOnly: false | limit file at /etc/aliquot",
+                    "readOnly: true | subPath: vgpu, readOnly: true | limit file at /etc/aliquot",
+                    "- {name: limits, mountPath | - {name: theirs, mountPath | limit file at /etc/aliquot",
+                    "value: void | value: all | container side asks for no GPU",
+                    "value: void | value: '' | container side asks for no GPU",
+                    "name: NVIDIA_VISIBLE_DEVICES, value: void | name: OTHER, value: void | container side asks for no GPU",
+                    "{name: NVIDIA_VISIBLE_DEVICES, value: void} | {name: NVIDIA_VISIBLE_DEVICES, value: void}, {name: NVIDIA_VISIBLE_DEVICES, value: all} | container side asks for no GPU",
+                    "name: first, image: i, env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}] | name: first, image: i | container first asks for no GPU",
+                    "image: gpu-image | image: gpu-image~    securityContext: {privileged: true} | privileged container",
+                })
+        void podThatWasChangedAfterwardsIsNot(String from, String to, String why) {
+            String changed = gpuPod(unique()).replace(from, to.replace("~", "\n"));
+
+            forbidden(admin.post(PODS, changed), why);
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "/etc/ld.so.preload",
+                    "etc/ld.so.preload",
+                    "/etc/ld.so.preload/",
+                    "/etc//ld.so.preload",
+                    "/etc/./ld.so.preload",
+                    "/etc",
+                    "/",
+                    "/etc/aliquot/vgpu",
+                    "/etc/aliquot/",
+                    "/usr/local",
+                    "/usr/local/aliquot/region"
+                })
+        void mountInOurWayIsNot(String path) {
+            forbidden(
+                    admin.post(
+                            PODS,
+                            gpuPod(unique()).replace("# mounts", "- {name: theirs, mountPath: \"" + path + "\"}")),
+                    "choose other paths");
+        }
+
+        @Test
+        void terminationMessageInOurWayIsNot() {
+            forbidden(
+                    admin.post(
+                            PODS,
+                            gpuPod(unique())
+                                    .replace(
+                                            "image: gpu-image",
+                                            "image: gpu-image\n    terminationMessagePath: /etc/ld.so.preload")),
+                    "choose other paths");
+        }
+
+        @ParameterizedTest
+        @ValueSource(strings = {"/data", "/etc/app", "/usr/lib/x", "relative"})
+        void mountElsewhereIs(String path) {
+            admin.post(PODS, gpuPod(unique()).replace("# mounts", "- {name: theirs, mountPath: \"" + path + "\"}"))
+                    .expectSuccess();
+        }
+
+        @Test
+        void podThatAsksForZeroGpusIsAnOrdinaryOne() {
+            admin.post(PODS, plainPod().replace("resources: {}", "resources: {limits: {nvidia.com/gpu: 0}}"))
+                    .expectSuccess();
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {"nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
+                })
+        void eachOfOurResourcesMakesAPodOurs(String resource) {
+            forbidden(
+                    admin.post(
+                            PODS,
+                            plainPod().replace("resources: {}", "resources: {limits: {%s: 1}}".formatted(resource))),
+                    "placed by aliquot-scheduler");
+        }
+
+        @Test
+        void largePodCostsNoMoreThanTheApiServerAllows() {
+            var pod = new StringBuilder(gpuPod(unique()));
+            String env = "{name: VARIABLE_%d, value: something}, ";
+            for (int container = 0; container < 60; container++) {
+                pod.append("  - {name: extra-%d, image: i, env: [".formatted(container));
+                for (int i = 0; i < 60; i++) {
+                    pod.append(env.formatted(i));
+                }
+                pod.append("{name: NVIDIA_VISIBLE_DEVICES, value: void}]}\n");
+            }
+            var mounts = new StringBuilder();
+            for (int i = 0; i < 100; i++) {
+                mounts.append("- {name: theirs, mountPath: /some/where/far/down/in/the/tree/%d}\n    ".formatted(i));
+            }
+
+            admin.post(PODS, pod.toString().replace("# mounts", mounts)).expectSuccess();
+        }
+
+        @Test
+        void debuggingContainerSeesNoGpu() {
+            String name = unique();
+            admin.post(PODS, gpuPod(name)).expectSuccess();
+            String path = PODS + "/" + name + "/ephemeralcontainers";
+            String container =
+                    "{\"spec\": {\"ephemeralContainers\": [{\"name\": \"debug\", \"image\": \"i\", \"env\": [%s]}]}}";
+
+            forbidden(admin.patch(path, container.formatted("")), "kubectl debug");
+            admin.patch(path, container.formatted("{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}"))
+                    .expectSuccess();
+        }
+    }
+
+    @Nested
+    class Nodes {
+        private static final String NODE1 = "/api/v1/nodes/node1";
+        private static final String NODE2 = "/api/v1/nodes/node2";
+
+        @Test
+        void agentWritesItsOwnNodesInventoryAndTotals() {
+            agent1.patch(NODE1, annotation("aliquot.io/gpus", unique())).expectSuccess();
+            agent1.patch(NODE1 + "/status", annotation("aliquot.io/gpus", unique()))
+                    .expectSuccess();
+            agent1.patch(NODE1 + "/status", totals(NAMES.incrementAndGet())).expectSuccess();
+        }
+
+        @Test
+        void agentWritesNoOtherNodes() {
+            forbidden(agent1.patch(NODE2, annotation("aliquot.io/gpus", "[]")), "own");
+            forbidden(agent1.patch(NODE2 + "/status", totals(1)), "own");
+        }
+
+        @Test
+        void agentsAccountOutsideAPodWritesNothing() {
+            Caller stolen = server.account("aliquot-device-plugin");
+
+            forbidden(stolen.patch(NODE1, annotation("aliquot.io/gpus", "[]")), "own");
+            forbidden(stolen.patch(NODE1 + "/status", totals(1)), "own");
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "{\"metadata\": {\"labels\": {\"gpu\": \"off\"}}}",
+                    "{\"metadata\": {\"labels\": {\"node-role.kubernetes.io/control-plane\": \"\"}}}",
+                    "{\"metadata\": {\"annotations\": {\"example.com/kept\": \"no\"}}}",
+                    "{\"metadata\": {\"annotations\": {\"example.com/kept\": null}}}",
+                    "{\"metadata\": {\"annotations\": {\"aliquot.io/slots\": \"1000\"}}}",
+                    "{\"metadata\": {\"annotations\": {\"aliquot.io/wake\": \"now\"}}}",
+                    "{\"metadata\": {\"finalizers\": [\"example.com/forever\"]}}",
+                    "{\"spec\": {\"unschedulable\": true}}",
+                    "{\"spec\": {\"taints\": [{\"key\": \"a\", \"effect\": \"NoExecute\"}]}}"
+                })
+        void agentChangesNothingElseOfItsNode(String patch) {
+            forbidden(agent1.patch(NODE1, patch), "agent may change");
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "{\"capacity\": {\"cpu\": \"9\"}}",
+                    "{\"capacity\": {\"cpu\": null}}",
+                    "{\"allocatable\": {\"cpu\": \"9\"}}",
+                    "{\"capacity\": {\"nvidia.com/gpu\": \"21\"}}",
+                    "{\"allocatable\": {\"nvidia.com/gpu\": null}}",
+                    "{\"allocatable\": {\"example.com/other\": \"1\"}}",
+                    "{\"conditions\": []}",
+                    "{\"addresses\": [{\"type\": \"InternalIP\", \"address\": \"10.0.0.1\"}]}",
+                    "{\"images\": [{\"names\": [\"a\"]}]}",
+                    "{\"nodeInfo\": {\"kernelVersion\": \"0\"}}",
+                    "{\"volumesAttached\": [{\"name\": \"a\", \"devicePath\": \"b\"}]}"
+                })
+        void agentChangesNothingElseOfItsNodesStatus(String patch) {
+            forbidden(agent1.patch(NODE1 + "/status", "{\"status\": %s}".formatted(patch)), "agent may change");
+        }
+
+        @Test
+        void administratorForgesNoInventory() {
+            forbidden(admin.patch(NODE1, annotation("aliquot.io/gpus", "[]")), "own Aliquot agent alone");
+            forbidden(admin.patch(NODE1 + "/status", annotation("aliquot.io/gpus", "[]")), "own Aliquot agent alone");
+            forbidden(admin.post("/api/v1/nodes", """
+                        {apiVersion: v1, kind: Node, metadata: {name: forged, annotations: {aliquot.io/gpus: ""}}}"""), "own Aliquot agent alone");
+            forbidden(
+                    server.kubelet("node1").patch(NODE1, annotation("aliquot.io/gpus", "[]")),
+                    "own Aliquot agent alone");
+        }
+
+        @Test
+        void administratorChangesNoGpuResourcesAndAllElse() {
+            forbidden(admin.patch(NODE1 + "/status", totals(1)), "own kubelet");
+            forbidden(
+                    admin.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"nvidia.com/gpu\": \"1\"}}}"),
+                    "own kubelet");
+            forbidden(
+                    admin.patch(NODE1 + "/status", "{\"status\": {\"capacity\": {\"nvidia.com/gpu\": null}}}"),
+                    "own kubelet");
+            admin.patch(NODE2 + "/status", "{\"status\": {\"capacity\": {\"example.com/other\": \"1\"}}}")
+                    .expectSuccess();
+            admin.patch(NODE2, annotation("aliquot.io/slots", "20")).expectSuccess();
+            admin.patch(NODE2, "{\"metadata\": {\"labels\": {\"gpu\": \"on\", \"aliquot.io/placement\": \"spread\"}}}")
+                    .expectSuccess();
+            admin.patch(NODE2, "{\"spec\": {\"unschedulable\": true}}").expectSuccess();
+        }
+
+        @Test
+        void kubeletOwnsItsNodesStatus() {
+            Caller kubelet = server.kubelet("node1");
+
+            kubelet.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"nvidia.com/gpu\": \"19\"}}}")
+                    .expectSuccess();
+            kubelet.patch(NODE1 + "/status", totals(0)).expectSuccess();
+            kubelet.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"nvidia.com/gpu\": \"20\"}}}")
+                    .expectSuccess();
+            forbidden(kubelet.patch(NODE2 + "/status", totals(0)), "");
+        }
+
+        @Test
+        void schedulerWakesAndDoesNothingElse() {
+            scheduler.patch(NODE1, annotation("aliquot.io/wake", unique())).expectSuccess();
+            forbidden(scheduler.patch(NODE1, annotation("aliquot.io/slots", "1")), "aliquot.io/wake");
+            forbidden(scheduler.patch(NODE1, annotation("aliquot.io/gpus", "[]")), "aliquot.io/");
+            forbidden(scheduler.patch(NODE1, "{\"spec\": {\"unschedulable\": true}}"), "aliquot.io/wake");
+            forbidden(scheduler.patch(NODE1, "{\"metadata\": {\"labels\": {\"gpu\": \"off\"}}}"), "aliquot.io/wake");
+            forbidden(scheduler.patch(NODE1 + "/status", totals(1)), "");
+        }
+
+        private static String totals(int amount) {
+            return """
+                {"status": {"capacity": {"nvidia.com/gpumem": "%1$d", "nvidia.com/gpucores": "%1$d", "nvidia.com/gpumem-percentage": "%1$d"},
+                 "allocatable": {"nvidia.com/gpumem": "%1$d", "nvidia.com/gpucores": "%1$d", "nvidia.com/gpumem-percentage": "%1$d"}}}""".formatted(amount);
+        }
+    }
+
+    @Nested
+    class Rights {
+        @Test
+        void schedulerUsesItsOwnSecretLeaseAndWebhooksAndNoOthers() {
+            String secrets = "/api/v1/namespaces/" + Chart.NAMESPACE + "/secrets";
+            String webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+
+            scheduler.post(secrets, """
+                {apiVersion: v1, kind: Secret, metadata: {name: aliquot-webhook-tls}}""").expectSuccess();
+            scheduler.get(secrets + "/aliquot-webhook-tls").expectSuccess();
+            forbidden(scheduler.get(secrets), "");
+            forbidden(scheduler.get(secrets + "/sh.helm.release.v1.aliquot.v1"), "");
+            forbidden(scheduler.get("/api/v1/secrets"), "");
+            scheduler.get(webhooks + "/aliquot").expectSuccess();
+            forbidden(scheduler.get(webhooks), "");
+            forbidden(scheduler.delete(webhooks + "/aliquot"), "");
+            lease("pod-a_1", 3);
+            scheduler.get(LEASES + "/aliquot-scheduler").expectSuccess();
+            scheduler
+                    .get(LEASES + "?fieldSelector=metadata.name%3Daliquot-scheduler")
+                    .expectSuccess();
+            forbidden(scheduler.get(LEASES), "");
+        }
+
+        @Test
+        void agentSeesNodesAndNothingElse() {
+            agent1.get("/api/v1/nodes/node1").expectSuccess();
+            forbidden(agent1.get("/api/v1/pods"), "");
+            forbidden(agent1.get("/api/v1/namespaces/" + Chart.NAMESPACE + "/secrets"), "");
+            forbidden(agent1.delete("/api/v1/nodes/node1"), "");
+        }
+    }
+
+    private static final String LEASES = "/apis/coordination.k8s.io/v1/namespaces/" + Chart.NAMESPACE + "/leases";
+
+    /** What kube-scheduler keeps while it leads. */
+    private static void lease(String holder, int transitions) {
+        scheduler.post(LEASES, """
+            {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: aliquot-scheduler}}""");
+        String version =
+                scheduler.get(LEASES + "/aliquot-scheduler").expectSuccess().field("metadata", "resourceVersion");
+        scheduler
+                .put(LEASES + "/aliquot-scheduler", """
+                    {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                     "metadata": {"name": "aliquot-scheduler", "resourceVersion": "%s"},
+                     "spec": {"holderIdentity": "%s", "leaseTransitions": %d, "leaseDurationSeconds": 15}}""".formatted(version, holder, transitions))
+                .expectSuccess();
+    }
+
+    private static void forbidden(Answer answer, String why) {
+        assertThat(answer.code()).as(answer.body()).isEqualTo(403);
+        assertThat(answer.field("message")).contains(why);
+    }
+
+    private static String unique() {
+        return "t" + NAMES.incrementAndGet();
+    }
+
+    private static String create(String pod) {
+        return admin.post(PODS, pod).expectSuccess().field("metadata", "name");
+    }
+
+    private static String annotation(String key, String value) {
+        return "{\"metadata\": {\"annotations\": {\"%s\": \"%s\"}}}".formatted(key, value);
+    }
+
+    private static String binding(String pod, String annotations) {
+        return """
+            apiVersion: v1
+            kind: Binding
+            metadata: {name: %s, annotations: %s}
+            target: {apiVersion: v1, kind: Node, name: node1}
+            """.formatted(pod, annotations);
+    }
+
+    private static String plainPod() {
+        return pod(unique(), "annotations: {}");
+    }
+
+    private static String pod(String name, String metadata) {
+        return """
+            apiVersion: v1
+            kind: Pod
+            metadata:
+              name: %s
+              %s
+            spec:
+              containers:
+              - name: main
+                image: i
+                resources: {}
+            """.formatted(name, metadata);
+    }
+
+    /** As package io.aliquot.scheduler.admission leaves it, with one sidecar, an init container and room for mounts. */
+    private static String gpuPod(String name) {
+        return """
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: %s}
+            spec:
+              schedulerName: aliquot-scheduler
+              volumes:
+              - {name: theirs, emptyDir: {}}
+              - {name: limits, downwardAPI: {defaultMode: 292, items: [{path: vgpu, fieldRef: {apiVersion: v1, fieldPath: "metadata.annotations['%s']"}}]}}
+              initContainers:
+              - {name: first, image: i, env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}]}
+              containers:
+              - name: main
+                image: gpu-image
+                env: [{name: NVIDIA_VISIBLE_DEVICES, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.annotations['%s']"}}}, {name: OWN, value: x}]
+                volumeMounts:
+                - {name: limits, mountPath: /etc/aliquot, readOnly: true}
+                # mounts
+                resources: {limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 3000}, requests: {nvidia.com/gpu: 1, nvidia.com/gpumem: 3000}}
+              - name: side
+                image: i
+                env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}]
+            """.formatted(name, Annotations.vgpu("main"), Annotations.visibleDevices("main"));
+    }
+}
