@@ -161,9 +161,9 @@ static bool reserve_slowly(struct device *device, int mine, uint64_t bytes) {
         }
     }
     if (!reserved) {
-        bool begun = aliquot_shared_decide_begin();
+        aliquot_shared_decide_begin();
         reserved = decide(device, mine, bytes);
-        aliquot_shared_decide_end(begun);
+        aliquot_shared_decide_end();
     }
     errno = saved;
     return reserved;

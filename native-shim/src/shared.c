@@ -10,17 +10,25 @@
 
 #define DECISION_WAIT 200000000 /* ns */
 #define DECISION_POLL 50000     /* ns */
-#define CLAIM_ROUNDS 3          /* a reaper may hold a free slot's lock for a moment */
+#define PIN_SIZE 4096
+#define CLAIM_ROUNDS 3 /* a reaper may hold a free slot's lock for a moment */
 
 /* Guards everything below, and is held by whoever probes locks: two threads that probe through one open file
    description would both be given the same dead slot. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
+/*
+ * No descriptor stays open: programs close what they didn't open, daemons for example, and then open other files under
+ * the same numbers. A mapping keeps the open file description alive that it was made from, and with it the
+ * description's locks (Linux drops OFD locks in __fput, after the last reference): so the lock on our slot belongs to
+ * the description behind `pin`, a mapping that serves nothing else.
+ */
 static struct aliquot_region *region;
+static void *pin;
 static bool is_file;
-/* Two open file descriptions, so that a probe conflicts with the lock on our own slot too. */
-static int owner_fd = -1; /* holds our slot's lock as long as we live */
-static int probe_fd = -1;
+static char region_path[1024];
+static struct aliquot_os_file region_file;
+static int decision_fd = -1; /* while this process is deciding */
 static atomic_int slot = -1;
 
 static bool refuse(char *error, const char *reason) {
@@ -47,22 +55,14 @@ static void put_right_header(struct aliquot_header *header) {
     }
 }
 
-static bool open_file(const char *path, char *error) {
-    struct aliquot_os_file file;
-    owner_fd = aliquot_os_open(path, true);
-    probe_fd = aliquot_os_open(path, true);
-    if (owner_fd < 0 || probe_fd < 0) {
-        return refuse(error, errno == EACCES || errno == EPERM || errno == EROFS
-                                 ? "can't be written by this user; expected mode 0666"
-                                 : "can't be opened");
-    }
-    if (aliquot_os_stat_fd(owner_fd, &file) != 0 || !file.regular) {
+static bool map_file(int fd, char *error) {
+    if (aliquot_os_stat_fd(fd, &region_file) != 0 || !region_file.regular) {
         return refuse(error, "is not a regular file");
     }
-    if (file.size < ALIQUOT_REGION_SIZE && aliquot_os_extend(owner_fd, ALIQUOT_REGION_SIZE) != 0) {
+    if (region_file.size < ALIQUOT_REGION_SIZE && aliquot_os_extend(fd, ALIQUOT_REGION_SIZE) != 0) {
         return refuse(error, "is too short and can't be extended");
     }
-    region = aliquot_os_map(owner_fd, ALIQUOT_REGION_SIZE);
+    region = aliquot_os_map(fd, ALIQUOT_REGION_SIZE);
     if (region == NULL) {
         return refuse(error, "can't be mapped");
     }
@@ -73,18 +73,43 @@ static bool open_file(const char *path, char *error) {
     return true;
 }
 
-static void close_all(void) {
+static bool open_file(const char *path, char *error) {
+    size_t length = strlen(path);
+    if (length >= sizeof region_path) {
+        return refuse(error, "has too long a name");
+    }
+    memcpy(region_path, path, length + 1);
+    int fd = aliquot_os_open(path, true);
+    if (fd < 0) {
+        return refuse(error, errno == EACCES || errno == EPERM || errno == EROFS
+                                 ? "can't be written by this user; expected mode 0666"
+                                 : "can't be opened");
+    }
+    bool mapped = map_file(fd, error);
+    aliquot_os_close(fd);
+    return mapped;
+}
+
+/* A new open file description of the mapped file, -1 if its name now means another file or none. */
+static int open_again(void) {
+    struct aliquot_os_file file;
+    int fd = is_file ? aliquot_os_open(region_path, true) : -1;
+    if (fd >= 0 &&
+        (aliquot_os_stat_fd(fd, &file) != 0 || file.device != region_file.device || file.inode != region_file.inode)) {
+        aliquot_os_close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void unmap_all(void) {
     if (region != NULL) {
         aliquot_os_unmap(region, ALIQUOT_REGION_SIZE);
         region = NULL;
     }
-    if (owner_fd >= 0) {
-        aliquot_os_close(owner_fd);
-        owner_fd = -1;
-    }
-    if (probe_fd >= 0) {
-        aliquot_os_close(probe_fd);
-        probe_fd = -1;
+    if (pin != NULL) {
+        aliquot_os_unmap(pin, PIN_SIZE);
+        pin = NULL;
     }
     atomic_store(&slot, -1);
 }
@@ -100,7 +125,7 @@ bool aliquot_shared_open(const char *path, char error[ALIQUOT_SHARED_ERROR]) {
         opened = region != NULL || refuse(error, "there is no memory for it");
     }
     if (!opened) {
-        close_all();
+        unmap_all();
     }
     pthread_mutex_unlock(&mutex);
     return opened;
@@ -152,15 +177,30 @@ static void raise_high_water(uint32_t wanted) {
     }
 }
 
-static int claim_slot(void) {
+/* The first slot whose owner is dead or never was, locked through fd; -1: there is none. */
+static int lock_slot(int fd) {
     for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
-        if (!is_file || aliquot_os_lock(owner_fd, ALIQUOT_REGION_PROCESS_LOCK(i))) {
-            zero_charges(i);
-            raise_high_water((uint32_t)i + 1); /* before there is anything to see in it */
+        if (aliquot_os_lock(fd, ALIQUOT_REGION_PROCESS_LOCK(i))) {
             return i;
         }
     }
     return -1;
+}
+
+static int claim_slot(void) {
+    int fd = open_again();
+    int claimed = is_file ? -1 : 0;
+    if (fd >= 0) {
+        claimed = lock_slot(fd);
+        pin = claimed < 0 ? NULL : aliquot_os_map(fd, PIN_SIZE);
+        aliquot_os_close(fd);
+        claimed = pin == NULL ? -1 : claimed;
+    }
+    if (claimed >= 0) {
+        zero_charges(claimed);
+        raise_high_water((uint32_t)claimed + 1); /* before there is anything to see in it */
+    }
+    return claimed;
 }
 
 int aliquot_shared_slot_if_any(void) {
@@ -192,13 +232,14 @@ uint32_t aliquot_shared_high_water(void) {
     return high_water < ALIQUOT_REGION_PROCESSES ? high_water : ALIQUOT_REGION_PROCESSES;
 }
 
-static void reap(void) {
+/* Through fd, which is of none of the descriptions that hold our own lock. */
+static void reap(int fd) {
     int mine = atomic_load(&slot);
     int high_water = (int)aliquot_shared_high_water();
-    for (int i = 0; is_file && i < high_water; i++) {
-        if (i != mine && has_charges(i) && aliquot_os_lock(probe_fd, ALIQUOT_REGION_PROCESS_LOCK(i))) {
+    for (int i = 0; i < high_water; i++) {
+        if (i != mine && has_charges(i) && aliquot_os_lock(fd, ALIQUOT_REGION_PROCESS_LOCK(i))) {
             zero_charges(i);
-            aliquot_os_unlock(probe_fd, ALIQUOT_REGION_PROCESS_LOCK(i));
+            aliquot_os_unlock(fd, ALIQUOT_REGION_PROCESS_LOCK(i));
         }
     }
 }
@@ -206,29 +247,35 @@ static void reap(void) {
 void aliquot_shared_reap(void) {
     int saved = errno;
     pthread_mutex_lock(&mutex);
-    reap();
+    int fd = open_again();
+    if (fd >= 0) {
+        reap(fd);
+        aliquot_os_close(fd);
+    }
     pthread_mutex_unlock(&mutex);
     errno = saved;
 }
 
-bool aliquot_shared_decide_begin(void) {
+void aliquot_shared_decide_begin(void) {
     int saved = errno;
     pthread_mutex_lock(&mutex);
-    bool begun = !is_file;
+    decision_fd = open_again();
     int64_t deadline = aliquot_os_clock() + DECISION_WAIT;
-    while (is_file && !(begun = aliquot_os_lock(probe_fd, ALIQUOT_REGION_DECISION_LOCK)) &&
+    while (decision_fd >= 0 && !aliquot_os_lock(decision_fd, ALIQUOT_REGION_DECISION_LOCK) &&
            aliquot_os_clock() < deadline) {
         aliquot_os_sleep(DECISION_POLL);
     }
-    reap();
+    if (decision_fd >= 0) {
+        reap(decision_fd);
+    }
     errno = saved;
-    return begun;
 }
 
-void aliquot_shared_decide_end(bool begun) {
+void aliquot_shared_decide_end(void) {
     int saved = errno;
-    if (begun && is_file) {
-        aliquot_os_unlock(probe_fd, ALIQUOT_REGION_DECISION_LOCK);
+    if (decision_fd >= 0) {
+        aliquot_os_close(decision_fd); /* and its lock with it */
+        decision_fd = -1;
     }
     pthread_mutex_unlock(&mutex);
     errno = saved;
@@ -243,7 +290,7 @@ void aliquot_shared_after_fork_in_parent(void) {
 }
 
 void aliquot_shared_after_fork_in_child(void) {
-    /* Closing drops no lock of the parent's, whose descriptors refer to the same open file descriptions. */
-    close_all();
+    /* The parent's lock would outlive it in our mappings. */
+    unmap_all();
     pthread_mutex_unlock(&mutex);
 }

@@ -35,10 +35,10 @@ uint32_t aliquot_shared_high_water(void);
 /* Zeroes the charges of processes that are dead. */
 void aliquot_shared_reap(void);
 
-/* Makes this thread the only one, of all processes that share the region, to be deciding. Returns after a bounded time
-   in any case; false: without having become that. End it either way. */
-bool aliquot_shared_decide_begin(void);
-void aliquot_shared_decide_end(bool begun);
+/* Makes this thread the only one, of all processes that share the region, to be deciding; after a bounded wait it goes
+   on even if it isn't, because the one that is may be stopped. To be ended in any case. */
+void aliquot_shared_decide_begin(void);
+void aliquot_shared_decide_end(void);
 
 /* Around fork(): nothing half done is inherited, and the child owns nothing until it opens again. */
 void aliquot_shared_before_fork(void);

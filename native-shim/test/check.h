@@ -31,6 +31,9 @@ static struct check_case *check_cases;
     }                                                                                                                  \
     static void name(void)
 
+/* Like a test, but only for other tests to start by its name. */
+#define HELPER(name) TEST(name)
+
 #define CHECK(condition, ...)                                                                                          \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \

@@ -286,11 +286,15 @@ TEST(a_dead_parents_memory_is_free_although_its_child_lives_on) {
     IN_CHILD({
         use_device(0);
         CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+        int running[2];
+        CHECK(pipe(running) == 0, "a pipe");
         if (fork() == 0) {
+            CHECK(write(running[1], "", 1) == 1, "a pipe"); /* until it runs, it holds what its parent did */
             close(done[1]);
             CHECK(read(done[0], &byte, 1) == 0, "the pipe's end"); /* lives until the test has ended */
             exit(EXIT_SUCCESS);
         }
+        CHECK(read(running[0], &byte, 1) == 1, "a pipe");
     });
     use_device(0);
     CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
@@ -517,6 +521,24 @@ TEST(a_stopped_peer_holds_up_a_refusal_for_a_bounded_time_only) {
     CHECK(seconds() - start < 1, "%f s", seconds() - start);
 }
 
+TEST(no_descriptor_is_held_that_a_program_could_close) {
+    CUdeviceptr address = 0;
+    struct stat status, region;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(stat(sandbox_region, &region) == 0, "%s", sandbox_region);
+    for (int fd = 0; fd < 256; fd++) {
+        CHECK(fstat(fd, &status) != 0 || status.st_ino != region.st_ino || status.st_dev != region.st_dev, "%d", fd);
+    }
+    IN_CHILD({
+        execl("/proc/self/exe", "memory_test", "helper_that_gets_40_MiB_and_no_more", NULL);
+        exit(EXIT_FAILURE);
+    });
+    CHECK_EQUAL(used_in_region(), 60 * MIB + 40 * MIB); /* and yet nobody could take these words for a dead process's */
+}
+
 TEST(forged_words_do_not_let_a_process_hold_more_than_the_limit) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
@@ -594,6 +616,21 @@ static CUresult init_and_capture(char *line, size_t size) {
     line[length < 0 ? 0 : length] = 0;
     CHECK_EQUAL(again, result);
     return result;
+}
+
+/* Run by other tests in a process of its own, with their limit and region; alone there is nothing to do. */
+static void join_sandbox(void) {
+    if (getenv("ALIQUOT_REGION") == NULL) {
+        exit(EXIT_SUCCESS);
+    }
+    use_device(0);
+}
+
+HELPER(helper_that_gets_40_MiB_and_no_more) {
+    CUdeviceptr address = 0;
+    join_sandbox();
+    CHECK_EQUAL(allocate(&address, 40 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 40 * MIB), CUDA_SUCCESS);
 }
 
 static void check_closed(const char *reason) {
