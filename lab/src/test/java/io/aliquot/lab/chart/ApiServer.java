@@ -129,7 +129,7 @@ final class ApiServer implements AutoCloseable {
 
     private HttpClient awaitReady() throws InterruptedException, IOException, GeneralSecurityException {
         long end = System.nanoTime() + START.toNanos();
-        Path certificate = folder.resolve("apiserver.crt");
+        Path certificate = certificate();
         while (System.nanoTime() < end && processes.stream().allMatch(Process::isAlive)) {
             TimeUnit.MILLISECONDS.sleep(100);
             if (!Files.exists(certificate) || !Files.readString(certificate).contains("END CERTIFICATE")) {
@@ -185,6 +185,11 @@ final class ApiServer implements AutoCloseable {
                 .field("status", "token");
     }
 
+    /** Its own, with that of its issuer. */
+    Path certificate() {
+        return folder.resolve("apiserver.crt");
+    }
+
     /** For Helm. */
     String kubeconfig() throws IOException {
         return """
@@ -201,9 +206,7 @@ final class ApiServer implements AutoCloseable {
               context: {cluster: test, user: admin}
             current-context: test
             """.formatted(
-                        address,
-                        Base64.getEncoder().encodeToString(Files.readAllBytes(folder.resolve("apiserver.crt"))),
-                        ADMIN_TOKEN);
+                        address, Base64.getEncoder().encodeToString(Files.readAllBytes(certificate())), ADMIN_TOKEN);
     }
 
     /** Somebody who may be let through or not. */
@@ -232,6 +235,10 @@ final class ApiServer implements AutoCloseable {
         /** A JSON merge patch. */
         Answer patch(String path, String body) {
             return send("PATCH", path, "application/merge-patch+json", body);
+        }
+
+        Answer patchJson(String path, String body) {
+            return send("PATCH", path, "application/json-patch+json", body);
         }
 
         Answer delete(String path) {

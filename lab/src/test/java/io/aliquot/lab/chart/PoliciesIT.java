@@ -6,11 +6,15 @@ import com.marcnuri.helm.Helm;
 import io.aliquot.api.Annotations;
 import io.aliquot.lab.chart.ApiServer.Answer;
 import io.aliquot.lab.chart.ApiServer.Caller;
+import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Base64;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Nested;
@@ -475,6 +479,40 @@ class PoliciesIT {
             return """
                 {"status": {"capacity": {"nvidia.com/gpumem": "%1$d", "nvidia.com/gpucores": "%1$d", "nvidia.com/gpumem-percentage": "%1$d"},
                  "allocatable": {"nvidia.com/gpumem": "%1$d", "nvidia.com/gpucores": "%1$d", "nvidia.com/gpumem-percentage": "%1$d"}}}""".formatted(amount);
+        }
+    }
+
+    @Nested
+    class Upgrades {
+        private static final String CONFIGURATION =
+                "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/aliquot";
+        private static final String RUNTIME_CLASS = "/apis/node.k8s.io/v1/runtimeclasses/nvidia";
+
+        /** The program puts the caBundle right again; until then GPU pods would be refused. */
+        @Test
+        void upgradeKeepsWhatTheProgramWroteAndTheRuntimeClass() throws IOException {
+            String bundle = Base64.getEncoder().encodeToString(Files.readAllBytes(server.certificate()));
+            scheduler.patchJson(CONFIGURATION, """
+                        [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "%1$s"},
+                         {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "%1$s"}]""".formatted(bundle)).expectSuccess();
+            String made = admin.get(RUNTIME_CLASS).expectSuccess().field("metadata", "uid");
+
+            for (int revision = 0; revision < 2; revision++) {
+                new Helm(Chart.FOLDER)
+                        .upgrade()
+                        .withName(Chart.RELEASE)
+                        .withNamespace(Chart.NAMESPACE)
+                        .withKubeConfigContents(server.kubeconfig())
+                        .set("scheduler.nodesPerFilter", 7 + revision)
+                        .call();
+
+                assertThat(admin.get(CONFIGURATION).body().split(Pattern.quote(bundle), -1))
+                        .hasSize(3);
+                assertThat(admin.get(RUNTIME_CLASS).field("metadata", "uid")).isEqualTo(made);
+            }
+            assertThat(admin.get("/apis/apps/v1/namespaces/" + Chart.NAMESPACE + "/deployments/aliquot-scheduler")
+                            .body())
+                    .contains("{\"name\":\"ALIQUOT_NODES_PER_FILTER\",\"value\":\"8\"}");
         }
     }
 
