@@ -82,7 +82,8 @@ aliquot_state() {
 
 build_aliquot() {
     cd "$root"
-    ./mvnw -q -B -ntp -T1 -DskipTests package -pl scheduler,device-plugin,native-shim -am
+    # both switches: Maven's own plugins know the one, the native build the other
+    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler,device-plugin,native-shim -am
     aliquot_state > "$root/scheduler/target/aliquot-build"
 }
 
