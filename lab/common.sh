@@ -7,6 +7,7 @@ umask 022
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 lab=$root/.lab
+export HOME=${HOME:-/root}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/aliquot
 
 # Everything that could meet another checkout's lab on this machine carries this: first 8 hex digits of the path's SHA-256.

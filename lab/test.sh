@@ -61,12 +61,12 @@ run_tests() { # long?
     cd "$root"
     touch "$mark"
     export ALIQUOT_BUILT=1 # the lab's tests bring the lab up with what this build has just made
-    ./mvnw -B -ntp --fail-at-end verify ${1:+-Plong} < /dev/null || status=$?
+    setpriv --pdeathsig KILL ./mvnw -B -ntp --fail-at-end verify ${1:+-Plong} < /dev/null || status=$?
     keep_reports jdk17 "$mark"
     if jdk25=$(find_jdk25); then
         say "" "Unit and component tests once more, on JDK 25 ($jdk25)"
         touch "$mark"
-        JAVA_HOME=$jdk25 ./mvnw -B -ntp --fail-at-end -pl '!lab,!native-shim' -DskipITs verify < /dev/null || status=$?
+        JAVA_HOME=$jdk25 setpriv --pdeathsig KILL ./mvnw -B -ntp --fail-at-end -pl '!lab,!native-shim' -DskipITs verify < /dev/null || status=$?
         keep_reports jdk25 "$mark"
     else
         say "No JDK 25 was found (JAVA25_HOME, /usr/lib/jvm/*25*): its run is left out."
