@@ -1,7 +1,8 @@
 #!/bin/bash
-# Ready-made programs under the shim, in front of the fake driver: fake_clients_test.sh SHIM FAKE_ROOT SAMPLE CASE
+# Ready-made programs under the shim, in front of the fake driver:
+# fake_clients_test.sh SHIM FAKE_ROOT SAMPLE CLIENTS CASE, with the driver's real clients from PyPI in the folder CLIENTS.
 set -u
-shim=$1 fake=$2 sample=$3 case=$4
+shim=$1 fake=$2 sample=$3 clients=$4 case=$5
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 fail() {
@@ -15,6 +16,13 @@ uuid=$(LD_LIBRARY_PATH=$fake/lib "$fake/bin/nvidia-smi" -L | grep -oE 'GPU-[0-9a
 [ -n "$uuid" ] || uuid=$(basename "$(find "$fake/gpus" -name 'GPU-*' | sort | head -1)")
 echo "$uuid memory=3000Mi cores=30 policy=fixed priority=0 context=0Mi" >"$ALIQUOT_CONFIG"
 : >"$ALIQUOT_REGION"
+need_clients() {
+    [ -e "$clients/installed" ] || {
+        echo "skipped: no clients from PyPI in $clients"
+        exit 77
+    }
+    export PYTHONPATH=$clients PYTHONDONTWRITEBYTECODE=1
+}
 
 case $case in
 nvidia_smi_shows_the_share)
@@ -31,10 +39,7 @@ alloc 200 MiB: CUDA_SUCCESS
 OUTPUT
     ;;
 pynvml_sees_the_share)
-    python3 -c 'import pynvml' 2>/dev/null || {
-        echo "skipped: pynvml is not installed (pip install nvidia-ml-py)"
-        exit 77
-    }
+    need_clients
     shimmed python3 - "$uuid" <<'PYTHON' || fail "see above"
 import sys
 import pynvml
@@ -45,35 +50,40 @@ for memory in pynvml.nvmlDeviceGetMemoryInfo(device), pynvml.nvmlDeviceGetMemory
     assert (memory.total, memory.free, memory.used) == (3000 << 20, 3000 << 20, 0), memory
 PYTHON
     ;;
-libcudart_is_limited)
-    library=$(python3 -c 'import glob, sysconfig; print((glob.glob(sysconfig.get_path("purelib") +
-        "/nvidia/*/lib/libcudart.so.1[23]") + [""])[0])')
-    [ -n "$library" ] || {
-        echo "skipped: libcudart is not installed (pip install nvidia-cuda-runtime)"
-        exit 77
-    }
-    shimmed python3 - "$library" <<'PYTHON' || fail "see above"
-import ctypes
-import sys
-
-runtime = ctypes.CDLL(sys.argv[1])
-address, free, total = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
+cuda_bindings_are_limited)
+    need_clients
+    shimmed python3 - <<'PYTHON' || fail "see above"
+from cuda.bindings import driver as cu
 
 
-def allocate(mebibytes):
-    return runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(mebibytes << 20))
+def must(answer):
+    assert answer[0] == cu.CUresult.CUDA_SUCCESS, answer
+    return answer[1:]
 
 
-assert allocate(2900) == 0
-held = address.value
-assert allocate(200) == 2
-assert runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total)) == 0
-assert (free.value >> 20, total.value >> 20) == (100, 3000), (free, total)
-assert runtime.cudaFree(ctypes.c_void_p(held)) == 0
-assert allocate(200) == 0
-assert runtime.cudaDeviceReset() == 0
-assert allocate(3000) == 0
+must(cu.cuInit(0))
+(context,) = must(cu.cuDevicePrimaryCtxRetain(0))
+must(cu.cuCtxSetCurrent(context))
+(address,) = must(cu.cuMemAlloc(2900 << 20))
+assert cu.cuMemAlloc(200 << 20)[0] == cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+assert must(cu.cuMemGetInfo()) == (100 << 20, 3000 << 20)
+assert must(cu.cuDeviceTotalMem(0)) == (3000 << 20,)
+must(cu.cuMemFree(address))
+must(cu.cuMemAllocManaged(3000 << 20, 1))
 PYTHON
+    ;;
+libcudart_comes_through_the_hooks)
+    # It never gets far on the fake driver, which lacks NVIDIA's private tables; but its cuInit is ours, by way of
+    # cuGetProcAddress, and no name that it looks up is left unplaced.
+    need_clients
+    for library in "$clients"/nvidia/*/lib/libcudart.so.1?; do
+        call="import ctypes; print(ctypes.CDLL('$library').cudaGetDeviceCount(ctypes.byref(ctypes.c_int())))"
+        [ "$(shimmed python3 -c "$call")" != 800 ] || fail "$library: not permitted"
+        [ "$(od -A n -t u8 -j 128 -N 8 "$ALIQUOT_REGION" | tr -d ' ')" = 0 ] || fail "$library: unplaced addresses"
+        ALIQUOT_CONFIG=/dev/null shimmed python3 -c "$call" >"$folder/out" 2>"$folder/err"
+        [ "$(cat "$folder/out")" = 800 ] || fail "$library: $(cat "$folder/out") instead of cudaErrorNotPermitted"
+        [ "$(grep -c ^aliquot: "$folder/err")" = 1 ] || fail "$library: $(cat "$folder/err")"
+    done
     ;;
 *)
     fail "no such case"
