@@ -76,13 +76,28 @@ libcudart_comes_through_the_hooks)
     # It never gets far on the fake driver, which lacks NVIDIA's private tables; but its cuInit is ours, by way of
     # cuGetProcAddress, and no name that it looks up is left unplaced.
     need_clients
+    export LD_LIBRARY_PATH=$fake/lib
+    check() {
+        [ "$(LD_PRELOAD=$shim "$@")" != 800 ] || fail "$*: not permitted"
+        [ "$(od -A n -t u8 -j 128 -N 8 "$ALIQUOT_REGION" | tr -d ' ')" = 0 ] || fail "$*: unplaced addresses"
+        LD_PRELOAD=$shim ALIQUOT_CONFIG=/dev/null "$@" >"$folder/out" 2>"$folder/err"
+        [ "$(cat "$folder/out")" = 800 ] || fail "$*: $(cat "$folder/out") instead of cudaErrorNotPermitted"
+        [ "$(grep -c ^aliquot: "$folder/err")" = 1 ] || fail "$*: $(cat "$folder/err")"
+    }
     for library in "$clients"/nvidia/*/lib/libcudart.so.1?; do
-        call="import ctypes; print(ctypes.CDLL('$library').cudaGetDeviceCount(ctypes.byref(ctypes.c_int())))"
-        [ "$(shimmed python3 -c "$call")" != 800 ] || fail "$library: not permitted"
-        [ "$(od -A n -t u8 -j 128 -N 8 "$ALIQUOT_REGION" | tr -d ' ')" = 0 ] || fail "$library: unplaced addresses"
-        ALIQUOT_CONFIG=/dev/null shimmed python3 -c "$call" >"$folder/out" 2>"$folder/err"
-        [ "$(cat "$folder/out")" = 800 ] || fail "$library: $(cat "$folder/out") instead of cudaErrorNotPermitted"
-        [ "$(grep -c ^aliquot: "$folder/err")" = 1 ] || fail "$library: $(cat "$folder/err")"
+        check python3 -c "import ctypes; print(ctypes.CDLL('$library').cudaGetDeviceCount(ctypes.byref(ctypes.c_int())))"
+    done
+    cat >"$folder/static.c" <<'PROGRAM'
+#include <stdio.h>
+int cudaGetDeviceCount(int *count);
+int main(void) {
+    int count;
+    return printf("%d\n", cudaGetDeviceCount(&count)) < 0;
+}
+PROGRAM
+    for library in "$clients"/nvidia/*/lib/libcudart_static.a; do
+        ${CC:-cc} "$folder/static.c" "$library" -o "$folder/static" -lrt -lpthread -ldl -lstdc++ || fail "$library"
+        check "$folder/static"
     done
     ;;
 *)
