@@ -5,6 +5,7 @@ import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.extender.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.server.Readiness;
 import io.fabric8.kubernetes.api.model.BindingBuilder;
 import io.fabric8.kubernetes.api.model.ListOptions;
 import io.fabric8.kubernetes.api.model.ListOptionsBuilder;
@@ -34,11 +35,7 @@ final class KubernetesCluster implements Cluster {
     private final Readiness ready;
     private final Clock clock;
 
-    /** What must be there before any pod is placed. */
-    interface Readiness {
-        Optional<String> waitsFor();
-    }
-
+    /** {@code ready} is what must be there before any pod is placed. */
     KubernetesCluster(KubernetesClient kubernetes, Leadership leadership, Readiness ready, Clock clock) {
         // One try each: whether and when to try again is for the verbs to decide.
         this.kubernetes = kubernetes

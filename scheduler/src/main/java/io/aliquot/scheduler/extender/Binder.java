@@ -16,6 +16,7 @@ import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
+import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -86,11 +87,7 @@ final class Binder {
         }
         var commitment = ledger.commit(pod, node, ask);
         if (commitment instanceof Granted granted) {
-            return send(
-                    pod,
-                    node,
-                    annotations(granted, fence),
-                    granted.containers().values().toString());
+            return send(pod, node, annotations(granted, fence), words(granted));
         }
         if (commitment instanceof AlreadyBound bound) {
             return bound.node().equals(node)
@@ -101,6 +98,14 @@ final class Binder {
         LOG.info("bind conflict {} node={} reason=\"{}\"", pod, node, reason);
         pending.waits(pod, ask);
         return new Result("conflict", node + ": " + reason);
+    }
+
+    private static String words(Granted granted) {
+        return granted.containers().entrySet().stream()
+                .map(container -> container.getKey() + ": "
+                        + container.getValue().print().strip().replace("\n", ", "))
+                .sorted()
+                .collect(Collectors.joining("; "));
     }
 
     private static Map<String, String> annotations(Granted granted, Fence fence) {
@@ -118,7 +123,7 @@ final class Binder {
     private Result send(PodId pod, String node, Map<String, String> annotations, String what) {
         BindOutcome outcome = cluster.bind(pod, node, annotations);
         if (outcome instanceof BindOutcome.Done) {
-            LOG.info("bound {} node={} holds={}", pod, node, what);
+            LOG.info("bound {} node={} holds=\"{}\"", pod, node, what);
             pending.forget(pod.uid());
             return Result.BOUND;
         }

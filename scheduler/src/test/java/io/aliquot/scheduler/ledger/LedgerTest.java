@@ -150,6 +150,20 @@ class LedgerTest {
     }
 
     @Test
+    void aPodReadBesideTheWatchCountsUntilTheWatchOrAnotherReadingDecides() {
+        ledger.suppose(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
+        assertThat(ledger.ask("n1", "b", HALF)).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.commit(pod("a"), "n1", HALF)).isEqualTo(new AlreadyBound("n1"));
+        assertThat(ledger.unsettledSince(Duration.ZERO)).containsExactly(pod("a"));
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
+        assertThat(ledger.unsettledSince(Duration.ZERO)).isEmpty();
+        ledger.forget("a");
+        ledger.suppose(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
+        ledger.release("a");
+        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
+    }
+
+    @Test
     void anOversoldGpuIsReported() {
         ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
         ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));

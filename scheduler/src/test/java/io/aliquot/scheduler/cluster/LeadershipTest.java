@@ -1,0 +1,123 @@
+package io.aliquot.scheduler.cluster;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Fence;
+import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
+import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
+import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
+import java.time.Duration;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+class LeadershipTest {
+    private final AtomicInteger lists = new AtomicInteger();
+    private final Semaphore mayList = new Semaphore(0);
+    private volatile boolean listWorks = true;
+    private final Leadership leadership = new Leadership("pod-a", Duration.ofMillis(20), () -> {
+        mayList.acquireUninterruptibly();
+        lists.incrementAndGet();
+        return listWorks;
+    });
+
+    @AfterEach
+    void close() {
+        mayList.release(100);
+        leadership.close();
+    }
+
+    @Test
+    void whoHasNoLeaseOrSeesAnothersWaits() {
+        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.known()).isFalse();
+        leadership.seen(lease("pod-ab_1", 1));
+        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.known()).isTrue();
+        assertThat(lists).hasValue(0);
+    }
+
+    @Test
+    void aNewLeaderServesOnlyAfterItHasListedThePods() throws Exception {
+        leadership.seen(lease("pod-a_1", 4));
+        Thread.sleep(60);
+        assertThat(leadership.standing())
+                .isEqualTo(new Standing.Waits("taking over: making sure of what the leader before has bound"));
+        mayList.release();
+        await(new Leads(new Fence("pod-a_1", 4)));
+    }
+
+    @Test
+    void aRenewalChangesNothing() throws Exception {
+        mayList.release(10);
+        leadership.seen(lease("pod-a_1", 4));
+        await(new Leads(new Fence("pod-a_1", 4)));
+        leadership.seen(lease("pod-a_1", 4));
+        assertThat(leadership.standing()).isInstanceOf(Leads.class);
+        assertThat(lists).hasValue(1);
+    }
+
+    @Test
+    void everyTakeoverListsAgain() throws Exception {
+        mayList.release(10);
+        leadership.seen(lease("pod-a_1", 4));
+        await(new Leads(new Fence("pod-a_1", 4)));
+        leadership.seen(lease("pod-b_1", 5));
+        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        leadership.seen(lease("pod-a_1", 6));
+        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        await(new Leads(new Fence("pod-a_1", 6)));
+        assertThat(lists).hasValue(2);
+    }
+
+    @Test
+    void whoLosesTheLeaseWhileListingDoesNotServe() throws Exception {
+        leadership.seen(lease("pod-a_1", 4));
+        assertThat(waitUntilListing()).isTrue();
+        leadership.seen(lease("pod-b_1", 5));
+        mayList.release();
+        Thread.sleep(60);
+        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+    }
+
+    @Test
+    void aListThatFailsIsTriedAgain() throws Exception {
+        listWorks = false;
+        mayList.release();
+        leadership.seen(lease("pod-a_1", 4));
+        while (lists.get() < 1) {
+            Thread.sleep(5);
+        }
+        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        listWorks = true;
+        mayList.release();
+        await(new Leads(new Fence("pod-a_1", 4)));
+    }
+
+    private boolean waitUntilListing() throws InterruptedException {
+        for (int i = 0; i < 500 && !mayList.hasQueuedThreads(); i++) {
+            Thread.sleep(10);
+        }
+        return mayList.hasQueuedThreads();
+    }
+
+    private void await(Standing standing) throws InterruptedException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+        while (!leadership.standing().equals(standing) && System.nanoTime() < end) {
+            Thread.sleep(5);
+        }
+        assertThat(leadership.standing()).isEqualTo(standing);
+    }
+
+    private static Lease lease(String holder, int transitions) {
+        return new LeaseBuilder()
+                .withNewSpec()
+                .withHolderIdentity(holder)
+                .withLeaseTransitions(transitions)
+                .endSpec()
+                .build();
+    }
+}

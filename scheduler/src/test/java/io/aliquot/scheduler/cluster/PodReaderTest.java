@@ -1,0 +1,84 @@
+package io.aliquot.scheduler.cluster;
+
+import static io.aliquot.scheduler.placement.Gpus.uuid;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.ledger.HostLoad;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.ContainerKind;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.client.utils.Serialization;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+
+class PodReaderTest {
+    @Test
+    void whatAPodHoldsIsTheMostThatItsContainersHoldAtOnce() {
+        PodReader.Reading reading = PodReader.bound(pod(
+                "aliquot.io/vgpu.warm: \"" + uuid(1, 0) + " memory=600Mi cores=0\"",
+                "aliquot.io/vgpu.side: \"" + uuid(1, 0) + " memory=100Mi cores=5\"",
+                "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\\n" + uuid(1, 1)
+                        + " memory=250Mi cores=10\\n\""));
+        assertThat(reading.problems()).isEmpty();
+        assertThat(reading.pod().perGpu())
+                .isEqualTo(
+                        Map.of(uuid(1, 0), new Amount(600, 15, 2, false), uuid(1, 1), new Amount(250, 10, 1, false)));
+        assertThat(reading.pod().requests()).isEqualTo(new HostLoad(1500, 1 << 30));
+    }
+
+    @Test
+    void ofAnUnreadableAnnotationTheReadableLinesAreHeldAndTheRestIsToldOf() {
+        PodReader.Reading reading = PodReader.bound(pod(
+                "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\\nGPU-1 memory=1Mi cores=0\\n\""));
+        assertThat(reading.pod().perGpu()).isEqualTo(Map.of(uuid(1, 0), new Amount(250, 10, 1, false)));
+        assertThat(reading.problems()).hasSize(1);
+        assertThat(reading.problems().get(0)).startsWith("aliquot.io/vgpu.main: expected a GPU's UUID");
+    }
+
+    @Test
+    void whatAPodWantsIsReadWithEachContainersKind() {
+        var ask = PodReader.ask(pod());
+        assertThat(ask.containers())
+                .extracting(container -> container.name() + " " + container.kind())
+                .containsExactly(
+                        "warm " + ContainerKind.INIT, "side " + ContainerKind.SIDECAR, "main " + ContainerKind.APP);
+        assertThat(ask.mostVgpus()).isEqualTo(2);
+    }
+
+    @Test
+    void onlyAPhaseEndsAPodAndDeletionDoesNot() {
+        assertThat(PodReader.ended(pod())).isFalse();
+        Pod deleted = pod();
+        deleted.getMetadata().setDeletionTimestamp("2026-01-01T00:00:00Z");
+        assertThat(PodReader.ended(deleted)).isFalse();
+        Pod failed = pod();
+        failed.getStatus().setPhase("Failed");
+        assertThat(PodReader.ended(failed)).isTrue();
+    }
+
+    private static Pod pod(String... annotations) {
+        String yaml = """
+                apiVersion: v1
+                kind: Pod
+                metadata:
+                  name: p
+                  namespace: default
+                  uid: u
+                  annotations: {%s}
+                spec:
+                  nodeName: n1
+                  initContainers:
+                  - name: warm
+                    resources: {limits: {nvidia.com/gpumem: 600}, requests: {cpu: 8}}
+                  - name: side
+                    restartPolicy: Always
+                    resources: {limits: {nvidia.com/gpumem: 100, nvidia.com/gpucores: 5}, requests: {cpu: 500m}}
+                  containers:
+                  - name: main
+                    resources: {limits: {nvidia.com/gpu: 2, nvidia.com/gpumem: 250}, requests: {cpu: 1, memory: 1Gi}}
+                  - name: plain
+                status: {phase: Running}
+                """;
+        return Serialization.unmarshal(yaml.formatted(String.join(", ", annotations)), Pod.class);
+    }
+}
