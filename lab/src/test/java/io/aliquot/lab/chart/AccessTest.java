@@ -32,8 +32,7 @@ class AccessTest {
                         "pods: get list watch",
                         "pods/binding: create",
                         "nodes: get list watch patch",
-                        "events: create patch",
-                        "events.k8s.io/events: create patch",
+                        "events: create",
                         "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: get patch");
     }
 

@@ -260,6 +260,25 @@ class ChartTest {
         assertThat(pod.getNodeSelector()).isEqualTo(Map.of("gpu", "on", "pool", "shared"));
     }
 
+    @Test
+    void everyVariableIsOneThatTheProgramReads() throws IOException {
+        List<Rendered> rendered = Chart.render(DEFAULTS);
+
+        for (var settings : Map.of(
+                        scheduler(rendered).getContainers().get(0),
+                        "scheduler/src/main/java/io/aliquot/scheduler/settings/Settings.java",
+                        agent(rendered).getContainers().get(0),
+                        "device-plugin/src/main/java/io/aliquot/deviceplugin/Settings.java")
+                .entrySet()) {
+            String source = Files.readString(Chart.root().resolve(settings.getValue()));
+            assertThat(settings.getKey().getEnv())
+                    .extracting(EnvVar::getName)
+                    .filteredOn(name -> !name.startsWith("NVIDIA_"))
+                    .isNotEmpty()
+                    .allMatch(name -> source.contains("\"" + name + "\""));
+        }
+    }
+
     @ParameterizedTest
     @MethodSource("scenarios")
     void agentFindsTheHostsFoldersAtTheSamePaths(Path scenario) {
