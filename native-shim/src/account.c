@@ -9,9 +9,9 @@
 #include <string.h>
 
 #define TRIES 3
-#define BACK_OFF 20000         /* ns, doubled from try to try */
-#define SETTLING_WAIT 50000000 /* ns: how long to wait, before a refusal, for others to decide */
-#define SETTLING_POLL 20000    /* ns */
+#define BACK_OFF 20000          /* ns, doubled from try to try */
+#define SETTLING_WAIT 500000000 /* ns: how long to wait, before a refusal, for others to decide */
+#define SETTLING_POLL 20000     /* ns */
 
 struct device {
     /* What this process holds, and is reserving. Private, so that nothing written into the region can make a process

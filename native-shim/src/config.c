@@ -129,10 +129,17 @@ static enum aliquot_mode decide_once(void) {
     return (enum aliquot_mode)decided;
 }
 
+static bool is_same(const struct aliquot_os_file *one, const struct aliquot_os_file *other) {
+    return one->device == other->device && one->inode == other->inode && one->size == other->size &&
+           one->modified_seconds == other->modified_seconds &&
+           one->modified_nanoseconds == other->modified_nanoseconds && one->changed_seconds == other->changed_seconds &&
+           one->changed_nanoseconds == other->changed_nanoseconds;
+}
+
 static void reread_if_changed(void) {
     struct aliquot_os_file now;
     char error[ALIQUOT_LIMITS_ERROR];
-    if (aliquot_os_stat(limits_path, &now) == 0 && memcmp(&now, &limits_file, sizeof now) != 0 && read_limits(error)) {
+    if (aliquot_os_stat(limits_path, &now) == 0 && !is_same(&now, &limits_file) && read_limits(error)) {
         aliquot_account_limits(&limits, error);
     }
 }

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DECISION_WAIT 200000000 /* ns */
-#define DECISION_POLL 50000     /* ns */
+#define DECISION_WAIT 1000000000 /* ns */
+#define DECISION_POLL 50000      /* ns */
 #define PIN_SIZE 4096
 #define CLAIM_ROUNDS 3 /* a reaper may hold a free slot's lock for a moment */
 

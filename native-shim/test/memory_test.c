@@ -410,6 +410,40 @@ TEST(a_request_that_fits_is_not_refused_because_of_one_that_does_not) {
     CHECK_EQUAL(used_in_region(), 10 * MIB);
 }
 
+TEST(a_process_whose_request_fits_is_not_refused_because_of_others_that_do_not) {
+    pid_t refused[2], taking[3];
+    sandbox(100 * MIB, 0);
+    for (size_t i = 0; i < 2; i++) {
+        refused[i] = fork();
+        if (refused[i] == 0) {
+            static atomic_bool never;
+            CUdeviceptr address = 0;
+            use_device(0);
+            CHECK_EQUAL(allocate(&address, 6 * MIB), CUDA_SUCCESS);
+            keep_being_refused(&never);
+        }
+    }
+    for (size_t i = 0; i < 3; i++) {
+        taking[i] = fork();
+        if (taking[i] == 0) {
+            use_device(0);
+            keep_taking_a_fitting_share(NULL);
+            exit(EXIT_SUCCESS);
+        }
+    }
+    int failed = 0;
+    for (size_t i = 0; i < 3; i++) {
+        int status = 0;
+        waitpid(taking[i], &status, 0);
+        failed += status != 0;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        kill(refused[i], SIGKILL);
+        waitpid(refused[i], NULL, 0);
+    }
+    CHECK_EQUAL(failed, 0);
+}
+
 TEST(thousands_of_live_allocations_are_all_remembered) {
     enum { COUNT = 100000 };
     static CUdeviceptr addresses[COUNT];
@@ -505,7 +539,7 @@ TEST(peers_killed_while_they_allocate_leave_nothing_and_hang_nobody) {
     }
     printf("slowest recovery %.1f ms\n", slowest * 1e3);
     CHECK_EQUAL(used_in_region(), 0);
-    CHECK(slowest < 1, "%f s", slowest);
+    CHECK(slowest < 10, "%f s", slowest);
 }
 
 TEST(a_stopped_peer_holds_up_a_refusal_for_a_bounded_time_only) {
@@ -518,7 +552,7 @@ TEST(a_stopped_peer_holds_up_a_refusal_for_a_bounded_time_only) {
     CHECK(fcntl(fd, F_OFD_SETLK, &lock) == 0, "the decision lock"); /* as a process would that is stopped deciding */
     double start = seconds();
     CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK(seconds() - start < 1, "%f s", seconds() - start);
+    CHECK(seconds() - start < 10, "%f s", seconds() - start);
 }
 
 TEST(no_descriptor_is_held_that_a_program_could_close) {
@@ -688,6 +722,26 @@ TEST(a_missing_region_fails_closed) {
     sandbox_empty();
     write_limits(100 * MIB, 0);
     check_closed("can't be opened");
+}
+
+TEST(any_user_is_limited_who_can_write_the_region_and_who_cannot_is_told) {
+    CUdeviceptr address = 0;
+    if (getuid() != 0) {
+        SKIP("only root can become somebody else");
+    }
+    sandbox(100 * MIB, 0);
+    CHECK(chmod(sandbox_folder, 0755) == 0 && chmod(sandbox_region, 0666) == 0, "modes");
+    IN_CHILD({
+        CHECK(setuid(65534) == 0, "nobody");
+        use_device(0);
+        CHECK_EQUAL(allocate(&address, 100 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+    });
+    CHECK(chmod(sandbox_region, 0644) == 0, "mode");
+    IN_CHILD({
+        CHECK(setuid(65534) == 0, "nobody");
+        check_closed("expected mode 0666");
+    });
 }
 
 TEST(a_region_of_another_version_fails_closed) {
