@@ -119,7 +119,7 @@ final class Agent implements AutoCloseable {
         this.node = Optional.of(node);
         try {
             while (!closed) {
-                waitingFor = step(node);
+                waitingFor = stepOrReason(node);
                 beat = System.nanoTime();
                 if (nvml.isEmpty() && System.nanoTime() - nvmlAnsweredAt > PATIENCE_WITHOUT_NVML.toNanos()) {
                     LOG.log(
@@ -178,6 +178,17 @@ final class Agent implements AutoCloseable {
         nvml.ifPresent(Nvml::close);
         xids = Optional.empty();
         nvml = Optional.empty();
+    }
+
+    private List<String> stepOrReason(NodeApi node) {
+        try {
+            List<String> lacking = step(node);
+            said.remove("step");
+            return lacking;
+        } catch (RuntimeException e) {
+            // A GPU that tells nonsense, say: what is running goes on, and perhaps the next look is better.
+            return List.of(say("step", Level.ERROR, "cannot make out this node's GPUs: " + e));
+        }
     }
 
     /** One look at everything. Answers what the node still lacks. */

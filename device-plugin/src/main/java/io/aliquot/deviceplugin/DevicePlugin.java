@@ -4,10 +4,10 @@ import io.aliquot.api.FormatException;
 import io.aliquot.deviceplugin.kubelet.KubeletPlugin;
 import io.aliquot.deviceplugin.metrics.Metrics;
 import io.aliquot.deviceplugin.metrics.Monitoring;
+import io.aliquot.deviceplugin.node.ApiServer;
 import io.aliquot.deviceplugin.node.KubernetesNode;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.shim.Shim;
-import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -40,22 +40,27 @@ public final class DevicePlugin {
             System.exit(WRONG_SETTINGS);
             return;
         }
-        System.exit(run(settings));
+        try {
+            System.exit(run(settings));
+        } catch (RuntimeException e) {
+            e.printStackTrace(); // and don't live on as a process that does nothing but answer probes
+            System.exit(TRY_AGAIN);
+        }
     }
 
     private static int run(Settings settings) {
         var metrics = new Metrics();
         try {
+            ApiServer server = ApiServer.ofPod(System.getenv(), ApiServer.SERVICE_ACCOUNT);
             Shim shim = Shim.install(settings.shimSource(), settings.stateDir());
             var plugin = new KubeletPlugin(settings.kubeletDir(), settings.stateDir(), shim, metrics);
             var agent = new Agent(settings, () -> Nvml.open(settings.nvml(), SYS), plugin, metrics, LOOK);
             var monitoring = new Monitoring(settings.metricsPort(), metrics, agent::stuck, agent::waitingFor);
             Runtime.getRuntime().addShutdownHook(new Thread(agent::close, "shutdown"));
-            var client = new KubernetesClientBuilder().build();
-            boolean asked = agent.run(new KubernetesNode(client, settings.nodeName(), agent::wake));
+            boolean asked = agent.run(new KubernetesNode(server, settings.nodeName(), agent::wake));
             monitoring.close();
             return asked ? 0 : TRY_AGAIN;
-        } catch (IOException e) {
+        } catch (IOException | FormatException e) {
             System.err.println(e.getMessage());
             return WRONG_SETTINGS;
         }

@@ -88,6 +88,7 @@ public final class KubeletPlugin implements AutoCloseable {
         this.patience = patience;
         pause = look;
         service = new SlotService(shim, new SlotFiles(state), metrics);
+        service.warmUp();
         thread = new Thread(this::run, "kubelet");
         thread.setDaemon(true);
     }
