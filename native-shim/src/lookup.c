@@ -20,6 +20,7 @@
 /* Not declared weak or strong anywhere: before glibc 2.34 these live in libdl, which not every process has loaded. */
 typedef void *dlsym_function(void *handle, const char *name);
 typedef void *dlopen_function(const char *file, int mode);
+typedef char *dlerror_function(void);
 
 enum library { CUDA, NVML, LIBRARIES };
 
@@ -90,6 +91,15 @@ static dlsym_function *real_dlsym(void) {
         atomic_store_explicit(&cached_dlsym, found, memory_order_release);
     }
     return found;
+}
+
+/* True: the next dlerror() won't report the search that has just failed. */
+static bool forget_error(void) {
+    dlerror_function *real = (dlerror_function *)find_in_libc("dlerror");
+    if (real != NULL) {
+        real();
+    }
+    return real != NULL;
 }
 
 static void *open_library(enum library library, bool load) {
@@ -168,17 +178,20 @@ struct aliquot_route aliquot_route_dlsym(void *handle, const char *name) {
     if (real == NULL || hook == NULL) {
         return as_asked;
     }
+    /* First, since it changes what dlerror() will say. */
+    bool ours = lookup(hook->library, false) && get(bare_at(hook->bare)) != NULL;
     bool pseudo = handle == RTLD_DEFAULT || handle == RTLD_NEXT;
     /* In the global scope our own export comes first, driver or no driver: look behind it. */
     void *found = real(pseudo ? RTLD_NEXT : handle, name);
     if (found == hook->ours) {
         found = real(RTLD_NEXT, name);
     }
+    if (ours && (found == get(bare_at(hook->bare)) || (found == NULL && pseudo && forget_error()))) {
+        /* Where nothing was found behind us, the driver is in a scope that only the caller can search. */
+        return (struct aliquot_route){hook->ours, NULL};
+    }
     if (found == NULL) {
         return (struct aliquot_route){NULL, NULL}; /* dlerror() says what it would say without us */
-    }
-    if (lookup(hook->library, false) && found == get(bare_at(hook->bare))) {
-        return (struct aliquot_route){hook->ours, NULL};
     }
     return as_asked; /* another library's function of that name */
 }

@@ -80,6 +80,18 @@ TEST(RTLD_NEXT_finds_the_hooks_each_time_it_is_asked) {
     check_is_hook(probe_next("cuMemAlloc_v2"), "cuMemAlloc_v2");
 }
 
+TEST(a_driver_in_another_librarys_own_scope_is_found_hooked) {
+    void *plugin = open_driver(getenv("PLUGIN_PATH"), RTLD_NOW | RTLD_LOCAL);
+    void *(*find)(void *, const char *) = (void *(*)(void *, const char *))dlsym(plugin, "plugin_find");
+    dlerror();
+    check_is_hook(find(RTLD_DEFAULT, "cuMemAlloc_v2"), "cuMemAlloc_v2");
+    CHECK(dlerror() == NULL, "no error after a success");
+    check_is_hook(find(RTLD_NEXT, "cuMemAlloc_v2"), "cuMemAlloc_v2");
+    CHECK(dlerror() == NULL, "no error after a success");
+    check_is_hook(dlsym(plugin, "cuMemAlloc_v2"), "cuMemAlloc_v2");
+    CHECK_EQUAL(((int (*)(void))dlsym(plugin, "plugin_init"))(), CUDA_SUCCESS);
+}
+
 TEST(RTLD_NEXT_still_means_behind_the_library_that_calls) {
     CHECK(dlsym(RTLD_NEXT, "probe_me") == (void *)probe_me, "behind the program is the library");
     CHECK(probe_next("probe_me") == NULL, "behind the library is nothing");
