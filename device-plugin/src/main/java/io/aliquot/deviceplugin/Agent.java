@@ -199,7 +199,7 @@ final class Agent implements AutoCloseable {
             // Slots and inventory depend on the Node; a node that was deleted begins anew.
             told = Optional.empty();
             lacking.add(say(
-                    "node", Level.WARNING, "node " + settings.nodeName() + " has not been seen yet in the API server"));
+                    "node", Level.INFO, "node " + settings.nodeName() + " has not been seen yet in the API server"));
         } else {
             said.remove("node");
             if (told.isEmpty()) {

@@ -5,6 +5,7 @@ import io.aliquot.deviceplugin.v1beta1.RegisterRequest;
 import io.aliquot.deviceplugin.v1beta1.RegistrationGrpc;
 import io.grpc.ManagedChannel;
 import io.grpc.Server;
+import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
 import io.grpc.netty.shaded.io.grpc.netty.NettyServerBuilder;
@@ -90,10 +91,16 @@ final class Session implements AutoCloseable {
         } catch (StatusRuntimeException e) {
             session.close();
             throw new IOException(
-                    "the kubelet did not take our registration at " + kubeletSocket + ": " + e.getStatus(), e);
+                    "the kubelet did not take our registration at " + kubeletSocket + ": " + reason(e.getStatus()), e);
         } finally {
             channel.shutdownNow();
         }
+    }
+
+    /** Without the stack trace that a status prints of its cause. */
+    private static String reason(Status status) {
+        Throwable cause = status.getCause();
+        return status.getCode() + ", " + (cause == null ? status.getDescription() : cause.getMessage());
     }
 
     Object kubelet() {
