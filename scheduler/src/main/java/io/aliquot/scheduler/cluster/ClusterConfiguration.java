@@ -48,13 +48,15 @@ class ClusterConfiguration {
 
     /** Asks for the watches only when it is asked: they feed the ledger's other users, which need this first. */
     @Bean
-    Cluster cluster(KubernetesClient kubernetes, Leadership leadership, ObjectProvider<Watched<?>> watches) {
+    Cluster cluster(
+            KubernetesClient kubernetes, Leadership leadership, Events events, ObjectProvider<Watched<?>> watches) {
         return new KubernetesCluster(
                 kubernetes,
                 leadership,
                 () -> watches.stream()
                         .flatMap(watch -> watch.waitsFor().stream())
                         .findFirst(),
+                events,
                 Clock.systemUTC());
     }
 

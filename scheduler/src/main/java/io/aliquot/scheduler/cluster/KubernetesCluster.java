@@ -10,6 +10,7 @@ import io.fabric8.kubernetes.api.model.BindingBuilder;
 import io.fabric8.kubernetes.api.model.ListOptions;
 import io.fabric8.kubernetes.api.model.ListOptionsBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.PodList;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
@@ -33,10 +34,11 @@ final class KubernetesCluster implements Cluster {
     private final KubernetesClient kubernetes;
     private final Leadership leadership;
     private final Readiness ready;
+    private final Events events;
     private final Clock clock;
 
     /** {@code ready} is what must be there before any pod is placed. */
-    KubernetesCluster(KubernetesClient kubernetes, Leadership leadership, Readiness ready, Clock clock) {
+    KubernetesCluster(KubernetesClient kubernetes, Leadership leadership, Readiness ready, Events events, Clock clock) {
         // One try each: whether and when to try again is for the verbs to decide.
         this.kubernetes = kubernetes
                 .newClient(new RequestConfigBuilder()
@@ -46,6 +48,7 @@ final class KubernetesCluster implements Cluster {
                 .adapt(KubernetesClient.class);
         this.leadership = leadership;
         this.ready = ready;
+        this.events = events;
         this.clock = clock;
     }
 
@@ -116,6 +119,18 @@ final class KubernetesCluster implements Cluster {
             LOG.warn("cannot wake waiting pods node={} reason=\"{}\"", node, message(e));
             return false;
         }
+    }
+
+    @Override
+    public void warn(PodId id, String reason, String message) {
+        var pod = new PodBuilder()
+                .withNewMetadata()
+                .withNamespace(id.namespace())
+                .withName(id.name())
+                .withUid(id.uid())
+                .endMetadata()
+                .build();
+        events.warn(pod, reason, message);
     }
 
     /** Reads all bound pods into the ledger, as they are in etcd now. */

@@ -29,7 +29,8 @@ import org.slf4j.LoggerFactory;
  *   unknown (timeout, 5xx)  the pod is read: bound to this node, kept; elsewhere or gone, released; not bound, kept,
  *                           since the server may still carry it out, until it surely has given up
  *
- * While it is kept, filter offers the pod that node only and bind grants the same GPUs, so that whichever of several
+ * Where an earlier Binding may still be carried out, a later one's refusal proves nothing, and counts as unknown. While
+ * it is kept, filter offers the pod that node only and bind grants the same GPUs, so that whichever of several
  * Bindings takes effect, it is what the ledger counts.
  */
 /** The verb bind. */
@@ -74,30 +75,39 @@ final class Binder {
             ask = remembered.get();
         } else {
             PodState state = cluster.read(pod);
-            if (state instanceof PodState.Unbound unbound) {
-                ask = unbound.ask();
-            } else if (state instanceof PodState.Bound bound && bound.node().equals(node)) {
-                return Result.BOUND;
-            } else {
-                return new Result("unreadable", "the pod cannot be bound: " + state);
+            if (!(state instanceof PodState.Unbound unbound)) {
+                return notUnbound(state, node);
             }
+            ask = unbound.ask();
         }
         if (ask.containers().isEmpty()) {
-            return send(pod, node, Map.of(Annotations.FENCE, fence.print()), "no GPU");
+            return send(pod, node, Map.of(Annotations.FENCE, fence.print()), "no GPU", false);
         }
+        boolean again = ledger.unsettled(pod.uid()).isPresent();
         var commitment = ledger.commit(pod, node, ask);
         if (commitment instanceof Granted granted) {
-            return send(pod, node, annotations(granted, fence), words(granted));
+            return send(pod, node, annotations(granted, fence), words(granted), again);
         }
         if (commitment instanceof AlreadyBound bound) {
-            return bound.node().equals(node)
-                    ? Result.BOUND
-                    : new Result("already-bound", "the pod is bound to node " + bound.node() + " already");
+            return notUnbound(new PodState.Bound(bound.node()), node);
         }
         String reason = ((Conflict) commitment).reason();
         LOG.info("bind conflict {} node={} reason=\"{}\"", pod, node, reason);
         pending.waits(pod, ask);
         return new Result("conflict", node + ": " + reason);
+    }
+
+    /** For a pod that cannot be bound since it isn't unbound. */
+    private static Result notUnbound(PodState state, String node) {
+        if (state instanceof PodState.Bound bound) {
+            return bound.node().equals(node)
+                    ? Result.BOUND
+                    : new Result("already-bound", "the pod is bound to node " + bound.node() + " already");
+        }
+        if (state instanceof PodState.Unreadable unreadable) {
+            return new Result("unreadable", "the pod cannot be read: " + unreadable.why());
+        }
+        return new Result("gone", "the pod is gone");
     }
 
     private static String words(Granted granted) {
@@ -120,22 +130,20 @@ final class Binder {
         return annotations;
     }
 
-    private Result send(PodId pod, String node, Map<String, String> annotations, String what) {
+    private Result send(PodId pod, String node, Map<String, String> annotations, String what, boolean again) {
         BindOutcome outcome = cluster.bind(pod, node, annotations);
         if (outcome instanceof BindOutcome.Done) {
             LOG.info("bound {} node={} holds=\"{}\"", pod, node, what);
             pending.forget(pod.uid());
             return Result.BOUND;
         }
-        if (outcome instanceof BindOutcome.Refused refused) {
+        if (outcome instanceof BindOutcome.Refused refused && !again) {
             LOG.warn("bind refused {} node={} reason=\"{}\"", pod, node, refused.why());
             ledger.release(pod.uid());
             return new Result("refused", refused.why());
         }
-        boolean mayStillHappen = outcome instanceof BindOutcome.Unknown;
-        String why = outcome instanceof BindOutcome.Unknown unknown
-                ? unknown.why()
-                : ((BindOutcome.Conflicts) outcome).why();
+        boolean mayStillHappen = again || outcome instanceof BindOutcome.Unknown;
+        String why = why(outcome);
         PodState state = cluster.read(pod);
         LOG.warn("bind unclear {} node={} reason=\"{}\" found={}", pod, node, why, state);
         if (state instanceof PodState.Bound bound && bound.node().equals(node)) {
@@ -146,6 +154,13 @@ final class Binder {
             ledger.release(pod.uid());
         }
         return new Result(mayStillHappen ? "unknown" : "conflict", why);
+    }
+
+    private static String why(BindOutcome outcome) {
+        if (outcome instanceof BindOutcome.Refused refused) {
+            return refused.why();
+        }
+        return outcome instanceof BindOutcome.Unknown unknown ? unknown.why() : ((BindOutcome.Conflicts) outcome).why();
     }
 
     /** Reads pods whose Binding was sent long ago without the watch telling of it, and decides what became of them. */

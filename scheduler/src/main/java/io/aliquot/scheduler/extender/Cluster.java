@@ -60,4 +60,7 @@ public interface Cluster {
      * @return whether it worked
      */
     boolean wake(String node);
+
+    /** Attaches a warning to the pod, for whoever looks at it; {@code reason} is one CamelCase word. */
+    void warn(PodId pod, String reason, String message);
 }

@@ -10,13 +10,13 @@ import org.springframework.context.annotation.Configuration;
 @Configuration(proxyBeanMethods = false)
 class ExtenderConfiguration {
     @Bean
-    FreedRoom freedRoom() {
-        return new FreedRoom();
+    LedgerNews ledgerNews() {
+        return new LedgerNews();
     }
 
     @Bean
-    Ledger ledger(FreedRoom freed) {
-        return new Ledger(System::nanoTime, freed);
+    Ledger ledger(LedgerNews news) {
+        return new Ledger(System::nanoTime, news);
     }
 
     @Bean
@@ -42,7 +42,7 @@ class ExtenderConfiguration {
     @Bean(destroyMethod = "close")
     Housekeeping housekeeping(
             Ledger ledger,
-            FreedRoom freed,
+            LedgerNews news,
             PendingPods pending,
             Cluster cluster,
             Binder binder,
@@ -53,9 +53,10 @@ class ExtenderConfiguration {
         Gauge.builder("aliquot.ledger.reservations", ledger, Ledger::reservations)
                 .description("Claims that the cluster has not confirmed")
                 .register(metrics);
-        Gauge.builder("aliquot.ledger.oversold", freed, FreedRoom::oversold)
-                .description("Times that the cluster told of more than a GPU has")
-                .register(metrics);
-        return new Housekeeping(new Waker(ledger, freed, pending, cluster), binder, new LedgerMetrics(ledger, metrics));
+        return new Housekeeping(
+                new Waker(ledger, news, pending, cluster),
+                new Auditor(news, cluster, metrics),
+                binder,
+                new LedgerMetrics(ledger, metrics));
     }
 }

@@ -8,6 +8,7 @@ import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.extender.Wire.PreemptionArgs;
 import io.aliquot.scheduler.extender.Wire.PreemptionResult;
 import io.aliquot.scheduler.ledger.PodId;
+import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.util.List;
 import org.springframework.http.HttpStatus;
@@ -60,7 +61,11 @@ final class ExtenderController {
     BindingResult bind(@RequestBody BindingArgs args) {
         var pod = new PodId(args.podNamespace(), args.podName(), args.podUID());
         Binder.Result result = meter.time("bind", () -> binder.bind(pod, args.node()));
-        metrics.counter("aliquot.extender.binds", "outcome", result.label()).increment();
+        Counter.builder("aliquot.extender.binds")
+                .description("Binds by how they ended")
+                .tag("outcome", result.label())
+                .register(metrics)
+                .increment();
         return new BindingResult(result.error());
     }
 

@@ -16,9 +16,10 @@ final class Housekeeping implements AutoCloseable {
         return thread;
     });
 
-    Housekeeping(Waker waker, Binder binder, LedgerMetrics metrics) {
+    Housekeeping(Waker waker, Auditor auditor, Binder binder, LedgerMetrics metrics) {
         every(1, waker::wake);
         every(5, metrics::refresh);
+        every(5, auditor::audit);
         every(10, binder::settle);
     }
 

@@ -16,20 +16,20 @@ final class Waker {
     private static final Logger LOG = LoggerFactory.getLogger(Waker.class);
 
     private final Ledger ledger;
-    private final FreedRoom freed;
+    private final LedgerNews news;
     private final PendingPods pending;
     private final Cluster cluster;
 
-    Waker(Ledger ledger, FreedRoom freed, PendingPods pending, Cluster cluster) {
+    Waker(Ledger ledger, LedgerNews news, PendingPods pending, Cluster cluster) {
         this.ledger = ledger;
-        this.freed = freed;
+        this.news = news;
         this.pending = pending;
         this.cluster = cluster;
     }
 
     void wake() {
         ledger.expire();
-        Set<String> nodes = freed.take();
+        Set<String> nodes = news.takeFreed();
         if (nodes.isEmpty()) {
             return;
         }
@@ -39,7 +39,7 @@ final class Waker {
                 if (ledger.ask(node, one.pod().uid(), one.ask()) instanceof Offer.Fits) {
                     LOG.info("wake node={} for {}", node, one.pod());
                     if (!cluster.wake(node)) {
-                        nodes.forEach(freed::roomFreed); // next time
+                        nodes.forEach(news::roomFreed); // next time
                     }
                     return;
                 }

@@ -191,42 +191,24 @@ public final class Ledger {
         var freed = new ArrayList<String>();
         var answer = new Commitment[1];
         whereIs.compute(pod.uid(), (uid, before) -> {
-            if (before != null) {
-                State state = state(before, uid).orElse(State.EXPECTED);
-                if (state == State.HELD) {
-                    answer[0] = new AlreadyBound(before);
-                    return before;
-                }
-                if (state == State.ASSUMED && !before.equals(node)) {
-                    answer[0] = new Conflict("a bind to node " + before + " was sent and its outcome is not known yet");
-                    return before;
-                }
+            if (before != null
+                    && state(before, uid)
+                            .filter(state -> state != State.EXPECTED)
+                            .isPresent()) {
+                answer[0] = again(uid, before, node);
+                return before;
             }
             NodeAccount account = account(node);
             synchronized (account) {
-                Optional<Granted> same = before == null || !before.equals(node)
-                        ? Optional.empty()
-                        : account.claim(uid).flatMap(Claim::grant);
-                if (same.isPresent()) {
-                    answer[0] = same.get();
-                    return node;
-                }
-                if (account.claim(uid)
-                        .filter(claim -> claim.state == State.ASSUMED)
-                        .isPresent()) {
-                    answer[0] = new AlreadyBound(node);
-                    return node;
-                }
                 Choice choice = account.choose(uid, ask);
-                if (choice instanceof Chosen chosen && account.facts() instanceof Sharing sharing) {
-                    var granted =
-                            new Granted(chosen.containers(), sharing.inventory().visibleDevices());
-                    account.put(Claim.assumed(pod, chosen.perGpu(), nanoTime.getAsLong(), granted));
-                    answer[0] = granted;
-                } else {
+                if (!(choice instanceof Chosen chosen && account.facts() instanceof Sharing sharing)) {
                     answer[0] = new Conflict(((Refused) choice).reason());
                     return before;
                 }
+                var granted =
+                        new Granted(chosen.containers(), sharing.inventory().visibleDevices());
+                account.put(Claim.assumed(pod, chosen.perGpu(), nanoTime.getAsLong(), granted));
+                answer[0] = granted;
             }
             if (before != null && !before.equals(node)) {
                 take(before, uid, freed);
@@ -235,6 +217,24 @@ public final class Ledger {
         });
         freed.forEach(listener::roomFreed);
         return answer[0];
+    }
+
+    /** For a pod that is bound, or may be. */
+    private Commitment again(String uid, String present, String wanted) {
+        NodeAccount account = account(present);
+        synchronized (account) {
+            Claim claim = account.claim(uid).orElseThrow();
+            Optional<Granted> granted = claim.grant();
+            if (granted.isEmpty()) {
+                return new AlreadyBound(present);
+            }
+            if (!present.equals(wanted)) {
+                return new Conflict("a bind to node " + present + " was sent and its outcome is not known yet");
+            }
+            // As old as the latest Binding that may still be carried out.
+            account.put(Claim.assumed(claim.pod, claim.perGpu, nanoTime.getAsLong(), granted.get()));
+            return granted.get();
+        }
     }
 
     /** The Binding was refused for certain, or the pod was read and is not bound. Leaves what the cluster told alone. */

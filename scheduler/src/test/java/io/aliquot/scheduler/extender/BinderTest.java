@@ -11,6 +11,7 @@ import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.placement.Gpus;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.BeforeEach;
@@ -94,6 +95,24 @@ class BinderTest {
                 .isEqualTo(Map.of("n2", "the outcome of an earlier bind of this pod is not known yet"));
         assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
         assertThat(world.cluster.sent.get(1)).isEqualTo(world.cluster.sent.get(0));
+    }
+
+    @Test
+    void theRefusalOfASecondTryProvesNothingAboutTheFirst() {
+        world.cluster.outcomes.add(new BindOutcome.Unknown("timeout"));
+        world.cluster.outcomes.add(new BindOutcome.Refused("403"));
+        world.cluster.state = unbound;
+        world.binder.bind(id("a"), "n1");
+        world.pass(Binder.GIVEN_UP.minusSeconds(1));
+        assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("403");
+        world.pass(Duration.ofSeconds(2));
+        world.binder.settle();
+        assertThat(world.ledger.unsettled("uid-a"))
+                .as("the second may still be on its way")
+                .contains("n1");
+        world.pass(Binder.GIVEN_UP);
+        world.binder.settle();
+        assertThat(world.ledger.unsettled("uid-a")).isEmpty();
     }
 
     @Test

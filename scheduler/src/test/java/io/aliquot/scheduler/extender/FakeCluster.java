@@ -17,6 +17,7 @@ final class FakeCluster implements Cluster {
     final Deque<BindOutcome> outcomes = new ArrayDeque<>();
     volatile Standing standing = new Standing.Leads(new Fence("aliquot-1_uuid", 3));
     PodState state = new PodState.Unreadable("nobody told the test's cluster");
+    final List<String> warnings = new ArrayList<>();
     boolean wakes = true;
 
     @Override
@@ -40,5 +41,10 @@ final class FakeCluster implements Cluster {
     public boolean wake(String node) {
         woken.add(node);
         return wakes;
+    }
+
+    @Override
+    public void warn(PodId pod, String reason, String message) {
+        warnings.add(pod.name() + " " + reason + ": " + message);
     }
 }

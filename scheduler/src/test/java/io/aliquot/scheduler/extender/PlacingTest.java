@@ -149,7 +149,7 @@ class PlacingTest {
     void waitingPodsAreWokenWhenRoomForThemIsFreedAndOnlyThen() {
         world.takenElsewhere("x", 1, 0, 79_000);
         world.takenElsewhere("y", 1, 1, 79_000);
-        world.freed.take();
+        world.news.takeFreed();
         binpack.filter(pod("a", mebibytes(2000)), List.of("n1"));
         world.waker.wake();
         assertThat(world.cluster.woken).isEmpty();

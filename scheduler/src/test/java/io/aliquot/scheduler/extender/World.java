@@ -23,16 +23,16 @@ final class World {
 
     final AtomicLong now = new AtomicLong();
     final FakeCluster cluster = new FakeCluster();
-    final FreedRoom freed = new FreedRoom();
-    final Ledger ledger = new Ledger(now::get, freed);
+    final LedgerNews news = new LedgerNews();
+    final Ledger ledger = new Ledger(now::get, news);
     final PendingPods pending = new PendingPods();
     final Binder binder = new Binder(ledger, cluster, pending);
-    final Waker waker = new Waker(ledger, freed, pending, cluster);
+    final Waker waker = new Waker(ledger, news, pending, cluster);
 
     World() {
         node(ledger, 1);
         node(ledger, 2);
-        freed.take();
+        news.takeFreed();
     }
 
     Placing placing(Placement nodes, int nodesPerFilter) {
