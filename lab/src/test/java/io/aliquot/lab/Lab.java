@@ -2,7 +2,9 @@ package io.aliquot.lab;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.client.Config;
+import io.fabric8.kubernetes.client.ConfigBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import java.io.IOException;
@@ -100,6 +102,27 @@ final class Lab implements AutoCloseable {
 
     List<String> nodes() {
         return List.of(get("NODES").split(" ", -1));
+    }
+
+    /** How much of a resource a node offers; 0 if it knows none. */
+    int allocatable(String node, String resource) {
+        Quantity quantity =
+                client.nodes().withName(node).get().getStatus().getAllocatable().get(resource);
+        return quantity == null ? 0 : quantity.getNumericalAmount().intValueExact();
+    }
+
+    /**
+     * The cluster as somebody else, with an administrator's rights: what only a program's own identity may do by policy.
+     *
+     * @param claims the token's extra fields
+     */
+    KubernetesClient as(String user, Map<String, List<String>> claims) {
+        Config config = new ConfigBuilder(client.getConfiguration())
+                .withImpersonateUsername(user)
+                .withImpersonateGroups("system:masters")
+                .withImpersonateExtras(claims)
+                .build();
+        return new KubernetesClientBuilder().withConfig(config).build();
     }
 
     /** An image with bash, coreutils, Python and {@code vgpu-sample}. */

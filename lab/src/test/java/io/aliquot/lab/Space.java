@@ -174,6 +174,11 @@ final class Space implements AutoCloseable {
         return annotations == null ? Map.of() : annotations;
     }
 
+    String annotation(String pod, String key) {
+        return Optional.ofNullable(annotations(pod).get(key))
+                .orElseThrow(() -> new AssertionError("pod " + pod + " has no annotation " + key));
+    }
+
     String describe(String pod) {
         return lab.kubectl("describe", "pod", "--namespace", name, pod).toString();
     }
