@@ -17,18 +17,21 @@
 #define CALLS 2000
 #define LIVE 10000
 #define THREADS 4
-#define FIGURES 4
+#define FIGURES 5
 
 typedef int alloc_function(unsigned long long *, size_t);
 typedef int free_function(unsigned long long);
 typedef int info_function(size_t *, size_t *);
+typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
+                            void **, void **);
 
 static alloc_function *alloc;
 static free_function *dealloc;
 static info_function *info;
+static launch_function *launch;
 
 static const char *const names[FIGURES] = {"alloc+free, 0 live", "alloc+free, 10000 live",
-                                           "alloc+free, 4 threads, per pair", "cuMemGetInfo"};
+                                           "alloc+free, 4 threads, per pair", "cuMemGetInfo", "cuLaunchKernel"};
 
 static double now(void) {
     struct timespec time;
@@ -56,6 +59,13 @@ static void *infos(void *unused) {
     size_t free_bytes, total_bytes;
     for (int i = 0; i < CALLS; i++) {
         info(&free_bytes, &total_bytes);
+    }
+    return unused;
+}
+
+static void *launches(void *unused) {
+    for (int i = 0; i < CALLS; i++) {
+        launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     }
     return unused;
 }
@@ -88,6 +98,7 @@ static void find_driver(void) {
     alloc = (alloc_function *)dlsym(driver, "cuMemAlloc_v2");
     dealloc = (free_function *)dlsym(driver, "cuMemFree_v2");
     info = (info_function *)dlsym(driver, "cuMemGetInfo_v2");
+    launch = (launch_function *)dlsym(driver, "cuLaunchKernel");
     ((int (*)(unsigned))dlsym(driver, "cuInit"))(0);
 }
 
@@ -113,6 +124,7 @@ static void measure(int peers) {
         alloc(&address, 4096);
     }
     printf("%f\n%f\n%f\n", median(pairs, 1), median(pairs, THREADS), median(infos, 1));
+    printf("%f\n", median(launches, 1));
     fflush(stdout);
     kill(0, SIGKILL); /* the peers and this process: they are a group of their own */
 }
