@@ -77,10 +77,7 @@ build_base() {
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/lintian/*' \
-        bookworm "$cache/images/new-base.tar" \
-        'deb http://deb.debian.org/debian bookworm main' \
-        'deb http://deb.debian.org/debian bookworm-updates main' \
-        'deb http://deb.debian.org/debian-security bookworm-security main'
+        bookworm "$cache/images/new-base.tar"
     rm -f "$cache"/images/base-*.tar
     publish "$cache/images/new-base.tar" "$file"
 }
