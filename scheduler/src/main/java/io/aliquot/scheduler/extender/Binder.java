@@ -169,8 +169,8 @@ final class Binder {
             PodState state = cluster.read(pod);
             String node = ledger.unsettled(pod.uid()).orElse("");
             if (!keeps(state, node, false)) {
-                LOG.warn("released {} node={} found={}", pod, node, state);
-                ledger.release(pod.uid());
+                LOG.warn("given up {} node={} found={}", pod, node, state);
+                ledger.giveUp(pod.uid(), GIVEN_UP);
             }
         }
     }

@@ -244,6 +244,12 @@ public final class Ledger {
 
     // What has to be done from time to time.
 
+    /** As {@link #release}, but only if the latest Binding of this pod was sent that long ago. */
+    public void giveUp(String uid, Duration age) {
+        long now = nanoTime.getAsLong();
+        end(uid, claim -> claim.state == State.ASSUMED && now - claim.since >= age.toNanos());
+    }
+
     /** Ends expectations that did not come true. */
     public void expire() {
         long now = nanoTime.getAsLong();

@@ -1,12 +1,10 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.CorePolicy;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Vgpu;
-import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.placement.Choice.Chosen;
 import io.aliquot.scheduler.placement.Choice.Refused;
 import java.util.ArrayList;
@@ -15,7 +13,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Predicate;
-import org.jspecify.annotations.Nullable;
 
 /*
  * One container at a time, the most demanding first, each takes the policy's best GPUs that still hold it. For a pod
@@ -33,7 +30,7 @@ public final class Chooser {
 
     private final PodAsk ask;
     private final List<GpuRoom> rooms;
-    private final Map<String, List<Vgpu>> given = new HashMap<>();
+    private final Map<ContainerAsk, List<Gpu>> given = new HashMap<>();
 
     private Chooser(PodAsk ask, List<GpuRoom> rooms) {
         this.ask = ask;
@@ -68,14 +65,8 @@ public final class Chooser {
             if (fitting.size() < container.request().vgpus()) {
                 return refuse(container);
             }
-            given.put(
-                    container.name(),
-                    fitting.stream()
-                            .map(room -> vgpu(container.request(), room.gpu()))
-                            .toList());
+            given.put(container, fitting.stream().map(GpuRoom::gpu).toList());
         }
-        var containers = new HashMap<String, Vgpus>();
-        given.forEach((name, vgpus) -> containers.put(name, new Vgpus(vgpus)));
         var perGpu = new HashMap<String, Amount>();
         for (GpuRoom room : rooms) {
             Amount amount = taken(room);
@@ -84,7 +75,7 @@ public final class Chooser {
             }
         }
         return new Chosen(
-                containers,
+                given,
                 perGpu,
                 rooms.stream()
                         .mapToDouble(room -> room.fullnessWith(taken(room)))
@@ -104,39 +95,28 @@ public final class Chooser {
 
     /** What this pod holds of a GPU so far. */
     private Amount taken(GpuRoom room) {
-        return peak(room, null);
+        return given.isEmpty() ? Amount.NOTHING : peak(room, container -> false);
     }
 
     /** What this pod would hold of a GPU if {@code container} got a vGPU there. */
     private Amount with(ContainerAsk container, GpuRoom room) {
-        return peak(room, container);
+        return given.isEmpty() ? amount(container, room) : peak(room, container::equals);
     }
 
-    private Amount peak(GpuRoom room, @Nullable ContainerAsk further) {
+    private Amount peak(GpuRoom room, Predicate<ContainerAsk> further) {
         var timed = new ArrayList<Amount.Timed>(ask.containers().size());
         for (ContainerAsk container : ask.containers()) {
-            if (container.equals(further)) {
-                timed.add(new Amount.Timed(container.kind(), Amount.of(vgpu(container.request(), room.gpu()))));
-                continue;
-            }
-            for (Vgpu vgpu : given.getOrDefault(container.name(), List.of())) {
-                if (vgpu.uuid().equals(room.gpu().uuid())) {
-                    timed.add(new Amount.Timed(container.kind(), Amount.of(vgpu)));
-                }
+            if (further.test(container)
+                    || given.getOrDefault(container, List.of()).contains(room.gpu())) {
+                timed.add(new Amount.Timed(container.kind(), amount(container, room)));
             }
         }
         return Amount.peak(timed);
     }
 
-    private static Vgpu vgpu(GpuRequest request, Gpu gpu) {
-        return new Vgpu(
-                gpu.uuid(),
-                request.memory().on(gpu.memoryMiB()),
-                request.cores(),
-                CorePolicy.FIXED,
-                0,
-                gpu.contextMiB(),
-                request.exclusive());
+    private static Amount amount(ContainerAsk container, GpuRoom room) {
+        GpuRequest request = container.request();
+        return new Amount(request.memory().on(room.gpu().memoryMiB()), request.cores(), 1, request.exclusive());
     }
 
     private Refused refuse(ContainerAsk container) {

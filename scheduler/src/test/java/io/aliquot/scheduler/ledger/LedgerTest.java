@@ -119,6 +119,12 @@ class LedgerTest {
         assertThat(ledger.unsettledSince(Duration.ofSeconds(1))).isEmpty();
         now.addAndGet(Duration.ofSeconds(1).toNanos());
         assertThat(ledger.unsettledSince(Duration.ofSeconds(1))).containsExactly(pod("a"));
+        ledger.commit(pod("a"), "n1", HALF);
+        ledger.giveUp("a", Duration.ofSeconds(1));
+        assertThat(ledger.unsettled("a")).as("sent again in the meantime").contains("n1");
+        now.addAndGet(Duration.ofSeconds(1).toNanos());
+        ledger.giveUp("a", Duration.ofSeconds(1));
+        assertThat(ledger.unsettled("a")).isEmpty();
     }
 
     @Test
