@@ -30,6 +30,7 @@ prepare_tests() {
 		python3 python3
 		python3-venv /usr/lib/python3*/ensurepip/__init__.py
 		clang-format clang-format
+		strace strace
 	END
     lock_cache
     [ -f "$(test_python)/complete" ] || step python "Installing NVIDIA's Python packages for the tests, once" contained make_test_python

@@ -41,7 +41,8 @@ ordinary_programs_make_no_further_system_call)
     limit 100
     # Loading the library itself is the one trace it leaves.
     strace -f -o "$folder/trace" -E LD_PRELOAD="$shim" cat /etc/passwd >/dev/null || fail strace
-    grep -E 'vgpu|aliquot/region|/proc|clone|sigaction|umask' "$folder/trace" && fail "the above"
+    grep -E '^[0-9]+ +(clone3?|rt_sigaction|umask)\(|"/proc|"/(etc|usr/local)/aliquot' "$folder/trace" && fail "the above"
+    grep -F -e "$ALIQUOT_CONFIG" -e "$ALIQUOT_REGION" "$folder/trace" && fail "the above"
     [ "$(grep -c "$shim" "$folder/trace")" = 1 ] || fail "$(grep "$shim" "$folder/trace")"
     ;;
 a_directly_linked_program_is_limited)
