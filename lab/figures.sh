@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Measures what docs/performance.md publishes, on the running lab: prints a table of figure, number and command, and the
+# machine. Takes about 5 minutes. Times of a cold `./aliquot up` are not measured here; see docs/performance.md.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+cd "$root"
+
+# shellcheck disable=SC2016
+row() { printf '| %s | %s | `%s` |\n' "$1" "$2" "$3"; }
+
+echo "Bringing the lab up, and once more to time it ..." >&2
+./aliquot up >&2
+began=$SECONDS
+./aliquot up >&2
+warm=$((SECONDS - began))
+
+mkdir -p "$root/.lab/log"
+rm -f lab/target/figures.txt
+echo "Measuring on the cluster; about 3 minutes ..." >&2
+in_cluster='./mvnw verify -pl lab -am -Dit.test=Figures'
+if ! ./mvnw -q -B -ntp verify -pl lab -am -Dlab.asItIs=true -Dtest=None -Dsurefire.failIfNoSpecifiedTests=false \
+    -Dit.test=Figures -Dfailsafe.failIfNoSpecifiedTests=false > "$root/.lab/log/figures.log" 2>&1; then
+    tail -n 30 "$root/.lab/log/figures.log" >&2
+    echo "aliquot: the cluster's figures could not be measured; all output is in $root/.lab/log/figures.log" >&2
+    exit 1
+fi
+
+echo "Measuring the shim ..." >&2
+cmake --build native-shim/build --target bench > "$root/.lab/log/bench.log" 2>&1 || {
+    tail -n 15 "$root/.lab/log/bench.log" >&2
+    echo "aliquot: the shim's benchmark failed; all output is in $root/.lab/log/bench.log" >&2
+    exit 1
+}
+
+printf '\nMeasured %s on %s cores (%s), %s GiB memory, Linux %s, commit %s.\n\n' "$(date -u +%F)" "$(nproc)" \
+    "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" \
+    "$(awk '/^MemTotal/ { printf "%d", $2 / 1048576 + 0.5 }' /proc/meminfo)" "$(uname -r)" "$(git rev-parse --short HEAD)"
+printf '| figure | number | command |\n|---|---|---|\n'
+row "\`./aliquot up\`, nothing changed" "$warm s" "./aliquot up"
+while IFS='|' read -r name number; do row "$name" "$number" "$in_cluster"; done < lab/target/figures.txt
+# shellcheck disable=SC2016
+printf '\nThe shim (`cmake --build native-shim/build --target bench`):\n\n'
+sed 's/^/    /' "$root/.lab/log/bench.log"
