@@ -17,7 +17,7 @@ warm=$((SECONDS - began))
 mkdir -p "$root/.lab/log"
 rm -f lab/target/figures.txt
 echo "Measuring on the cluster; about 3 minutes ..." >&2
-in_cluster='./mvnw verify -pl lab -am -Dit.test=Figures'
+in_cluster='./aliquot figures'
 if ! ./mvnw -q -B -ntp verify -pl lab -am -Dlab.asItIs=true -Dtest=None -Dsurefire.failIfNoSpecifiedTests=false \
     -Dit.test=Figures -Dfailsafe.failIfNoSpecifiedTests=false > "$root/.lab/log/figures.log" 2>&1; then
     tail -n 30 "$root/.lab/log/figures.log" >&2
@@ -40,4 +40,4 @@ row "\`./aliquot up\`, nothing changed" "$warm s" "./aliquot up"
 while IFS='|' read -r name number; do row "$name" "$number" "$in_cluster"; done < lab/target/figures.txt
 # shellcheck disable=SC2016
 printf '\nThe shim (`cmake --build native-shim/build --target bench`):\n\n'
-sed 's/^/    /' "$root/.lab/log/bench.log"
+grep -v '^\[' "$root/.lab/log/bench.log" | sed 's/^/    /'
