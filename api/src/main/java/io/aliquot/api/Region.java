@@ -23,9 +23,11 @@ public final class Region {
     /** Processes of a container that may hold device memory at once. */
     public static final int PROCESSES = 512;
 
+    /** Bytes at the file's beginning that {@link #unplacedAddresses(ByteBuffer)} needs. */
+    public static final int HEADER_SIZE = 4096;
+
     private static final long MAGIC = 0x31544f5551494c41L; // "ALIQUOT1", little-endian
     private static final int VERSION = 1;
-    private static final int HEADER_SIZE = 4096;
     private static final int DEVICE_SIZE = 256;
     private static final int PROCESS_SIZE = 64;
     private static final int CHARGE_SIZE = 64;
@@ -121,6 +123,22 @@ public final class Region {
 
     /** Times that the driver gave out an address that the shim could not place; anything but 0 is a hole. */
     public long unplacedAddresses() {
+        return file.getLong(UNPLACED_ADDRESSES_AT);
+    }
+
+    /**
+     * The same, read from the header alone.
+     *
+     * @param header the file's first {@link #HEADER_SIZE} bytes or more, from index 0
+     * @throws FormatException if it is not the header of a region of this version
+     */
+    public static long unplacedAddresses(ByteBuffer header) {
+        ByteBuffer file = header.duplicate().order(ByteOrder.LITTLE_ENDIAN);
+        if (file.limit() < HEADER_SIZE) {
+            throw FormatException.expected("a region's header", file.limit() + " bytes");
+        }
+        expect("magic", MAGIC, file.getLong(MAGIC_AT));
+        expect("version", VERSION, file.getInt(VERSION_AT));
         return file.getLong(UNPLACED_ADDRESSES_AT);
     }
 

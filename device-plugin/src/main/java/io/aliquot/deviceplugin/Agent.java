@@ -15,6 +15,7 @@ import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import io.aliquot.deviceplugin.nvml.XidWatch;
+import io.aliquot.deviceplugin.shim.ShimReports;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -54,6 +55,7 @@ final class Agent implements AutoCloseable {
     private final KubeletPlugin plugin;
     private final Metrics metrics;
     private final Duration look;
+    private final ShimReports reports;
     private final Map<String, String> said = new HashMap<>();
     private final CountDownLatch shut = new CountDownLatch(1);
 
@@ -85,6 +87,7 @@ final class Agent implements AutoCloseable {
         this.plugin = plugin;
         this.metrics = metrics;
         this.look = look;
+        reports = new ShimReports(settings.stateDir(), metrics);
     }
 
     /** Something may have changed. */
@@ -120,6 +123,7 @@ final class Agent implements AutoCloseable {
         try {
             while (!closed) {
                 waitingFor = stepOrReason(node);
+                reports.read();
                 beat = System.nanoTime();
                 if (nvml.isEmpty() && System.nanoTime() - nvmlAnsweredAt > PATIENCE_WITHOUT_NVML.toNanos()) {
                     LOG.log(

@@ -61,6 +61,13 @@ public final class Metrics {
             .withoutExemplars()
             .register(registry);
 
+    private final Gauge holes = Gauge.builder()
+            .name("aliquot_agent_containers_with_holes")
+            .help(
+                    "Containers, the last one of each slot, where the driver gave out addresses that the shim can't place.")
+            .withoutExemplars()
+            .register(registry);
+
     public void allocated(long nanos) {
         allocate.observe(nanos / 1e9);
     }
@@ -94,6 +101,10 @@ public final class Metrics {
 
     public void xid(String uuid, long xid) {
         xids.labelValues(uuid, Long.toString(xid)).inc();
+    }
+
+    public void containersWithHoles(int containers) {
+        holes.set(containers);
     }
 
     /** All of it in Prometheus's text format. */

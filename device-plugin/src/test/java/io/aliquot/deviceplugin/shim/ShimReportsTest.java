@@ -1,0 +1,65 @@
+package io.aliquot.deviceplugin.shim;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Region;
+import io.aliquot.deviceplugin.metrics.Metrics;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+final class ShimReportsTest {
+    private static final int UNPLACED_ADDRESSES_AT = 128; // region.h
+
+    private final Path slots;
+    private final Metrics metrics = new Metrics();
+    private final ShimReports reports;
+
+    ShimReportsTest(@TempDir Path state) throws IOException {
+        slots = Files.createDirectory(state.resolve("slots"));
+        reports = new ShimReports(state, metrics);
+    }
+
+    @Test
+    void aContainerThatFoundAHoleIsCounted() throws IOException {
+        Files.write(slots.resolve("slot-000"), withHoles(0));
+        Files.write(slots.resolve("slot-001"), withHoles(3));
+
+        reports.read();
+
+        assertThat(metrics.print()).contains("aliquot_agent_containers_with_holes 1.0");
+    }
+
+    @Test
+    void aSlotThatIsGivenAwayAgainCountsNoMore() throws IOException {
+        Files.write(slots.resolve("slot-001"), withHoles(3));
+        reports.read();
+
+        Files.write(slots.resolve("slot-001"), Region.fresh());
+        reports.read();
+
+        assertThat(metrics.print()).contains("aliquot_agent_containers_with_holes 0.0");
+    }
+
+    @Test
+    void whatAContainerDidToItsFileStopsNothing() throws IOException {
+        Files.write(slots.resolve("slot-000"), new byte[0]);
+        Files.write(slots.resolve("slot-001"), new byte[] {1, 2, 3});
+        Files.write(slots.resolve("slot-002"), new byte[Region.SIZE]);
+        Files.createDirectory(slots.resolve("slot-003"));
+        Files.createSymbolicLink(slots.resolve("slot-004"), Files.write(slots.resolve("elsewhere"), withHoles(1)));
+        Files.write(slots.resolve("slot-005"), withHoles(7));
+
+        reports.read();
+
+        assertThat(metrics.print()).contains("aliquot_agent_containers_with_holes 1.0");
+    }
+
+    private static byte[] withHoles(int holes) {
+        byte[] region = Region.fresh();
+        region[UNPLACED_ADDRESSES_AT] = (byte) holes;
+        return region;
+    }
+}
