@@ -57,12 +57,17 @@ count_reports() { python3 "$root/lab/count-tests.py" "$lab/reports"; }
 
 run_tests() { # long?
     local mark=$lab/reports/mark status=0 jdk25
+    local -a more=()
+    if [ -n "$1" ]; then
+        more=(-Daliquot.histories=10000) # of 1,000 steps each, against the ledger
+        export ALIQUOT_KILL_ROUNDS=5000  # of processes that allocate
+    fi
     rm -rf "$lab/reports"
     mkdir -p "$lab/reports"
     cd "$root"
     touch "$mark"
     export ALIQUOT_BUILT=1 # the lab's tests bring the lab up with what this build has just made
-    setpriv --pdeathsig KILL ./mvnw -B -ntp --fail-at-end verify ${1:+-Plong} < /dev/null || status=$?
+    setpriv --pdeathsig KILL ./mvnw -B -ntp --fail-at-end verify "${more[@]}" < /dev/null || status=$?
     keep_reports jdk17 "$mark"
     if jdk25=$(find_jdk25); then
         say "" "Unit and component tests once more, on JDK 25 ($jdk25)"
