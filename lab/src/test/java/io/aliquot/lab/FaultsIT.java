@@ -44,6 +44,30 @@ class FaultsIT {
         tenants.expectThatAllGoesOn();
     }
 
+    @Test
+    void aPodMadeWhileItsNodesDevicePluginIsDownWaitsForIt(Lab lab, Space space) {
+        Space.awaitTrue("the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
+        String node = lab.nodes().get(0);
+        Pod agent = partsOf(lab, "device-plugin").stream()
+                .filter(pod -> pod.getSpec().getNodeName().equals(node))
+                .findFirst()
+                .orElseThrow();
+        String before = status(agent, "device-plugin").getContainerID();
+        lab.killContainer(node, before);
+        Space.awaitTrue(
+                "word that the agent has gone",
+                EVENTUALLY,
+                () -> partsOf(lab, "device-plugin").stream()
+                        .filter(pod -> pod.getSpec().getNodeName().equals(node))
+                        .noneMatch(pod -> ready(pod)
+                                && status(pod, "device-plugin").getContainerID().equals(before)));
+
+        // Bound at once it would fail: the kubelet has no vGPUs for it now, although the node still shows some.
+        space.create(Pods.onNode(Pods.memory(lab, "meanwhile", 1000), node));
+
+        space.awaitRunning("meanwhile", RESTARTED);
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"node1/kubelet", "node1/containerd", "kube-apiserver", "etcd"})
     void aProgramOfTheClusterIsKilled(String program, Lab lab, Space space) {

@@ -84,13 +84,16 @@ class ClusterConfiguration {
     }
 
     @Bean
-    Watched<Pod> pods(KubernetesClient kubernetes, Ledger ledger, PendingPods pending, Events events) {
+    Watched<Pod> pods(
+            KubernetesClient kubernetes, Settings settings, Ledger ledger, PendingPods pending, Events events) {
+        var agents = new Agents(settings.namespace(), ledger::setServed);
         return Watched.start(
                 "pods",
                 kubernetes.pods().inAnyNamespace().withLimit(Watched.PAGE).runnableInformer(0),
                 new SlimStore<>(
                         metadata -> new PodBuilder().withMetadata(metadata).build()),
                 pod -> {
+                    agents.present(pod);
                     if (PodReader.ended(pod)) {
                         forget(pod, ledger, pending);
                     } else if (!PodReader.node(pod).isEmpty()) {
@@ -100,7 +103,10 @@ class ClusterConfiguration {
                         ledger.hold(reading.pod());
                     }
                 },
-                pod -> forget(pod, ledger, pending));
+                pod -> {
+                    agents.gone(pod.getMetadata().getUid());
+                    forget(pod, ledger, pending);
+                });
     }
 
     private static void forget(Pod pod, Ledger ledger, PendingPods pending) {

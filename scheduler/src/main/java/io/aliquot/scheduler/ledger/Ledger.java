@@ -70,6 +70,23 @@ public final class Ledger {
         }
     }
 
+    /**
+     * A node's agent answers its kubelet, or doesn't. The kubelet fails a pod that reaches it in the meantime, and shows
+     * only at its next report, up to 10 s later, that it has no vGPUs. Until this is first called the agent is taken to
+     * answer.
+     */
+    public void setServed(String name, boolean served) {
+        NodeAccount account = account(name);
+        boolean back;
+        synchronized (account) {
+            back = served && !account.served();
+            account.setServed(served);
+        }
+        if (back) {
+            listener.roomFreed(name);
+        }
+    }
+
     /** A node is gone. What pods hold there is kept until they are gone too. */
     public void removeNode(String name) {
         NodeAccount account = account(name);

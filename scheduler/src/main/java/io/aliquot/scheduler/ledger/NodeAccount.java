@@ -24,12 +24,14 @@ import java.util.Set;
  */
 final class NodeAccount {
     static final LeftOut UNKNOWN = new LeftOut("the Aliquot scheduler does not know the node yet");
+    private static final LeftOut UNSERVED = new LeftOut("the node's device plugin is not ready");
 
     private final Map<String, Claim> claims = new HashMap<>();
     private final Map<String, Tally> tallies = new HashMap<>();
     private long cpuMillis;
     private long memoryBytes;
     private NodeFacts facts = UNKNOWN;
+    private boolean served = true;
 
     /** Sums over all claims on a GPU. */
     private static final class Tally {
@@ -56,6 +58,15 @@ final class NodeAccount {
 
     void setFacts(NodeFacts facts) {
         this.facts = facts;
+    }
+
+    /** Whether its agent answers the kubelet; assumed until told otherwise. */
+    void setServed(boolean served) {
+        this.served = served;
+    }
+
+    boolean served() {
+        return served;
     }
 
     Optional<Claim> claim(String uid) {
@@ -101,6 +112,9 @@ final class NodeAccount {
     /** What a pod would get here, its present claim on this node set aside. */
     Choice choose(String uid, PodAsk ask) {
         if (facts instanceof Sharing sharing) {
+            if (!served) {
+                return new Refused(UNSERVED.reason(), true);
+            }
             Optional<Claim> own = remove(uid);
             List<GpuRoom> rooms = new ArrayList<>(sharing.inventory().gpus().size());
             for (Gpu gpu : sharing.inventory().gpus()) {

@@ -57,6 +57,22 @@ class LedgerTest {
     }
 
     @Test
+    void aNodeWhoseAgentDoesNotAnswerTakesNoPodAndKeepsThoseItHas() {
+        ledger.commit(pod("a"), "n1", HALF);
+        ledger.setServed("n1", false);
+        assertThat(ledger.ask("n1", "b", HALF))
+                .isEqualTo(new Offer.Refuses("the node's device plugin is not ready", true));
+        assertThat(ledger.commit(pod("b"), "n1", HALF))
+                .isEqualTo(new Conflict("the node's device plugin is not ready"));
+        assertThat(ledger.place(pod("a").uid())).contains("n1");
+
+        ledger.setServed("n1", true);
+        assertThat(told).containsExactly("freed n1");
+        assertThat(ledger.ask("n1", "b", HALF)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Refuses.class);
+    }
+
+    @Test
     void anExpectedPodKeepsItsPlaceAgainstOthersButNotAgainstItself() {
         ledger.expect(pod("a"), "n1", WHOLE);
         assertThat(ledger.ask("n1", "b", HALF)).isEqualTo(new Offer.Refuses("no GPU with 500 MiB free", false));
