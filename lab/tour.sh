@@ -54,6 +54,7 @@ quietly() { ./aliquot "$@" > /dev/null 2>&1; }
 clean_up() {
     quietly kubectl delete namespace tour --ignore-not-found --force --grace-period=0 --wait --timeout=60s ||
         fail "the namespace 'tour' to go within 60 s"
+    quietly kubectl annotate node node1 'aliquot.io/slots-'
 }
 
 # One line for each GPU: how many pods it has.
@@ -117,6 +118,19 @@ where spread
 expect_equal "how many pods each GPU has" "2 3 3 3 " "$(pods_per_gpu spread)"
 tell "All four GPUs have two or three."
 try kubectl -n tour delete deployment spread --cascade=foreground --wait
+tell "Ten pods a GPU is only where a node begins. With an annotation of the node memory alone decides; the kubelet tells of" \
+    "the new slots within 10 s:"
+try kubectl annotate node node1 --overwrite 'aliquot.io/slots=20'
+try kubectl wait '--for=jsonpath={.status.allocatable.nvidia\.com/gpu}=40' node/node1 --timeout=30s
+expect "condition met"
+try kubectl -n tour apply -f lab/tour/slots.yaml
+try kubectl -n tour wait '--for=jsonpath={.status.availableReplicas}=16' deployment/slots --timeout=90s
+expect "condition met"
+where slots
+expect_equal "how many pods each GPU has" "16 " "$(pods_per_gpu slots)"
+tell "Sixteen pods of 5000 MiB on one GPU of 81920."
+try kubectl -n tour delete deployment slots --cascade=foreground --wait
+try kubectl annotate node node1 'aliquot.io/slots-'
 
 title "3. Several vGPUs"
 tell "Two vGPUs are always parts of two different GPUs of one node:"
