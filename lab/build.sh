@@ -11,7 +11,7 @@ go_environment() {
 }
 
 kube_program() { printf '%s/programs/kube-%s' "$cache" "$(cd "$root" && hash_of lab/kube)"; }
-helm_program() { printf '%s/programs/helm-%s' "$cache" "$helm_version"; }
+helm_program() { printf '%s/programs/helm-%s-%s' "$cache" "$helm_version" "$kubernetes_version"; }
 nvidia_runtime_program() { printf '%s/programs/nvidia-container-runtime-%s' "$cache" "$nvidia_toolkit_version"; }
 
 build_kube() {
@@ -35,7 +35,10 @@ go_install() { # PACKAGE@VERSION OUT LDFLAGS
 }
 
 build_helm() {
-    CGO_ENABLED=0 go_install "helm.sh/helm/v3/cmd/helm@v$helm_version" "$(helm_program)" "-s -w"
+    local util=helm.sh/helm/v3/pkg/chartutil minor=${kubernetes_version#1.}
+    # What `helm template` takes the cluster for; Helm's own Makefile sets it too, and else it is 1.20.
+    CGO_ENABLED=0 go_install "helm.sh/helm/v3/cmd/helm@v$helm_version" "$(helm_program)" \
+        "-s -w -X $util.k8sVersionMajor=1 -X $util.k8sVersionMinor=${minor%%.*}"
 }
 
 build_nvidia_runtime() {

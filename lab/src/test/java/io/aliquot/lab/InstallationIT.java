@@ -28,15 +28,7 @@ class InstallationIT {
         Path objects = folder.resolve("objects.yaml");
         Files.writeString(
                 objects,
-                lab.aliquot(
-                                "helm",
-                                "template",
-                                RELEASE,
-                                chart(lab),
-                                "--namespace",
-                                Lab.NAMESPACE,
-                                "--kube-version",
-                                lab.get("KUBERNETES_VERSION"))
+                lab.aliquot("helm", "template", RELEASE, chart(lab), "--namespace", Lab.NAMESPACE)
                         .expectSuccess());
 
         String answer = lab.kubectl(
