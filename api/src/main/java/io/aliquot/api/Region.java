@@ -79,8 +79,7 @@ public final class Region {
         ByteBuffer file =
                 ByteBuffer.wrap(content.length == 0 ? fresh() : content.clone()).order(ByteOrder.LITTLE_ENDIAN);
         expect("size", SIZE, file.capacity());
-        expect("magic", MAGIC, file.getLong(MAGIC_AT));
-        expect("version", VERSION, file.getInt(VERSION_AT));
+        expectOurVersion(file);
         expect("header's size", HEADER_SIZE, file.getInt(HEADER_SIZE_AT));
         expect("total size", SIZE, file.getLong(TOTAL_SIZE_AT));
         expect("number of devices", DEVICES, file.getInt(DEVICE_COUNT_AT));
@@ -123,7 +122,7 @@ public final class Region {
 
     /** Times that the driver gave out an address that the shim could not place; anything but 0 is a hole. */
     public long unplacedAddresses() {
-        return file.getLong(UNPLACED_ADDRESSES_AT);
+        return unplacedAddresses(file);
     }
 
     /**
@@ -137,8 +136,7 @@ public final class Region {
         if (file.limit() < HEADER_SIZE) {
             throw FormatException.expected("a region's header", file.limit() + " bytes");
         }
-        expect("magic", MAGIC, file.getLong(MAGIC_AT));
-        expect("version", VERSION, file.getInt(VERSION_AT));
+        expectOurVersion(file);
         return file.getLong(UNPLACED_ADDRESSES_AT);
     }
 
@@ -148,6 +146,11 @@ public final class Region {
             sum += charge(device, process).bytes(); // at most 512 times 2^52
         }
         return sum;
+    }
+
+    private static void expectOurVersion(ByteBuffer header) {
+        expect("magic", MAGIC, header.getLong(MAGIC_AT));
+        expect("version", VERSION, header.getInt(VERSION_AT));
     }
 
     private static void expect(String what, long expected, long found) {
