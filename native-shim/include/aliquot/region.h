@@ -76,19 +76,45 @@ struct aliquot_device {
         uint64_t uuid_half[2];
     };
     uint8_t reserved0[48];
-    uint8_t reserved_for_compute[64]; /* written by the container */
-    uint8_t reserved_for_agent[64];   /* written by the node agent */
-    uint8_t reserved1[64];
+
+    /* Written by the container's processes. Times are CLOCK_MONOTONIC, which all processes of a machine share. */
+    uint64_t tat;       /* ns: when the GPU time granted so far is used up (GCRA's theoretical arrival time) */
+    uint64_t gpu_time;  /* ns of GPU time charged, of all processes; only grows */
+    uint64_t throttled; /* ns that launches have been held back, of all threads; only grows */
+    uint64_t wanted;    /* ns: when a launch last came or was held back; 0: never */
+    uint8_t reserved1[32];
+
+    /* Written by the node agent. */
+    uint64_t grant;        /* ALIQUOT_GRANT(...); 0: none was ever given */
+    uint64_t unattributed; /* bytes that the host sees this container hold beyond what it is charged: used, too */
+    uint32_t active;       /* containers that use the GPU now, this one included; 0: not known */
+    uint8_t reserved2[44];
+
+    uint8_t reserved3[64];
 };
 
+/* A share of the GPU in millionths, 0 to 1000000, given at a time of CLOCK_MONOTONIC in ms. One word, so that neither is
+   ever read without the other. */
+#define ALIQUOT_GRANT_SHARE_BITS 20
+#define ALIQUOT_GRANT(ms, millionths) ((uint64_t)(ms) << ALIQUOT_GRANT_SHARE_BITS | (uint64_t)(millionths))
+#define ALIQUOT_GRANT_SHARE(grant) ((uint32_t)((grant) & ((UINT64_C(1) << ALIQUOT_GRANT_SHARE_BITS) - 1)))
+#define ALIQUOT_GRANT_MS(grant) ((uint64_t)(grant) >> ALIQUOT_GRANT_SHARE_BITS)
+
+/* Who owns a slot. Its first byte carries the slot's lock, whatever it says. */
 struct aliquot_process {
-    uint8_t reserved[64]; /* the process's identity in the container; its first byte carries the slot's lock */
+    uint32_t pid; /* in the owner's own PID namespace; 0: not known */
+    uint8_t reserved0[4];
+    uint64_t started; /* CLOCK_REALTIME in microseconds when the slot was taken */
+    uint8_t reserved1[48];
 };
 
-/* What one process holds on one device, on a cache line of its own. */
+/* What one process holds on one device, on a cache line of its own. Only its owner adds to it. */
 struct aliquot_charge {
     uint64_t word;
-    uint8_t reserved[56];
+    uint64_t gpu_time; /* ns of GPU time charged to this process; only grows */
+    uint64_t peak;     /* bytes, the most that word has said */
+    uint64_t context;  /* bytes, of those in word, that are its contexts' */
+    uint8_t reserved[32];
 };
 
 struct aliquot_region {
@@ -117,10 +143,19 @@ static_assert(offsetof(struct aliquot_header, unplaced_addresses) == 128, "regio
 static_assert(offsetof(struct aliquot_header, decision) == 192, "region layout");
 static_assert(sizeof(struct aliquot_header) == 4096, "region layout");
 static_assert(sizeof(struct aliquot_device) == 256, "region layout");
-static_assert(offsetof(struct aliquot_device, reserved_for_compute) == 64, "region layout");
-static_assert(offsetof(struct aliquot_device, reserved_for_agent) == 128, "region layout");
+static_assert(offsetof(struct aliquot_device, tat) == 64, "region layout");
+static_assert(offsetof(struct aliquot_device, gpu_time) == 72, "region layout");
+static_assert(offsetof(struct aliquot_device, throttled) == 80, "region layout");
+static_assert(offsetof(struct aliquot_device, wanted) == 88, "region layout");
+static_assert(offsetof(struct aliquot_device, grant) == 128, "region layout");
+static_assert(offsetof(struct aliquot_device, unattributed) == 136, "region layout");
+static_assert(offsetof(struct aliquot_device, active) == 144, "region layout");
 static_assert(sizeof(struct aliquot_process) == 64, "region layout");
+static_assert(offsetof(struct aliquot_process, started) == 8, "region layout");
 static_assert(sizeof(struct aliquot_charge) == 64, "region layout");
+static_assert(offsetof(struct aliquot_charge, gpu_time) == 8, "region layout");
+static_assert(offsetof(struct aliquot_charge, peak) == 16, "region layout");
+static_assert(offsetof(struct aliquot_charge, context) == 24, "region layout");
 static_assert(offsetof(struct aliquot_region, device) == 4096, "region layout");
 static_assert(offsetof(struct aliquot_region, process) == 8192, "region layout");
 static_assert(offsetof(struct aliquot_region, charge) == 40960, "region layout");
