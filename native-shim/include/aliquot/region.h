@@ -93,8 +93,8 @@ struct aliquot_device {
     uint8_t reserved3[64];
 };
 
-/* A share of the GPU in millionths, 0 to 1000000, given at a time of CLOCK_MONOTONIC in ms. One word, so that neither is
-   ever read without the other. */
+/* A share of the GPU in millionths, 0 to 1000000, given at a time of CLOCK_MONOTONIC in ms. One word, so that neither
+   is ever read without the other. */
 #define ALIQUOT_GRANT_SHARE_BITS 20
 #define ALIQUOT_GRANT(ms, millionths) ((uint64_t)(ms) << ALIQUOT_GRANT_SHARE_BITS | (uint64_t)(millionths))
 #define ALIQUOT_GRANT_SHARE(grant) ((uint32_t)((grant) & ((UINT64_C(1) << ALIQUOT_GRANT_SHARE_BITS) - 1)))
