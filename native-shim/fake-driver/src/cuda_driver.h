@@ -76,6 +76,14 @@ void objects_delete_all(const struct CUctx_st *context);
 /* Calls visit for all objects of a kind; visit may delete the one it is given. */
 void objects_visit(enum kind kind, void (*visit)(void *object, void *data), void *data);
 
+/* Frees what a module or a library, which is about to be deleted, holds. With the lock held. */
+void image_free(struct object *object);
+
+/* As enter, and sees to it that function is one: of a module, or a library's kernel cast to a function. */
+CUresult enter_function(CUfunction function);
+/* The name of what enter_function let through. */
+const char *function_name(CUfunction function);
+
 /* Frees the memory that belongs to a context that dies. With the lock held. */
 void memory_free_all(const struct CUctx_st *context);
 
