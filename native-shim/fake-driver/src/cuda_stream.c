@@ -1,76 +1,11 @@
 /*
- * Handles, streams, events and launches. A GPU without kernels has done everything the moment it is asked: a stream is
- * never busy, an event holds the time at which it was recorded, a launch checks its arguments and is over.
+ * Streams and events. A GPU without kernels has done everything the moment it is asked: a stream is never busy, an
+ * event holds the time at which it was recorded.
  */
 #define _GNU_SOURCE
 #include "cuda_driver.h"
 
-#include <search.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-static void *handles; /* tree of all objects, by address */
-static struct object *objects;
-
-static int by_address(const void *a, const void *b) {
-    return a < b ? -1 : a > b;
-}
-
-void *object_new(enum kind kind, size_t bytes, struct CUctx_st *context) {
-    struct object *object = calloc(1, bytes);
-    if (object == NULL)
-        return NULL;
-    if (tsearch(object, &handles, by_address) == NULL) {
-        free(object);
-        return NULL;
-    }
-    object->kind = kind;
-    object->context = context;
-    object->next = objects;
-    if (objects != NULL)
-        objects->previous = object;
-    objects = object;
-    return object;
-}
-
-void *object_find(enum kind kind, const void *handle) {
-    struct object *const *node = handle != NULL ? tfind(handle, &handles, by_address) : NULL;
-    return node != NULL && (*node)->kind == kind ? *node : NULL;
-}
-
-void object_delete(void *handle) {
-    struct object *object = handle;
-    tdelete(object, &handles, by_address);
-    if (object->previous != NULL)
-        object->previous->next = object->next;
-    else
-        objects = object->next;
-    if (object->next != NULL)
-        object->next->previous = object->previous;
-    if (object->kind == KIND_MODULE || object->kind == KIND_LIBRARY)
-        image_free(object);
-    free(object);
-}
-
-void objects_delete_all(const struct CUctx_st *context) {
-    struct object *next;
-    for (struct object *object = objects; object != NULL; object = next) {
-        next = object->next;
-        if (object->context == context)
-            object_delete(object);
-    }
-}
-
-void objects_visit(enum kind kind, void (*visit)(void *object, void *data), void *data) {
-    struct object *next;
-    for (struct object *object = objects; object != NULL; object = next) {
-        next = object->next;
-        if (object->kind == kind)
-            visit(object, data);
-    }
-}
 
 /* ---- streams ---- */
 
@@ -342,41 +277,4 @@ API CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent
 
 API CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
     return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
-}
-
-/* ---- launches ---- */
-
-API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                            unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                            unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra) {
-    if (gridDimX == 0 || gridDimY == 0 || gridDimZ == 0 || blockDimX == 0 || blockDimY == 0 || blockDimZ == 0 ||
-        gridDimX > 2147483647u || gridDimY > 65535 || gridDimZ > 65535 || blockDimX > 1024 || blockDimY > 1024 ||
-        blockDimZ > 64 || blockDimX * blockDimY * blockDimZ > 1024 || sharedMemBytes > 166912 ||
-        (kernelParams != NULL && extra != NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_function(f);
-    return result == CUDA_SUCCESS ? leave(check_stream(hStream)) : result;
-}
-
-API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
-    if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cuLaunchKernel(f, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
-                          config->blockDimZ, config->sharedMemBytes, config->hStream, kernelParams, extra);
-}
-
-API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                                       unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-                                       unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                                       void **kernelParams) {
-    return cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
-                          kernelParams, NULL);
-}
-
-/* There is nothing to profile. */
-API CUresult cuProfilerStart(void) {
-    return CUDA_SUCCESS;
-}
-API CUresult cuProfilerStop(void) {
-    return CUDA_SUCCESS;
 }

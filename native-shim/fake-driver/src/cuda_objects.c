@@ -1,0 +1,67 @@
+/* The handles that the driver gave out. */
+#define _GNU_SOURCE
+#include "cuda_driver.h"
+
+#include <search.h>
+#include <stdlib.h>
+
+static void *handles; /* tree of all objects, by address */
+static struct object *objects;
+
+static int by_address(const void *a, const void *b) {
+    return a < b ? -1 : a > b;
+}
+
+void *object_new(enum kind kind, size_t bytes, struct CUctx_st *context) {
+    struct object *object = calloc(1, bytes);
+    if (object == NULL)
+        return NULL;
+    if (tsearch(object, &handles, by_address) == NULL) {
+        free(object);
+        return NULL;
+    }
+    object->kind = kind;
+    object->context = context;
+    object->next = objects;
+    if (objects != NULL)
+        objects->previous = object;
+    objects = object;
+    return object;
+}
+
+void *object_find(enum kind kind, const void *handle) {
+    struct object *const *node = handle != NULL ? tfind(handle, &handles, by_address) : NULL;
+    return node != NULL && (*node)->kind == kind ? *node : NULL;
+}
+
+void object_delete(void *handle) {
+    struct object *object = handle;
+    tdelete(object, &handles, by_address);
+    if (object->previous != NULL)
+        object->previous->next = object->next;
+    else
+        objects = object->next;
+    if (object->next != NULL)
+        object->next->previous = object->previous;
+    if (object->kind == KIND_MODULE || object->kind == KIND_LIBRARY)
+        image_free(object);
+    free(object);
+}
+
+void objects_delete_all(const struct CUctx_st *context) {
+    struct object *next;
+    for (struct object *object = objects; object != NULL; object = next) {
+        next = object->next;
+        if (object->context == context)
+            object_delete(object);
+    }
+}
+
+void objects_visit(enum kind kind, void (*visit)(void *object, void *data), void *data) {
+    struct object *next;
+    for (struct object *object = objects; object != NULL; object = next) {
+        next = object->next;
+        if (object->kind == kind)
+            visit(object, data);
+    }
+}
