@@ -19,6 +19,8 @@ struct device {
     _Alignas(64) _Atomic uint64_t own;
     _Alignas(64) _Atomic uint64_t limit;
     struct aliquot_charge *charges; /* in the region, by process slot */
+    struct aliquot_device *region;
+    atomic_uint cores, policy;
     uint8_t uuid[16];
 };
 
@@ -35,6 +37,12 @@ static int find(const uint8_t uuid[16]) {
     return -1;
 }
 
+static void take_over(struct device *device, const struct aliquot_vgpu *vgpu) {
+    atomic_store(&device->limit, vgpu->memory);
+    atomic_store(&device->cores, vgpu->cores);
+    atomic_store(&device->policy, (unsigned)vgpu->policy);
+}
+
 static bool add(const struct aliquot_vgpu *vgpu, char *error) {
     int place = aliquot_shared_device(vgpu->uuid);
     int count = atomic_load(&device_count);
@@ -45,9 +53,10 @@ static bool add(const struct aliquot_vgpu *vgpu, char *error) {
     }
     struct device *device = &devices[count];
     memcpy(device->uuid, vgpu->uuid, sizeof device->uuid);
+    device->region = &aliquot_shared_region()->device[place];
     device->charges = aliquot_shared_region()->charge[place];
     atomic_store(&device->own, 0);
-    atomic_store(&device->limit, vgpu->memory);
+    take_over(device, vgpu);
     atomic_store_explicit(&device_count, count + 1, memory_order_release);
     return true;
 }
@@ -56,7 +65,7 @@ bool aliquot_account_limits(const struct aliquot_limits *limits, char error[ALIQ
     for (size_t i = 0; i < limits->count; i++) {
         int known = find(limits->vgpu[i].uuid);
         if (known >= 0) {
-            atomic_store(&devices[known].limit, limits->vgpu[i].memory);
+            take_over(&devices[known], &limits->vgpu[i]);
         } else if (!add(&limits->vgpu[i], error)) {
             return false;
         }
@@ -76,6 +85,16 @@ bool aliquot_account_limits(const struct aliquot_limits *limits, char error[ALIQ
 
 int aliquot_account_device(const uint8_t uuid[16]) {
     return find(uuid);
+}
+
+struct aliquot_share aliquot_account_vgpu(int number) {
+    struct device *device = &devices[number];
+    return (struct aliquot_share){
+        .cores = atomic_load_explicit(&device->cores, memory_order_relaxed),
+        .policy = (enum aliquot_policy)atomic_load_explicit(&device->policy, memory_order_relaxed),
+        .region = device->region,
+        .charges = device->charges,
+    };
 }
 
 uint64_t aliquot_account_limit(int device) {

@@ -11,6 +11,7 @@
 #ifndef ALIQUOT_ACCOUNT_H
 #define ALIQUOT_ACCOUNT_H
 
+#include "aliquot/region.h"
 #include "limits.h"
 
 #include <stdbool.h>
@@ -22,6 +23,16 @@ bool aliquot_account_limits(const struct aliquot_limits *limits, char error[ALIQ
 
 /* The number of a GPU; -1: the limit file names no such GPU, so nothing may be allocated on it. */
 int aliquot_account_device(const uint8_t uuid[16]);
+
+/* What of a device is granted besides memory, now, and where the device is in the region. */
+struct aliquot_share {
+    uint32_t cores; /* percent of the GPU; 0: no limit */
+    enum aliquot_policy policy;
+    struct aliquot_device *region;
+    struct aliquot_charge *charges; /* by process slot */
+};
+
+struct aliquot_share aliquot_account_vgpu(int device);
 
 /* Bytes that the container may hold on a device. */
 uint64_t aliquot_account_limit(int device);

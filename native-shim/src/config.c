@@ -1,7 +1,7 @@
 #include "config.h"
 
 #include "account.h"
-#include "cuda_hooks.h"
+#include "device.h"
 #include "limits.h"
 #include "os.h"
 #include "shared.h"
@@ -81,7 +81,7 @@ static void after_fork_in_child(void) {
     aliquot_shared_after_fork_in_child();
     aliquot_table_reset();
     aliquot_account_reset();
-    aliquot_cuda_forget_devices();
+    aliquot_device_reset();
     atomic_store(&tended, 0);
     atomic_store(&mode, ALIQUOT_MODE_UNDECIDED);
     pthread_mutex_unlock(&mutex);

@@ -1,50 +1,11 @@
 /* The hooks of the driver API that carry logic; what each means is in NVIDIA's documentation of that function. */
-#include "cuda_hooks.h"
-
 #include "account.h"
 #include "config.h"
+#include "device.h"
 #include "lookup.h"
 #include "table.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
-#include <string.h>
-
-#define ORDINALS 64
-
-/* CUDA ordinal -> account's device number + 1; 0: not known. The match is by UUID, so CUDA_VISIBLE_DEVICES in any form
-   is right. */
-static atomic_schar device_of_ordinal[ORDINALS];
-
-void aliquot_cuda_forget_devices(void) {
-    for (size_t i = 0; i < ORDINALS; i++) {
-        atomic_store_explicit(&device_of_ordinal[i], 0, memory_order_relaxed);
-    }
-}
-
-/* The account's number of a device, or -1: nothing was granted on it. */
-static int find_device(CUdevice ordinal) {
-    bool cacheable = ordinal >= 0 && ordinal < ORDINALS;
-    int cached = cacheable ? atomic_load_explicit(&device_of_ordinal[ordinal], memory_order_relaxed) : 0;
-    if (cached > 0) {
-        return cached - 1;
-    }
-    CUuuid uuid;
-    /* For a MIG device the first version answers the whole GPU's UUID, the second its own. */
-    CUresult result = aliquot_bare.cuDeviceGetUuid_v2 != NULL ? aliquot_bare.cuDeviceGetUuid_v2(&uuid, ordinal)
-                      : aliquot_bare.cuDeviceGetUuid != NULL  ? aliquot_bare.cuDeviceGetUuid(&uuid, ordinal)
-                                                              : CUDA_ERROR_NOT_SUPPORTED;
-    if (result != CUDA_SUCCESS) {
-        return -1;
-    }
-    uint8_t bytes[16];
-    memcpy(bytes, uuid.bytes, sizeof bytes);
-    int device = aliquot_account_device(bytes);
-    if (device >= 0 && cacheable) {
-        atomic_store_explicit(&device_of_ordinal[ordinal], (signed char)(device + 1), memory_order_relaxed);
-    }
-    return device;
-}
 
 static uint64_t limit_of(int device) {
     return device < 0 ? 0 : aliquot_account_limit(device);
@@ -74,15 +35,11 @@ static CUresult begin(struct charge *charge, uint64_t bytes) {
         return mode == ALIQUOT_MODE_CLOSED ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
     }
     CUcontext context = NULL;
-    CUdevice ordinal = 0;
-    CUresult result = aliquot_bare.cuCtxGetCurrent(&context);
-    if (result == CUDA_SUCCESS) {
-        result = aliquot_bare.cuCtxGetDevice(&ordinal);
-    }
+    int device = -1;
+    CUresult result = aliquot_device_of_current(&context, &device);
     if (result != CUDA_SUCCESS) {
         return result; /* no context, not initialised: what the allocation would have answered */
     }
-    int device = find_device(ordinal);
     if (device < 0 || !aliquot_account_reserve(device, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -149,7 +106,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     NEED(cuDeviceTotalMem_v2)
     CUresult result = aliquot_bare.cuDeviceTotalMem_v2(bytes, device);
     if (result == CUDA_SUCCESS && aliquot_config_mode() == ALIQUOT_MODE_ENFORCE) {
-        *bytes = limit_of(find_device(device));
+        *bytes = limit_of(aliquot_device_of_ordinal(device));
     }
     return result;
 }
@@ -158,18 +115,17 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device) {
     NEED(cuDeviceTotalMem)
     CUresult result = aliquot_bare.cuDeviceTotalMem(bytes, device);
     if (result == CUDA_SUCCESS && aliquot_config_mode() == ALIQUOT_MODE_ENFORCE) {
-        *bytes = saturated(limit_of(find_device(device)));
+        *bytes = saturated(limit_of(aliquot_device_of_ordinal(device)));
     }
     return result;
 }
 
 /* What the container sees of the current device's memory, from what there really is. */
 static void show_memory(uint64_t *free, uint64_t *total) {
-    CUdevice ordinal = 0;
-    if (aliquot_config_mode() != ALIQUOT_MODE_ENFORCE || aliquot_bare.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS) {
+    if (aliquot_config_mode() != ALIQUOT_MODE_ENFORCE) {
         return;
     }
-    int device = find_device(ordinal);
+    int device = aliquot_device_current();
     uint64_t room = room_on(device);
     *total = limit_of(device);
     *free = room < *free ? room : *free;
@@ -375,6 +331,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
 /* The end of a context is the end of the memory made in it. */
 static CUresult end_context(CUcontext context, CUresult result) {
     if (result == CUDA_SUCCESS && context != NULL) {
+        aliquot_device_forget_contexts();
         aliquot_table_take_context(context, give_back);
     }
     return result;

@@ -1,0 +1,97 @@
+/*
+ * The driver tells the current context in a few nanoseconds, its device not always, so that is remembered by context.
+ * An entry is one word, read and written without a lock: the context's address (48 bits), the generation that it was
+ * made in (8), and the device + 1. The end of any context begins a new generation.
+ */
+#include "device.h"
+
+#include "account.h"
+#include "lookup.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define ORDINALS 64
+#define CONTEXTS 64
+#define CONTEXT_SHIFT 16
+#define GENERATION_SHIFT 8
+#define DEVICE_MASK UINT64_C(0xff)
+
+static atomic_schar device_of_ordinal[ORDINALS]; /* + 1; 0: not known */
+static _Atomic uint64_t device_of_context[CONTEXTS];
+static atomic_uchar generation;
+
+void aliquot_device_forget_contexts(void) {
+    atomic_fetch_add(&generation, 1);
+}
+
+void aliquot_device_reset(void) {
+    for (size_t i = 0; i < ORDINALS; i++) {
+        atomic_store_explicit(&device_of_ordinal[i], 0, memory_order_relaxed);
+    }
+    for (size_t i = 0; i < CONTEXTS; i++) {
+        atomic_store_explicit(&device_of_context[i], 0, memory_order_relaxed);
+    }
+}
+
+int aliquot_device_of_ordinal(CUdevice ordinal) {
+    bool cacheable = ordinal >= 0 && ordinal < ORDINALS;
+    int cached = cacheable ? atomic_load_explicit(&device_of_ordinal[ordinal], memory_order_relaxed) : 0;
+    if (cached > 0) {
+        return cached - 1;
+    }
+    CUuuid uuid;
+    /* For a MIG device the first version answers the whole GPU's UUID, the second its own. */
+    CUresult result = aliquot_bare.cuDeviceGetUuid_v2 != NULL ? aliquot_bare.cuDeviceGetUuid_v2(&uuid, ordinal)
+                      : aliquot_bare.cuDeviceGetUuid != NULL  ? aliquot_bare.cuDeviceGetUuid(&uuid, ordinal)
+                                                              : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS) {
+        return -1;
+    }
+    uint8_t bytes[16];
+    memcpy(bytes, uuid.bytes, sizeof bytes);
+    int device = aliquot_account_device(bytes);
+    if (device >= 0 && cacheable) {
+        atomic_store_explicit(&device_of_ordinal[ordinal], (signed char)(device + 1), memory_order_relaxed);
+    }
+    return device;
+}
+
+static CUresult ask_for_device(int *device) {
+    CUdevice ordinal = 0;
+    CUresult result = aliquot_bare.cuCtxGetDevice(&ordinal);
+    *device = result == CUDA_SUCCESS ? aliquot_device_of_ordinal(ordinal) : -1;
+    return result;
+}
+
+CUresult aliquot_device_of_current(CUcontext *context, int *device) {
+    *context = NULL;
+    *device = -1;
+    CUresult result = aliquot_bare.cuCtxGetCurrent(context);
+    if (result != CUDA_SUCCESS || *context == NULL) {
+        return result != CUDA_SUCCESS ? result : ask_for_device(device); /* its error is the right one */
+    }
+    uint64_t address = (uint64_t)(uintptr_t)*context;
+    uint64_t tag = address << CONTEXT_SHIFT | (uint64_t)atomic_load_explicit(&generation, memory_order_acquire)
+                                                  << GENERATION_SHIFT;
+    _Atomic uint64_t *entry = &device_of_context[(address >> 6 ^ address >> 12) % CONTEXTS];
+    uint64_t found = atomic_load_explicit(entry, memory_order_relaxed);
+    if ((found & ~DEVICE_MASK) == tag && (found & DEVICE_MASK) != 0) {
+        *device = (int)(found & DEVICE_MASK) - 1;
+        return CUDA_SUCCESS;
+    }
+    result = ask_for_device(device);
+    if (*device >= 0 && address >> (64 - CONTEXT_SHIFT) == 0) {
+        atomic_store_explicit(entry, tag | (uint64_t)(*device + 1), memory_order_relaxed);
+    }
+    return result;
+}
+
+int aliquot_device_current(void) {
+    CUcontext context = NULL;
+    int device = -1;
+    aliquot_device_of_current(&context, &device);
+    return device;
+}
