@@ -1,12 +1,15 @@
 /*
  * Writes golden/region.bin and golden/region.expected, from which this side and the Java side check that they read the
- * same file alike: `region_golden FOLDER`. A line of the expected text per constant, device and charge that isn't 0.
+ * same file alike: `region_golden FOLDER`. A line of the expected text per constant, device, charge that isn't 0 and
+ * process.
  */
 #include "aliquot/region.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ALIQUOT_SECOND UINT64_C(1000000000) /* ns */
 
 static struct aliquot_region region;
 
@@ -39,32 +42,71 @@ static void fill(void) {
     region.charge[0][300].word = ALIQUOT_CHARGE_BYTES;
     region.charge[1][0].word = 512 + 3 * ALIQUOT_CHARGE_UNDECIDED; /* three threads are deciding */
     region.charge[15][300].word = (UINT64_C(1) << 44) + 7;
+    region.charge[15][300].gpu_time = 5 * ALIQUOT_SECOND / 2;
+    region.charge[15][300].peak = (UINT64_C(1) << 44) + 8;
+    region.charge[15][300].context = 7;
+    region.process[0].pid = 1;
+    region.process[0].started = UINT64_C(1763708400000001);
+    region.process[300].pid = UINT32_MAX;
+    region.process[300].started = INT64_MAX;
+    region.device[0].tat = 86400 * ALIQUOT_SECOND;
+    region.device[0].gpu_time = 3600 * ALIQUOT_SECOND + 1;
+    region.device[0].throttled = 1800 * ALIQUOT_SECOND + 2;
+    region.device[0].wanted = 86399 * ALIQUOT_SECOND + 3;
+    region.device[0].grant = ALIQUOT_GRANT(86400000, 300000);
+    region.device[0].unattributed = 256 * (UINT64_C(1) << 20);
+    region.device[0].active = 3;
+    region.device[15].gpu_time = INT64_MAX;
+    region.device[15].grant = ALIQUOT_GRANT((UINT64_C(1) << 44) - 1, 1000000);
+    region.device[15].active = UINT32_MAX;
+}
+
+static unsigned long long wide(uint64_t number) {
+    return number;
+}
+
+static void print_device(FILE *text, size_t index) {
+    const struct aliquot_device *device = &region.device[index];
+    unsigned long long sum = 0;
+    for (size_t process = 0; process < ALIQUOT_REGION_PROCESSES; process++) {
+        sum += region.charge[index][process].word & ALIQUOT_CHARGE_BYTES;
+    }
+    fprintf(text, "device %zu ", index);
+    print_uuid(text, device->uuid);
+    fprintf(text, " used=%llu tat=%llu gpu-time=%llu throttled=%llu wanted=%llu", sum, wide(device->tat),
+            wide(device->gpu_time), wide(device->throttled), wide(device->wanted));
+    fprintf(text, " granted=%u granted-ms=%llu unattributed=%llu active=%u\n", ALIQUOT_GRANT_SHARE(device->grant),
+            wide(ALIQUOT_GRANT_MS(device->grant)), wide(device->unattributed), device->active);
+}
+
+static void print_charges(FILE *text, size_t device) {
+    for (size_t process = 0; process < ALIQUOT_REGION_PROCESSES; process++) {
+        const struct aliquot_charge *charge = &region.charge[device][process];
+        if (charge->word != 0) {
+            fprintf(text,
+                    "charge device=%zu process=%zu bytes=%llu undecided=%llu gpu-time=%llu peak=%llu context=%llu\n",
+                    device, process, wide(charge->word & ALIQUOT_CHARGE_BYTES),
+                    wide(charge->word / ALIQUOT_CHARGE_UNDECIDED), wide(charge->gpu_time), wide(charge->peak),
+                    wide(charge->context));
+        }
+    }
 }
 
 static void print(FILE *text) {
     fprintf(text, "version %u\nsize %llu\ndevices %u\nprocesses %u\nhigh-water %u\nunplaced-addresses %llu\n",
-            region.header.version, (unsigned long long)region.header.total_size, region.header.device_count,
-            region.header.process_count, region.header.process_high_water,
-            (unsigned long long)region.header.unplaced_addresses);
+            region.header.version, wide(region.header.total_size), region.header.device_count,
+            region.header.process_count, region.header.process_high_water, wide(region.header.unplaced_addresses));
     static const uint8_t nothing[16];
     for (size_t device = 0; device < ALIQUOT_REGION_DEVICES; device++) {
-        if (memcmp(region.device[device].uuid, nothing, sizeof nothing) == 0) {
-            continue;
+        if (memcmp(region.device[device].uuid, nothing, sizeof nothing) != 0) {
+            print_device(text, device);
+            print_charges(text, device);
         }
-        unsigned long long sum = 0;
-        for (size_t process = 0; process < ALIQUOT_REGION_PROCESSES; process++) {
-            sum += region.charge[device][process].word & ALIQUOT_CHARGE_BYTES;
-        }
-        fprintf(text, "device %zu ", device);
-        print_uuid(text, region.device[device].uuid);
-        fprintf(text, " used=%llu\n", sum);
-        for (size_t process = 0; process < ALIQUOT_REGION_PROCESSES; process++) {
-            uint64_t word = region.charge[device][process].word;
-            if (word != 0) {
-                fprintf(text, "charge device=%zu process=%zu bytes=%llu undecided=%llu\n", device, process,
-                        (unsigned long long)(word & ALIQUOT_CHARGE_BYTES),
-                        (unsigned long long)(word / ALIQUOT_CHARGE_UNDECIDED));
-            }
+    }
+    for (size_t process = 0; process < ALIQUOT_REGION_PROCESSES; process++) {
+        if (region.process[process].pid != 0) {
+            fprintf(text, "process %zu pid=%u started=%llu\n", process, region.process[process].pid,
+                    wide(region.process[process].started));
         }
     }
 }

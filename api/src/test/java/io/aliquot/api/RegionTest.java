@@ -6,9 +6,12 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 final class RegionTest {
     private static final Path GOLDEN = Path.of("..", "native-shim", "golden");
@@ -56,6 +59,34 @@ final class RegionTest {
         assertThatThrownBy(() -> Region.parse(with(64, -1))).hasMessageContaining("high-water mark from 0 to 512");
     }
 
+    @Test
+    void aRulingIsWrittenInPlaceAndTouchesNothingElse(@TempDir Path folder) throws IOException {
+        byte[] golden = Files.readAllBytes(GOLDEN.resolve("region.bin"));
+        Path file = Files.write(folder.resolve("region"), golden);
+        Region.Device before = Region.parse(golden).devices().get(1);
+        var ruling = new Region.Ruling(new Region.Grant((1L << 44) - 1, 1_000_000), 1L << 40, 0xffff_ffffL);
+
+        try (var channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
+            Region.write(channel, 1, ruling);
+        }
+
+        byte[] written = Files.readAllBytes(file);
+        assertThat(Region.parse(written).devices().get(1))
+                .isEqualTo(new Region.Device(1, before.uuid(), before.usedBytes(), before.compute(), ruling));
+        int at = 4096 + 256 + 128; // region.h: device 1, what the agent writes
+        System.arraycopy(golden, at, written, at, 20);
+        assertThat(written).isEqualTo(golden);
+    }
+
+    @Test
+    void aRulingThatItsFieldsCannotHoldIsRefused() {
+        assertThatThrownBy(() -> new Region.Grant(1L << 44, 0)).hasMessageContaining("time below 2^44");
+        assertThatThrownBy(() -> new Region.Grant(-1, 0)).hasMessageContaining("time below 2^44");
+        assertThatThrownBy(() -> new Region.Grant(0, 1 << 20)).hasMessageContaining("share below 2^20");
+        assertThatThrownBy(() -> new Region.Ruling(new Region.Grant(0, 0), 0, 1L << 32))
+                .hasMessageContaining("active containers");
+    }
+
     private static byte[] with(int at, int value) {
         byte[] file = Region.fresh();
         ByteBuffer.wrap(file).order(ByteOrder.LITTLE_ENDIAN).putInt(at, value);
@@ -73,15 +104,34 @@ final class RegionTest {
         text.append("\nunplaced-addresses ").append(region.unplacedAddresses()).append('\n');
         for (Region.Device device : region.devices()) {
             text.append("device ").append(device.index()).append(' ').append(device.uuid());
-            text.append(" used=").append(device.usedBytes()).append('\n');
+            text.append(" used=").append(device.usedBytes());
+            Region.Compute compute = device.compute();
+            text.append(" tat=").append(compute.tat()).append(" gpu-time=").append(compute.gpuTime());
+            text.append(" throttled=").append(compute.throttled());
+            text.append(" wanted=").append(compute.wanted());
+            Region.Ruling ruling = device.ruling();
+            text.append(" granted=").append(ruling.grant().millionths());
+            text.append(" granted-ms=").append(ruling.grant().millis());
+            text.append(" unattributed=").append(ruling.unattributedBytes());
+            text.append(" active=").append(ruling.active()).append('\n');
             for (int process = 0; process < Region.PROCESSES; process++) {
                 Region.Charge charge = region.charge(device.index(), process);
                 if (charge.bytes() != 0 || charge.undecided() != 0) {
                     text.append("charge device=").append(device.index());
                     text.append(" process=").append(process);
                     text.append(" bytes=").append(charge.bytes());
-                    text.append(" undecided=").append(charge.undecided()).append('\n');
+                    text.append(" undecided=").append(charge.undecided());
+                    text.append(" gpu-time=").append(charge.gpuTime());
+                    text.append(" peak=").append(charge.peakBytes());
+                    text.append(" context=").append(charge.contextBytes()).append('\n');
                 }
+            }
+        }
+        for (int slot = 0; slot < Region.PROCESSES; slot++) {
+            Region.Owner owner = region.owner(slot);
+            if (owner.pid() != 0) {
+                text.append("process ").append(slot).append(" pid=").append(owner.pid());
+                text.append(" started=").append(owner.startedMicros()).append('\n');
             }
         }
         return text.toString();
