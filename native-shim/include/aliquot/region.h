@@ -39,6 +39,12 @@
 /* In a charge's word, times the threads that have added their bytes and don't know yet whether they may keep them. */
 #define ALIQUOT_CHARGE_UNDECIDED (UINT64_C(1) << 52)
 
+/* What a GPU time was at the first charge of a period of CLOCK_MONOTONIC, before that charge: the period's number in
+   the upper half of a word, the time in units of 2^10 ns in the lower, both modulo 2^32. Period n has word n modulo
+   ALIQUOT_HISTORY; a period in which nothing was charged has none. */
+#define ALIQUOT_HISTORY 4
+#define ALIQUOT_HISTORY_PERIOD_BITS 28 /* a period is 2^28 ns, 268 ms */
+
 struct aliquot_header {
     /* Constants; a process that finds one of them wrong puts it right, unless magic is right and version is another. */
     uint64_t magic;
@@ -82,7 +88,7 @@ struct aliquot_device {
     uint64_t gpu_time;  /* ns of GPU time charged, of all processes; only grows */
     uint64_t throttled; /* ns that launches have been held back, of all threads; only grows */
     uint64_t wanted;    /* ns: when a launch last came or was held back; 0: never */
-    uint8_t reserved1[32];
+    uint64_t history[ALIQUOT_HISTORY]; /* of gpu_time */
 
     /* Written by the node agent. */
     uint64_t grant;        /* ALIQUOT_GRANT(...); 0: none was ever given */
@@ -111,10 +117,10 @@ struct aliquot_process {
 /* What one process holds on one device, on a cache line of its own. Only its owner adds to it. */
 struct aliquot_charge {
     uint64_t word;
-    uint64_t gpu_time; /* ns of GPU time charged to this process; only grows */
-    uint64_t peak;     /* bytes, the most that word has said */
-    uint64_t context;  /* bytes, of those in word, that are its contexts' */
-    uint8_t reserved[32];
+    uint64_t gpu_time;                 /* ns of GPU time charged to this process; only grows */
+    uint64_t peak;                     /* bytes, the most that word has said */
+    uint64_t context;                  /* bytes, of those in word, that are its contexts' */
+    uint64_t history[ALIQUOT_HISTORY]; /* of gpu_time */
 };
 
 struct aliquot_region {
@@ -147,6 +153,7 @@ static_assert(offsetof(struct aliquot_device, tat) == 64, "region layout");
 static_assert(offsetof(struct aliquot_device, gpu_time) == 72, "region layout");
 static_assert(offsetof(struct aliquot_device, throttled) == 80, "region layout");
 static_assert(offsetof(struct aliquot_device, wanted) == 88, "region layout");
+static_assert(offsetof(struct aliquot_device, history) == 96, "region layout");
 static_assert(offsetof(struct aliquot_device, grant) == 128, "region layout");
 static_assert(offsetof(struct aliquot_device, unattributed) == 136, "region layout");
 static_assert(offsetof(struct aliquot_device, active) == 144, "region layout");
@@ -156,6 +163,7 @@ static_assert(sizeof(struct aliquot_charge) == 64, "region layout");
 static_assert(offsetof(struct aliquot_charge, gpu_time) == 8, "region layout");
 static_assert(offsetof(struct aliquot_charge, peak) == 16, "region layout");
 static_assert(offsetof(struct aliquot_charge, context) == 24, "region layout");
+static_assert(offsetof(struct aliquot_charge, history) == 32, "region layout");
 static_assert(offsetof(struct aliquot_region, device) == 4096, "region layout");
 static_assert(offsetof(struct aliquot_region, process) == 8192, "region layout");
 static_assert(offsetof(struct aliquot_region, charge) == 40960, "region layout");
