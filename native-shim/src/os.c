@@ -97,6 +97,11 @@ void aliquot_os_unlock(int fd, int64_t offset) {
     set_lock(fd, offset, F_UNLCK);
 }
 
+bool aliquot_os_is_locked(int fd, int64_t offset) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
+    return syscall(SYS_fcntl, fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
 static int64_t clock_of(clockid_t clock) {
     struct timespec now;
     clock_gettime(clock, &now);
@@ -109,6 +114,14 @@ int64_t aliquot_os_clock_coarse(void) {
 
 int64_t aliquot_os_clock(void) {
     return clock_of(CLOCK_MONOTONIC);
+}
+
+uint64_t aliquot_os_time(void) {
+    return (uint64_t)clock_of(CLOCK_REALTIME) / 1000;
+}
+
+uint32_t aliquot_os_pid(void) {
+    return (uint32_t)syscall(SYS_getpid); /* not getpid(), which old glibcs remember across a clone */
 }
 
 void aliquot_os_sleep(int64_t nanoseconds) {

@@ -40,10 +40,19 @@ void aliquot_os_unmap(void *address, size_t size);
 bool aliquot_os_lock(int fd, int64_t offset);
 void aliquot_os_unlock(int fd, int64_t offset);
 
+/* Whether another open file description than fd's has such a lock. */
+bool aliquot_os_is_locked(int fd, int64_t offset);
+
 /* Monotonic, in nanoseconds; coarse to a timer tick (1 to 10 ms) and cheap. */
 int64_t aliquot_os_clock_coarse(void);
 int64_t aliquot_os_clock(void);
 void aliquot_os_sleep(int64_t nanoseconds);
+
+/* Since 1970, in microseconds. */
+uint64_t aliquot_os_time(void);
+
+/* This process, as its own PID namespace numbers it. */
+uint32_t aliquot_os_pid(void);
 
 /* One write to standard error. */
 void aliquot_os_complain(const char *line);

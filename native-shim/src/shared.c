@@ -156,10 +156,31 @@ int aliquot_shared_device(const uint8_t uuid[16]) {
     return -1;
 }
 
+static void zero(uint64_t *field) {
+    __atomic_store_n(field, 0, __ATOMIC_SEQ_CST);
+}
+
+/* All that a dead process leaves; what its GPU and its container have used stays. */
 static void zero_charges(int process) {
     for (int device = 0; device < ALIQUOT_REGION_DEVICES; device++) {
-        __atomic_store_n(&region->charge[device][process].word, 0, __ATOMIC_SEQ_CST);
+        struct aliquot_charge *charge = &region->charge[device][process];
+        zero(&charge->word);
+        zero(&charge->context);
+        zero(&charge->peak);
+        zero(&charge->gpu_time);
+        for (size_t i = 0; i < ALIQUOT_HISTORY; i++) {
+            zero(&charge->history[i]);
+        }
     }
+}
+
+/* The PID comes last: as long as it is 0, what stands in the slot is of nobody known. */
+static void sign(int process) {
+    struct aliquot_process *owner = &region->process[process];
+    __atomic_store_n(&owner->pid, 0, __ATOMIC_SEQ_CST);
+    zero_charges(process);
+    __atomic_store_n(&owner->started, aliquot_os_time(), __ATOMIC_SEQ_CST);
+    __atomic_store_n(&owner->pid, aliquot_os_pid(), __ATOMIC_SEQ_CST);
 }
 
 static bool has_charges(int process) {
@@ -197,7 +218,7 @@ static int claim_slot(void) {
         claimed = pin == NULL ? -1 : claimed;
     }
     if (claimed >= 0) {
-        zero_charges(claimed);
+        sign(claimed);
         raise_high_water((uint32_t)claimed + 1); /* before there is anything to see in it */
     }
     return claimed;
@@ -254,6 +275,33 @@ void aliquot_shared_reap(void) {
     }
     pthread_mutex_unlock(&mutex);
     errno = saved;
+}
+
+static size_t find_living(int fd, uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
+    size_t count = 0;
+    int high_water = (int)aliquot_shared_high_water();
+    for (int i = 0; i < high_water; i++) {
+        if (aliquot_os_is_locked(fd, ALIQUOT_REGION_PROCESS_LOCK(i))) {
+            slots[count++] = (uint16_t)i;
+        }
+    }
+    return count;
+}
+
+size_t aliquot_shared_living(uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
+    int saved = errno;
+    size_t count = 0;
+    pthread_mutex_lock(&mutex);
+    int fd = open_again();
+    if (fd >= 0) {
+        count = find_living(fd, slots);
+        aliquot_os_close(fd);
+    } else if (atomic_load(&slot) >= 0) {
+        slots[count++] = (uint16_t)atomic_load(&slot); /* nobody else can be asked after */
+    }
+    pthread_mutex_unlock(&mutex);
+    errno = saved;
+    return count;
 }
 
 void aliquot_shared_decide_begin(void) {

@@ -5,7 +5,9 @@
 #include "table.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <time.h>
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -98,6 +100,78 @@ TEST(threads_share_the_account_and_the_table_without_a_race) {
     }
     CHECK_EQUAL(aliquot_account_used(0), 0);
     CHECK(aliquot_account_reserve(0, 100 * MIB), "all of it");
+}
+
+/* A process that opens the account, does its work and then waits for the pipe's end, or is killed. */
+static pid_t start_peer(const char *path, const int stop[2], void (*work)(void)) {
+    int ready[2];
+    char byte;
+    CHECK(pipe(ready) == 0, "a pipe");
+    pid_t peer = fork();
+    if (peer == 0) {
+        close(stop[1]);
+        open_account(path);
+        work();
+        CHECK(write(ready[1], "", 1) == 1 && read(stop[0], &byte, 1) == 0, "pipes");
+        _exit(EXIT_SUCCESS);
+    }
+    CHECK(read(ready[0], &byte, 1) == 1, "the peer's work");
+    close(ready[0]);
+    close(ready[1]);
+    return peer;
+}
+
+static void use_all_fields(void) {
+    CHECK(aliquot_account_reserve(0, MIB), "room");
+    struct aliquot_charge *charge = &aliquot_shared_region()->charge[0][aliquot_shared_slot()];
+    charge->gpu_time = charge->peak = charge->context = charge->history[3] = 7;
+    aliquot_shared_region()->device[0].gpu_time += 7;
+}
+
+TEST(a_slot_says_who_owns_it_and_a_dead_owners_figures_go_with_its_charge) {
+    static const struct aliquot_charge nothing;
+    char path[] = "/tmp/aliquot-core-XXXXXX";
+    uint16_t living[ALIQUOT_REGION_PROCESSES];
+    int stop[2];
+    CHECK(mkstemp(path) >= 0 && pipe(stop) == 0, "%s", path);
+    pid_t first = start_peer(path, stop, use_all_fields);
+    pid_t second = start_peer(path, stop, use_all_fields);
+    open_account(path);
+    struct aliquot_region *region = aliquot_shared_region();
+    CHECK_EQUAL(aliquot_shared_living(living), 2);
+    CHECK(living[0] == 0 && living[1] == 1, "their slots");
+    CHECK_EQUAL(region->process[0].pid, first);
+    CHECK_EQUAL(region->process[1].pid, second);
+    int64_t age = (int64_t)time(NULL) * 1000000 - (int64_t)region->process[1].started;
+    CHECK(age > -2000000 && age < 60000000, "%lld us", (long long)age);
+
+    kill(first, SIGKILL);
+    waitpid(first, NULL, 0);
+    CHECK_EQUAL(aliquot_shared_living(living), 1);
+    CHECK_EQUAL(living[0], 1);
+    aliquot_shared_reap();
+    CHECK(memcmp(&region->charge[0][0], &nothing, sizeof nothing) == 0, "the dead one's figures");
+    CHECK_EQUAL(region->charge[0][1].peak, 7);
+    CHECK_EQUAL(region->device[0].gpu_time, 14); /* what has been used stays used */
+
+    region->charge[0][0].gpu_time = 8; /* as if nobody had reaped */
+    CHECK_EQUAL(aliquot_shared_slot(), 0);
+    CHECK(memcmp(&region->charge[0][0], &nothing, sizeof nothing) == 0, "what a new owner finds");
+    CHECK_EQUAL(region->process[0].pid, getpid());
+    CHECK_EQUAL(aliquot_shared_living(living), 2); /* itself, too */
+    close(stop[1]);
+    waitpid(second, NULL, 0);
+    CHECK_EQUAL(aliquot_shared_living(living), 1);
+    unlink(path);
+}
+
+TEST(without_a_file_a_process_knows_of_itself_alone) {
+    uint16_t living[ALIQUOT_REGION_PROCESSES];
+    open_account(NULL);
+    CHECK_EQUAL(aliquot_shared_living(living), 0);
+    CHECK(aliquot_account_reserve(0, 1), "room");
+    CHECK_EQUAL(aliquot_shared_living(living), 1);
+    CHECK_EQUAL(aliquot_shared_region()->process[living[0]].pid, getpid());
 }
 
 TEST(more_processes_than_slots_are_refused_and_not_counted_wrong) {
