@@ -1,0 +1,59 @@
+/*
+ * A kernel that keeps the GPU busy for a fixed amount of work, not of time: a kernel that watched a clock would also
+ * count the slices in which another tenant has the GPU. On the fake driver, which runs no code, a kernel of this name
+ * takes its first parameter, nanoseconds; a real GPU does the second, iterations.
+ */
+#ifndef ACCEPTANCE_BUSY_H
+#define ACCEPTANCE_BUSY_H
+
+#include "driver.h"
+
+static const char busy_ptx[] = ".version 6.0\n"
+                               ".target sm_50\n"
+                               ".address_size 64\n"
+                               ".visible .entry aliquot_busy(.param .u64 ns, .param .u64 iterations)\n"
+                               "{\n"
+                               "    .reg .pred %p<3>;\n"
+                               "    .reg .b32 %r<4>;\n"
+                               "    .reg .b64 %rd<3>;\n"
+                               "    ld.param.u64 %rd1, [iterations];\n"
+                               "    mov.u32 %r1, %clock;\n" /* so that nothing can be worked out beforehand */
+                               "    or.b32 %r1, %r1, 1;\n"
+                               "next:\n"
+                               "    shl.b32 %r2, %r1, 13;\n"  /* Marsaglia's xorshift: never 0, each step waits */
+                               "    xor.b32 %r1, %r1, %r2;\n" /* for the one before */
+                               "    shr.u32 %r2, %r1, 17;\n"
+                               "    xor.b32 %r1, %r1, %r2;\n"
+                               "    shl.b32 %r2, %r1, 5;\n"
+                               "    xor.b32 %r1, %r1, %r2;\n"
+                               "    sub.u64 %rd1, %rd1, 1;\n"
+                               "    setp.ne.u64 %p1, %rd1, 0;\n"
+                               "    @%p1 bra next;\n"
+                               "    setp.eq.u32 %p2, %r1, 0;\n"
+                               "    mov.u64 %rd2, 0;\n"
+                               "    @%p2 st.global.u32 [%rd2], %r1;\n" /* never: but the loop has a purpose */
+                               "    ret;\n"
+                               "}\n"
+                               ".visible .entry nothing()\n"
+                               "{\n"
+                               "    ret;\n"
+                               "}\n";
+
+static inline CUfunction busy_function(const char *name) {
+    CUmodule module;
+    CUfunction function;
+    MUST(CALL(cuModuleLoadData, CUmodule *, const void *)(&module, busy_ptx));
+    MUST(CALL(cuModuleGetFunction, CUfunction *, CUmodule, const char *)(&function, module, name));
+    return function;
+}
+
+typedef int busy_launcher(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                          void **, void **);
+
+static inline void busy_launch(CUfunction function, unsigned blocks, unsigned threads, CUstream stream,
+                               void **parameters) {
+    busy_launcher *launch = (busy_launcher *)driver_function("cuLaunchKernel");
+    driver_must(launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, NULL), "cuLaunchKernel");
+}
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * CUDA's driver as an acceptance program meets it: opened by name, functions found by dlsym, as most clients do. What
+ * is needed of the ABI is declared here once more, from NVIDIA's cuda.h 13.0, and not taken from the shim's own
+ * headers: a mistake in those would otherwise go unseen.
+ */
+#ifndef ACCEPTANCE_DRIVER_H
+#define ACCEPTANCE_DRIVER_H
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define MIB ((size_t)1 << 20)
+
+typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUevent_st *CUevent;
+typedef struct CUarray_st *CUarray;
+typedef unsigned long long CUdeviceptr;
+
+enum {
+    CUDA_SUCCESS = 0,
+    CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+    CU_EVENT_DISABLE_TIMING = 2,
+};
+
+/* CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(&address, bytes): a CUresult, or -1 where the driver has no such name. */
+#define CALL(symbol, ...) ((int (*)(__VA_ARGS__))driver_function(#symbol))
+#define HAS(symbol) (driver_find(#symbol) != NULL)
+
+static inline void *driver_find(const char *symbol) {
+    static void *driver;
+    if (driver == NULL && (driver = dlopen("libcuda.so.1", RTLD_NOW)) == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(EXIT_FAILURE);
+    }
+    return dlsym(driver, symbol);
+}
+
+static inline void *driver_function(const char *symbol) {
+    void *function = driver_find(symbol);
+    if (function == NULL) {
+        fprintf(stderr, "the driver has no %s\n", symbol);
+        exit(EXIT_FAILURE);
+    }
+    return function;
+}
+
+static inline const char *driver_error(int result) {
+    const char *name = NULL;
+    CALL(cuGetErrorName, int, const char **)(result, &name);
+    return name == NULL ? "an unknown CUresult" : name;
+}
+
+static inline void driver_must(int result, const char *call) {
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "%s: %s\n", call, driver_error(result));
+        exit(EXIT_FAILURE);
+    }
+}
+#define MUST(call) driver_must(call, #call)
+
+/* Makes the primary context of the first visible device current. */
+static inline void driver_start(void) {
+    CUcontext context;
+    int device;
+    MUST(CALL(cuInit, unsigned)(0));
+    MUST(CALL(cuDeviceGet, int *, int)(&device, 0));
+    MUST(CALL(cuDevicePrimaryCtxRetain, CUcontext *, int)(&context, device));
+    MUST(CALL(cuCtxSetCurrent, CUcontext)(context));
+}
+
+static inline void driver_memory(size_t *free_bytes, size_t *total) {
+    MUST(CALL(cuMemGetInfo_v2, size_t *, size_t *)(free_bytes, total));
+}
+
+static inline double driver_now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* Tells the script that all is as it should be looked at, and waits until it has. */
+static inline void driver_pause(void) {
+    fflush(stdout);
+    while (getchar() != EOF) {
+    }
+}
+
+#endif

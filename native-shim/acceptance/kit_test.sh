@@ -1,0 +1,46 @@
+#!/bin/bash
+# The acceptance kit on the fake driver: kit_test.sh BUILD FAKE_ROOT CASE.
+set -u
+build=$1 fake=$2 case=$3
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+export LD_LIBRARY_PATH=$fake/lib ALIQUOT_FAKE_GPUS=$fake/gpus PATH=$fake/bin:$PATH
+kit() { "$(dirname "$0")/run" --no-build --build "$build" --json "$report" --timeout 60 "$@"; }
+# Of the checks whose name has the words: how many ended so.
+count() { # STATUS WORDS
+    python3 -c 'import json, sys
+print(sum(check["status"] == sys.argv[2] and sys.argv[3] in check["check"] for check in json.load(open(sys.argv[1]))["checks"]))' \
+        "$report" "$1" "$2"
+}
+must() { # NUMBER STATUS WORDS
+    [ "$(count "$2" "$3")" = "$1" ] || {
+        echo "$case: not $1 x $2 of \"$3\"" >&2
+        exit 1
+    }
+}
+
+case $case in
+passes_on_the_fake_driver)
+    kit --only addresses memory context nvidia-smi launch --pairs 1 || exit 1
+    must 1 PASS "dlsym and cuGetProcAddress lead to hooks"
+    must 1 PASS "plain memory is limited"
+    must 1 PASS "four processes at once"
+    must 1 PASS "nvidia-smi -q is unchanged"
+    must 2 SKIP "a loop of bare launches"
+    ;;
+fails_without_limits)
+    kit --only addresses memory nvidia-smi --shim "$build/test/libprobe.so"
+    [ $? = 1 ] || {
+        echo "$case: a failed check must be an exit status of 1" >&2
+        exit 1
+    }
+    must 1 FAIL "dlsym and cuGetProcAddress lead to hooks"
+    must 1 FAIL "plain memory is limited"
+    must 1 FAIL "nvidia-smi -q is unchanged"
+    must 0 PASS "memory is limited"
+    ;;
+*)
+    echo "no such case" >&2
+    exit 2
+    ;;
+esac
