@@ -1,6 +1,7 @@
 /* Initialisation, devices and contexts. */
 #define _GNU_SOURCE
 #include "cuda_driver.h"
+#include "cuda_pool.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -414,8 +415,10 @@ static void context_stop(struct CUctx_st *context) {
     objects_delete_all(context);
     memory_free_all(context);
     context->alive = false;
-    if (--context->device->contexts == 0)
+    if (--context->device->contexts == 0) {
+        pools_free_all(context->device);
         gpu_detach(context->device->gpu);
+    }
 }
 
 static struct CUctx_st *context_new(struct device *device, unsigned flags, unsigned api_version) {
@@ -629,7 +632,10 @@ API CUresult cuCtxGetDevice(CUdevice *device) {
 API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
     struct CUctx_st *context;
     CUresult result = enter_given(ctx, &context);
-    return result == CUDA_SUCCESS ? leave(CUDA_SUCCESS) : result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    pools_synchronised();
+    return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuCtxSynchronize(void) {

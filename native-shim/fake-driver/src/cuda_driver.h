@@ -90,6 +90,12 @@ void memory_free_all(const struct CUctx_st *context);
 /* CUDA_SUCCESS if stream is one of the default streams or a living handle. With the lock held. */
 CUresult check_stream(CUstream stream);
 
+/*
+ * The same as enter for a stream's own context, or the current one for a default stream; a stream's needs not be
+ * current.
+ */
+CUresult enter_context_of(CUstream stream, struct CUctx_st **context);
+
 /* Writes a line to what ALIQUOT_FAKE_LOG names ("stderr" or a file's path), if it is set. */
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

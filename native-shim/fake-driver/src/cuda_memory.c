@@ -6,7 +6,8 @@
  * tree of allocations knows. What is charged to the GPU is what was asked for, to the byte.
  */
 #define _GNU_SOURCE
-#include "cuda_driver.h"
+#include "cuda_memory.h"
+#include "cuda_pool.h"
 
 #include <search.h>
 #include <stdlib.h>
@@ -14,19 +15,6 @@
 #include <sys/mman.h>
 
 enum { PITCH_ALIGNMENT = 512 };
-
-enum memory_kind { DEVICE_MEMORY, MANAGED_MEMORY, PINNED_MEMORY, REGISTERED_MEMORY };
-
-struct allocation {
-    uintptr_t base;
-    size_t bytes;  /* asked for, and charged if it is device or managed memory */
-    size_t mapped; /* 0 for registered memory, which is the program's own */
-    enum memory_kind kind;
-    unsigned flags;
-    unsigned long long id;
-    struct CUctx_st *context;
-    struct allocation *previous, *next;
-};
 
 static void *tree; /* of all allocations, by address */
 static struct allocation *allocations;
@@ -40,7 +28,7 @@ static int by_address(const void *a, const void *b) {
     return right->base + right->bytes <= left->base;
 }
 
-static struct allocation *find(uintptr_t address) {
+struct allocation *memory_find(uintptr_t address) {
     struct allocation byte = {.base = address, .bytes = 1};
     if (address == UINTPTR_MAX)
         return NULL;
@@ -48,11 +36,26 @@ static struct allocation *find(uintptr_t address) {
     return node != NULL ? *node : NULL;
 }
 
-static bool is_charged(const struct allocation *allocation) {
-    return allocation->kind == DEVICE_MEMORY || allocation->kind == MANAGED_MEMORY;
+struct allocation *memory_add(const struct allocation *values) {
+    struct allocation *allocation = malloc(sizeof *allocation);
+    if (allocation == NULL)
+        return NULL;
+    *allocation = *values;
+    struct allocation *const *node = tsearch(allocation, &tree, by_address);
+    if (node == NULL || *node != allocation) {
+        free(allocation);
+        return NULL;
+    }
+    allocation->id = ++last_id;
+    allocation->previous = NULL;
+    allocation->next = allocations;
+    if (allocations != NULL)
+        allocations->previous = allocation;
+    allocations = allocation;
+    return allocation;
 }
 
-static void destroy(struct allocation *allocation) {
+void memory_remove(struct allocation *allocation) {
     tdelete(allocation, &tree, by_address);
     if (allocation->previous != NULL)
         allocation->previous->next = allocation->next;
@@ -60,12 +63,69 @@ static void destroy(struct allocation *allocation) {
         allocations = allocation->next;
     if (allocation->next != NULL)
         allocation->next->previous = allocation->previous;
-    /* munmap fails when a hole would need one mapping too many: then at least the memory goes back. */
-    if (allocation->mapped != 0 && munmap((void *)allocation->base, allocation->mapped) != 0)
-        (void)madvise((void *)allocation->base, allocation->mapped, MADV_DONTNEED);
-    if (is_charged(allocation))
-        gpu_release(allocation->context->device->gpu, allocation->bytes);
     free(allocation);
+}
+
+/* Flags are mmap's. */
+static void *map(size_t bytes, int flags) {
+    void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+    if (start != MAP_FAILED)
+        return start;
+    note("the host has no address space for %zu bytes", bytes);
+    return NULL;
+}
+
+/* A forked child has no context, so it has none of its memory. */
+static void hide_from_children(void *start, size_t bytes) {
+    (void)madvise(start, bytes, MADV_DONTFORK);
+}
+
+void *memory_map(size_t bytes) {
+    void *start = map(bytes, 0);
+    if (start != NULL)
+        hide_from_children(start, bytes);
+    return start;
+}
+
+void memory_unmap(void *start, size_t bytes) {
+    /* munmap fails when a hole would need one mapping too many: then at least the memory goes back. */
+    if (munmap(start, bytes) != 0)
+        (void)madvise(start, bytes, MADV_DONTNEED);
+}
+
+bool memory_reserve(struct device *device, uint64_t bytes) {
+    return gpu_reserve(device->gpu, bytes) || (pools_shrink(device) && gpu_reserve(device->gpu, bytes));
+}
+
+static bool is_on_device(const struct allocation *allocation) {
+    return allocation->kind != PINNED_MEMORY && allocation->kind != REGISTERED_MEMORY;
+}
+
+static bool is_plain(enum memory_kind kind) {
+    return kind == DEVICE_MEMORY || kind == MANAGED_MEMORY;
+}
+
+static void destroy(struct allocation *allocation) {
+    if (allocation->mapped != 0)
+        memory_unmap((void *)allocation->base, allocation->mapped);
+    if (is_plain(allocation->kind))
+        gpu_release(allocation->device->gpu, allocation->bytes);
+    memory_remove(allocation);
+}
+
+CUresult memory_free(struct allocation *allocation) {
+    switch (allocation->kind) {
+    case DEVICE_MEMORY:
+    case MANAGED_MEMORY:
+        destroy(allocation);
+        return CUDA_SUCCESS;
+    case POOL_MEMORY:
+    case GRAPH_MEMORY:
+        pool_free(allocation);
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
 }
 
 void memory_free_all(const struct CUctx_st *context) {
@@ -77,60 +137,39 @@ void memory_free_all(const struct CUctx_st *context) {
     }
 }
 
-/* With address: registers memory that is there already. Below 4 GiB where a 32-bit pointer must hold it. */
-static CUresult create(struct CUctx_st *context, enum memory_kind kind, void *address, size_t bytes, unsigned flags,
-                       bool below_4g, struct allocation **made) {
-    gpu_file *gpu = context->device->gpu;
-    bool charged = kind == DEVICE_MEMORY || kind == MANAGED_MEMORY;
-    if (charged && !gpu_reserve(gpu, bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    struct allocation *allocation = calloc(1, sizeof *allocation);
-    size_t mapped = 0;
-    void *base = address;
-    if (allocation != NULL && address == NULL && bytes <= SIZE_MAX - 4096) {
-        int flags32 = 0;
+/* Below 4 GiB where a 32-bit pointer must hold it; NULL if there is no such room. */
+static void *map_for(enum memory_kind kind, size_t bytes, bool below_4g) {
 #ifdef MAP_32BIT
-        flags32 = below_4g ? MAP_32BIT : 0;
+    const int low = MAP_32BIT;
+#else
+    const int low = 0;
 #endif
-        mapped = (bytes + 4095) & ~(size_t)4095;
-        base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags32, -1, 0);
-        if (base != MAP_FAILED && below_4g && (uintptr_t)base + mapped > UINT32_MAX) {
-            munmap(base, mapped);
-            base = MAP_FAILED;
-        }
-        if (base == MAP_FAILED)
-            base = NULL;
-        else if (charged)
-            (void)madvise(base, mapped, MADV_DONTFORK); /* a child has no context, so it has none of its memory */
+    void *start = map(bytes, below_4g ? low : 0);
+    if (start != NULL && below_4g && (uintptr_t)start + bytes > UINT32_MAX) {
+        memory_unmap(start, bytes);
+        start = NULL;
     }
-    if (base != NULL) {
-        *allocation = (struct allocation){.base = (uintptr_t)base,
-                                          .bytes = bytes,
-                                          .mapped = mapped,
-                                          .kind = kind,
-                                          .flags = flags,
-                                          .id = ++last_id,
-                                          .context = context};
-        struct allocation *const *node = tsearch(allocation, &tree, by_address);
-        if (node != NULL && *node == allocation) {
-            allocation->next = allocations;
-            if (allocations != NULL)
-                allocations->previous = allocation;
-            allocations = allocation;
-            *made = allocation;
-            return CUDA_SUCCESS;
-        }
-        if (mapped != 0)
-            munmap(base, mapped);
-        else if (node != NULL) {
-            free(allocation);
-            return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-        }
-    }
-    note("the host has no address space for %zu bytes", bytes);
-    free(allocation);
-    if (charged)
-        gpu_release(gpu, bytes);
+    if (start != NULL && is_plain(kind))
+        hide_from_children(start, bytes);
+    return start;
+}
+
+static CUresult create(struct CUctx_st *context, enum memory_kind kind, size_t bytes, unsigned flags, bool below_4g,
+                       struct allocation **made) {
+    struct allocation values = {
+        .bytes = bytes, .kind = kind, .flags = flags, .context = context, .device = context->device};
+    if (bytes > SIZE_MAX - 4096 || (is_plain(kind) && !memory_reserve(context->device, bytes)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    values.mapped = (bytes + 4095) & ~(size_t)4095;
+    void *base = map_for(kind, values.mapped, below_4g);
+    values.base = (uintptr_t)base;
+    *made = base != NULL ? memory_add(&values) : NULL;
+    if (*made != NULL)
+        return CUDA_SUCCESS;
+    if (base != NULL)
+        memory_unmap(base, values.mapped);
+    if (is_plain(kind))
+        gpu_release(context->device->gpu, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -144,7 +183,7 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytes, enum memory_kind kind,
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = create(context, kind, NULL, bytes, flags, below_4g, &made);
+    result = create(context, kind, bytes, flags, below_4g, &made);
     if (result == CUDA_SUCCESS)
         *dptr = made->base;
     return leave(result);
@@ -205,21 +244,15 @@ API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
     return allocate(dptr, bytesize, MANAGED_MEMORY, flags, false);
 }
 
-/* Frees what starts at address, if it is of one of two kinds. */
-static CUresult deallocate(uintptr_t address, enum memory_kind one, enum memory_kind other, CUresult unknown) {
+API CUresult cuMemFree_v2(CUdeviceptr dptr) {
     struct CUctx_st *context;
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    struct allocation *allocation = find(address);
-    if (allocation == NULL || allocation->base != address || (allocation->kind != one && allocation->kind != other))
-        return leave(unknown);
-    destroy(allocation);
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuMemFree_v2(CUdeviceptr dptr) {
-    return deallocate((uintptr_t)dptr, DEVICE_MEMORY, MANAGED_MEMORY, CUDA_ERROR_INVALID_VALUE);
+    struct allocation *allocation = memory_find((uintptr_t)dptr);
+    if (allocation == NULL || allocation->base != dptr)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    return leave(memory_free(allocation));
 }
 
 API CUresult cuMemFree(CUdeviceptr_v1 dptr) {
@@ -256,7 +289,7 @@ API CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevice
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    const struct allocation *allocation = find((uintptr_t)dptr);
+    const struct allocation *allocation = memory_find((uintptr_t)dptr);
     if (allocation == NULL)
         return leave(CUDA_ERROR_NOT_FOUND);
     if (pbase != NULL)
@@ -281,6 +314,19 @@ API CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CU
 
 /* ---- pinned host memory ---- */
 
+/* Frees what starts at address, if it is of that kind. */
+static CUresult free_host(void *address, enum memory_kind kind, CUresult unknown) {
+    struct CUctx_st *context;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct allocation *allocation = memory_find((uintptr_t)address);
+    if (allocation == NULL || allocation->base != (uintptr_t)address || allocation->kind != kind)
+        return leave(unknown);
+    destroy(allocation);
+    return leave(CUDA_SUCCESS);
+}
+
 API CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
     struct CUctx_st *context;
     struct allocation *made;
@@ -289,7 +335,7 @@ API CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = create(context, PINNED_MEMORY, NULL, bytesize, Flags, false, &made);
+    result = create(context, PINNED_MEMORY, bytesize, Flags, false, &made);
     if (result == CUDA_SUCCESS)
         *pp = (void *)made->base;
     return leave(result);
@@ -304,18 +350,23 @@ API CUresult cuMemAllocHost(void **pp, unsigned int bytesize) {
 }
 
 API CUresult cuMemFreeHost(void *p) {
-    return deallocate((uintptr_t)p, PINNED_MEMORY, PINNED_MEMORY, CUDA_ERROR_INVALID_VALUE);
+    return free_host(p, PINNED_MEMORY, CUDA_ERROR_INVALID_VALUE);
 }
 
 API CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags) {
     struct CUctx_st *context;
-    struct allocation *made;
     if (p == NULL || bytesize == 0 || bytesize > UINTPTR_MAX - (uintptr_t)p || Flags > 15)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    return leave(create(context, REGISTERED_MEMORY, p, bytesize, Flags, false, &made));
+    const struct allocation values = {.base = (uintptr_t)p,
+                                      .bytes = bytesize,
+                                      .kind = REGISTERED_MEMORY,
+                                      .flags = Flags,
+                                      .context = context,
+                                      .device = context->device};
+    return leave(memory_add(&values) != NULL ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 }
 
 API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags) {
@@ -323,7 +374,7 @@ API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags) {
 }
 
 API CUresult cuMemHostUnregister(void *p) {
-    return deallocate((uintptr_t)p, REGISTERED_MEMORY, REGISTERED_MEMORY, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    return free_host(p, REGISTERED_MEMORY, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
 static bool is_pinned(const struct allocation *allocation) {
@@ -337,7 +388,7 @@ API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned 
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!is_pinned(find((uintptr_t)p)))
+    if (!is_pinned(memory_find((uintptr_t)p)))
         return leave(CUDA_ERROR_INVALID_VALUE);
     *pdptr = (uintptr_t)p;
     return leave(CUDA_SUCCESS);
@@ -362,7 +413,7 @@ API CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p) {
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    const struct allocation *allocation = find((uintptr_t)p);
+    const struct allocation *allocation = memory_find((uintptr_t)p);
     if (!is_pinned(allocation))
         return leave(CUDA_ERROR_INVALID_VALUE);
     *pFlags = allocation->flags;
@@ -372,9 +423,9 @@ API CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p) {
 /* ---- pointer attributes ---- */
 
 static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t pointer) {
-    const struct allocation *allocation = find(pointer);
+    const struct allocation *allocation = memory_find(pointer);
     bool known = allocation != NULL;
-    bool device = known && is_charged(allocation);
+    bool device = known && is_on_device(allocation);
     switch ((int)which) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)data = known ? allocation->context : NULL;
@@ -386,7 +437,7 @@ static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t point
         *(CUdeviceptr *)data = pointer;
         break;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (known && allocation->kind == DEVICE_MEMORY)
+        if (device && allocation->kind != MANAGED_MEMORY)
             return CUDA_ERROR_INVALID_VALUE;
         *(void **)data = (void *)pointer;
         break;
@@ -402,7 +453,7 @@ static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t point
         *(int *)data = known && allocation->kind == MANAGED_MEMORY;
         break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = known ? ordinal_of(allocation->context->device) : -2;
+        *(int *)data = known ? ordinal_of(allocation->device) : -2;
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)data = known ? allocation->base : 0;
@@ -420,7 +471,7 @@ static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t point
         *(int *)data = known ? 3 : 0; /* CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE */
         break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(void **)data = NULL;
+        *(CUmemoryPool *)data = known ? pool_of(allocation) : NULL;
         break;
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -435,7 +486,7 @@ API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdevic
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (find((uintptr_t)ptr) == NULL)
+    if (memory_find((uintptr_t)ptr) == NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
     return leave(attribute(data, attr, (uintptr_t)ptr));
 }
@@ -449,7 +500,7 @@ API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attrib
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    bool known = find((uintptr_t)ptr) != NULL;
+    bool known = memory_find((uintptr_t)ptr) != NULL;
     for (unsigned i = 0; i < numAttributes && result == CUDA_SUCCESS; i++) {
         if (data[i] == NULL)
             continue;
@@ -478,8 +529,8 @@ API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attr, 
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    const struct allocation *allocation = find((uintptr_t)ptr);
-    bool right = attr == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && allocation != NULL && is_charged(allocation);
+    const struct allocation *allocation = memory_find((uintptr_t)ptr);
+    bool right = attr == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && allocation != NULL && is_on_device(allocation);
     return leave(right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE); /* all copies are synchronous as it is */
 }
 
@@ -489,7 +540,7 @@ enum side { HOST, DEVICE, ANY };
 
 /* Whether bytes from address may be copied to or from as that side. With the lock held. */
 static bool is_valid(uintptr_t address, size_t bytes, enum side side) {
-    const struct allocation *allocation = bytes != 0 ? find(address) : NULL;
+    const struct allocation *allocation = bytes != 0 ? memory_find(address) : NULL;
     if (allocation == NULL)
         return bytes == 0 || side != DEVICE;
     return bytes <= allocation->bytes - (address - allocation->base);
@@ -720,7 +771,7 @@ static CUresult fill(uintptr_t to, size_t pitch, const void *element, size_t siz
         __builtin_mul_overflow(pitch, height - 1, &all) || __builtin_add_overflow(all, row, &all) ||
         !is_valid(to, all, DEVICE))
         return leave(CUDA_ERROR_INVALID_VALUE);
-    bool ours = find(to)->kind != REGISTERED_MEMORY;
+    bool ours = memory_find(to)->kind != REGISTERED_MEMORY;
     leave(CUDA_SUCCESS);
     static const unsigned char zeros[4];
     bool zero = memcmp(element, zeros, size) == 0;

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "cuda_driver.h"
+#include "cuda_pool.h"
 
 #include <time.h>
 
@@ -36,6 +37,18 @@ static CUresult enter_stream(CUstream stream) {
         return result;
     result = check_stream(stream);
     return result == CUDA_SUCCESS ? result : leave(result);
+}
+
+CUresult enter_context_of(CUstream stream, struct CUctx_st **context) {
+    if (is_default(stream))
+        return enter(context);
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (object_find(KIND_STREAM, stream) == NULL)
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    *context = stream->object.context;
+    return CUDA_SUCCESS;
 }
 
 API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority) {
@@ -80,7 +93,11 @@ API CUresult cuStreamQuery(CUstream hStream) {
 }
 
 API CUresult cuStreamSynchronize(CUstream hStream) {
-    return cuStreamQuery(hStream);
+    CUresult result = enter_stream(hStream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pools_synchronised();
+    return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuStreamGetPriority(CUstream hStream, int *priority) {
@@ -249,7 +266,11 @@ API CUresult cuEventQuery(CUevent hEvent) {
 }
 
 API CUresult cuEventSynchronize(CUevent hEvent) {
-    return cuEventQuery(hEvent);
+    CUresult result = enter_event(hEvent);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pools_synchronised();
+    return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
