@@ -1,11 +1,12 @@
 /*
- * What the shim adds to a call: `bench SHIM DRIVER_FOLDER [PEERS]` runs itself twice, with and without the shim, in
- * front of a driver whose calls cost nothing, and prints medians in nanoseconds; the ratio to bare calls comes last.
- * PEERS other processes, 0 by default, hold memory under the same limit meanwhile.
+ * What the shim adds to a call, beside design targets: the same calls with and without it, in front of a driver whose
+ * calls cost nothing (null_cuda.c). Each figure is the median of short rounds, and then of REPEATS runs by turns.
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +16,10 @@
 
 #define ROUNDS 401 /* short ones: few of them meet a busy machine's scheduler */
 #define CALLS 2000
-#define LIVE 10000
 #define THREADS 4
-#define FIGURES 5
+#define PEERS 63 /* and the one that is measured */
+#define STARTS 101
+#define REPEATS 5
 
 typedef int alloc_function(unsigned long long *, size_t);
 typedef int free_function(unsigned long long);
@@ -25,13 +27,30 @@ typedef int info_function(size_t *, size_t *);
 typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                             void **, void **);
 
+extern char **environ;
+
 static alloc_function *alloc;
 static free_function *dealloc;
 static info_function *info;
 static launch_function *launch;
 
-static const char *const names[FIGURES] = {"alloc+free, 0 live", "alloc+free, 10000 live",
-                                           "alloc+free, 4 threads, per pair", "cuMemGetInfo", "cuLaunchKernel"};
+static const char usage[] =
+    "usage: bench-shim SHIM DRIVER_FOLDER\n"
+    "\n"
+    "Measures what SHIM (libaliquot.so) adds to calls into the libcuda.so.1 in DRIVER_FOLDER, which should cost\n"
+    "nothing, and prints medians beside the targets. cmake --build BUILD --target bench does it; half a minute.\n"
+    "\n"
+    "  bare    nanoseconds for the call alone\n"
+    "  shim    with the shim\n"
+    "  added   the difference, which is what a target is for\n"
+    "  of it   added / target: above 1 the target is missed\n"
+    "\n"
+    "Only ratios within one run say something on a busy machine. Exit status 0, whatever the figures are.\n";
+
+static void die(const char *what) {
+    perror(what);
+    exit(EXIT_FAILURE);
+}
 
 static double now(void) {
     struct timespec time;
@@ -43,6 +62,13 @@ static int ascending(const void *a, const void *b) {
     double difference = *(const double *)a - *(const double *)b;
     return (difference > 0) - (difference < 0);
 }
+
+static double middle(double *values, size_t count) {
+    qsort(values, count, sizeof values[0], ascending);
+    return values[count / 2];
+}
+
+/* ---- the measured program ---- */
 
 static void *pairs(void *unused) {
     for (int i = 0; i < CALLS; i++) {
@@ -64,8 +90,9 @@ static void *infos(void *unused) {
 }
 
 static void *launches(void *unused) {
+    static char function; /* any address will do */
     for (int i = 0; i < CALLS; i++) {
-        launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        launch(&function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     }
     return unused;
 }
@@ -85,8 +112,7 @@ static double median(void *(*body)(void *), int threads) {
         }
         times[round] = (now() - start) / CALLS / threads;
     }
-    qsort(times, ROUNDS, sizeof times[0], ascending);
-    return times[ROUNDS / 2];
+    return middle(times, ROUNDS);
 }
 
 static void find_driver(void) {
@@ -102,54 +128,113 @@ static void find_driver(void) {
     ((int (*)(unsigned))dlsym(driver, "cuInit"))(0);
 }
 
-static void start_peers(int peers) {
+static void hold(int allocations) {
+    for (int i = 0; i < allocations; i++) {
+        unsigned long long address;
+        alloc(&address, 4096);
+    }
+}
+
+/* Each holds something; an active one goes on allocating and freeing. Returns when all have begun. */
+static void start_peers(int peers, bool active) {
+    int ends[2];
+    char begun;
+    if (pipe(ends) != 0) {
+        die("pipe");
+    }
     for (int i = 0; i < peers; i++) {
         if (fork() == 0) {
-            unsigned long long address;
             find_driver();
-            alloc(&address, 4096);
+            hold(1);
+            if (write(ends[1], "", 1) != 1) {
+                _exit(EXIT_FAILURE);
+            }
+            while (active) {
+                pairs(NULL);
+            }
             pause();
+        }
+    }
+    for (int i = 0; i < peers; i++) {
+        if (read(ends[0], &begun, 1) != 1) {
+            die("peers");
         }
     }
 }
 
-static void measure(int peers) {
-    signal(SIGTERM, SIG_IGN);
-    start_peers(peers);
-    sleep(peers > 0);
-    find_driver();
-    printf("%f\n", median(pairs, 1));
-    for (int i = 0; i < LIVE; i++) {
-        unsigned long long address;
-        alloc(&address, 4096);
+enum figure { LAUNCH, PAIRS, PAIRS_10000, PAIRS_100000, PAIRS_THREADS, INFO, CALL_FIGURES };
+
+/* bench measure calls | bench measure PEERS idle|active: prints its figures and ends itself and its peers. */
+static void measure(char **arguments) {
+    if (strcmp(arguments[0], "calls") == 0) {
+        double found[CALL_FIGURES];
+        find_driver();
+        found[LAUNCH] = median(launches, 1);
+        found[PAIRS] = median(pairs, 1);
+        found[INFO] = median(infos, 1);
+        hold(10000);
+        found[PAIRS_10000] = median(pairs, 1);
+        found[PAIRS_THREADS] = median(pairs, THREADS);
+        hold(90000);
+        found[PAIRS_100000] = median(pairs, 1);
+        for (int i = 0; i < CALL_FIGURES; i++) {
+            printf("%f\n", found[i]);
+        }
+    } else {
+        start_peers(atoi(arguments[0]), strcmp(arguments[1], "active") == 0);
+        find_driver();
+        printf("%f\n", median(pairs, 1));
     }
-    printf("%f\n%f\n%f\n", median(pairs, 1), median(pairs, THREADS), median(infos, 1));
-    printf("%f\n", median(launches, 1));
     fflush(stdout);
     kill(0, SIGKILL); /* the peers and this process: they are a group of their own */
 }
 
+/* ---- the one that runs it ---- */
+
+struct side {
+    const char *shim;  /* NULL: bare calls */
+    const char *cores; /* in percent; 0: compute has no limit */
+};
+
+static const char *self, *driver_folder;
+static char folder[] = "/tmp/aliquot-bench-XXXXXX", limits[64], region[64];
+
+static void write_file(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0) {
+        die(path);
+    }
+}
+
+static void new_container(const char *cores) {
+    char line[128];
+    snprintf(line, sizeof line, "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f memory=40960Mi cores=%s policy=fixed\n",
+             cores);
+    write_file(limits, line);
+    write_file(region, "");
+}
+
 /* Runs this program again, as a process group of its own, and reads its figures. */
-static void run(const char *self, const char *shim, const char *driver, const char *peers, double figures[FIGURES]) {
+static void run(struct side side, char *const *arguments, double *figures, int count) {
     int ends[2];
     if (pipe(ends) != 0) {
-        perror("bench");
-        exit(EXIT_FAILURE);
+        die("pipe");
     }
+    new_container(side.cores);
     pid_t child = fork();
     if (child == 0) {
         setpgid(0, 0);
         dup2(ends[1], STDOUT_FILENO);
-        setenv("LD_LIBRARY_PATH", driver, 1);
-        if (shim != NULL) {
-            setenv("LD_PRELOAD", shim, 1);
+        setenv("LD_LIBRARY_PATH", driver_folder, 1);
+        if (side.shim != NULL) {
+            setenv("LD_PRELOAD", side.shim, 1);
         }
-        execl(self, self, "measure", peers, NULL);
+        execv(self, arguments);
         _exit(EXIT_FAILURE);
     }
     close(ends[1]);
     FILE *output = fdopen(ends[0], "r");
-    for (int i = 0; i < FIGURES; i++) {
+    for (int i = 0; i < count; i++) {
         if (fscanf(output, "%lf", &figures[i]) != 1) {
             fprintf(stderr, "bench: the measured program failed\n");
             exit(EXIT_FAILURE);
@@ -159,44 +244,101 @@ static void run(const char *self, const char *shim, const char *driver, const ch
     waitpid(child, NULL, 0);
 }
 
-static void write_file(const char *path, const char *text) {
-    FILE *file = fopen(path, "w");
-    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0) {
-        perror(path);
-        exit(EXIT_FAILURE);
+/* Nanoseconds that `true` takes from its start to its end. */
+static double start_once(const char *shim) {
+    pid_t child;
+    char *arguments[] = {"true", NULL};
+    if (shim != NULL) {
+        setenv("LD_PRELOAD", shim, 1);
     }
+    double start = now();
+    if (posix_spawnp(&child, "true", NULL, NULL, arguments, environ) != 0) {
+        die("true");
+    }
+    waitpid(child, NULL, 0);
+    double taken = now() - start;
+    unsetenv("LD_PRELOAD");
+    return taken;
+}
+
+static void row(const char *name, double bare, double shim, double target, const char *others) {
+    double added = shim - bare;
+    printf("%-38s %9.1f %9.1f %9.1f", name, bare, shim, added);
+    if (target > 0) {
+        printf(" %8.0f %7.2f", target, added / target);
+    } else {
+        printf(" %8s %7s", "-", "-");
+    }
+    printf("   %s\n", others);
 }
 
 int main(int argc, char **argv) {
-    if (argc == 3 && strcmp(argv[1], "measure") == 0) {
-        measure(atoi(argv[2]));
+    if (argc > 2 && strcmp(argv[1], "measure") == 0) {
+        measure(argv + 2);
     }
-    if (argc < 3) {
-        fprintf(stderr, "usage: bench SHIM DRIVER_FOLDER [PEERS]\n");
-        return EXIT_FAILURE;
+    if (argc != 3) {
+        bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
+        fputs(usage, help ? stdout : stderr);
+        return help ? EXIT_SUCCESS : 2;
     }
-    char folder[] = "/tmp/aliquot-bench-XXXXXX", limits[64], region[64];
     if (mkdtemp(folder) == NULL) {
-        perror("bench");
-        return EXIT_FAILURE;
+        die("bench");
     }
+    self = argv[0];
+    driver_folder = argv[2];
     snprintf(limits, sizeof limits, "%s/vgpu", folder);
     snprintf(region, sizeof region, "%s/region", folder);
-    write_file(limits, "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f memory=40960Mi cores=50\n");
-    write_file(region, "");
     setenv("ALIQUOT_CONFIG", limits, 1);
     setenv("ALIQUOT_REGION", region, 1);
-    const char *peers = argc > 3 ? argv[3] : "0";
-    double bare[FIGURES], shimmed[FIGURES];
-    run(argv[0], NULL, argv[2], "0", bare);
-    run(argv[0], argv[1], argv[2], peers, shimmed);
+    unsetenv("LD_PRELOAD");
+
+    enum { BARE, SHIM, LIMITED, SIDES };
+    enum { ONE, IDLE, ACTIVE, CROWDS };
+    const struct side sides[SIDES] = {{NULL, "0"}, {argv[1], "0"}, {argv[1], "50"}};
+    char peers[16];
+    snprintf(peers, sizeof peers, "%d", PEERS);
+    char *calls[] = {argv[0], "measure", "calls", NULL};
+    char *crowds[CROWDS][5] = {{argv[0], "measure", "0", "idle", NULL},
+                               {argv[0], "measure", peers, "idle", NULL},
+                               {argv[0], "measure", peers, "active", NULL}};
+    static double found[SIDES][CALL_FIGURES][REPEATS], crowd[2][CROWDS][REPEATS], starts[2][STARTS];
+    double figures[CALL_FIGURES];
+    for (int repeat = 0; repeat < REPEATS; repeat++) {
+        for (int side = 0; side < SIDES; side++) {
+            run(sides[side], calls, figures, CALL_FIGURES);
+            for (int i = 0; i < CALL_FIGURES; i++) {
+                found[side][i][repeat] = figures[i];
+            }
+        }
+        for (int i = 0; i < CROWDS; i++) {
+            run(sides[BARE], crowds[i], &crowd[BARE][i][repeat], 1);
+            run(sides[SHIM], crowds[i], &crowd[SHIM][i][repeat], 1);
+        }
+    }
+    for (int i = 0; i < STARTS; i++) {
+        starts[BARE][i] = start_once(NULL) / 1000;
+        starts[SHIM][i] = start_once(argv[1]) / 1000;
+    }
     unlink(limits);
     unlink(region);
     rmdir(folder);
-    printf("%-32s %8s %8s %8s   (ns, medians; %s peers)\n", "", "bare", "shim", "added", peers);
-    for (int i = 0; i < FIGURES; i++) {
-        printf("%-32s %8.1f %8.1f %8.1f\n", names[i], bare[i], shimmed[i], shimmed[i] - bare[i]);
-    }
-    printf("ratio of alloc+free to bare calls: %.1f\n", shimmed[0] / bare[0]);
+
+#define MEDIAN(side, figure) middle(found[side][figure], REPEATS)
+#define CROWD(side, figure) middle(crowd[side][figure], REPEATS)
+    printf("%-38s %9s %9s %9s %8s %7s   %s\n", "nanoseconds, medians", "bare", "shim", "added", "target", "of it",
+           "HAMi-core");
+    row("launch, no limit of compute", MEDIAN(BARE, LAUNCH), MEDIAN(SHIM, LAUNCH), 10, "21-39");
+    row("launch, limited to 50 %", MEDIAN(BARE, LAUNCH), MEDIAN(LIMITED, LAUNCH), 25, "21-39");
+    row("alloc+free, 0 live", MEDIAN(BARE, PAIRS), MEDIAN(SHIM, PAIRS), 60, "634-810");
+    row("alloc+free, 10,000 live", MEDIAN(BARE, PAIRS_10000), MEDIAN(SHIM, PAIRS_10000), 80, "20,700");
+    row("alloc+free, 100,000 live", MEDIAN(BARE, PAIRS_100000), MEDIAN(SHIM, PAIRS_100000), 0, "");
+    row("alloc+free, 4 threads, per pair", MEDIAN(BARE, PAIRS_THREADS), MEDIAN(SHIM, PAIRS_THREADS), 200, "4,800");
+    row("cuMemGetInfo", MEDIAN(BARE, INFO), MEDIAN(SHIM, INFO), 30, "926-1,174");
+    double one = CROWD(SHIM, ONE) - CROWD(BARE, ONE);
+    row("alloc+free, one process", CROWD(BARE, ONE), CROWD(SHIM, ONE), 0, "");
+    row("alloc+free, 64 processes, 63 idle", CROWD(BARE, IDLE), CROWD(SHIM, IDLE), 2 * one, "");
+    row("alloc+free, 64 processes, all active", CROWD(BARE, ACTIVE), CROWD(SHIM, ACTIVE), 2 * one, "");
+    printf("microseconds\n");
+    row("a program's start and end (true)", middle(starts[BARE], STARTS), middle(starts[SHIM], STARTS), 100, "");
     return EXIT_SUCCESS;
 }
