@@ -1,6 +1,7 @@
 /* Initialisation, devices and contexts. */
 #define _GNU_SOURCE
 #include "cuda_driver.h"
+#include "cuda_memory.h"
 #include "cuda_pool.h"
 
 #include <errno.h>
@@ -400,25 +401,47 @@ CUresult check_context(struct CUctx_st *context) {
     return CUDA_ERROR_INVALID_CONTEXT;
 }
 
-static CUresult context_start(struct device *device) {
+CUresult device_use(struct device *device) {
     if (is_lost(device))
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    if (device->contexts == 0 && !gpu_attach(device->gpu)) {
+    if (device->users == 0 && !gpu_attach(device->gpu)) {
         note("%s: no slot for another process, or the GPU was changed since cuInit", device->identity->uuid);
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     }
+    device->users++;
+    return CUDA_SUCCESS;
+}
+
+void device_unuse(struct device *device) {
+    if (--device->users == 0)
+        gpu_detach(device->gpu);
+}
+
+static CUresult context_start(struct device *device) {
+    CUresult result = device_use(device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (device->contexts == 0 && !memory_reserve(device, device->identity->context_bytes)) {
+        device_unuse(device);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     device->contexts++;
     return CUDA_SUCCESS;
+}
+
+static void context_uncount(struct device *device) {
+    if (--device->contexts == 0) {
+        pools_free_all(device);
+        gpu_release(device->gpu, device->identity->context_bytes);
+    }
+    device_unuse(device);
 }
 
 static void context_stop(struct CUctx_st *context) {
     objects_delete_all(context);
     memory_free_all(context);
     context->alive = false;
-    if (--context->device->contexts == 0) {
-        pools_free_all(context->device);
-        gpu_detach(context->device->gpu);
-    }
+    context_uncount(context->device);
 }
 
 static struct CUctx_st *context_new(struct device *device, unsigned flags, unsigned api_version) {
@@ -462,8 +485,7 @@ static CUresult create(CUcontext *pctx, unsigned flags, CUdevice dev, unsigned a
     if (context == NULL || push(context) != CUDA_SUCCESS) {
         if (context != NULL)
             context->alive = false;
-        if (--device->contexts == 0)
-            gpu_detach(device->gpu);
+        context_uncount(device);
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     context->alive = true;

@@ -21,7 +21,8 @@ struct device {
     struct CUctx_st *primary;
     unsigned primary_users;
     unsigned primary_flags;
-    unsigned contexts; /* living ones, the primary included; the process holds a slot of the GPU while there are any */
+    unsigned contexts; /* living ones, the primary included */
+    unsigned users; /* contexts, and memory that needs none; the process holds a slot of the GPU while there are any */
 };
 
 /* Never freed, so that a stale handle can be told from a good one. */
@@ -57,6 +58,13 @@ CUresult enter_driver(void);
 
 /* Lets the lock go and answers result. */
 CUresult leave(CUresult result);
+
+/*
+ * Makes the process a user of the device, once more; CUDA_ERROR_DEVICE_UNAVAILABLE if it cannot be. What holds memory
+ * of the device is a user of it. With the lock held.
+ */
+CUresult device_use(struct device *device);
+void device_unuse(struct device *device);
 
 /* NULL unless ordinal is one of this process's devices. With the lock held. */
 struct device *device_of(CUdevice ordinal);

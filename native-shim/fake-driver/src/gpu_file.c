@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC UINT64_C(0x3155504751494c41) /* "ALIQGPU1" */
+#define MAGIC UINT64_C(0x3255504751494c41) /* "ALIQGPU2" */
 
 struct head {
     uint64_t magic;
@@ -42,7 +42,7 @@ struct layout {
 _Static_assert(sizeof(struct slot) == 64, "a slot is a cache line");
 _Static_assert(offsetof(struct layout, health) == 2048, "the file's layout is fixed");
 _Static_assert(offsetof(struct layout, slots) == 4096, "the file's layout is fixed");
-_Static_assert(sizeof(struct gpu_identity) == 48 + 64 + 16 + 8 + 16, "no padding: it is checksummed");
+_Static_assert(sizeof(struct gpu_identity) == 48 + 64 + 16 + 16 + 16, "no padding: it is checksummed");
 
 struct gpu_file {
     int fd;
@@ -113,6 +113,8 @@ static const char *head_fault(const struct head *head) {
         return "its name or serial number is not printable text";
     if (id->memory_bytes == 0 || id->memory_bytes > GPU_MAX_MEMORY_BYTES || id->memory_bytes % (1u << 20) != 0)
         return "its memory is not 1 MiB to 16 TiB in whole MiB";
+    if (id->context_bytes > id->memory_bytes || id->context_bytes % (1u << 20) != 0)
+        return "what a context takes is not within its memory in whole MiB";
     if (id->index > GPU_MAX_INDEX || id->multiprocessors == 0 || id->multiprocessors > GPU_MAX_MULTIPROCESSORS)
         return "its index or its number of multiprocessors is out of range";
     return NULL;

@@ -35,8 +35,9 @@ struct gpu_identity {
     char uuid[48];
     char name[64];
     char serial[16];
-    uint64_t memory_bytes; /* 1 MiB .. GPU_MAX_MEMORY_BYTES, a multiple of 1 MiB */
-    uint32_t index;        /* 0 .. GPU_MAX_INDEX: its place on the node, from which follow minor and PCI bus */
+    uint64_t memory_bytes;  /* 1 MiB .. GPU_MAX_MEMORY_BYTES, a multiple of 1 MiB */
+    uint64_t context_bytes; /* what a process's contexts take of it; 0 .. memory_bytes, a multiple of 1 MiB */
+    uint32_t index;         /* 0 .. GPU_MAX_INDEX: its place on the node, from which follow minor and PCI bus */
     uint32_t multiprocessors;
     uint32_t compute_major;
     uint32_t compute_minor;

@@ -30,10 +30,11 @@ static const char usage[] =
     "         per GPU in --root/gpus, and writes the CDI specification --cdi/aliquot-fake-driver.json, with which\n"
     "         NVIDIA's container runtime gives them to containers. --gpus names a file with a line per GPU:\n"
     "             model;memory in MiB;multiprocessors        NVIDIA A100-SXM4-80GB;81920;108\n"
+    "         and, if a process's contexts are to take memory, ;MiB after that.\n"
     "         --node names the node; the GPUs' UUIDs follow from it. Can be run again at any time.\n"
     "fail     gives a GPU an XID error (79, the default: it has fallen off the bus), as NVML's clients see it.\n"
     "heal     makes it well again.\n"
-    "list     prints index, UUID, model, MiB in use and in all, and the XID of each GPU.\n"
+    "list     prints index, UUID, model, MiB in use, in all and per process with contexts, and the XID of each GPU.\n"
     "\n"
     "Without --root the GPUs are those of $ALIQUOT_FAKE_GPUS, or of /run/aliquot-fake-driver/gpus.\n";
 
@@ -184,22 +185,30 @@ static void derive_capability(struct gpu_identity *gpu) {
     }
 }
 
-/* A whole number from 1 to max that is all of text; 0 otherwise. */
-static uint64_t number(const char *text, uint64_t max) {
+/* Whether all of text is a whole number up to max. */
+static bool parse_number(const char *text, uint64_t max, uint64_t *value) {
     char *end;
     errno = 0;
     if (text[0] < '0' || text[0] > '9')
-        return 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    return errno == 0 && *end == '\0' && value <= max ? value : 0;
+        return false;
+    *value = strtoull(text, &end, 10);
+    return errno == 0 && *end == '\0' && *value <= max;
+}
+
+/* A whole number from 1 to max that is all of text; 0 otherwise. */
+static uint64_t number(const char *text, uint64_t max) {
+    uint64_t value;
+    return parse_number(text, max, &value) ? value : 0;
 }
 
 static void parse_gpu(char *line, const char *file, size_t line_number, const char *node, struct gpu_identity *gpu) {
     char *rest = line;
-    const char *model = strsep(&rest, ";"), *memory = strsep(&rest, ";"), *multiprocessors = strsep(&rest, ";");
+    const char *model = strsep(&rest, ";"), *memory = strsep(&rest, ";"), *multiprocessors = strsep(&rest, ";"),
+               *context = strsep(&rest, ";");
     if (multiprocessors == NULL || rest != NULL || model[0] == '\0' || strlen(model) >= sizeof gpu->name)
-        die("%s, line %zu: expected model;memory in MiB;multiprocessors, like NVIDIA A100-SXM4-80GB;81920;108", file,
-            line_number);
+        die("%s, line %zu: expected model;memory in MiB;multiprocessors, like NVIDIA A100-SXM4-80GB;81920;108, and "
+            "maybe ;MiB that a process's contexts take",
+            file, line_number);
     for (const char *c = model; *c != '\0'; c++)
         if (*c < ' ' || *c > '~')
             die("%s, line %zu: a model's name is printable ASCII", file, line_number);
@@ -211,7 +220,12 @@ static void parse_gpu(char *line, const char *file, size_t line_number, const ch
     if (processors == 0)
         die("%s, line %zu: multiprocessors must be a whole number from 1 to %u, not \"%s\"", file, line_number,
             GPU_MAX_MULTIPROCESSORS, multiprocessors);
+    uint64_t context_mib = 0;
+    if (context != NULL && !parse_number(context, mib, &context_mib))
+        die("%s, line %zu: what a process's contexts take must be a whole number of MiB from 0 to %llu, not \"%s\"",
+            file, line_number, (unsigned long long)mib, context);
     snprintf(gpu->name, sizeof gpu->name, "%s", model);
+    gpu->context_bytes = context_mib << 20;
     gpu->memory_bytes = mib << 20;
     gpu->multiprocessors = (uint32_t)processors;
     derive_capability(gpu);
@@ -411,9 +425,9 @@ static int list(const struct options *options) {
     size_t count = gpu_open_all(folder, gpus, GPU_MAX_PER_NODE, complain);
     for (size_t i = 0; i < count; i++) {
         const struct gpu_identity *gpu = gpu_identity(gpus[i]);
-        printf("%u %s %s %llu/%llu MiB xid %u\n", gpu->index, gpu->uuid, gpu->name,
+        printf("%u %s %s %llu/%llu MiB context %llu MiB xid %u\n", gpu->index, gpu->uuid, gpu->name,
                (unsigned long long)(gpu_used(gpus[i]) >> 20), (unsigned long long)(gpu->memory_bytes >> 20),
-               gpu_health(gpus[i]).xid);
+               (unsigned long long)(gpu->context_bytes >> 20), gpu_health(gpus[i]).xid);
         gpu_close(gpus[i]);
     }
     return 0;

@@ -98,7 +98,7 @@ static void what_is_charged_is_what_was_asked_for(void) {
     size_t pitch;
     void *pinned;
     start_context(0);
-    EQUAL(GPU_MIB * MIB, free_bytes()); /* contexts cost nothing */
+    EQUAL(GPU_MIB * MIB, free_bytes()); /* contexts of these GPUs take nothing */
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 1));
     EQUAL(GPU_MIB * MIB - 1, free_bytes());
     EQUAL(CUDA_SUCCESS, cuMemAllocPitch_v2(&pitched, &pitch, 513, 10, 16));
@@ -152,6 +152,40 @@ static void memory_lives_as_long_as_its_context(void) {
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 7 * MIB));
     EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxReset_v2(0));
     EQUAL(0, gpu_used(gpu));
+}
+
+static void a_process_pays_for_contexts_once_on_each_gpu(void) {
+    char error[GPU_ERROR_LENGTH];
+    struct gpu_identity costly, full;
+    CUcontext first, second, primary;
+    CUdeviceptr pointer;
+    gpu_file *gpus[2];
+    identify(&costly, 0, GPU_MIB, 256);
+    EQUAL(GPU_CHANGED, gpu_create(test_folder, &costly, error));
+    identify(&full, 1, GPU_MIB, GPU_MIB);
+    EQUAL(GPU_CHANGED, gpu_create(test_folder, &full, error));
+    for (unsigned i = 0; i < 2; i++)
+        gpus[i] = open_gpu(i);
+    first = start_context(0);
+    EQUAL(256 * MIB, gpu_used(gpus[0]));
+    EQUAL(CUDA_SUCCESS, cuCtxCreate_v2(&second, 0, 0));
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRetain(&primary, 0));
+    EQUAL(256 * MIB, gpu_used(gpus[0]));
+    EQUAL((GPU_MIB - 256) * MIB, free_bytes());
+    EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&pointer, (GPU_MIB - 255) * MIB));
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, (GPU_MIB - 256) * MIB));
+    EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(second));
+    EQUAL(256 * MIB, gpu_used(gpus[0]));
+    EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(first));
+    EQUAL(256 * MIB, gpu_used(gpus[0]));
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxReset_v2(0));
+    EQUAL(0, gpu_used(gpus[0]));
+    CHECK(gpu_attach(gpus[1]) && gpu_reserve(gpus[1], 1));
+    EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuDevicePrimaryCtxRetain(&primary, 1));
+    EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuCtxCreate_v2(&first, 0, 1));
+    gpu_release(gpus[1], 1);
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRetain(&primary, 1));
+    EQUAL(GPU_MIB * MIB, gpu_used(gpus[1]));
 }
 
 static void the_oldest_forms_give_pointers_of_32_bits(void) {
@@ -453,6 +487,7 @@ int main(int count, char **arguments) {
         TEST(rectangles_are_copied_with_their_pitch),
         TEST(what_is_charged_is_what_was_asked_for),
         TEST(memory_lives_as_long_as_its_context),
+        TEST(a_process_pays_for_contexts_once_on_each_gpu),
         TEST(the_oldest_forms_give_pointers_of_32_bits),
         TEST(pointers_tell_what_they_are),
         TEST(launches_check_their_arguments_and_succeed),

@@ -126,8 +126,8 @@ a_gpu_in_use_stays_as_it_is_and_the_installer_says_so() {
 }
 
 what_is_wrong_in_the_list_of_gpus_is_said() {
-    for wrong in "A100;81920" "A100;80Gi;108" "A100;0;108" "A100;81920;0" "A100;-1;108" ";81920;108" "A100;81920;108;9" \
-        "A100;99999999999999999999;108"; do
+    for wrong in "A100;81920" "A100;80Gi;108" "A100;0;108" "A100;81920;0" "A100;-1;108" ";81920;108" "A100;81920;108;9;1" \
+        "A100;99999999999999999999;108" "A100;81920;108;" "A100;81920;108;81921" "A100;81920;108;1Gi"; do
         printf 'NVIDIA L4;23034;58\n%s\n' "$wrong" >"$folder/gpus"
         refused "line 2" install
     done
@@ -161,6 +161,18 @@ smi_shows_memory_in_mib_and_says_that_there_is_no_gpu() {
     equal "91" "$(awk '/^[|+]/ { print length($0) }' "$folder/table" | sort -u)"
     equal 2 "$(smi -L | grep -c '^GPU [01]: NVIDIA .* (UUID: GPU-[-0-9a-f]*)$')"
     smi -q | grep -q "Product Name .*: NVIDIA L4"
+}
+
+contexts_take_what_the_list_says() {
+    printf 'NVIDIA A100-SXM4-80GB;81920;108;256\n' >"$folder/gpus"
+    install >/dev/null
+    "$driver/aliquot-fake-driver" list --root "$root" | grep -q " 0/81920 MiB context 256 MiB xid 0$"
+    hold 100
+    equal 356 "$(smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)"
+    smi | grep -q "vgpu-sample .* 356MiB"
+    equal "${users# }, 356 MiB" "$(smi --query-compute-apps=pid,used_memory --format=csv,noheader)"
+    "$driver/vgpu-sample" info | grep -q "81308 MiB free of 81920 MiB"
+    equal "alloc 81500 MiB: CUDA_ERROR_OUT_OF_MEMORY" "$("$driver/vgpu-sample" alloc 81500 || true)"
 }
 
 smi_answers_csv_queries() {

@@ -44,20 +44,26 @@ static inline void test_path(char path[256], unsigned index) {
     snprintf(path, 256, "%s/%s", test_folder, test_uuid(index));
 }
 
+/* A GPU's index in the test, and what a process's contexts take of it. */
+static inline void identify(struct gpu_identity *gpu, unsigned index, uint64_t mib, uint64_t context_mib) {
+    memset(gpu, 0, sizeof *gpu);
+    snprintf(gpu->uuid, sizeof gpu->uuid, "%s", test_uuid(index));
+    snprintf(gpu->name, sizeof gpu->name, "Test GPU %u", index);
+    snprintf(gpu->serial, sizeof gpu->serial, "%013u", index);
+    gpu->memory_bytes = mib * MIB;
+    gpu->context_bytes = context_mib * MIB;
+    gpu->index = index;
+    gpu->multiprocessors = 108;
+    gpu->compute_major = 8;
+}
+
 static inline void make_gpus(unsigned count, uint64_t mib) {
     char error[GPU_ERROR_LENGTH];
     CHECK(mkdtemp(test_folder) != NULL);
     CHECK(chmod(test_folder, 0755) == 0);
     for (unsigned i = 0; i < count; i++) {
         struct gpu_identity gpu;
-        memset(&gpu, 0, sizeof gpu);
-        snprintf(gpu.uuid, sizeof gpu.uuid, "%s", test_uuid(i));
-        snprintf(gpu.name, sizeof gpu.name, "Test GPU %u", i);
-        snprintf(gpu.serial, sizeof gpu.serial, "%013u", i);
-        gpu.memory_bytes = mib * MIB;
-        gpu.index = i;
-        gpu.multiprocessors = 108;
-        gpu.compute_major = 8;
+        identify(&gpu, i, mib, 0);
         EQUAL(GPU_CREATED, gpu_create(test_folder, &gpu, error));
     }
     setenv("ALIQUOT_FAKE_GPUS", test_folder, 1);
