@@ -73,8 +73,7 @@ must(cu.cuMemAllocManaged(3000 << 20, 1))
 PYTHON
     ;;
 libcudart_comes_through_the_hooks)
-    # It never gets far on the fake driver, which lacks NVIDIA's private tables; but its cuInit is ours, by way of
-    # cuGetProcAddress, and no name that it looks up is left unplaced.
+    # Its cuInit is ours, by way of cuGetProcAddress, and no name that it looks up is left unplaced.
     need_clients
     export LD_LIBRARY_PATH=$fake/lib
     check() {

@@ -1,6 +1,7 @@
 /* Initialisation, devices and contexts. */
 #define _GNU_SOURCE
 #include "cuda_driver.h"
+#include "cuda_export.h"
 #include "cuda_memory.h"
 #include "cuda_pool.h"
 
@@ -394,7 +395,7 @@ API CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, C
 
 /* ---- contexts ---- */
 
-CUresult check_context(struct CUctx_st *context) {
+CUresult check_context(const struct CUctx_st *context) {
     for (const struct CUctx_st *known = contexts; known != NULL; known = known->next)
         if (known == context)
             return known->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -440,6 +441,7 @@ static void context_uncount(struct device *device) {
 static void context_stop(struct CUctx_st *context) {
     objects_delete_all(context);
     memory_free_all(context);
+    storage_end_all(context);
     context->alive = false;
     context_uncount(context->device);
 }
@@ -462,6 +464,17 @@ static struct CUctx_st *context_new(struct device *device, unsigned flags, unsig
     context->next = contexts;
     contexts = context;
     return context;
+}
+
+/*
+ * What a thread may make current. The runtime learns the handles of primary contexts by a private table, and makes one
+ * current before it retains it: until then it is one without a context.
+ */
+static CUresult check_current(const struct CUctx_st *context) {
+    CUresult result = check_context(context);
+    bool waiting = result == CUDA_ERROR_CONTEXT_IS_DESTROYED && context == context->device->primary &&
+                   context->device->primary_of_runtime;
+    return waiting ? CUDA_SUCCESS : result;
 }
 
 static CUresult push(struct CUctx_st *context) {
@@ -533,7 +546,7 @@ API CUresult cuCtxDestroy_v2(CUcontext ctx) {
         return leave(CUDA_ERROR_INVALID_CONTEXT); /* that one is released */
     context_stop(ctx);
     pop_if_current(ctx);
-    return leave(CUDA_SUCCESS);
+    return storage_call_ended(leave(CUDA_SUCCESS));
 }
 
 API CUresult cuCtxDestroy(CUcontext ctx) {
@@ -563,14 +576,14 @@ API CUresult cuCtxDetach(CUcontext ctx) {
         context_stop(ctx);
         pop_if_current(ctx);
     }
-    return leave(CUDA_SUCCESS);
+    return storage_call_ended(leave(CUDA_SUCCESS));
 }
 
 API CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    result = check_context(ctx);
+    result = check_current(ctx);
     return leave(result == CUDA_SUCCESS ? push(ctx) : result);
 }
 
@@ -603,7 +616,7 @@ API CUresult cuCtxSetCurrent(CUcontext ctx) {
             depth--;
         return leave(CUDA_SUCCESS);
     }
-    result = check_context(ctx);
+    result = check_current(ctx);
     if (result != CUDA_SUCCESS)
         return leave(result);
     if (depth == 0)
@@ -811,18 +824,34 @@ API CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
 
 /* ---- primary contexts ---- */
 
+/* The handle is always the same, whether the context lives or not. */
+static CUresult enter_primary(CUdevice ordinal, struct device **device) {
+    CUresult result = enter_device(ordinal, device);
+    if (result != CUDA_SUCCESS || (*device)->primary != NULL)
+        return result;
+    (*device)->primary = context_new(*device, (*device)->primary_flags, 3020);
+    return (*device)->primary != NULL ? result : leave(CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+CUresult primary_context_handle(CUcontext *context, CUdevice ordinal) {
+    struct device *device;
+    if (context == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_primary(ordinal, &device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    device->primary_of_runtime = true;
+    *context = device->primary;
+    return leave(CUDA_SUCCESS);
+}
+
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
     struct device *device;
     if (pctx == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = enter_primary(dev, &device);
     if (result != CUDA_SUCCESS)
         return result;
-    if (device->primary == NULL) {
-        device->primary = context_new(device, device->primary_flags, 3020);
-        if (device->primary == NULL)
-            return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    }
     if (!device->primary->alive) {
         result = context_start(device);
         if (result != CUDA_SUCCESS)
@@ -844,7 +873,7 @@ API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
         return leave(CUDA_ERROR_INVALID_CONTEXT);
     if (--device->primary_users == 0 && device->primary->alive)
         context_stop(device->primary);
-    return leave(CUDA_SUCCESS);
+    return storage_call_ended(leave(CUDA_SUCCESS));
 }
 
 API CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
@@ -860,7 +889,7 @@ API CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
         context_stop(device->primary);
         device->primary_users = 0;
     }
-    return leave(CUDA_SUCCESS);
+    return storage_call_ended(leave(CUDA_SUCCESS));
 }
 
 API CUresult cuDevicePrimaryCtxReset(CUdevice dev) {

@@ -21,6 +21,7 @@ struct device {
     struct CUctx_st *primary;
     unsigned primary_users;
     unsigned primary_flags;
+    bool primary_of_runtime; /* its handle was given out by the runtime's private table */
     unsigned contexts; /* living ones, the primary included */
     unsigned users; /* contexts, and memory that needs none; the process holds a slot of the GPU while there are any */
 };
@@ -72,7 +73,7 @@ CUdevice ordinal_of(const struct device *device);
 size_t device_count(void);
 
 /* Whether context is a handle that was given out and is alive. With the lock held. */
-CUresult check_context(struct CUctx_st *context);
+CUresult check_context(const struct CUctx_st *context);
 
 /* Makes a zeroed handle of so many bytes, struct object first; NULL without memory. With the lock held. */
 void *object_new(enum kind kind, size_t bytes, struct CUctx_st *context);

@@ -112,18 +112,3 @@ API CUresult cuGetErrorName(CUresult error, const char **pStr) {
 API CUresult cuGetErrorString(CUresult error, const char **pStr) {
     return describe(error, pStr, false);
 }
-
-/*
- * Tables of functions by UUID, private between NVIDIA's libraries and its driver. There are none here: by one of them
- * NVIDIA's runtime library makes sure that the driver is NVIDIA's own, and this one is not and doesn't pretend to be.
- */
-API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId) {
-    if (ppExportTable == NULL || pExportTableId == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    char id[33];
-    for (int i = 0; i < 16; i++)
-        snprintf(id + 2 * i, 3, "%02x", (unsigned char)pExportTableId->bytes[i]);
-    note("cuGetExportTable: no table %s", id);
-    *ppExportTable = NULL;
-    return CUDA_ERROR_NOT_FOUND;
-}

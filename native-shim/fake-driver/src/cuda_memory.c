@@ -244,11 +244,14 @@ API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
     return allocate(dptr, bytesize, MANAGED_MEMORY, flags, false);
 }
 
+/* The runtime passes cudaFree(NULL) on, which is documented to do nothing and is how programs start a context. */
 API CUresult cuMemFree_v2(CUdeviceptr dptr) {
     struct CUctx_st *context;
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
+    if (dptr == 0)
+        return leave(CUDA_SUCCESS);
     struct allocation *allocation = memory_find((uintptr_t)dptr);
     if (allocation == NULL || allocation->base != dptr)
         return leave(CUDA_ERROR_INVALID_VALUE);

@@ -1,0 +1,286 @@
+/*
+ * Tables of functions by UUID (cuGetExportTable), an undocumented interface between NVIDIA's libraries and a driver.
+ * Here are those without which NVIDIA's runtime library does not start, so that programs built with it can be tested on
+ * this driver; nothing in them computes. What is known of them is described by ZLUDA (github.com/vosen/ZLUDA,
+ * dark_api/src/lib.rs), an open implementation of the driver API; libcudart 12.9 and 13.0 were seen to call no others.
+ * A slot of unknown meaning says in ALIQUOT_FAKE_LOG that it was called and answers CUDA_ERROR_NOT_SUPPORTED.
+ */
+#define _GNU_SOURCE
+#include "cuda_export.h"
+#include "cuda_client.h"
+#include "cuda_driver.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Nearly all slots are functions; in most tables the first tells how many bytes the table has. */
+union slot {
+    size_t bytes;
+    void (*function)(void);
+};
+#define FUNCTION(name)                                                                                                 \
+    { .function = (void (*)(void))name }
+#define SIZE_OF(table)                                                                                                 \
+    { .bytes = sizeof table }
+
+/* ---- slots of unknown meaning ---- */
+
+enum { UNKNOWN_SLOTS = 32 };
+static struct {
+    const char *table;
+    size_t slot;
+} unknown[UNKNOWN_SLOTS];
+
+static CUresult call_unknown(unsigned n, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) {
+    note("cuGetExportTable: slot %zu of table %s was called (%#lx, %#lx, %#lx, %#lx)", unknown[n].slot,
+         unknown[n].table, a, b, c, d);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+#define UNKNOWN(n)                                                                                                     \
+    static CUresult unknown_##n(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) {                                  \
+        return call_unknown(n, a, b, c, d);                                                                            \
+    }
+#define EIGHT(EACH, n0, n1, n2, n3, n4, n5, n6, n7)                                                                    \
+    EACH(n0) EACH(n1) EACH(n2) EACH(n3) EACH(n4) EACH(n5) EACH(n6) EACH(n7)
+#define ALL(EACH)                                                                                                      \
+    EIGHT(EACH, 0, 1, 2, 3, 4, 5, 6, 7)                                                                                \
+    EIGHT(EACH, 8, 9, 10, 11, 12, 13, 14, 15)                                                                          \
+    EIGHT(EACH, 16, 17, 18, 19, 20, 21, 22, 23)                                                                        \
+    EIGHT(EACH, 24, 25, 26, 27, 28, 29, 30, 31)
+ALL(UNKNOWN)
+#define ADDRESS(n) FUNCTION(unknown_##n),
+static const union slot unknown_functions[UNKNOWN_SLOTS] = {ALL(ADDRESS)};
+
+/* ---- the runtime's own interface ---- */
+
+static CUresult load_wrapper(CUmodule *module, const void *wrapper) {
+    return cuModuleLoadData(module, wrapper);
+}
+
+static CUresult load_wrapper_with(CUmodule *module, const void *wrapper, void *reserved, void *reserved2,
+                                  unsigned int reserved3) {
+    (void)reserved, (void)reserved2, (void)reserved3;
+    return cuModuleLoadData(module, wrapper);
+}
+
+static CUresult load_fatbin(const void *fatbin, CUmodule *module, void *reserved, void *reserved2,
+                            unsigned int reserved3) {
+    (void)reserved, (void)reserved2, (void)reserved3;
+    return cuModuleLoadData(module, fatbin);
+}
+
+static union slot runtime_interface[13] = {
+    SIZE_OF(runtime_interface),        FUNCTION(load_wrapper),      FUNCTION(primary_context_handle),
+    [6] = FUNCTION(load_wrapper_with), [8] = FUNCTION(load_fatbin),
+};
+
+/* ---- tools: none is ever attached ---- */
+
+/* One word for each of the runtime's functions; a tool that wants to see it called sets it. */
+static void no_callbacks(void **wanted, size_t *count) {
+    static uint32_t words[1024];
+    *wanted = words;
+    *count = sizeof words / sizeof words[0];
+}
+
+static void no_domains(void **wanted, size_t *count) {
+    static uint32_t words[16];
+    *wanted = words;
+    *count = sizeof words / sizeof words[0];
+}
+
+static union slot tool_callbacks[7] = {
+    SIZE_OF(tool_callbacks), [2] = FUNCTION(no_callbacks), [6] = FUNCTION(no_domains)};
+
+static union slot tool_threads[4] = {SIZE_OF(tool_threads)};
+
+/* Whether a tool or a debugger forbids the context to be used. */
+static CUresult context_forbidden(CUcontext context, uint32_t *forbidden, const void **reserved) {
+    (void)context, (void)reserved;
+    if (forbidden == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *forbidden = 0;
+    return CUDA_SUCCESS;
+}
+
+static uint32_t process_forbidden(void) {
+    return 0;
+}
+
+static union slot tool_checks[4] = {SIZE_OF(tool_checks), [2] = FUNCTION(context_forbidden),
+                                    FUNCTION(process_forbidden)};
+
+/* ---- what the runtime stores with a context ---- */
+
+typedef void (*storage_end)(CUcontext context, void *key, void *value);
+
+static struct stored {
+    CUcontext context;
+    void *key, *value;
+    storage_end end;
+    struct stored *next;
+} * stored, *ended;
+
+/* NULL means the current context. */
+static CUresult enter_storage(CUcontext *context) {
+    if (*context == NULL)
+        return enter(context);
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = check_context(*context);
+    return result == CUDA_SUCCESS ? result : leave(result);
+}
+
+static struct stored **storage_find(const struct CUctx_st *context, const void *key) {
+    struct stored **place = &stored;
+    while (*place != NULL && ((*place)->context != context || (key != NULL && (*place)->key != key)))
+        place = &(*place)->next;
+    return place;
+}
+
+static CUresult storage_put(CUcontext context, void *key, void *value, storage_end end) {
+    if (key == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_storage(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct stored **place = storage_find(context, key), *one = *place;
+    if (one == NULL) {
+        one = calloc(1, sizeof *one);
+        if (one == NULL)
+            return leave(CUDA_ERROR_OUT_OF_MEMORY);
+        *place = one;
+    }
+    one->context = context;
+    one->key = key;
+    one->value = value;
+    one->end = end;
+    return leave(CUDA_SUCCESS);
+}
+
+static CUresult storage_delete(CUcontext context, void *key) {
+    CUresult result = key != NULL ? enter_storage(&context) : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct stored **place = storage_find(context, key), *one = *place;
+    if (one == NULL)
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    *place = one->next;
+    free(one);
+    return leave(CUDA_SUCCESS);
+}
+
+static CUresult storage_get(void **value, CUcontext context, void *key) {
+    CUresult result = value != NULL && key != NULL ? enter_storage(&context) : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct stored *one = *storage_find(context, key);
+    if (one == NULL)
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    *value = one->value;
+    return leave(CUDA_SUCCESS);
+}
+
+void storage_end_all(const struct CUctx_st *context) {
+    struct stored **place;
+    while (*(place = storage_find(context, NULL)) != NULL) {
+        struct stored *one = *place;
+        *place = one->next;
+        one->next = ended;
+        ended = one;
+    }
+}
+
+CUresult storage_call_ended(CUresult result) {
+    if (enter_driver() != CUDA_SUCCESS)
+        return result;
+    struct stored *next, *one = ended;
+    ended = NULL;
+    leave(CUDA_SUCCESS);
+    for (; one != NULL; one = next) {
+        next = one->next;
+        if (one->end != NULL)
+            one->end(one->context, one->key, one->value);
+        free(one);
+    }
+    return result;
+}
+
+static union slot context_storage[4] = {FUNCTION(storage_put), FUNCTION(storage_delete), FUNCTION(storage_get)};
+
+/* ---- the handshake ---- */
+
+static CUresult handshake(uint32_t version, uint64_t seconds, unsigned char answer[16]);
+
+static union slot handshakes[3] = {SIZE_OF(handshakes), FUNCTION(handshake)};
+
+static CUresult handshake(uint32_t version, uint64_t seconds, unsigned char answer[16]) {
+    struct handshake_tables addresses = {runtime_interface, handshakes, handshakes[1].function};
+    return answer != NULL ? handshake_answer(version, seconds, &addresses, answer) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- the tables ---- */
+
+static const struct table {
+    const char *name;
+    unsigned char id[16];
+    union slot *slots;
+    size_t count;
+} tables[] = {
+#define TABLE(name, ...)                                                                                               \
+    { #name, {__VA_ARGS__ }, name, sizeof name / sizeof name[0] }
+    /* 6bd5fb6c-5bf4-e74a-8987-d93912fd9df9 */
+    TABLE(runtime_interface, 0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
+          0xf9),
+    /* a094798c-2e74-2e74-93f2-0800200c0a66 */
+    TABLE(tool_callbacks, 0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a,
+          0x66),
+    /* 42d85a81-23f6-cb47-8298-f6e78a3aecdc */
+    TABLE(tool_threads, 0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc),
+    /* 263e8860-7cd2-6143-92f6-bbd5006dfa7e */
+    TABLE(tool_checks, 0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e),
+    /* c693336e-1121-df11-a8c3-68f355d89593 */
+    TABLE(context_storage, 0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95,
+          0x93),
+    /* d4082055-bde6-704b-8d34-ba123c66e1f2 */
+    TABLE(handshakes, 0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2),
+};
+enum { TABLES = sizeof tables / sizeof tables[0] };
+
+static void fill_unknown_slots(void) {
+    static unsigned n;
+    for (size_t i = 0; i < TABLES; i++) {
+        for (size_t slot = 0; slot < tables[i].count; slot++) {
+            if (tables[i].slots[slot].bytes != 0 || n == UNKNOWN_SLOTS)
+                continue;
+            unknown[n].table = tables[i].name;
+            unknown[n].slot = slot;
+            tables[i].slots[slot] = unknown_functions[n++];
+        }
+    }
+}
+
+API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId) {
+    static pthread_mutex_t filling = PTHREAD_MUTEX_INITIALIZER;
+    if (ppExportTable == NULL || pExportTableId == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&filling);
+    fill_unknown_slots();
+    pthread_mutex_unlock(&filling);
+    for (size_t i = 0; i < TABLES; i++) {
+        if (memcmp(tables[i].id, pExportTableId->bytes, sizeof tables[i].id) == 0) {
+            *ppExportTable = tables[i].slots;
+            return CUDA_SUCCESS;
+        }
+    }
+    char id[33];
+    for (int i = 0; i < 16; i++)
+        snprintf(id + 2 * i, 3, "%02x", (unsigned char)pExportTableId->bytes[i]);
+    note("cuGetExportTable: no table %s", id);
+    *ppExportTable = NULL;
+    return CUDA_ERROR_NOT_FOUND;
+}
