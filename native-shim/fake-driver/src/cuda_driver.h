@@ -22,7 +22,7 @@ struct device {
     unsigned primary_users;
     unsigned primary_flags;
     bool primary_of_runtime; /* its handle was given out by the runtime's private table */
-    unsigned contexts; /* living ones, the primary included */
+    unsigned contexts;       /* living ones, the primary included */
     unsigned users; /* contexts, and memory that needs none; the process holds a slot of the GPU while there are any */
 };
 
