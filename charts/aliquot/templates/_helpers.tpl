@@ -97,12 +97,12 @@ variables.old.all(k, k == '{{ . }}' || k in variables.new)
   expression: "oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
 {{- end }}
 
-{{/* What the fake driver's installer reads, a line a GPU: <model>;<memory MiB>;<multiprocessors> */}}
+{{/* What the fake driver's installer reads, a line a GPU: <model>;<memory MiB>;<multiprocessors>;<context MiB> */}}
 {{- define "aliquot.fakeGpus" -}}
 {{- range $node, $gpus := .Values.fakeDriver.nodes }}
 {{ eq $node "*" | ternary "default" (printf "node.%s" $node) }}: |
   {{- range $gpus }}
-  {{ .model }};{{ int .memoryMiB }};{{ int .multiprocessors }}
+  {{ .model }};{{ int .memoryMiB }};{{ int .multiprocessors }}{{ with .contextMiB }};{{ int . }}{{ end }}
   {{- end }}
 {{- end }}
 {{- end }}

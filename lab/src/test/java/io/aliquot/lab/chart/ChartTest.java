@@ -329,7 +329,7 @@ class ChartTest {
                         "default",
                         "NVIDIA A100-SXM4-80GB;81920;108\nNVIDIA A100-SXM4-80GB;81920;108\n",
                         "node.small-1.example.com",
-                        "Tesla T4;15360;40\n"));
+                        "Tesla T4;15360;40;128\n"));
     }
 
     @ParameterizedTest
