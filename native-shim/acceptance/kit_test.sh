@@ -1,10 +1,14 @@
 #!/bin/bash
-# The acceptance kit on the fake driver: kit_test.sh BUILD FAKE_ROOT CASE.
+# The acceptance kit on a fake GPU of its own, whose contexts take memory: kit_test.sh BUILD CASE.
 set -u
-build=$1 fake=$2 case=$3
-report=$(mktemp)
-trap 'rm -f "$report"' EXIT
-export LD_LIBRARY_PATH=$fake/lib ALIQUOT_FAKE_GPUS=$fake/gpus PATH=$fake/bin:$PATH
+build=$1 case=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+report=$folder/report.json
+echo 'NVIDIA A100-SXM4-80GB;81920;108;256' >"$folder/gpus.txt"
+"$build/fake-driver/aliquot-fake-driver" install --root "$folder" --source "$build/fake-driver" --cdi "$folder/cdi" \
+    --gpus "$folder/gpus.txt" --node kit >/dev/null || exit 1
+export LD_LIBRARY_PATH=$folder/lib ALIQUOT_FAKE_GPUS=$folder/gpus PATH=$folder/bin:$PATH
 kit() { "$(dirname "$0")/run" --no-build --build "$build" --json "$report" --timeout 60 "$@"; }
 # Of the checks whose name has the words: how many ended so.
 count() { # STATUS WORDS
@@ -24,7 +28,8 @@ passes_on_the_fake_driver)
     # The kinds of memory that the shim doesn't limit yet fail, as they should, and nothing else does.
     kit --only addresses memory context nvidia-smi launch --pairs 1
     must "$(($(count FAIL "async memory is limited") + $(count FAIL "virtual memory is limited") +
-        $(count FAIL "array memory is limited")))" FAIL ""
+        $(count FAIL "array memory is limited") + $(count FAIL "whole use stays")))" FAIL ""
+    must 1 PASS "first context costs"
     must 1 PASS "dlsym and cuGetProcAddress lead to hooks"
     must 1 PASS "plain memory is limited"
     must 1 PASS "four processes at once"
