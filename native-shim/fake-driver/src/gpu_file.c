@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "gpu_file.h"
+#include "gpu_inside.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -37,20 +37,14 @@ struct layout {
     uint64_t reservation;    /* whoever holds the lock on its first byte may reserve memory */
     unsigned char room2[2048 - 2 * sizeof(uint64_t)];
     struct slot slots[GPU_SLOTS];
+    struct gpu_area time;
 };
 
 _Static_assert(sizeof(struct slot) == 64, "a slot is a cache line");
 _Static_assert(offsetof(struct layout, health) == 2048, "the file's layout is fixed");
 _Static_assert(offsetof(struct layout, slots) == 4096, "the file's layout is fixed");
 _Static_assert(sizeof(struct gpu_identity) == 48 + 64 + 16 + 16 + 16, "no padding: it is checksummed");
-
-struct gpu_file {
-    int fd;
-    int slot; /* -1: not attached */
-    pthread_mutex_t mutex;
-    struct layout *map;
-    struct gpu_identity identity;
-};
+_Static_assert(offsetof(struct layout, time) % 4096 == 0, "the file's layout is fixed");
 
 const char *gpu_folder(void) {
     const char *folder = getenv(GPU_FOLDER_VARIABLE);
@@ -140,6 +134,18 @@ static bool is_alive(const gpu_file *gpu, int slot) {
     return slot == gpu->slot || lock(gpu->fd, F_OFD_GETLK, F_WRLCK, slot_offset(slot)) != 0;
 }
 
+bool gpu_slot_alive(const gpu_file *gpu, int slot) {
+    return lock(gpu->fd, F_OFD_GETLK, F_WRLCK, slot_offset(slot)) != 0;
+}
+
+void gpu_area_lock(const gpu_file *gpu) {
+    (void)lock(gpu->fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct layout, time));
+}
+
+void gpu_area_unlock(const gpu_file *gpu) {
+    (void)lock(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct layout, time));
+}
+
 static void reservation_lock(const gpu_file *gpu) {
     (void)lock(gpu->fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct layout, reservation));
 }
@@ -179,6 +185,8 @@ gpu_file *gpu_open(const char *path, char error[GPU_ERROR_LENGTH]) {
     gpu->slot = -1;
     gpu->identity = head.identity;
     pthread_mutex_init(&gpu->mutex, NULL);
+    gpu->area = &gpu->map->time;
+    gpu_time_open(gpu);
     return gpu;
 }
 
@@ -226,6 +234,7 @@ void gpu_close(gpu_file *gpu) {
     munmap(gpu->map, sizeof(struct layout));
     close(gpu->fd); /* and with it all locks */
     pthread_mutex_destroy(&gpu->mutex);
+    gpu_time_close(gpu);
     free(gpu);
 }
 
@@ -259,6 +268,7 @@ bool gpu_attach(gpu_file *gpu) {
         atomic_store(&slot->pid, (uint64_t)getpid());
         atomic_store(&slot->pid_namespace, gpu_pid_namespace("/proc/self/ns/pid"));
         gpu->slot = i;
+        gpu_time_attach(gpu, i);
     }
     reservation_unlock(gpu);
     bool attached = gpu->slot >= 0;
@@ -270,6 +280,7 @@ void gpu_detach(gpu_file *gpu) {
     pthread_mutex_lock(&gpu->mutex);
     if (gpu->slot >= 0) {
         struct slot *slot = &gpu->map->slots[gpu->slot];
+        gpu_time_detach(gpu);
         atomic_store(&slot->used, 0);
         atomic_store(&slot->pid, 0);
         (void)lock(gpu->fd, F_OFD_SETLK, F_UNLCK, slot_offset(gpu->slot));
