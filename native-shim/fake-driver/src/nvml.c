@@ -713,7 +713,7 @@ static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *room, void *inf
         return NVML_ERROR_MEMORY;
     size_t found = translate(all, gpu_processes(device->gpu, all, GPU_SLOTS));
     for (size_t i = 0; i < found && i < *room; i++) {
-        nvmlProcessInfo_v2_t info = {all[i].pid, all[i].used_bytes, UINT32_MAX, UINT32_MAX};
+        nvmlProcessDetail_v1_t info = {all[i].pid, all[i].used_bytes, UINT32_MAX, UINT32_MAX, 0};
         memcpy((char *)infos + i * info_bytes, &info, info_bytes);
     }
     free(all);
@@ -722,8 +722,9 @@ static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *room, void *inf
     return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
 }
 
-_Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16 && sizeof(nvmlProcessInfo_v2_t) == 24,
-               "version 1 is the start of version 2");
+_Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16 && sizeof(nvmlProcessInfo_v2_t) == 24 &&
+                   sizeof(nvmlProcessDetail_v1_t) == 32,
+               "each form is the start of the next");
 
 API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *room,
                                                       nvmlProcessInfo_v1_t *infos) {
@@ -760,11 +761,59 @@ NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
+API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *list) {
+    nvmlReturn_t result = check_live(device, list);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (list->version != NVML_PROCESS_DETAIL_LIST_V1 || list->mode > 3)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    return list->mode == 0 || list->mode == 3
+               ? processes(device, &list->numProcArrayEntries, list->procArray, sizeof *list->procArray)
+               : no_processes(device, &list->numProcArrayEntries);
+}
+
 API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
                                                  unsigned int *room, unsigned long long since) {
     (void)samples, (void)since;
     nvmlReturn_t result = check_live(device, room);
     return result == NVML_SUCCESS ? NVML_ERROR_NOT_FOUND : result; /* as NVML says when nothing ran */
+}
+
+API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info) {
+    nvmlReturn_t result = check_live(device, info);
+    if (result != NVML_SUCCESS)
+        return result;
+    return info->version == NVML_PROCESSES_UTILIZATION_INFO_V1 ? NVML_ERROR_NOT_FOUND
+                                                               : NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+}
+
+/* ---- accounting: off, as on a GPU that nobody has set up for it ---- */
+
+API nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, unsigned int *mode) {
+    return give(device, mode, NVML_FEATURE_DISABLED);
+}
+
+static nvmlReturn_t not_accounted(nvmlDevice_t device, const void *answer) {
+    nvmlReturn_t result = check_live(device, answer);
+    return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned int *size) {
+    return not_accounted(device, size);
+}
+
+API nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *room, unsigned int *pids) {
+    (void)pids;
+    return not_accounted(device, room);
+}
+
+API nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid, void *stats) {
+    (void)pid;
+    return not_accounted(device, stats);
+}
+
+API nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device, void *stats) {
+    return not_accounted(device, stats);
 }
 
 /* ---- events ---- */

@@ -69,6 +69,27 @@ typedef struct {
 } nvmlProcessUtilizationSample_t;
 
 typedef struct {
+    unsigned int pid;
+    unsigned long long usedGpuMemory;
+    unsigned int gpuInstanceId, computeInstanceId;
+    unsigned long long usedGpuCcProtectedMemory;
+} nvmlProcessDetail_v1_t;
+
+typedef struct {
+    unsigned int version, mode; /* 0 compute, 1 graphics, 2 MPS, 3 all */
+    unsigned int numProcArrayEntries;
+    nvmlProcessDetail_v1_t *procArray;
+} nvmlProcessDetailList_t;
+#define NVML_PROCESS_DETAIL_LIST_V1 ((unsigned)sizeof(nvmlProcessDetailList_t) | 1u << 24)
+
+typedef struct {
+    unsigned int version, processSamplesCount;
+    unsigned long long lastSeenTimeStamp;
+    void *procUtilArray;
+} nvmlProcessesUtilizationInfo_t;
+#define NVML_PROCESSES_UTILIZATION_INFO_V1 ((unsigned)sizeof(nvmlProcessesUtilizationInfo_t) | 1u << 24)
+
+typedef struct {
     nvmlDevice_t device;
     unsigned long long eventType, eventData;
     unsigned int gpuInstanceId, computeInstanceId;
