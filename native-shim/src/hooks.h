@@ -45,7 +45,43 @@
     HOOK(CUDA, CUresult, cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0, (CUdevice device)) \
     HOOK(CUDA, CUresult, cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, 0, (CUdevice device)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_t *memory)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo_v2, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_v2_t *memory))
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo_v2, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_v2_t *memory)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v2, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v3, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetGraphicsRunningProcesses, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetGraphicsRunningProcesses_v2, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetGraphicsRunningProcesses_v3, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMPSComputeRunningProcesses, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMPSComputeRunningProcesses_v2, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMPSComputeRunningProcesses_v3, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetRunningProcessDetailList, NULL, 0, 0, \
+         (nvmlDevice_t device, nvmlProcessDetailList_t *list)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetUtilizationRates, NULL, 0, 0, \
+         (nvmlDevice_t device, nvmlUtilization_t *utilization)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetProcessUtilization, NULL, 0, 0, \
+         (nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, unsigned int *count, unsigned long long since)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetProcessesUtilizationInfo, NULL, 0, 0, \
+         (nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingMode, NULL, 0, 0, \
+         (nvmlDevice_t device, nvmlEnableState_t *mode)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingStats, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int pid, nvmlAccountingStats_t *stats)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingStats_v2, NULL, 0, 0, \
+         (nvmlDevice_t device, nvmlAccountingStats_v2_t *stats)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingPids, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *count, unsigned int *pids)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingBufferSize, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *size))
 
 #define ALIQUOT_BARE(BARE) \
     BARE(CUDA, CUresult, cuCtxGetCurrent, (CUcontext *context)) \

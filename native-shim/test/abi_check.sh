@@ -1,15 +1,29 @@
 #!/bin/bash
-# Compares our declarations with NVIDIA's cuda.h: abi_check.sh SOURCE_FOLDER CLIENTS. Skipped (77) where there is none.
+# Compares our declarations with NVIDIA's cuda.h or nvml.h: abi_check.sh SOURCE_FOLDER CLIENTS cuda|nvml.
+# Skipped (77) where there is none.
 compared=0
+compile=("${CC:-cc}" -std=gnu11 -Wall -Werror -iquote "$1/src")
+program=$(mktemp)
+trap 'rm -f "$program"' EXIT
+check_cuda() { # INCLUDE_FOLDER
+    "${compile[@]}" -fsyntax-only -isystem "$1" "$source/test/abi_check.c"
+}
+check_nvml() {
+    # An older header lacks what we declare last.
+    grep -q nvmlAccountingStats_v2_t "$1/nvml.h" || return 0
+    "${compile[@]}" "$source/test/nvml_abi_check.c" -o "$program" && ours=$("$program") &&
+        "${compile[@]}" -DNVIDIA -isystem "$1" "$source/test/nvml_abi_check.c" -o "$program" &&
+        diff <(echo "$ours") <("$program") && compared=1
+}
+source=$1
 for folder in "${CUDA_HOME:-/usr/local/cuda}/include" "$2"/nvidia/*/include; do
-    if [ -f "$folder/cuda.h" ]; then
-        echo "comparing with $folder/cuda.h"
-        "${CC:-cc}" -std=gnu11 -Wall -Werror -fsyntax-only -iquote "$1/src" -isystem "$folder" "$1/test/abi_check.c" ||
-            exit 1
-        compared=1
+    if [ -f "$folder/$3.h" ]; then
+        echo "comparing with $folder/$3.h"
+        "check_$3" "$folder" || exit 1
+        [ "$3" = nvml ] || compared=1
     fi
 done
 [ $compared = 1 ] || {
-    echo "skipped: no cuda.h in CUDA_HOME or /usr/local/cuda, nor from PyPI in $2"
+    echo "skipped: no $3.h that is new enough in CUDA_HOME or /usr/local/cuda, nor from PyPI in $2"
     exit 77
 }

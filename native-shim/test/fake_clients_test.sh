@@ -29,6 +29,38 @@ nvidia_smi_shows_the_share)
     shimmed "$fake/bin/nvidia-smi" >"$folder/out" || fail "$(cat "$folder/out")"
     grep -q '0MiB / 3000MiB' "$folder/out" || fail "$(cat "$folder/out")"
     ;;
+nvidia_smi_lists_the_containers_processes_by_their_PIDs_in_it)
+    unshare --pid --fork --mount-proc true 2>"$folder/err" || {
+        echo "skipped: no PID namespace of one's own: $(cat "$folder/err")"
+        exit 77
+    }
+    # A stranger on the same GPU, in no container of ours, who must not be seen.
+    LD_LIBRARY_PATH=$fake/lib "$sample" alloc 700 hold >"$folder/stranger" &
+    stranger=$!
+    until [ -s "$folder/stranger" ]; do sleep 0.01; done
+    export LD_PRELOAD=$shim LD_LIBRARY_PATH=$fake/lib sample fake folder
+    # shellcheck disable=SC2016
+    unshare --pid --fork --kill-child --mount-proc bash -c '
+        "$sample" alloc 1000 hold >"$folder/one" & one=$!
+        "$sample" alloc 24 hold >"$folder/two" & two=$!
+        until [ -s "$folder/one" ] && [ -s "$folder/two" ]; do sleep 0.01; done
+        echo "$one, 1000
+$two, 24" | sort -n >"$folder/wanted"
+        "$fake/bin/nvidia-smi" >"$folder/table"
+        "$fake/bin/nvidia-smi" --query-compute-apps=pid,used_memory --format=csv,noheader,nounits | sort -n >"$folder/apps"
+        kill -9 $one
+        wait $one
+        "$fake/bin/nvidia-smi" --query-compute-apps=pid,used_memory --format=csv,noheader,nounits >"$folder/after"
+        echo "$two, 24" | diff - "$folder/after"' >"$folder/out" 2>&1 || fail "$(cat "$folder/out")"
+    kill -9 $stranger
+    unset LD_PRELOAD
+    diff "$folder/wanted" "$folder/apps" || fail "wanted (<) and --query-compute-apps (>)"
+    grep -q '1024MiB / 3000MiB' "$folder/table" || fail "$(cat "$folder/table")"
+    while IFS=', ' read -r pid mib; do
+        grep -qE "^\| +[0-9]+ +$pid .*vgpu-sample +${mib}MiB" "$folder/table" || fail "$(cat "$folder/table")"
+    done <"$folder/wanted"
+    [ "$(grep -c vgpu-sample "$folder/table")" = 2 ] || fail "$(cat "$folder/table")"
+    ;;
 the_sample_program_gets_2900_MiB_and_not_200_more)
     shimmed "$sample" alloc 2900 alloc 200 free alloc 200 >"$folder/out"
     diff "$folder/out" - <<'OUTPUT' || fail "see above"
@@ -48,6 +80,49 @@ pynvml.nvmlInit()
 device = pynvml.nvmlDeviceGetHandleByUUID(sys.argv[1])
 for memory in pynvml.nvmlDeviceGetMemoryInfo(device), pynvml.nvmlDeviceGetMemoryInfo(device, pynvml.nvmlMemory_v2):
     assert (memory.total, memory.free, memory.used) == (3000 << 20, 3000 << 20, 0), memory
+PYTHON
+    ;;
+pynvml_sees_the_containers_processes)
+    need_clients
+    shimmed python3 - "$uuid" "$sample" <<'PYTHON' || fail "see above"
+import os
+import subprocess
+import sys
+import pynvml as nvml
+
+uuid, program = sys.argv[1:]
+stranger = subprocess.Popen([program, "alloc", "700", "hold"], stdout=subprocess.PIPE,
+                            env={name: value for name, value in os.environ.items() if "LD_PRELOAD" != name})
+samples = [subprocess.Popen([program, "alloc", str(mib), "hold"], stdout=subprocess.PIPE) for mib in (100, 20)]
+try:
+    for sample in samples + [stranger]:
+        assert b"CUDA_SUCCESS" in sample.stdout.readline()
+    nvml.nvmlInit()
+    device = nvml.nvmlDeviceGetHandleByUUID(uuid)
+    assert nvml.nvmlDeviceGetMemoryInfo(device).used == 120 << 20
+    wanted = sorted((sample.pid, mib << 20) for sample, mib in zip(samples, (100, 20)))
+    for processes in (nvml.nvmlDeviceGetComputeRunningProcesses_v2(device),
+                      nvml.nvmlDeviceGetComputeRunningProcesses_v3(device),
+                      nvml.nvmlDeviceGetRunningProcessDetailList(device, nvml.nvmlProcessDetailList_v1, 0)):
+        assert sorted((p.pid, p.usedGpuMemory) for p in processes) == wanted, processes
+    assert nvml.nvmlDeviceGetGraphicsRunningProcesses(device) == []
+    assert nvml.nvmlDeviceGetMPSComputeRunningProcesses(device) == []
+    assert nvml.nvmlDeviceGetUtilizationRates(device).gpu == 0
+    for ask in nvml.nvmlDeviceGetProcessUtilization, nvml.nvmlDeviceGetProcessesUtilizationInfo:
+        try:
+            assert not ask(device, 0), "nobody has computed"
+        except nvml.NVMLError_NotFound:
+            pass
+    assert nvml.nvmlDeviceGetAccountingMode(device) == nvml.NVML_FEATURE_ENABLED
+    assert sorted(nvml.nvmlDeviceGetAccountingPids(device)) == [pid for pid, _ in wanted]
+    stats = nvml.nvmlDeviceGetAccountingStats(device, samples[0].pid)
+    assert stats.maxMemoryUsage == 100 << 20 and stats.isRunning == 1, stats.maxMemoryUsage
+    samples[0].kill()
+    samples[0].wait()
+    assert [p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(device)] == [samples[1].pid]
+finally:
+    for sample in samples + [stranger]:
+        sample.kill()
 PYTHON
     ;;
 cuda_bindings_are_limited)

@@ -1,5 +1,9 @@
-/* What NVML shows of a container's memory, in front of the fake driver. */
+/* What NVML shows of a container: memory, processes, utilisation, in front of the fake driver. */
 #include "sandbox.h"
+#include "usage.h"
+
+#include <sys/prctl.h>
+#include <time.h>
 
 static void *nvml_function(const char *symbol) {
     static void *nvml;
@@ -21,22 +25,53 @@ static nvmlDevice_t nvml_device(unsigned index) {
     return device;
 }
 
-TEST(NVML_shows_the_limit_and_what_all_processes_of_the_container_use) {
+struct peer {
+    pid_t pid;
+    int orders, answers; /* pipes */
+};
+
+/* A process of the container that holds so many bytes until the test ends, or finish_peer. */
+static struct peer start_peer(size_t bytes) {
     CUdeviceptr address = 0;
+    int orders[2], answers[2];
+    char byte = 0;
+    CHECK(pipe(orders) == 0 && pipe(answers) == 0, "pipes");
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(orders[1]);
+        use_device(0);
+        CHECK_EQUAL(allocate(&address, bytes), CUDA_SUCCESS);
+        CHECK(write(answers[1], "", 1) == 1, "a pipe");
+        if (read(orders[0], &byte, 1) == 1) { /* one order: free it */
+            CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+            CHECK(write(answers[1], "", 1) == 1 && read(orders[0], &byte, 1) == 0, "pipes");
+        }
+        exit(EXIT_SUCCESS);
+    }
+    close(orders[0]);
+    close(answers[1]);
+    CHECK(read(answers[0], &byte, 1) == 1, "a peer that holds %zu bytes", bytes);
+    return (struct peer){pid, orders[1], answers[0]};
+}
+
+static void free_in_peer(struct peer peer) {
+    char byte = 0;
+    CHECK(write(peer.orders, "", 1) == 1 && read(peer.answers, &byte, 1) == 1, "pipes");
+}
+
+static void kill_peer(struct peer peer) {
+    kill(peer.pid, SIGKILL);
+    waitpid(peer.pid, NULL, 0);
+    close(peer.orders);
+    close(peer.answers);
+}
+
+TEST(NVML_shows_the_limit_and_what_all_processes_of_the_container_use) {
     nvmlMemory_t memory = {0};
     nvmlMemory_v2_t second = {.version = sizeof second | 2 << 24};
     sandbox(3000 * MIB, 0);
-    int done[2];
-    char byte = 0;
-    CHECK(pipe(done) == 0, "a pipe");
-    pid_t peer = fork();
-    if (peer == 0) {
-        use_device(0);
-        CHECK_EQUAL(allocate(&address, 1000 * MIB), CUDA_SUCCESS);
-        CHECK(write(done[1], "", 1) == 1, "a pipe");
-        pause();
-    }
-    CHECK(read(done[0], &byte, 1) == 1, "a pipe");
+    struct peer peer = start_peer(1000 * MIB);
     nvmlDevice_t device = nvml_device(0);
     CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(device, &memory), NVML_SUCCESS);
     CHECK_EQUAL(memory.total, 3000 * MIB);
@@ -46,8 +81,7 @@ TEST(NVML_shows_the_limit_and_what_all_processes_of_the_container_use) {
     CHECK_EQUAL(second.total, 3000 * MIB);
     CHECK_EQUAL(second.used, 1000 * MIB);
     CHECK_EQUAL(second.free, 2000 * MIB);
-    kill(peer, SIGKILL);
-    waitpid(peer, NULL, 0);
+    kill_peer(peer);
     CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(device, &memory), NVML_SUCCESS);
     CHECK_EQUAL(memory.used, 0);
 }
@@ -99,4 +133,340 @@ TEST(a_process_that_used_NVML_may_fork_children_that_use_CUDA) {
             CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
         });
     }
+}
+
+/* ---- processes ---- */
+
+static const char *const compute_lists[] = {
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetComputeRunningProcesses_v2",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+};
+static const char *const other_lists[] = {
+    "nvmlDeviceGetGraphicsRunningProcesses",      "nvmlDeviceGetGraphicsRunningProcesses_v2",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",   "nvmlDeviceGetMPSComputeRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+};
+
+#define ROOM 8
+
+/* Of a list's version, in the widest form; the rest of its fields must be what they are without MIG. */
+static nvmlReturn_t list_processes(const char *function, unsigned *count, nvmlProcessInfo_v2_t infos[ROOM]) {
+    nvmlDevice_t device = nvml_device(0);
+    nvmlReturn_t (*list)(nvmlDevice_t, unsigned *, void *) =
+        (nvmlReturn_t(*)(nvmlDevice_t, unsigned *, void *))nvml_function(function);
+    bool first = strstr(function, "_v") == NULL;
+    nvmlProcessInfo_v1_t narrow[ROOM + 1];
+    nvmlProcessInfo_v2_t wide[ROOM + 1];
+    memset(narrow, 0x5a, sizeof narrow);
+    memset(wide, 0x5a, sizeof wide);
+    nvmlReturn_t result = list(device, count, first ? (void *)narrow : (void *)wide);
+    for (unsigned i = 0; i < ROOM; i++) {
+        bool written = result == NVML_SUCCESS && i < *count;
+        infos[i] = first ? (nvmlProcessInfo_v2_t){narrow[i].pid, narrow[i].usedGpuMemory, ~0u, ~0u} : wide[i];
+        CHECK_EQUAL(infos[i].pid != 0x5a5a5a5a, written);
+        CHECK(!written || infos[i].gpuInstanceId + infos[i].computeInstanceId == ~0u - 1, "no MIG");
+    }
+    return result;
+}
+
+TEST(each_version_lists_the_containers_processes_with_their_own_PIDs_and_bytes) {
+    nvmlProcessInfo_v2_t infos[ROOM];
+    sandbox(3000 * MIB, 0);
+    struct peer first = start_peer(1000 * MIB), second = start_peer(1 * MIB);
+    for (size_t version = 0; version < 3; version++) {
+        unsigned count = ROOM;
+        CHECK_EQUAL(list_processes(compute_lists[version], &count, infos), NVML_SUCCESS);
+        CHECK_EQUAL(count, 2);
+        CHECK_EQUAL(infos[0].pid, first.pid);
+        CHECK_EQUAL(infos[0].usedGpuMemory, 1000 * MIB);
+        CHECK_EQUAL(infos[1].pid, second.pid);
+        CHECK_EQUAL(infos[1].usedGpuMemory, 1 * MIB);
+    }
+    kill_peer(first);
+    unsigned count = ROOM;
+    CHECK_EQUAL(list_processes(compute_lists[2], &count, infos), NVML_SUCCESS);
+    CHECK_EQUAL(count, 1);
+    CHECK_EQUAL(infos[0].pid, second.pid);
+    use_device(0);
+    CUdeviceptr address = 0;
+    CHECK_EQUAL(allocate(&address, 5 * MIB), CUDA_SUCCESS); /* the asker itself is one of them */
+    count = ROOM;
+    CHECK_EQUAL(list_processes(compute_lists[2], &count, infos), NVML_SUCCESS);
+    CHECK_EQUAL(count, 2);
+    CHECK_EQUAL(infos[0].pid, getpid());
+    CHECK_EQUAL(infos[0].usedGpuMemory, 5 * MIB);
+}
+
+TEST(a_process_list_says_how_much_room_it_needs) {
+    nvmlProcessInfo_v2_t infos[ROOM];
+    sandbox(3000 * MIB, 0);
+    nvmlReturn_t (*list)(nvmlDevice_t, unsigned *, void *) =
+        NVML(nvmlDeviceGetComputeRunningProcesses_v3, nvmlDevice_t, unsigned *, void *);
+    unsigned count = 0;
+    CHECK_EQUAL(list(nvml_device(0), &count, NULL), NVML_SUCCESS); /* nobody */
+    CHECK_EQUAL(count, 0);
+    start_peer(1 * MIB);
+    start_peer(1 * MIB);
+    CHECK_EQUAL(list(nvml_device(0), &count, NULL), NVML_ERROR_INSUFFICIENT_SIZE);
+    CHECK_EQUAL(count, 2);
+    count = 1;
+    CHECK_EQUAL(list_processes(compute_lists[2], &count, infos), NVML_ERROR_INSUFFICIENT_SIZE);
+    CHECK_EQUAL(count, 2);
+    CHECK_EQUAL(list_processes(compute_lists[2], &count, infos), NVML_SUCCESS);
+    CHECK_EQUAL(list(nvml_device(0), &count, NULL), NVML_ERROR_INVALID_ARGUMENT);
+    CHECK_EQUAL(list(nvml_device(0), NULL, infos), NVML_ERROR_INVALID_ARGUMENT);
+    CHECK_EQUAL(list(NULL, &count, infos), NVML_ERROR_INVALID_ARGUMENT);
+}
+
+TEST(nobody_draws_and_nobody_is_an_MPS_client) {
+    nvmlProcessInfo_v2_t infos[ROOM];
+    sandbox(3000 * MIB, 0);
+    start_peer(1 * MIB);
+    for (size_t i = 0; i < sizeof other_lists / sizeof other_lists[0]; i++) {
+        unsigned count = ROOM;
+        CHECK_EQUAL(list_processes(other_lists[i], &count, infos), NVML_SUCCESS);
+        CHECK_EQUAL(count, 0);
+    }
+}
+
+TEST(processes_of_other_containers_are_not_shown_and_of_a_GPU_not_granted_the_drivers_are) {
+    CUdeviceptr address = 0;
+    unsigned count = ROOM;
+    nvmlProcessInfo_v2_t infos[ROOM];
+    int done[2];
+    char byte = 0;
+    sandbox(3000 * MIB, 0);
+    CHECK(pipe(done) == 0, "a pipe");
+    pid_t stranger = fork();
+    if (stranger == 0) { /* limited by nothing of ours */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        unsetenv("ALIQUOT_CONFIG");
+        unsetenv("ALIQUOT_REGION");
+        for (int device = 0; device < 2; device++) {
+            use_device(device);
+            CHECK_EQUAL(allocate(&address, 7 * MIB), CUDA_SUCCESS);
+        }
+        CHECK(write(done[1], "", 1) == 1, "a pipe");
+        pause();
+    }
+    CHECK(read(done[0], &byte, 1) == 1, "a pipe");
+    CHECK_EQUAL(list_processes(compute_lists[2], &count, infos), NVML_SUCCESS);
+    CHECK_EQUAL(count, 0);
+    count = ROOM;
+    CHECK_EQUAL(NVML(nvmlDeviceGetComputeRunningProcesses_v3, nvmlDevice_t, unsigned *,
+                     nvmlProcessInfo_v2_t *)(nvml_device(1), &count, infos),
+                NVML_SUCCESS);
+    CHECK_EQUAL(count, 1);
+    CHECK_EQUAL(infos[0].pid, stranger);
+    kill(stranger, SIGKILL);
+    waitpid(stranger, NULL, 0);
+}
+
+TEST(process_details_are_listed_by_mode) {
+    nvmlProcessDetail_v1_t details[ROOM];
+    sandbox(3000 * MIB, 0);
+    struct peer peer = start_peer(9 * MIB);
+    nvmlReturn_t (*list)(nvmlDevice_t, nvmlProcessDetailList_t *) =
+        NVML(nvmlDeviceGetRunningProcessDetailList, nvmlDevice_t, nvmlProcessDetailList_t *);
+    for (unsigned mode = NVML_PROCESS_MODE_COMPUTE; mode <= NVML_PROCESS_MODE_ALL; mode++) {
+        bool computes = mode == NVML_PROCESS_MODE_COMPUTE || mode == NVML_PROCESS_MODE_ALL;
+        nvmlProcessDetailList_t all = {.version = nvmlProcessDetailList_v1, .mode = mode};
+        CHECK_EQUAL(list(nvml_device(0), &all), computes ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
+        CHECK_EQUAL(all.numProcArrayEntries, computes);
+        all.numProcArrayEntries = ROOM;
+        all.procArray = details;
+        CHECK_EQUAL(list(nvml_device(0), &all), NVML_SUCCESS);
+        CHECK_EQUAL(all.numProcArrayEntries, computes);
+        CHECK(!computes || (details[0].pid == (unsigned)peer.pid && details[0].usedGpuMemory == 9 * MIB &&
+                            details[0].usedGpuCcProtectedMemory == 0),
+              "%u holds %llu", details[0].pid, details[0].usedGpuMemory);
+    }
+    nvmlProcessDetailList_t wrong = {.version = nvmlProcessDetailList_v1, .mode = NVML_PROCESS_MODE_ALL + 1};
+    CHECK_EQUAL(list(nvml_device(0), &wrong), NVML_ERROR_INVALID_ARGUMENT);
+    wrong.version++;
+    CHECK_EQUAL(list(nvml_device(0), &wrong), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    CHECK_EQUAL(list(nvml_device(0), NULL), NVML_ERROR_INVALID_ARGUMENT);
+}
+
+/* ---- utilisation ---- */
+
+static int64_t monotonic(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static struct aliquot_charge *charge_of(struct aliquot_region *region, struct peer peer) {
+    size_t slot = 0;
+    while (slot < ALIQUOT_REGION_PROCESSES && region->process[slot].pid != (unsigned)peer.pid) {
+        slot++;
+    }
+    CHECK(slot < ALIQUOT_REGION_PROCESSES, "the peer's slot");
+    return &region->charge[0][slot];
+}
+
+/* As if two processes of the container had kept parts of the GPU, in percent, busy for the last two seconds. */
+static void keep_busy(struct peer first, unsigned first_percent, struct peer second, unsigned second_percent) {
+    struct aliquot_region *region = map_region();
+    struct aliquot_charge *one = charge_of(region, first), *other = charge_of(region, second);
+    memset(region->device[0].history, 0, sizeof one->history);
+    memset(one->history, 0, sizeof one->history);
+    memset(other->history, 0, sizeof other->history);
+    for (int64_t end = monotonic(), now = end - 2000000000; now < end; now += 1000000) {
+        aliquot_usage_charge(&region->device[0], one, first_percent * 10000, now);
+        aliquot_usage_charge(&region->device[0], other, second_percent * 10000, now);
+    }
+    munmap(region, ALIQUOT_REGION_SIZE);
+}
+
+static nvmlUtilization_t utilization(void) {
+    nvmlUtilization_t rates = {.gpu = 200, .memory = 200};
+    CHECK_EQUAL(NVML(nvmlDeviceGetUtilizationRates, nvmlDevice_t, nvmlUtilization_t *)(nvml_device(0), &rates),
+                NVML_SUCCESS);
+    return rates;
+}
+
+/* The sandbox's limits give 30 % of the GPU. */
+#define CHECK_PERCENT(found, wanted)                                                                                   \
+    CHECK((found) >= (wanted)-3 && (found) <= (wanted) + 3, "%u instead of %d", (found), wanted)
+
+TEST(utilisation_is_of_the_share) {
+    sandbox(3000 * MIB, 0);
+    CHECK_EQUAL(utilization().gpu, 0);
+    struct peer first = start_peer(MIB), second = start_peer(MIB);
+    keep_busy(first, 15, second, 0);
+    CHECK_PERCENT(utilization().gpu, 50);
+    keep_busy(first, 15, second, 6);
+    CHECK_PERCENT(utilization().gpu, 70);
+    keep_busy(first, 15, second, 30); /* with a grant beyond the share */
+    CHECK_EQUAL(utilization().gpu, 100);
+    CHECK(utilization().memory <= 100, "%u", utilization().memory);
+}
+
+TEST(utilisation_is_the_drivers_where_none_is_counted) {
+    sandbox(3000 * MIB, 0);
+    char text[512] = "";
+    int fd = open(sandbox_limits, O_RDONLY);
+    CHECK(read(fd, text, sizeof text - 1) > 0, "%s", sandbox_limits);
+    close(fd);
+    char *cores = strstr(text, "cores=30");
+    CHECK(cores != NULL, "%s", text);
+    memcpy(cores, "cores=0 ", 8);
+    char *end = strchr(text, '\n');
+    memmove(cores + 7, end, strlen(end) + 1);
+    write_file(sandbox_limits, text, strlen(text));
+    struct peer peer = start_peer(MIB);
+    keep_busy(peer, 15, peer, 0);
+    CHECK_EQUAL(utilization().gpu, 0); /* nothing runs on the GPU itself */
+}
+
+TEST(each_process_has_its_utilisation_since_it_was_last_asked_for) {
+    nvmlProcessUtilizationSample_t samples[ROOM];
+    sandbox(3000 * MIB, 0);
+    nvmlReturn_t (*ask)(nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long) =
+        NVML(nvmlDeviceGetProcessUtilization, nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *,
+             unsigned long long);
+    struct peer first = start_peer(MIB), second = start_peer(MIB);
+    start_peer(MIB); /* idle */
+    unsigned count = ROOM;
+    CHECK_EQUAL(ask(nvml_device(0), samples, &count, 0), NVML_ERROR_NOT_FOUND);
+    keep_busy(first, 15, second, 3);
+    count = 0;
+    CHECK_EQUAL(ask(nvml_device(0), NULL, &count, 0), NVML_ERROR_INSUFFICIENT_SIZE);
+    CHECK_EQUAL(count, 2);
+    count = 1;
+    CHECK_EQUAL(ask(nvml_device(0), samples, &count, 0), NVML_ERROR_INSUFFICIENT_SIZE);
+    count = ROOM;
+    CHECK_EQUAL(ask(nvml_device(0), samples, &count, 0), NVML_SUCCESS);
+    CHECK_EQUAL(count, 2);
+    CHECK_EQUAL(samples[0].pid, first.pid);
+    CHECK_PERCENT(samples[0].smUtil, 50);
+    CHECK_EQUAL(samples[1].pid, second.pid);
+    CHECK_PERCENT(samples[1].smUtil, 10);
+    CHECK_EQUAL(samples[0].memUtil + samples[0].encUtil + samples[0].decUtil, 0);
+    long long age = (long long)time(NULL) * 1000000 - (long long)samples[0].timeStamp;
+    CHECK(age > -2000000 && age < 60000000, "%lld us", age);
+    count = ROOM;
+    CHECK_EQUAL(ask(nvml_device(0), samples, &count, samples[0].timeStamp), NVML_ERROR_NOT_FOUND);
+    CHECK_EQUAL(ask(nvml_device(0), samples, NULL, 0), NVML_ERROR_INVALID_ARGUMENT);
+}
+
+TEST(the_newer_form_of_process_utilisation_says_the_same) {
+    nvmlProcessUtilizationInfo_v1_t samples[ROOM];
+    sandbox(3000 * MIB, 0);
+    nvmlReturn_t (*ask)(nvmlDevice_t, nvmlProcessesUtilizationInfo_t *) =
+        NVML(nvmlDeviceGetProcessesUtilizationInfo, nvmlDevice_t, nvmlProcessesUtilizationInfo_t *);
+    struct peer peer = start_peer(MIB);
+    nvmlProcessesUtilizationInfo_t info = {.version = nvmlProcessesUtilizationInfo_v1};
+    CHECK_EQUAL(ask(nvml_device(0), &info), NVML_ERROR_NOT_FOUND);
+    keep_busy(peer, 15, peer, 0);
+    CHECK_EQUAL(ask(nvml_device(0), &info), NVML_ERROR_INSUFFICIENT_SIZE);
+    CHECK_EQUAL(info.processSamplesCount, 1);
+    info.procUtilArray = samples;
+    CHECK_EQUAL(ask(nvml_device(0), &info), NVML_SUCCESS);
+    CHECK_EQUAL(info.processSamplesCount, 1);
+    CHECK_EQUAL(samples[0].pid, peer.pid);
+    CHECK_PERCENT(samples[0].smUtil, 50);
+    CHECK_EQUAL(samples[0].memUtil + samples[0].jpgUtil + samples[0].ofaUtil, 0);
+    info.lastSeenTimeStamp = samples[0].timeStamp;
+    CHECK_EQUAL(ask(nvml_device(0), &info), NVML_ERROR_NOT_FOUND);
+    info.version++;
+    CHECK_EQUAL(ask(nvml_device(0), &info), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+}
+
+/* ---- accounting ---- */
+
+TEST(accounting_tells_of_the_containers_living_processes) {
+    nvmlEnableState_t mode = NVML_FEATURE_DISABLED;
+    unsigned size = 0, count = 0, pids[ROOM] = {0};
+    nvmlAccountingStats_t stats = {0};
+    nvmlAccountingStats_v2_t second = {0};
+    sandbox(3000 * MIB, 0);
+    struct peer peer = start_peer(100 * MIB);
+    struct aliquot_region *region = map_region();
+    region->charge[0][0].peak = 100 * MIB; /* before the shim keeps it */
+    nvmlDevice_t device = nvml_device(0);
+    CHECK_EQUAL(NVML(nvmlDeviceGetAccountingMode, nvmlDevice_t, nvmlEnableState_t *)(device, &mode), NVML_SUCCESS);
+    CHECK_EQUAL(mode, NVML_FEATURE_ENABLED);
+    CHECK_EQUAL(NVML(nvmlDeviceGetAccountingBufferSize, nvmlDevice_t, unsigned *)(device, &size), NVML_SUCCESS);
+    CHECK(size >= 256, "%u", size);
+    nvmlReturn_t (*list)(nvmlDevice_t, unsigned *, unsigned *) =
+        NVML(nvmlDeviceGetAccountingPids, nvmlDevice_t, unsigned *, unsigned *);
+    CHECK_EQUAL(list(device, &count, NULL), NVML_ERROR_INSUFFICIENT_SIZE);
+    CHECK_EQUAL(count, 1);
+    CHECK_EQUAL(list(device, &count, pids), NVML_SUCCESS);
+    CHECK_EQUAL(pids[0], peer.pid);
+    free_in_peer(peer);
+    usleep(20000);
+    region->charge[0][0].gpu_time = 1000000; /* of at least 20 ms */
+    nvmlReturn_t (*ask)(nvmlDevice_t, unsigned, nvmlAccountingStats_t *) =
+        NVML(nvmlDeviceGetAccountingStats, nvmlDevice_t, unsigned, nvmlAccountingStats_t *);
+    CHECK_EQUAL(ask(device, (unsigned)peer.pid, &stats), NVML_SUCCESS);
+    CHECK_EQUAL(stats.maxMemoryUsage, 100 * MIB);
+    CHECK_EQUAL(stats.isRunning, 1);
+    CHECK_EQUAL(stats.time, 0);
+    CHECK(stats.gpuUtilization >= 1 && stats.gpuUtilization <= 17, "%u", stats.gpuUtilization);
+    CHECK_EQUAL(stats.startTime, region->process[0].started);
+    second.pid = (unsigned)peer.pid;
+    CHECK_EQUAL(NVML(nvmlDeviceGetAccountingStats_v2, nvmlDevice_t, nvmlAccountingStats_v2_t *)(device, &second),
+                NVML_SUCCESS);
+    CHECK_EQUAL(second.maxMemoryUsage, 100 * MIB);
+    CHECK_EQUAL(second.startTime, stats.startTime);
+    CHECK_EQUAL(ask(device, (unsigned)getpid(), &stats), NVML_ERROR_NOT_FOUND);
+    kill_peer(peer);
+    CHECK_EQUAL(ask(device, (unsigned)peer.pid, &stats), NVML_ERROR_NOT_FOUND);
+    CHECK_EQUAL(list(device, &count, pids), NVML_SUCCESS);
+    CHECK_EQUAL(count, 0);
+}
+
+TEST(accounting_of_a_GPU_that_is_not_granted_is_the_drivers) {
+    nvmlEnableState_t mode = NVML_FEATURE_ENABLED;
+    unsigned count = 0;
+    sandbox(3000 * MIB, 0);
+    CHECK_EQUAL(NVML(nvmlDeviceGetAccountingMode, nvmlDevice_t, nvmlEnableState_t *)(nvml_device(1), &mode),
+                NVML_SUCCESS);
+    CHECK_EQUAL(mode, NVML_FEATURE_DISABLED);
+    CHECK_EQUAL(NVML(nvmlDeviceGetAccountingPids, nvmlDevice_t, unsigned *, unsigned *)(nvml_device(1), &count, NULL),
+                NVML_ERROR_NOT_SUPPORTED);
 }
