@@ -19,7 +19,7 @@
 __asm__(".symver dlopen, dlopen@GLIBC_2.2.5\n.symver dlsym, dlsym@GLIBC_2.2.5\n.symver dlerror, dlerror@GLIBC_2.2.5");
 #endif
 
-enum { MAX_GPUS = 64, MAX_FIELDS = 64, MAX_PROCESSES = 1024 };
+enum { MAX_GPUS = 64, MAX_FIELDS = 64, MAX_PROCESSES = 1024, MAX_SAMPLES = 16384 };
 
 static const char notice[] = "Aliquot fake driver: no real GPU";
 
@@ -28,6 +28,7 @@ static const char usage[] = "usage: nvidia-smi\n"
                             "       nvidia-smi -q | --query\n"
                             "       nvidia-smi --query-gpu=FIELD,... --format=csv[,noheader][,nounits]\n"
                             "       nvidia-smi --query-compute-apps=FIELD,... --format=csv[,noheader][,nounits]\n"
+                            "       nvidia-smi pmon [-c COUNT] [-d SECONDS]\n"
                             "       with -i ID | --id=ID  one GPU only, by index, UUID or PCI bus id\n"
                             "\n"
                             "This is the nvidia-smi of Aliquot's fake driver: there is no real GPU.\n";
@@ -56,7 +57,9 @@ static const char usage[] = "usage: nvidia-smi\n"
     CALL(nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t, unsigned *))                                                  \
     CALL(nvmlDeviceGetPerformanceState, (nvmlDevice_t, unsigned *))                                                    \
     CALL(nvmlDeviceGetCudaComputeCapability, (nvmlDevice_t, int *, int *))                                             \
-    CALL(nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t, unsigned *, nvmlProcessInfo_v2_t *))
+    CALL(nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t, unsigned *, nvmlProcessInfo_v2_t *))                  \
+    CALL(nvmlDeviceGetProcessUtilization,                                                                              \
+         (nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long))
 
 #define CALL(name, parameters) static nvmlReturn_t(*name) parameters;
 CALLS(CALL)
@@ -528,6 +531,49 @@ static void table(void) {
     puts(wide_rule);
 }
 
+/* What of a GPU's multiprocessors each process had since the last look: a line a process, every so many seconds. */
+static void monitor_processes(unsigned long count, unsigned long seconds) {
+    static nvmlProcessInfo_v2_t infos[MAX_PROCESSES];
+    static nvmlProcessUtilizationSample_t samples[MAX_SAMPLES];
+    unsigned long long since[MAX_GPUS];
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    for (unsigned gpu = 0; gpu < gpu_count; gpu++)
+        since[gpu] = (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+    puts("# gpu         pid   type     sm    mem    enc    dec    command");
+    puts("# Idx           #    C/G      %      %      %      %    name");
+    for (unsigned long round = 0; count == 0 || round < count; round++) {
+        nanosleep(&(struct timespec){.tv_sec = (time_t)seconds}, NULL);
+        for (unsigned gpu = 0; gpu < gpu_count; gpu++) {
+            unsigned found = MAX_SAMPLES, index = gpu, running = processes_of(gpus[gpu], infos);
+            unsigned long long newest = since[gpu];
+            (void)nvmlDeviceGetIndex(gpus[gpu], &index);
+            if (nvmlDeviceGetProcessUtilization(gpus[gpu], samples, &found, since[gpu]) != NVML_SUCCESS)
+                found = 0; /* also when nothing ran */
+            for (unsigned p = 0; p < running; p++) {
+                unsigned long sum = 0, of = 0;
+                char name[256] = "", used[32] = "-";
+                for (unsigned i = 0; i < found; i++) {
+                    if (samples[i].pid == infos[p].pid)
+                        sum += samples[i].smUtil, of++;
+                    if (samples[i].timeStamp > newest)
+                        newest = samples[i].timeStamp;
+                }
+                if (of > 0)
+                    snprintf(used, sizeof used, "%lu", (sum + of / 2) / of);
+                (void)nvmlSystemGetProcessName(infos[p].pid, name, sizeof name);
+                const char *slash = strrchr(name, '/');
+                printf("%5u %11u %6s %6s %6s %6s %6s    %s\n", index, infos[p].pid, "C", used, "-", "-", "-",
+                       slash != NULL ? slash + 1 : name);
+            }
+            if (running == 0)
+                printf("%5u %11s %6s %6s %6s %6s %6s    %s\n", index, "-", "-", "-", "-", "-", "-", "-");
+            since[gpu] = newest;
+        }
+        fflush(stdout);
+    }
+}
+
 /* The value of --name=value, or of --name value; NULL if arguments[*i] is another option. */
 static const char *option(char **arguments, int *i, const char *name) {
     size_t length = strlen(name);
@@ -542,8 +588,9 @@ static const char *option(char **arguments, int *i, const char *name) {
 
 int main(int count, char **arguments) {
     const char *gpu_query = NULL, *app_query = NULL, *format = NULL, *id = NULL, *value;
-    bool as_list = false, all = false;
-    for (int i = 1; i < count; i++) {
+    bool as_list = false, all = false, monitor = count > 1 && strcmp(arguments[1], "pmon") == 0;
+    unsigned long rounds = 0, seconds = 1;
+    for (int i = 1 + monitor; i < count; i++) {
         const char *word = arguments[i];
         if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0) {
             fputs(usage, stdout);
@@ -561,6 +608,10 @@ int main(int count, char **arguments) {
             format = value;
         else if ((value = option(arguments, &i, "--id")) != NULL || (value = option(arguments, &i, "-i")) != NULL)
             id = value;
+        else if (monitor && (value = option(arguments, &i, "-c")) != NULL && atoi(value) > 0)
+            rounds = strtoul(value, NULL, 10);
+        else if (monitor && (value = option(arguments, &i, "-d")) != NULL && atoi(value) > 0 && atoi(value) <= 10)
+            seconds = strtoul(value, NULL, 10);
         else {
             fprintf(stderr, "nvidia-smi: unknown or incomplete option \"%s\"\n\n%s", word, usage);
             return 2;
@@ -575,7 +626,9 @@ int main(int count, char **arguments) {
         parsed = parse_format(format);
     open_nvml();
     choose_gpus(id);
-    if (gpu_query != NULL)
+    if (monitor)
+        monitor_processes(rounds, seconds);
+    else if (gpu_query != NULL)
         query_gpus(gpu_query, parsed);
     else if (app_query != NULL)
         query_apps(app_query, parsed);

@@ -189,12 +189,23 @@ smi_answers_csv_queries() {
     equal "${users# }, 2900 MiB" "$(smi --query-compute-apps=pid,used_memory --format=csv,noheader)"
 }
 
+smi_pmon_lists_processes_again_and_again() {
+    install >/dev/null
+    hold 2900
+    equal "0 ${users# } C vgpu-sample
+1 - - -
+0 ${users# } C vgpu-sample
+1 - - -" "$(smi pmon -c 2 | awk '!/^#/ { print $1, $2, $3, $NF }')"
+}
+
 smi_refuses_what_it_does_not_know_and_says_what_there_is() {
     install >/dev/null
     refused "memory.used" smi --query-gpu=memory.usage --format=csv
     refused "--format=csv" smi --query-gpu=index
     refused "noheader" smi --query-gpu=index --format=json
     refused "usage: nvidia-smi" smi --gpu-reset
+    refused "usage: nvidia-smi" smi pmon -c 0
+    refused "usage: nvidia-smi" smi -c 1
     refused "-L lists them" smi -i 7
 }
 
