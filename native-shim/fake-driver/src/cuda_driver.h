@@ -39,7 +39,7 @@ struct CUctx_st {
 };
 
 /* What a handle other than a context is. */
-enum kind { KIND_STREAM = 1, KIND_EVENT, KIND_MODULE, KIND_FUNCTION, KIND_LIBRARY, KIND_KERNEL };
+enum kind { KIND_STREAM = 1, KIND_EVENT, KIND_MODULE, KIND_FUNCTION, KIND_LIBRARY, KIND_KERNEL, KIND_PHYSICAL };
 
 /* The first member of every handle's struct. */
 struct object {

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "cuda_memory.h"
 #include "cuda_pool.h"
+#include "cuda_vmm.h"
 
 #include <search.h>
 #include <stdlib.h>
@@ -98,7 +99,7 @@ bool memory_reserve(struct device *device, uint64_t bytes) {
 }
 
 static bool is_on_device(const struct allocation *allocation) {
-    return allocation->kind != PINNED_MEMORY && allocation->kind != REGISTERED_MEMORY;
+    return allocation->device != NULL && allocation->kind != PINNED_MEMORY && allocation->kind != REGISTERED_MEMORY;
 }
 
 static bool is_plain(enum memory_kind kind) {
@@ -425,6 +426,10 @@ API CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p) {
 
 /* ---- pointer attributes ---- */
 
+static bool allows(const struct allocation *allocation, bool writing) {
+    return allocation->kind != MAPPED_MEMORY || mapping_allows(allocation, writing);
+}
+
 static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t pointer) {
     const struct allocation *allocation = memory_find(pointer);
     bool known = allocation != NULL;
@@ -456,7 +461,7 @@ static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t point
         *(int *)data = known && allocation->kind == MANAGED_MEMORY;
         break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = known ? ordinal_of(allocation->device) : -2;
+        *(int *)data = !known ? -2 : allocation->device != NULL ? ordinal_of(allocation->device) : -1;
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)data = known ? allocation->base : 0;
@@ -468,10 +473,12 @@ static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t point
         *(int *)data = known;
         break;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(unsigned long long *)data = 0;
+        *(unsigned long long *)data =
+            known && allocation->kind == MAPPED_MEMORY ? mapping_handle_types(allocation) : CU_MEM_HANDLE_TYPE_NONE;
         break;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(int *)data = known ? 3 : 0; /* CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE */
+        /* CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ is 1, ..._READWRITE 3 */
+        *(int *)data = !known ? 0 : allows(allocation, true) ? 3 : allows(allocation, false) ? 1 : 0;
         break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = known ? pool_of(allocation) : NULL;
@@ -541,12 +548,24 @@ API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attr, 
 
 enum side { HOST, DEVICE, ANY };
 
-/* Whether bytes from address may be copied to or from as that side. With the lock held. */
-static bool is_valid(uintptr_t address, size_t bytes, enum side side) {
-    const struct allocation *allocation = bytes != 0 ? memory_find(address) : NULL;
-    if (allocation == NULL)
-        return bytes == 0 || side != DEVICE;
-    return bytes <= allocation->bytes - (address - allocation->base);
+/* Whether bytes from address may be read or written as that side. With the lock held. */
+static bool is_valid(uintptr_t address, size_t bytes, enum side side, bool writing) {
+    while (bytes != 0) {
+        const struct allocation *allocation = memory_find(address);
+        if (allocation == NULL)
+            return side != DEVICE;
+        if (!allows(allocation, writing))
+            return false;
+        size_t here = allocation->bytes - (address - allocation->base);
+        if (bytes <= here)
+            return true;
+        if (allocation->kind != MAPPED_MEMORY)
+            return false;
+        address += here; /* mappings side by side are one piece of memory */
+        bytes -= here;
+        side = DEVICE;
+    }
+    return true;
 }
 
 /* The copy itself runs without the lock, as other threads' calls go on beside it on a real GPU too. */
@@ -557,7 +576,7 @@ static CUresult copy(uintptr_t to, enum side to_side, uintptr_t from, enum side 
     if (result != CUDA_SUCCESS)
         return result;
     result = check_stream(stream);
-    if (result == CUDA_SUCCESS && (!is_valid(to, bytes, to_side) || !is_valid(from, bytes, from_side)))
+    if (result == CUDA_SUCCESS && (!is_valid(to, bytes, to_side, true) || !is_valid(from, bytes, from_side, false)))
         result = CUDA_ERROR_INVALID_VALUE;
     leave(result);
     if (result == CUDA_SUCCESS && bytes != 0)
@@ -684,12 +703,12 @@ static CUresult box_of(CUmemorytype type, const void *host, CUdeviceptr device, 
     return CUDA_SUCCESS;
 }
 
-static bool is_box_valid(const struct box *box, const size_t extent[3]) {
+static bool is_box_valid(const struct box *box, const size_t extent[3], bool writing) {
     size_t last;
     if (__builtin_mul_overflow(box->layer, extent[2] - 1, &last) ||
         __builtin_add_overflow(last, box->pitch * (extent[1] - 1) + extent[0], &last))
         return false;
-    return is_valid(box->start, last, box->side);
+    return is_valid(box->start, last, box->side, writing);
 }
 
 static CUresult copy_box(const CUDA_MEMCPY3D *copied, CUstream stream) {
@@ -712,7 +731,7 @@ static CUresult copy_box(const CUDA_MEMCPY3D *copied, CUstream stream) {
                         copied->dstHeight, extent, &to);
     if (result != CUDA_SUCCESS || extent[0] == 0 || extent[1] == 0 || extent[2] == 0)
         return leave(result);
-    if (!is_box_valid(&from, extent) || !is_box_valid(&to, extent))
+    if (!is_box_valid(&from, extent, false) || !is_box_valid(&to, extent, true))
         result = CUDA_ERROR_INVALID_VALUE;
     leave(result);
     for (size_t z = 0; z < extent[2] && result == CUDA_SUCCESS; z++)
@@ -772,9 +791,11 @@ static CUresult fill(uintptr_t to, size_t pitch, const void *element, size_t siz
         return leave(result);
     if (to % size != 0 || __builtin_mul_overflow(width, size, &row) || (height > 1 && pitch < row) ||
         __builtin_mul_overflow(pitch, height - 1, &all) || __builtin_add_overflow(all, row, &all) ||
-        !is_valid(to, all, DEVICE))
+        !is_valid(to, all, DEVICE, true))
         return leave(CUDA_ERROR_INVALID_VALUE);
-    bool ours = memory_find(to)->kind != REGISTERED_MEMORY;
+    const struct allocation *filled = memory_find(to);
+    bool ours = filled->kind != REGISTERED_MEMORY;
+    int drop = filled->shared ? MADV_REMOVE : MADV_DONTNEED;
     leave(CUDA_SUCCESS);
     static const unsigned char zeros[4];
     bool zero = memcmp(element, zeros, size) == 0;
@@ -784,7 +805,7 @@ static CUresult fill(uintptr_t to, size_t pitch, const void *element, size_t siz
         uintptr_t last = ((uintptr_t)start + row) & ~(uintptr_t)4095;
         /* Dropped pages read as zeros, so clearing 80 GB takes no host memory. */
         if (zero && ours && last > first && last - first >= (1u << 20) &&
-            madvise((void *)first, last - first, MADV_DONTNEED) == 0) {
+            madvise((void *)first, last - first, drop) == 0) {
             memset(start, 0, first - (uintptr_t)start);
             memset((void *)last, 0, (uintptr_t)start + row - last);
             continue;

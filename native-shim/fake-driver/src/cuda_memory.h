@@ -14,6 +14,7 @@ enum memory_kind {
     REGISTERED_MEMORY, /* the program's own, told to us */
     POOL_MEMORY,       /* owner: its block; cuda_pool.c */
     GRAPH_MEMORY,      /* owner: its struct graph_memory; cuda_pool.c */
+    MAPPED_MEMORY,     /* owner: its struct mapping; cuda_vmm.c */
 };
 
 struct allocation {
@@ -24,8 +25,9 @@ struct allocation {
     unsigned flags;
     unsigned long long id;
     struct CUctx_st *context; /* NULL: it outlives contexts */
-    struct device *device;
+    struct device *device;    /* NULL: the host's, and no one device's */
     void *owner;
+    bool shared; /* it is a part of a file */
     struct allocation *previous, *next;
 };
 

@@ -1,0 +1,90 @@
+#define _GNU_SOURCE
+#include "cuda_shared.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Of <linux/memfd.h> and <linux/fcntl.h>: newer than the C library's headers may be. */
+#ifndef MFD_CLOEXEC
+#define MFD_CLOEXEC 1u
+#define MFD_ALLOW_SEALING 2u
+#endif
+#ifndef F_ADD_SEALS
+#define F_ADD_SEALS 1033
+#define F_GET_SEALS 1034
+#define F_SEAL_SEAL 1
+#define F_SEAL_SHRINK 2
+#endif
+
+#define MAGIC UINT64_C(0x314d454d51494c41) /* "ALIQMEM1" */
+
+struct head {
+    uint64_t magic;
+    uint64_t kind;
+    uint64_t id;
+    char uuid[48]; /* of the GPU */
+};
+
+int shared_create(enum shared_kind kind, const struct device *device, size_t bytes) {
+    static uint64_t last;
+    struct timespec now;
+    /* The C library has the function since 2.27 only. */
+    int fd = (int)syscall(SYS_memfd_create, "aliquot-fake-gpu-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    struct head head = {.magic = MAGIC, .kind = kind};
+    head.id = ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) ^ (uint64_t)getpid() << 40 ^ ++last << 32;
+    if (device != NULL)
+        memcpy(head.uuid, device->identity->uuid, sizeof head.uuid);
+    if (pwrite(fd, &head, sizeof head, 0) == (ssize_t)sizeof head && shared_grow(fd, bytes) &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+bool shared_grow(int fd, size_t bytes) {
+    return ftruncate(fd, SHARED_START + (off_t)bytes) == 0;
+}
+
+void shared_drop(int fd, off_t offset, size_t bytes) {
+    (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, (off_t)bytes);
+}
+
+static bool read_head(int fd, struct head *head) {
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && pread(fd, head, sizeof *head, 0) == (ssize_t)sizeof *head &&
+           head->magic == MAGIC && memchr(head->uuid, '\0', sizeof head->uuid) != NULL;
+}
+
+int shared_open(int fd, enum shared_kind kind, struct device **device, size_t *bytes, uint64_t *id) {
+    struct head head;
+    *device = NULL;
+    off_t end = read_head(fd, &head) ? lseek(fd, 0, SEEK_END) : -1;
+    if (end <= SHARED_START || head.kind != (uint64_t)kind)
+        return -1;
+    for (size_t i = 0; i < device_count() && *device == NULL; i++)
+        if (strcmp(device_of((CUdevice)i)->identity->uuid, head.uuid) == 0)
+            *device = device_of((CUdevice)i);
+    *bytes = (size_t)(end - SHARED_START);
+    *id = head.id;
+    return *device != NULL ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+}
+
+void *shared_map(int fd, off_t offset, size_t bytes) {
+    void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, offset);
+    if (start == MAP_FAILED)
+        return NULL;
+    (void)madvise(start, bytes, MADV_DONTFORK);
+    return start;
+}
+
+uint64_t shared_id(int fd) {
+    struct head head;
+    return read_head(fd, &head) ? head.id : 0;
+}

@@ -1,0 +1,567 @@
+/*
+ * Virtual memory management: physical memory that is made, address ranges that are reserved, and the mapping of one
+ * into the other.
+ *
+ * Physical memory is a part of a file without a name: one file for all of it that cannot be exported, since a
+ * descriptor for each piece of 2 MiB would be more than a process may have, and one for each piece that can. A mapping
+ * is the host's mapping of that part, inaccessible until cuMemSetAccess. Memory is charged from cuMemCreate until the
+ * last handle is released and the last mapping undone; what is imported from another process is that one's charge.
+ */
+#define _GNU_SOURCE
+#include "cuda_vmm.h"
+#include "cuda_shared.h"
+
+#include <fcntl.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define GRANULARITY ((size_t)2 << 20)
+#define PAGE ((size_t)4096)
+
+struct physical {
+    struct object object;
+    CUmemAllocationProp properties;
+    struct device *device; /* NULL: host memory */
+    size_t bytes;
+    int fd;
+    off_t offset;
+    bool own_file;
+    bool imported;
+    unsigned handles; /* references by the program */
+    unsigned mappings;
+};
+
+struct reservation {
+    uintptr_t base;
+    size_t bytes;
+    unsigned mappings;
+};
+
+/* What an allocation of MAPPED_MEMORY owns. */
+struct mapping {
+    struct physical *physical;
+    struct reservation *reservation;
+    unsigned char of_device[GPU_MAX_PER_NODE]; /* CUmemAccess_flags */
+    unsigned char of_host;
+};
+
+static void *reservations; /* tree, by address */
+
+/* The file of all memory that cannot be exported; what was given back is never used again, but is a hole then. */
+static int common_file = -1;
+static size_t common_bytes;
+
+static bool is_aligned(size_t value) {
+    return value % GRANULARITY == 0;
+}
+
+/* ---- physical memory ---- */
+
+static bool numa_node_exists(int node) {
+    char path[64];
+    snprintf(path, sizeof path, "/sys/devices/system/node/node%d", node);
+    return node == 0 || (node > 0 && access(path, F_OK) == 0);
+}
+
+/* Whether there can be such memory; with *device NULL for the host's. */
+static CUresult check_properties(const CUmemAllocationProp *properties, struct device **device) {
+    const CUmemLocation *location = &properties->location;
+    unsigned handle_types = properties->requestedHandleTypes;
+    *device = NULL;
+    if (properties->type == CU_MEM_ALLOCATION_TYPE_MANAGED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch ((int)location->type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+        *device = device_of(location->id);
+        if (*device == NULL)
+            return CUDA_ERROR_INVALID_DEVICE;
+        break;
+    case CU_MEM_LOCATION_TYPE_HOST:
+        if (handle_types != CU_MEM_HANDLE_TYPE_NONE)
+            return CUDA_ERROR_INVALID_VALUE;
+        break;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+        if (!numa_node_exists(location->id))
+            return CUDA_ERROR_INVALID_VALUE;
+        if (handle_types != CU_MEM_HANDLE_TYPE_NONE)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if ((handle_types & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (properties->allocFlags.gpuDirectRDMACapable != 0 || properties->allocFlags.usage != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return CUDA_SUCCESS;
+}
+
+static bool place(struct physical *physical) {
+    if ((physical->properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
+        physical->fd = shared_create(SHARED_ALLOCATION, physical->device, physical->bytes);
+        physical->offset = SHARED_START;
+        physical->own_file = true;
+        return physical->fd >= 0;
+    }
+    if (common_file < 0)
+        common_file = shared_create(SHARED_ALLOCATION, NULL, 0);
+    if (common_file < 0 || !shared_grow(common_file, common_bytes + physical->bytes))
+        return false;
+    physical->fd = common_file;
+    physical->offset = SHARED_START + (off_t)common_bytes;
+    common_bytes += physical->bytes;
+    return true;
+}
+
+/* Memory goes when nothing refers to it any more. */
+static void let_go(struct physical *physical) {
+    if (physical->handles != 0 || physical->mappings != 0)
+        return;
+    if (physical->own_file)
+        close(physical->fd);
+    else
+        shared_drop(physical->fd, physical->offset, physical->bytes);
+    if (physical->device != NULL && !physical->imported) {
+        gpu_release(physical->device->gpu, physical->bytes);
+        device_unuse(physical->device);
+    }
+    object_delete(physical);
+}
+
+API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
+                         unsigned long long flags) {
+    struct device *device;
+    if (handle == NULL || prop == NULL || size == 0 || !is_aligned(size) || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = check_properties(prop, &device);
+    if (result != CUDA_SUCCESS)
+        return leave(result);
+    if (size > GPU_MAX_MEMORY_BYTES)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    if (device != NULL) {
+        result = device_use(device);
+        if (result != CUDA_SUCCESS)
+            return leave(result);
+        if (!memory_reserve(device, size)) {
+            device_unuse(device);
+            return leave(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+    }
+    struct physical *physical = object_new(KIND_PHYSICAL, sizeof *physical, NULL);
+    if (physical != NULL) {
+        physical->properties = *prop;
+        physical->properties.allocFlags.compressionType = 0; /* a wish, and there is none */
+        physical->device = device;
+        physical->bytes = size;
+        physical->handles = 1;
+        if (place(physical)) {
+            *handle = (uintptr_t)physical;
+            return leave(CUDA_SUCCESS);
+        }
+        object_delete(physical);
+    }
+    note("the host cannot make a file for %zu bytes of memory", size);
+    if (device != NULL) {
+        gpu_release(device->gpu, size);
+        device_unuse(device);
+    }
+    return leave(CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* Takes the lock if handle is one that the program holds. */
+static CUresult enter_physical(CUmemGenericAllocationHandle handle, struct physical **physical) {
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    *physical = object_find(KIND_PHYSICAL, (const void *)(uintptr_t)handle);
+    return *physical != NULL && (*physical)->handles != 0 ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+}
+
+API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+    struct physical *physical;
+    CUresult result = enter_physical(handle, &physical);
+    if (result != CUDA_SUCCESS)
+        return result;
+    physical->handles--;
+    let_go(physical);
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr) {
+    if (handle == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct allocation *allocation = memory_find((uintptr_t)addr);
+    if (allocation == NULL || allocation->kind != MAPPED_MEMORY)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    struct physical *physical = ((struct mapping *)allocation->owner)->physical;
+    physical->handles++;
+    *handle = (uintptr_t)physical;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle) {
+    struct physical *physical;
+    if (prop == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_physical(handle, &physical);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *prop = physical->properties;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+                                           CUmemAllocationGranularity_flags option) {
+    struct device *device;
+    if (granularity == NULL || prop == NULL ||
+        (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = check_properties(prop, &device);
+    if (result == CUDA_SUCCESS)
+        *granularity = GRANULARITY;
+    return leave(result);
+}
+
+/* ---- sharing ---- */
+
+API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                          CUmemAllocationHandleType handleType, unsigned long long flags) {
+    struct physical *physical;
+    if (shareableHandle == NULL || flags != 0 || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_physical(handle, &physical);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!physical->own_file)
+        return leave(CUDA_ERROR_INVALID_VALUE); /* it was not made to be exported */
+    int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    *(int *)shareableHandle = fd;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                            CUmemAllocationHandleType shHandleType) {
+    struct device *device;
+    size_t bytes;
+    uint64_t id;
+    if (handle == NULL || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    int fd = shared_open((int)(intptr_t)osHandle, SHARED_ALLOCATION, &device, &bytes, &id);
+    if (fd < 0 || !is_aligned(bytes)) {
+        if (fd >= 0)
+            close(fd);
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    struct physical *physical = object_new(KIND_PHYSICAL, sizeof *physical, NULL);
+    if (physical == NULL) {
+        close(fd);
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    physical->properties = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal_of(device)}};
+    physical->device = device;
+    physical->bytes = bytes;
+    physical->fd = fd;
+    physical->offset = SHARED_START;
+    physical->own_file = physical->imported = true;
+    physical->handles = 1;
+    *handle = (uintptr_t)physical;
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---- address ranges ---- */
+
+/* Ranges that overlap are equal. */
+static int by_address(const void *a, const void *b) {
+    const struct reservation *left = a, *right = b;
+    if (left->base + left->bytes <= right->base)
+        return -1;
+    return right->base + right->bytes <= left->base;
+}
+
+/* The one that holds all of a range. */
+static struct reservation *find_reservation(uintptr_t base, size_t bytes) {
+    const struct reservation range = {.base = base, .bytes = bytes};
+    if (bytes == 0 || bytes > UINTPTR_MAX - base)
+        return NULL;
+    struct reservation *const *node = tfind(&range, &reservations, by_address);
+    if (node == NULL || base < (*node)->base || base + bytes > (*node)->base + (*node)->bytes)
+        return NULL;
+    return *node;
+}
+
+static void *reserve_addresses(void *hint, size_t bytes, size_t alignment) {
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *all = mmap(hint, bytes, PROT_NONE, flags, -1, 0);
+    if (all != MAP_FAILED && (uintptr_t)all % alignment == 0)
+        return all;
+    if (all != MAP_FAILED)
+        munmap(all, bytes);
+    all = mmap(NULL, bytes + alignment, PROT_NONE, flags, -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    uintptr_t start = (uintptr_t)all, aligned = (start + alignment - 1) & ~(alignment - 1);
+    if (aligned != start)
+        munmap(all, aligned - start);
+    munmap((void *)(aligned + bytes), start + alignment - aligned);
+    return (void *)aligned;
+}
+
+API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                                 unsigned long long flags) {
+    if (ptr == NULL || size == 0 || size % PAGE != 0 || addr % PAGE != 0 || (alignment & (alignment - 1)) != 0 ||
+        flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (alignment < GRANULARITY)
+        alignment = GRANULARITY;
+    if (size > SIZE_MAX / 4 || alignment > SIZE_MAX / 4)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct reservation *reservation = calloc(1, sizeof *reservation);
+    void *start = reservation != NULL ? reserve_addresses((void *)(uintptr_t)addr, size, alignment) : NULL;
+    if (start != NULL) {
+        *reservation = (struct reservation){.base = (uintptr_t)start, .bytes = size};
+        if (tsearch(reservation, &reservations, by_address) != NULL) {
+            *ptr = reservation->base;
+            return leave(CUDA_SUCCESS);
+        }
+        munmap(start, size);
+    }
+    free(reservation);
+    return leave(CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+API CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct reservation *reservation = find_reservation((uintptr_t)ptr, size);
+    if (reservation == NULL || reservation->base != ptr || reservation->bytes != size || reservation->mappings != 0)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    memory_unmap((void *)reservation->base, size);
+    tdelete(reservation, &reservations, by_address);
+    free(reservation);
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---- mapping ---- */
+
+/* Whether nothing is mapped anywhere in a range. */
+static bool is_unmapped(uintptr_t base, size_t bytes) {
+    for (size_t offset = 0; offset < bytes; offset += GRANULARITY)
+        if (memory_find(base + offset) != NULL)
+            return false;
+    return true;
+}
+
+API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                      unsigned long long flags) {
+    struct physical *physical;
+    if (size == 0 || !is_aligned(ptr) || !is_aligned(size) || offset != 0 || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_physical(handle, &physical);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct reservation *reservation = find_reservation((uintptr_t)ptr, size);
+    if (size > physical->bytes || reservation == NULL || !is_unmapped((uintptr_t)ptr, size))
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    struct mapping *mapping = calloc(1, sizeof *mapping);
+    const struct allocation values = {.base = (uintptr_t)ptr,
+                                      .bytes = size,
+                                      .kind = MAPPED_MEMORY,
+                                      .device = physical->device,
+                                      .owner = mapping,
+                                      .shared = true};
+    struct allocation *allocation = mapping != NULL ? memory_add(&values) : NULL;
+    if (allocation == NULL || mmap((void *)(uintptr_t)ptr, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+                                   physical->fd, physical->offset) == MAP_FAILED) {
+        if (allocation != NULL)
+            memory_remove(allocation);
+        free(mapping);
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    (void)madvise((void *)(uintptr_t)ptr, size, MADV_DONTFORK);
+    mapping->physical = physical;
+    mapping->reservation = reservation;
+    physical->mappings++;
+    reservation->mappings++;
+    return leave(CUDA_SUCCESS);
+}
+
+/* Calls visit for all mappings of a range; false and nothing is called unless it is made of whole mappings. */
+static bool visit_mappings(CUdeviceptr start, size_t bytes, void (*visit)(struct allocation *mapping, const void *data),
+                           const void *data) {
+    if (bytes == 0 || bytes > UINT64_MAX - start)
+        return false;
+    for (uintptr_t at = (uintptr_t)start; at < start + bytes;) {
+        const struct allocation *mapping = memory_find(at);
+        if (mapping == NULL || mapping->kind != MAPPED_MEMORY || mapping->base != at ||
+            mapping->bytes > start + bytes - at)
+            return false;
+        at += mapping->bytes;
+    }
+    for (uintptr_t at = (uintptr_t)start; at < start + bytes;) {
+        struct allocation *mapping = memory_find(at);
+        at += mapping->bytes;
+        visit(mapping, data);
+    }
+    return true;
+}
+
+static void unmap(struct allocation *allocation, const void *data) {
+    (void)data;
+    struct mapping *mapping = allocation->owner;
+    /* Without memory for that the old mapping stays, unreachable for the driver's own copies. */
+    (void)mmap((void *)allocation->base, allocation->bytes, PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    memory_remove(allocation);
+    mapping->reservation->mappings--;
+    mapping->physical->mappings--;
+    let_go(mapping->physical);
+    free(mapping);
+}
+
+API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    return leave(visit_mappings(ptr, size, unmap, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+/* ---- access ---- */
+
+static unsigned access_of_all(const struct mapping *mapping) {
+    unsigned all = mapping->of_host;
+    for (size_t i = 0; i < device_count(); i++)
+        all |= mapping->of_device[i];
+    return all;
+}
+
+bool mapping_allows(const struct allocation *mapping, bool writing) {
+    const unsigned needed = writing ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+    return (access_of_all(mapping->owner) & needed) == needed;
+}
+
+CUmemAllocationHandleType mapping_handle_types(const struct allocation *mapping) {
+    return ((const struct mapping *)mapping->owner)->physical->properties.requestedHandleTypes;
+}
+
+static bool is_host(const CUmemLocation *location) {
+    return location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
+static void allow(struct allocation *allocation, const void *data) {
+    const CUmemAccessDesc *access = data;
+    struct mapping *mapping = allocation->owner;
+    if (is_host(&access->location))
+        mapping->of_host = (unsigned char)access->flags;
+    else
+        mapping->of_device[access->location.id] = (unsigned char)access->flags;
+    unsigned all = access_of_all(mapping);
+    int protection = (all & CU_MEM_ACCESS_FLAGS_PROT_READ) != 0 ? PROT_READ : PROT_NONE;
+    if (all == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        protection |= PROT_WRITE;
+    (void)mprotect((void *)allocation->base, allocation->bytes, protection);
+}
+
+static void check_host_memory(struct allocation *allocation, const void *data) {
+    if (allocation->device != NULL)
+        **(bool *const *)data = false;
+}
+
+API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count) {
+    if (desc == NULL || count == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    bool of_host = true, *answer = &of_host;
+    if (!visit_mappings(ptr, size, check_host_memory, &answer))
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < count; i++) {
+        unsigned flags = desc[i].flags;
+        if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+            flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return leave(CUDA_ERROR_INVALID_VALUE);
+        if (is_host(&desc[i].location) ? !of_host : desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+            return leave(CUDA_ERROR_INVALID_VALUE);
+        if (!is_host(&desc[i].location) && device_of(desc[i].location.id) == NULL)
+            return leave(CUDA_ERROR_INVALID_DEVICE);
+    }
+    for (size_t i = 0; i < count; i++)
+        (void)visit_mappings(ptr, size, allow, &desc[i]);
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr) {
+    if (flags == NULL || location == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct allocation *allocation = memory_find((uintptr_t)ptr);
+    if (allocation == NULL || allocation->kind != MAPPED_MEMORY)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    const struct mapping *mapping = allocation->owner;
+    if (is_host(location))
+        *flags = mapping->of_host;
+    else if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    else if (device_of(location->id) == NULL)
+        return leave(CUDA_ERROR_INVALID_DEVICE);
+    else
+        *flags = mapping->of_device[location->id];
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---- multicast: there is no NVSwitch (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0) ---- */
+
+API CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop) {
+    return mcHandle == NULL || prop == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+}
+API CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev) {
+    (void)mcHandle, (void)dev;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+API CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
+                                unsigned long long flags) {
+    (void)mcHandle, (void)mcOffset, (void)memHandle, (void)memOffset, (void)size, (void)flags;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+API CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr,
+                                 size_t size, unsigned long long flags) {
+    (void)mcHandle, (void)mcOffset, (void)memptr, (void)size, (void)flags;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+API CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size) {
+    (void)mcHandle, (void)dev, (void)mcOffset, (void)size;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+API CUresult cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop,
+                                       CUmulticastGranularity_flags option) {
+    (void)option;
+    return granularity == NULL || prop == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+}

@@ -1,0 +1,359 @@
+/* Virtual memory management, as a program sees it. */
+#include "testing.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+enum { GPU_MIB = 1000 };
+
+static const CUmemAllocationProp on_first = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                             .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+static const CUmemAllocationProp to_share = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                             .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                             .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+static const CUmemAccessDesc to_write = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+static const CUmemAccessDesc to_read = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};
+static const CUmemAccessDesc to_nothing = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+
+static CUmemGenericAllocationHandle create(uint64_t mib) {
+    CUmemGenericAllocationHandle handle;
+    EQUAL(CUDA_SUCCESS, cuMemCreate(&handle, mib * MIB, &on_first, 0));
+    return handle;
+}
+
+static CUdeviceptr reserve(uint64_t mib) {
+    CUdeviceptr address;
+    EQUAL(CUDA_SUCCESS, cuMemAddressReserve(&address, mib * MIB, 0, 0, 0));
+    EQUAL(0, address % (2 * MIB));
+    return address;
+}
+
+static void mapped_memory_holds_data_across_mappings(void) {
+    start_context(0);
+    CUdeviceptr at = reserve(16);
+    unsigned *in = malloc(8 * MIB), *out = malloc(8 * MIB);
+    CHECK(in != NULL && out != NULL);
+    for (unsigned i = 0; i < 2 * MIB; i++)
+        in[i] = i * 2654435761u;
+    for (unsigned i = 0; i < 4; i++) /* as an allocator does whose segments grow */
+        EQUAL(CUDA_SUCCESS, cuMemMap(at + i * 2 * MIB, 2 * MIB, 0, create(2), 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(at, in, 8)); /* no access yet */
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 8 * MIB, &to_write, 1));
+    EQUAL(CUDA_SUCCESS, cuMemcpyHtoD_v2(at, in, 8 * MIB));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(at + 4, in, 8 * MIB));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, at, 8 * MIB));
+    EQUAL(0, memcmp(in, out, 8 * MIB));
+    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(at + MIB, 0, 6 * MIB));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, at, 8 * MIB));
+    EQUAL(0, memcmp(in, out, MIB));
+    EQUAL(0, memcmp(in + 7 * MIB / 4, out + 7 * MIB / 4, MIB));
+    for (size_t i = MIB / 4; i < 7 * MIB / 4; i++)
+        CHECK(out[i] == 0);
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 2 * MIB, &to_read, 1));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, at, 8 * MIB));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(at + MIB, in, 2 * MIB));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 2 * MIB, &to_nothing, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(out, at, 4));
+}
+
+static void memory_stays_while_it_is_mapped_or_held(void) {
+    CUmemGenericAllocationHandle again;
+    gpu_file *gpu = open_gpu(0);
+    start_context(0);
+    CUmemGenericAllocationHandle handle = create(4);
+    CUdeviceptr one = reserve(4), other = reserve(4);
+    unsigned value = 0;
+    EQUAL(4 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemMap(one, 4 * MIB, 0, handle, 0));
+    EQUAL(CUDA_SUCCESS, cuMemMap(other, 4 * MIB, 0, handle, 0));
+    EQUAL(CUDA_SUCCESS, cuMemRelease(handle));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
+    EQUAL(4 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(one, 4 * MIB, &to_write, 1));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(other, 4 * MIB, &to_write, 1));
+    EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(one, 77, 1));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, other, 4)); /* the same memory */
+    EQUAL(77, value);
+    EQUAL(CUDA_SUCCESS, cuMemUnmap(one, 4 * MIB));
+    EQUAL(4 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(other + MIB)));
+    CHECK(again == handle);
+    EQUAL(CUDA_SUCCESS, cuMemUnmap(other, 4 * MIB));
+    EQUAL(4 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemMap(one, 4 * MIB, 0, again, 0));
+    EQUAL(CUDA_SUCCESS, cuMemRelease(again));
+    EQUAL(4 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemUnmap(one, 4 * MIB));
+    EQUAL(0, gpu_used(gpu));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)one));
+}
+
+static void memory_needs_no_context(void) {
+    gpu_file *gpu = open_gpu(0);
+    EQUAL(CUDA_SUCCESS, cuInit(0));
+    CUmemGenericAllocationHandle handle = create(4);
+    EQUAL(4 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(start_context(0)));
+    EQUAL(4 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemRelease(handle));
+    EQUAL(0, gpu_used(gpu));
+}
+
+static void what_is_wrong_is_refused(void) {
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address;
+    size_t granularity;
+    CUmemAllocationProp wrong = on_first;
+    gpu_file *gpu = open_gpu(0);
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemGetAllocationGranularity(&granularity, &on_first, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    EQUAL(2 * MIB, granularity);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, MIB, &on_first, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 0, &on_first, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 2 * MIB, &on_first, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(NULL, 2 * MIB, &on_first, 0));
+    EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, (GPU_MIB + 2) * MIB, &on_first, 0));
+    wrong.location.id = 7;
+    EQUAL(CUDA_ERROR_INVALID_DEVICE, cuMemCreate(&handle, 2 * MIB, &wrong, 0));
+    wrong = on_first;
+    wrong.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 2 * MIB, &wrong, 0));
+    wrong = on_first;
+    wrong.type = CU_MEM_ALLOCATION_TYPE_INVALID;
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 2 * MIB, &wrong, 0));
+    wrong = on_first;
+    wrong.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+    EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&handle, 2 * MIB, &wrong, 0));
+    EQUAL(0, gpu_used(gpu));
+
+    handle = create(4);
+    address = reserve(8);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0)); /* an offset */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + MIB, 2 * MIB, 0, handle, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 6 * MIB, 0, handle, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 6 * MIB, 4 * MIB, 0, handle, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(2 * MIB, 4 * MIB, 0, handle, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4 * MIB, 0, 0x1234, 0));
+    EQUAL(CUDA_SUCCESS, cuMemMap(address, 2 * MIB, 0, handle, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4 * MIB, 0, handle, 0));
+    EQUAL(CUDA_SUCCESS, cuMemMap(address + 2 * MIB, 4 * MIB, 0, handle, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 4 * MIB)); /* half of the second mapping */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 8 * MIB)); /* more than is mapped */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 8 * MIB, &to_write, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 4 * MIB, &to_write, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 2 * MIB, &to_write, 0));
+    CUmemAccessDesc other = to_write;
+    other.location.id = 9;
+    EQUAL(CUDA_ERROR_INVALID_DEVICE, cuMemSetAccess(address, 2 * MIB, &other, 1));
+    other.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 2 * MIB, &other, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(address));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(address, NULL));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 8 * MIB));
+    EQUAL(CUDA_SUCCESS, cuMemUnmap(address, 6 * MIB));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 6 * MIB));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 4 * MIB));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address + 2 * MIB, 6 * MIB));
+    EQUAL(CUDA_SUCCESS, cuMemAddressFree(address, 8 * MIB));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 8 * MIB));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 100, 0, 0, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 2 * MIB, 3, 0, 0));
+    EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&address, UINT64_C(1) << 62, 0, 0, 0));
+    EQUAL(CUDA_SUCCESS, cuMemAddressReserve(&address, 2 * MIB, 64 * MIB, 0, 0));
+    EQUAL(0, address % (64 * MIB));
+    CUmulticastObjectProp cast = {.numDevices = 2, .size = 2 * MIB};
+    EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuMulticastCreate(&handle, &cast));
+}
+
+static void mapped_pointers_tell_what_they_are(void) {
+    int ordinal = -3;
+    unsigned long long access = 9, handle_types = 9;
+    CUmemorytype type;
+    CUcontext owner;
+    CUdeviceptr base;
+    size_t size;
+    CUmemGenericAllocationHandle shareable;
+    CUmemAllocationProp properties;
+    const CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, there = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+    start_context(1);
+    CUdeviceptr address = reserve(8);
+    EQUAL(CUDA_SUCCESS, cuMemCreate(&shareable, 4 * MIB, &to_share, 0));
+    EQUAL(CUDA_SUCCESS, cuMemMap(address + 2 * MIB, 4 * MIB, 0, shareable, 0));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(address + 2 * MIB, 4 * MIB, &to_write, 1));
+    EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address + 3 * MIB));
+    EQUAL(0, ordinal);
+    EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address + 3 * MIB));
+    EQUAL(CU_MEMORYTYPE_DEVICE, type);
+    EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, address + 3 * MIB));
+    CHECK(owner == NULL);
+    EQUAL(CUDA_SUCCESS,
+          cuPointerGetAttribute(&handle_types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, address + 3 * MIB));
+    EQUAL(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, handle_types);
+    EQUAL(CUDA_SUCCESS, cuMemGetAddressRange_v2(&base, &size, address + 3 * MIB));
+    EQUAL(address + 2 * MIB, base);
+    EQUAL(4 * MIB, size);
+    EQUAL(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange_v2(&base, &size, address));
+    EQUAL(CUDA_SUCCESS, cuMemGetAccess(&access, &here, address + 3 * MIB));
+    EQUAL(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, access);
+    EQUAL(CUDA_SUCCESS, cuMemGetAccess(&access, &there, address + 3 * MIB));
+    EQUAL(CU_MEM_ACCESS_FLAGS_PROT_NONE, access);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemGetAccess(&access, &here, address));
+    EQUAL(CUDA_SUCCESS, cuMemGetAllocationPropertiesFromHandle(&properties, shareable));
+    EQUAL(0, properties.location.id);
+    EQUAL(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, properties.requestedHandleTypes);
+}
+
+static void memory_of_the_host_is_not_the_gpus(void) {
+    CUmemGenericAllocationHandle handle;
+    const CUmemAllocationProp of_host = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                         .location = {CU_MEM_LOCATION_TYPE_HOST, 0}};
+    const CUmemAllocationProp of_node = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                         .location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}};
+    const CUmemAccessDesc by_host = {{CU_MEM_LOCATION_TYPE_HOST, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemorytype type;
+    gpu_file *gpu = open_gpu(0);
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemCreate(&handle, 4 * MIB, &of_host, 0));
+    CUdeviceptr address = reserve(4);
+    EQUAL(CUDA_SUCCESS, cuMemMap(address, 4 * MIB, 0, handle, 0));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(address, 4 * MIB, &by_host, 1));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(address, 4 * MIB, &to_write, 1));
+    memset((void *)(uintptr_t)address, 5, 4 * MIB);
+    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(address, 6, 4 * MIB));
+    EQUAL(6, ((unsigned char *)(uintptr_t)address)[4 * MIB - 1]);
+    EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
+    EQUAL(CU_MEMORYTYPE_HOST, type);
+    EQUAL(CUDA_SUCCESS, cuMemCreate(&handle, 4 * MIB, &of_node, 0));
+    EQUAL(CUDA_SUCCESS, cuMemRelease(handle));
+    EQUAL(0, gpu_used(gpu));
+}
+
+static void send_descriptor(int socket, int descriptor) {
+    char byte = 0;
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {.room = {0}};
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(&control.header), &descriptor, sizeof descriptor);
+    CHECK(sendmsg(socket, &message, 0) == 1);
+}
+
+static int receive_descriptor(int socket) {
+    char byte;
+    int descriptor;
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+    CHECK(recvmsg(socket, &message, 0) == 1);
+    CHECK(control.header.cmsg_type == SCM_RIGHTS);
+    memcpy(&descriptor, CMSG_DATA(&control.header), sizeof descriptor);
+    return descriptor;
+}
+
+static void another_process_sees_what_is_exported_to_it_and_is_not_charged(void) {
+    int ends[2], status;
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    pid_t child = fork(); /* before CUDA is used */
+    gpu_file *gpu = open_gpu(0);
+    CUmemGenericAllocationHandle handle;
+    char byte = 0;
+    start_context(0);
+    CUdeviceptr address = reserve(4);
+    if (child == 0) {
+        unsigned value = 0;
+        int descriptor = receive_descriptor(ends[1]);
+        EQUAL(CUDA_SUCCESS, cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)descriptor,
+                                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+        close(descriptor);
+        EQUAL(CUDA_SUCCESS, cuMemMap(address, 4 * MIB, 0, handle, 0));
+        EQUAL(CUDA_SUCCESS, cuMemSetAccess(address, 4 * MIB, &to_write, 1));
+        EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, address + 3 * MIB, 4));
+        EQUAL(1234, value);
+        EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(address, 4321, 1));
+        EQUAL(4 * MIB, gpu_used(gpu));
+        EQUAL(CUDA_SUCCESS, cuMemRelease(handle));
+        CHECK(write(ends[1], &byte, 1) == 1);
+        CHECK(read(ends[1], &byte, 1) == 1);
+        EQUAL(0, gpu_used(gpu)); /* the other has let it go */
+        EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, address + 3 * MIB, 4));
+        EQUAL(1234, value);
+        EQUAL(CUDA_SUCCESS, cuMemUnmap(address, 4 * MIB));
+        exit(0);
+    }
+    int descriptor;
+    unsigned value = 0;
+    handle = create(2);
+    EQUAL(CUDA_ERROR_INVALID_VALUE,
+          cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    EQUAL(CUDA_SUCCESS, cuMemRelease(handle));
+    EQUAL(CUDA_ERROR_INVALID_VALUE,
+          cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)ends[0], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    EQUAL(CUDA_ERROR_INVALID_VALUE,
+          cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)-1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    int plain = open("/proc/self/exe", O_RDONLY);
+    EQUAL(CUDA_ERROR_INVALID_VALUE,
+          cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    EQUAL(CUDA_SUCCESS, cuMemCreate(&handle, 4 * MIB, &to_share, 0));
+    EQUAL(CUDA_SUCCESS, cuMemMap(address, 4 * MIB, 0, handle, 0));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(address, 4 * MIB, &to_write, 1));
+    EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(address + 3 * MIB, 1234, 1));
+    EQUAL(CUDA_SUCCESS, cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    EQUAL(4 * MIB, gpu_used(gpu));
+    send_descriptor(ends[0], descriptor);
+    close(descriptor);
+    CHECK(read(ends[0], &byte, 1) == 1);
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, address, 4));
+    EQUAL(4321, value);
+    EQUAL(CUDA_SUCCESS, cuMemUnmap(address, 4 * MIB));
+    EQUAL(CUDA_SUCCESS, cuMemRelease(handle));
+    CHECK(write(ends[0], &byte, 1) == 1);
+    CHECK(waitpid(child, &status, 0) == child);
+    EQUAL(0, status);
+}
+
+static void forty_thousand_pieces_can_be_mapped_side_by_side(void) {
+    enum { PIECES = 40000 };
+    static CUmemGenericAllocationHandle handles[PIECES];
+    char error[GPU_ERROR_LENGTH];
+    struct gpu_identity large;
+    identify(&large, 0, 81920, 0);
+    EQUAL(GPU_CHANGED, gpu_create(test_folder, &large, error));
+    start_context(0);
+    CUdeviceptr address = reserve(2 * PIECES);
+    for (size_t i = 0; i < PIECES; i++) {
+        EQUAL(CUDA_SUCCESS, cuMemCreate(&handles[i], 2 * MIB, &on_first, 0));
+        EQUAL(CUDA_SUCCESS, cuMemMap(address + i * 2 * MIB, 2 * MIB, 0, handles[i], 0));
+        EQUAL(CUDA_SUCCESS, cuMemSetAccess(address + i * 2 * MIB, 2 * MIB, &to_write, 1));
+        EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(address + i * 2 * MIB, 1, 1));
+        EQUAL(CUDA_SUCCESS, cuMemRelease(handles[i]));
+    }
+    gpu_file *gpu = open_gpu(0);
+    EQUAL(2 * PIECES * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemUnmap(address, 2 * PIECES * MIB));
+    EQUAL(0, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemAddressFree(address, 2 * PIECES * MIB));
+}
+
+int main(int count, char **arguments) {
+    static const struct test tests[] = {
+        TEST(mapped_memory_holds_data_across_mappings),
+        TEST(memory_stays_while_it_is_mapped_or_held),
+        TEST(memory_needs_no_context),
+        TEST(what_is_wrong_is_refused),
+        TEST(mapped_pointers_tell_what_they_are),
+        TEST(memory_of_the_host_is_not_the_gpus),
+        TEST(another_process_sees_what_is_exported_to_it_and_is_not_charged),
+        TEST(forty_thousand_pieces_can_be_mapped_side_by_side),
+    };
+    return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
+}
