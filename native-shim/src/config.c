@@ -1,8 +1,10 @@
 #include "config.h"
 
 #include "account.h"
+#include "compute.h"
 #include "device.h"
 #include "limits.h"
+#include "measure.h"
 #include "os.h"
 #include "shared.h"
 #include "table.h"
@@ -82,6 +84,8 @@ static void after_fork_in_child(void) {
     aliquot_table_reset();
     aliquot_account_reset();
     aliquot_device_reset();
+    aliquot_measure_reset();
+    aliquot_compute_reset();
     atomic_store(&tended, 0);
     atomic_store(&mode, ALIQUOT_MODE_UNDECIDED);
     pthread_mutex_unlock(&mutex);
@@ -110,6 +114,7 @@ static enum aliquot_mode decide(void) {
     if (!aliquot_account_limits(&limits, error)) {
         return close_with(region_path, error);
     }
+    aliquot_compute_limits(&limits);
     if (!fork_handled) {
         fork_handled = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
     }
@@ -141,6 +146,7 @@ static void reread_if_changed(void) {
     char error[ALIQUOT_LIMITS_ERROR];
     if (aliquot_os_stat(limits_path, &now) == 0 && !is_same(&now, &limits_file) && read_limits(error)) {
         aliquot_account_limits(&limits, error);
+        aliquot_compute_limits(&limits);
     }
 }
 

@@ -44,6 +44,54 @@
     HOOK(CUDA, CUresult, cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, 0, (CUdevice device)) \
     HOOK(CUDA, CUresult, cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0, (CUdevice device)) \
     HOOK(CUDA, CUresult, cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, 0, (CUdevice device)) \
+    HOOK(CUDA, CUresult, cuLaunchKernel, "cuLaunchKernel", 4000, 0, \
+         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
+          unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters, \
+          void **extra)) \
+    HOOK(CUDA, CUresult, cuLaunchKernelEx, "cuLaunchKernelEx", 11060, 0, \
+         (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)) \
+    HOOK(CUDA, CUresult, cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel", 9000, 0, \
+         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
+          unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters)) \
+    HOOK(CUDA, CUresult, cuGraphLaunch, "cuGraphLaunch", 10000, 0, \
+         (CUgraphExec graph, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuStreamBeginCapture, "cuStreamBeginCapture", 10000, 0, \
+         (CUstream stream)) \
+    HOOK(CUDA, CUresult, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, 0, \
+         (CUstream stream, CUstreamCaptureMode mode)) \
+    HOOK(CUDA, CUresult, cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, 0, \
+         (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count, \
+          CUstreamCaptureMode mode)) \
+    HOOK(CUDA, CUresult, cuStreamEndCapture, "cuStreamEndCapture", 10000, 0, \
+         (CUstream stream, CUgraph *graph)) \
+    HOOK(CUDA, CUresult, cuLaunchKernel_ptsz, "cuLaunchKernel", 7000, 2, \
+         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
+          unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters, \
+          void **extra)) \
+    HOOK(CUDA, CUresult, cuLaunchKernelEx_ptsz, "cuLaunchKernelEx", 11060, 2, \
+         (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)) \
+    HOOK(CUDA, CUresult, cuLaunchCooperativeKernel_ptsz, "cuLaunchCooperativeKernel", 9000, 2, \
+         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
+          unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters)) \
+    HOOK(CUDA, CUresult, cuGraphLaunch_ptsz, "cuGraphLaunch", 10000, 2, \
+         (CUgraphExec graph, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuStreamBeginCapture_ptsz, "cuStreamBeginCapture", 10000, 2, \
+         (CUstream stream)) \
+    HOOK(CUDA, CUresult, cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture", 10010, 2, \
+         (CUstream stream, CUstreamCaptureMode mode)) \
+    HOOK(CUDA, CUresult, cuStreamBeginCaptureToGraph_ptsz, "cuStreamBeginCaptureToGraph", 12030, 2, \
+         (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count, \
+          CUstreamCaptureMode mode)) \
+    HOOK(CUDA, CUresult, cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, 2, \
+         (CUstream stream, CUgraph *graph)) \
+    HOOK(CUDA, CUresult, cuLaunchCooperativeKernelMultiDevice, "cuLaunchCooperativeKernelMultiDevice", 9000, 0, \
+         (CUDA_LAUNCH_PARAMS *launches, unsigned int count, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuLaunch, "cuLaunch", 2000, 0, \
+         (CUfunction function)) \
+    HOOK(CUDA, CUresult, cuLaunchGrid, "cuLaunchGrid", 2000, 0, \
+         (CUfunction function, int width, int height)) \
+    HOOK(CUDA, CUresult, cuLaunchGridAsync, "cuLaunchGridAsync", 2000, 0, \
+         (CUfunction function, int width, int height, CUstream stream)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_t *memory)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo_v2, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_v2_t *memory)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses, NULL, 0, 0, \
@@ -90,6 +138,13 @@
     BARE(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
     BARE(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \
     BARE(CUDA, CUresult, cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device)) \
+    BARE(CUDA, CUresult, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
+    BARE(CUDA, CUresult, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode)) \
+    BARE(CUDA, CUresult, cuEventCreate, (CUevent *event, unsigned int flags)) \
+    BARE(CUDA, CUresult, cuEventDestroy_v2, (CUevent event)) \
+    BARE(CUDA, CUresult, cuEventRecord, (CUevent event, CUstream stream)) \
+    BARE(CUDA, CUresult, cuEventQuery, (CUevent event)) \
+    BARE(CUDA, CUresult, cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end)) \
     BARE(NVML, nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length))
 /* clang-format on */
 

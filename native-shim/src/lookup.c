@@ -151,6 +151,11 @@ bool aliquot_lookup_nvml(void) {
     return lookup(NVML, true);
 }
 
+void *aliquot_lookup_global(const char *name) {
+    dlsym_function *real = real_dlsym();
+    return real == NULL ? NULL : real(RTLD_DEFAULT, name);
+}
+
 static const struct hook *hook_named(const char *symbol) {
     if (strncmp(symbol, "cu", 2) != 0 && strncmp(symbol, "nvml", 4) != 0) {
         return NULL;

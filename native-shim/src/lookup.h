@@ -24,4 +24,7 @@ extern struct aliquot_bare aliquot_bare;
 bool aliquot_lookup_cuda(void);
 bool aliquot_lookup_nvml(void);
 
+/* What the whole program finds under a name; NULL: nothing. After aliquot_lookup_cuda(). */
+void *aliquot_lookup_global(const char *name);
+
 #endif

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -127,6 +129,21 @@ uint32_t aliquot_os_pid(void) {
 void aliquot_os_sleep(int64_t nanoseconds) {
     struct timespec time = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
     syscall(SYS_nanosleep, &time, NULL); /* waking early does no harm; nanosleep() is a cancellation point */
+}
+
+/* By the C library's function, so that tests can put a clock of their own behind it. It has been in libc since 2.17. */
+void aliquot_os_sleep_until(int64_t time) {
+    struct timespec until = {.tv_sec = time / 1000000000, .tv_nsec = time % 1000000000};
+    int before = 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    pthread_setcancelstate(before, NULL);
+}
+
+uint64_t aliquot_os_block_signals(uint64_t blocked) {
+    uint64_t before = 0; /* the kernel's own set: pthread_sigmask() moved from libpthread to libc in glibc 2.32 */
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, &before, sizeof before);
+    return before;
 }
 
 void aliquot_os_complain(const char *line) {

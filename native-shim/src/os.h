@@ -48,11 +48,17 @@ int64_t aliquot_os_clock_coarse(void);
 int64_t aliquot_os_clock(void);
 void aliquot_os_sleep(int64_t nanoseconds);
 
+/* Until a time of aliquot_os_clock(), or a little less if a signal comes. No cancellation point. */
+void aliquot_os_sleep_until(int64_t time);
+
 /* Since 1970, in microseconds. */
 uint64_t aliquot_os_time(void);
 
 /* This process, as its own PID namespace numbers it. */
 uint32_t aliquot_os_pid(void);
+
+/* Sets this thread's blocked signals (bit n - 1: signal n) and says which were. */
+uint64_t aliquot_os_block_signals(uint64_t blocked);
 
 /* One write to standard error. */
 void aliquot_os_complain(const char *line);

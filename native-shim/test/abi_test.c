@@ -204,12 +204,41 @@ static const char *entered(void) {
         CHECK(strcmp(entered(), #symbol) == 0, "%s reached %s", #symbol, entered());                                   \
     } while (0)
 
+static void check_each_launch_reaches_its_own(void) {
+    CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1};
+    CUDA_LAUNCH_PARAMS several = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1};
+    void *none = NULL;
+    CHECK_REACHES(cuLaunchKernel, none, 1, 1, 1, 1, 1, 1, 0, none, none, none);
+    CHECK_REACHES(cuLaunchKernel_ptsz, none, 1, 1, 1, 1, 1, 1, 0, none, none, none);
+    CHECK_REACHES(cuLaunchCooperativeKernel, none, 1, 1, 1, 1, 1, 1, 0, none, none);
+    CHECK_REACHES(cuLaunchCooperativeKernel_ptsz, none, 1, 1, 1, 1, 1, 1, 0, none, none);
+    CHECK_REACHES(cuLaunchKernelEx, &config, none, none, none);
+    CHECK_REACHES(cuLaunchKernelEx_ptsz, &config, none, none, none);
+    CHECK_REACHES(cuLaunchKernelEx, none, none, none, none); /* the driver's to refuse */
+    CHECK_REACHES(cuLaunchCooperativeKernelMultiDevice, &several, 1, 0);
+    CHECK_REACHES(cuLaunchCooperativeKernelMultiDevice, none, 0, 0);
+    CHECK_REACHES(cuLaunch, none);
+    CHECK_REACHES(cuLaunchGrid, none, 1, 1);
+    CHECK_REACHES(cuLaunchGridAsync, none, 1, 1, none);
+    CHECK_REACHES(cuGraphLaunch, none, none);
+    CHECK_REACHES(cuGraphLaunch_ptsz, none, none);
+    CHECK_REACHES(cuStreamBeginCapture, none);
+    CHECK_REACHES(cuStreamBeginCapture_ptsz, none);
+    CHECK_REACHES(cuStreamBeginCapture_v2, none, 0);
+    CHECK_REACHES(cuStreamBeginCapture_v2_ptsz, none, 0);
+    CHECK_REACHES(cuStreamBeginCaptureToGraph, none, none, none, none, (size_t)0, 0);
+    CHECK_REACHES(cuStreamBeginCaptureToGraph_ptsz, none, none, none, none, (size_t)0, 0);
+    CHECK_REACHES(cuStreamEndCapture, none, none);
+    CHECK_REACHES(cuStreamEndCapture_ptsz, none, none);
+}
+
 static void check_each_reaches_its_own(void) {
     unsigned small = 0, small_pitch = 0;
     CUdeviceptr large = 0;
     size_t size = 0, pitch = 0;
     CUcontext context = NULL;
     use_device(0);
+    check_each_launch_reaches_its_own();
     CHECK_REACHES(cuDeviceTotalMem, &small, 0);
     CHECK_REACHES(cuDeviceTotalMem_v2, &size, 0);
     CHECK_REACHES(cuMemGetInfo, &small, &small);

@@ -321,6 +321,39 @@ EXPORT(cuMemFreeAsync_ptsz, CUdeviceptr address, void *stream) {
     return give_back(address);
 }
 
+/* What starts work and captures it only says that it was entered: LAUNCH(name, version, flag, exported). */
+/* clang-format off */
+#define LAUNCHES(LAUNCH) \
+    LAUNCH(cuLaunchKernel, 4000, 0, cuLaunchKernel) \
+    LAUNCH(cuLaunchKernelEx, 11060, 0, cuLaunchKernelEx) \
+    LAUNCH(cuLaunchCooperativeKernel, 9000, 0, cuLaunchCooperativeKernel) \
+    LAUNCH(cuGraphLaunch, 10000, 0, cuGraphLaunch) \
+    LAUNCH(cuStreamBeginCapture, 10000, 0, cuStreamBeginCapture) \
+    LAUNCH(cuStreamBeginCapture, 10010, 0, cuStreamBeginCapture_v2) \
+    LAUNCH(cuStreamBeginCaptureToGraph, 12030, 0, cuStreamBeginCaptureToGraph) \
+    LAUNCH(cuStreamEndCapture, 10000, 0, cuStreamEndCapture) \
+    LAUNCH(cuLaunchKernel, 7000, 2, cuLaunchKernel_ptsz) \
+    LAUNCH(cuLaunchKernelEx, 11060, 2, cuLaunchKernelEx_ptsz) \
+    LAUNCH(cuLaunchCooperativeKernel, 9000, 2, cuLaunchCooperativeKernel_ptsz) \
+    LAUNCH(cuGraphLaunch, 10000, 2, cuGraphLaunch_ptsz) \
+    LAUNCH(cuStreamBeginCapture, 10000, 2, cuStreamBeginCapture_ptsz) \
+    LAUNCH(cuStreamBeginCapture, 10010, 2, cuStreamBeginCapture_v2_ptsz) \
+    LAUNCH(cuStreamBeginCaptureToGraph, 12030, 2, cuStreamBeginCaptureToGraph_ptsz) \
+    LAUNCH(cuStreamEndCapture, 10000, 2, cuStreamEndCapture_ptsz) \
+    LAUNCH(cuLaunchCooperativeKernelMultiDevice, 9000, 0, cuLaunchCooperativeKernelMultiDevice) \
+    LAUNCH(cuLaunch, 2000, 0, cuLaunch) \
+    LAUNCH(cuLaunchGrid, 2000, 0, cuLaunchGrid) \
+    LAUNCH(cuLaunchGridAsync, 2000, 0, cuLaunchGridAsync)
+/* clang-format on */
+
+#define LAUNCH(name, version, flag, exported)                                                                          \
+    EXPORT(exported, void) {                                                                                           \
+        ENTER;                                                                                                         \
+        return 0;                                                                                                      \
+    }
+LAUNCHES(LAUNCH)
+#undef LAUNCH
+
 /* A function that the shim doesn't hook. */
 EXPORT(cuStreamSynchronize, void *stream) {
     ENTER;
@@ -372,7 +405,10 @@ static const struct {
     {"cuDevicePrimaryCtxRelease", 11000, 0, (void *)cuDevicePrimaryCtxRelease_v2, NULL},
     {"cuDevicePrimaryCtxReset", 7000, 0, (void *)cuDevicePrimaryCtxReset, NULL},
     {"cuDevicePrimaryCtxReset", 11000, 0, (void *)cuDevicePrimaryCtxReset_v2, NULL},
-    {"cuStreamSynchronize", 2000, 0, (void *)cuStreamSynchronize, NULL},
+#define LAUNCH(name, version, flag, exported) {#name, version, flag, (void *)exported, NULL},
+    LAUNCHES(LAUNCH)
+#undef LAUNCH
+        {"cuStreamSynchronize", 2000, 0, (void *)cuStreamSynchronize, NULL},
     {"cuGetProcAddress", 11030, 0, (void *)cuGetProcAddress, NULL},
     {"cuGetProcAddress", 12000, 0, (void *)cuGetProcAddress_v2, NULL},
 };

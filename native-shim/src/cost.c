@@ -1,0 +1,173 @@
+#include "cost.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define ENTRIES 4096 /* a power of two; 256 KiB of memory that costs nothing until it is used */
+#define PROBES 8
+#define KERNEL_GUESS 50000 /* ns */
+#define GRAPH_GUESS 500000
+#define DOUBLINGS 9
+#define WINDOW 16   /* samples from which one least is taken */
+#define SLOWNESS 8  /* a sample's weight in a mean is 1/8 at least */
+#define CLOSE_TO 12 /* a sample is close to the least if it is at most 1/12 above it */
+
+struct aliquot_cost {
+    _Atomic uint64_t key;     /* 0: free */
+    _Atomic uint64_t launch;  /* what a launch is charged; while there are no samples, the guess */
+    _Atomic uint32_t samples; /* saturating */
+    _Atomic uint32_t guessed; /* launches charged by a guess */
+    uint64_t mean;
+    uint64_t close; /* mean of those close to the least */
+    uint64_t least, least_before;
+    uint64_t in_window;
+};
+
+static struct aliquot_cost table[ENTRIES];
+
+static uint64_t hash(uint64_t x) {
+    /* The finalizer of SplitMix64 (Steele, Lea and Flood, 2014). */
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* Steps of a quarter of an octave. */
+static uint64_t size_of(uint64_t blocks) {
+    if (blocks < 8) {
+        return blocks;
+    }
+    unsigned octave = 63 - (unsigned)__builtin_clzll(blocks);
+    return octave * 4 + (blocks >> (octave - 2) & 3);
+}
+
+static void start(struct aliquot_cost *cost, enum aliquot_cost_kind kind) {
+    atomic_store_explicit(&cost->launch, kind == ALIQUOT_COST_GRAPH ? GRAPH_GUESS : KERNEL_GUESS, memory_order_relaxed);
+    atomic_store_explicit(&cost->guessed, 0, memory_order_relaxed);
+    atomic_store_explicit(&cost->samples, 0, memory_order_relaxed);
+}
+
+static struct aliquot_cost *claim(uint64_t key, enum aliquot_cost_kind kind) {
+    for (uint64_t i = 0; i < PROBES; i++) {
+        struct aliquot_cost *cost = &table[(key + i) % ENTRIES];
+        uint64_t found = 0;
+        if (atomic_load_explicit(&cost->key, memory_order_relaxed) == 0) {
+            start(cost, kind);
+            if (atomic_compare_exchange_strong(&cost->key, &found, key) || found == key) {
+                return cost;
+            }
+        }
+    }
+    struct aliquot_cost *cost = &table[(key + (key >> 32) % PROBES) % ENTRIES];
+    start(cost, kind);
+    atomic_store(&cost->key, key);
+    return cost;
+}
+
+struct aliquot_cost *aliquot_cost_of(enum aliquot_cost_kind kind, const void *handle, uint64_t blocks) {
+    uint64_t key = hash((uint64_t)(uintptr_t)handle * 2 + kind + (size_of(blocks) << 48)) | 1;
+    for (uint64_t i = 0; i < PROBES; i++) {
+        struct aliquot_cost *cost = &table[(key + i) % ENTRIES];
+        uint64_t found = atomic_load_explicit(&cost->key, memory_order_relaxed);
+        if (found == key) {
+            return cost;
+        }
+        if (found == 0) {
+            break;
+        }
+    }
+    return claim(key, kind);
+}
+
+_Bool aliquot_cost_is_guess(const struct aliquot_cost *cost) {
+    return atomic_load_explicit(&cost->samples, memory_order_relaxed) == 0;
+}
+
+void aliquot_cost_unmeasurable(struct aliquot_cost *cost) {
+    atomic_store_explicit(&cost->guessed, 0, memory_order_relaxed);
+}
+
+uint64_t aliquot_cost_next(struct aliquot_cost *cost) {
+    uint64_t launch = atomic_load_explicit(&cost->launch, memory_order_relaxed);
+    if (__builtin_expect(!aliquot_cost_is_guess(cost), 1)) {
+        return launch;
+    }
+    uint32_t guessed = atomic_fetch_add_explicit(&cost->guessed, 1, memory_order_relaxed);
+    return launch << (guessed < DOUBLINGS ? guessed : DOUBLINGS);
+}
+
+static uint64_t expected(const struct aliquot_cost_part *part) {
+    return part->launches * atomic_load_explicit(&part->cost->launch, memory_order_relaxed);
+}
+
+/* Moves a mean a part of the way, rounding to nearest so that it doesn't stop short. */
+static uint64_t towards(uint64_t mean, uint64_t sample, double part) {
+    double moved = (double)mean + ((double)sample - (double)mean) * part;
+    return moved < 1 ? 1 : (uint64_t)(moved + 0.5);
+}
+
+/* weight: how much of its batch these launches were, 0 to 1. */
+static void add_sample(struct aliquot_cost *cost, uint64_t sample, double weight, enum aliquot_cost_quality quality) {
+    uint32_t samples = atomic_load_explicit(&cost->samples, memory_order_relaxed);
+    if (samples == 0) {
+        cost->mean = cost->close = cost->least = cost->least_before = sample;
+        cost->in_window = 0;
+    }
+    double part = weight / (samples < SLOWNESS ? samples + 1 : SLOWNESS);
+    cost->mean = towards(cost->mean, sample, part);
+    if (++cost->in_window > WINDOW) {
+        cost->least_before = cost->least;
+        cost->least = sample;
+        cost->in_window = 1;
+    }
+    cost->least = sample < cost->least ? sample : cost->least;
+    uint64_t least = cost->least < cost->least_before ? cost->least : cost->least_before;
+    uint64_t bound = least + least / CLOSE_TO;
+    if (cost->close > bound) {
+        cost->close = least;
+    } else if (cost->close < least) {
+        cost->close = least;
+    }
+    if (sample <= bound) {
+        cost->close = towards(cost->close, sample, part);
+    }
+    uint64_t launch = quality == ALIQUOT_COST_EXACT ? cost->mean : cost->close;
+    atomic_store_explicit(&cost->launch, launch > 0 ? launch : 1, memory_order_relaxed);
+    atomic_store_explicit(&cost->samples, samples < UINT32_MAX ? samples + 1 : samples, memory_order_relaxed);
+}
+
+uint64_t aliquot_cost_learn(const struct aliquot_cost_part *parts, size_t count, uint64_t measured,
+                            enum aliquot_cost_quality quality) {
+    uint64_t known = 0, guessed = 0, new_launches = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool guess = aliquot_cost_is_guess(parts[i].cost);
+        *(guess ? &guessed : &known) += expected(&parts[i]);
+        new_launches += guess ? parts[i].launches : 0;
+    }
+    double ratio = known == 0 ? 1 : (double)measured / (double)known;
+    for (size_t i = 0; i < count; i++) {
+        struct aliquot_cost *cost = parts[i].cost;
+        if (new_launches > 0 && aliquot_cost_is_guess(cost)) {
+            /* What the others are not known to have taken; something, even if they seem to have taken all. */
+            uint64_t least = (uint64_t)((double)measured / 4 * (double)guessed / (double)(known + guessed));
+            uint64_t rest = measured > known + least ? measured - known : least;
+            add_sample(cost, rest / new_launches, 1, quality);
+        } else if (new_launches == 0 && (quality != ALIQUOT_COST_GAPS || ratio < 1)) {
+            uint64_t launch = atomic_load_explicit(&cost->launch, memory_order_relaxed);
+            add_sample(cost, (uint64_t)((double)launch * ratio), (double)expected(&parts[i]) / (double)known, quality);
+        }
+    }
+    if (quality == ALIQUOT_COST_EXACT) {
+        return measured;
+    }
+    uint64_t worth = 0;
+    for (size_t i = 0; i < count; i++) {
+        worth += expected(&parts[i]);
+    }
+    return worth < measured ? worth : measured;
+}
+
+void aliquot_cost_reset(void) {
+    memset(table, 0, sizeof table);
+}

@@ -1,0 +1,228 @@
+/* The hooks of everything that starts work on a GPU, and of what tells whether a stream captures. */
+#include "compute.h"
+#include "cost.h"
+#include "device.h"
+#include "law.h"
+#include "lookup.h"
+#include "measure.h"
+#include "os.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define REFRESH_MASK 63        /* launches between looks at the limit file */
+#define ADVANCE 50000          /* ns of GPU time that a thread takes at once */
+#define AT_ONCE 1000000        /* ns: who is held back is held back for so long, so that it then launches several */
+#define LONGEST_SLEEP 10000000 /* ns; shares change */
+#define SHORT_SLEEP 2000000    /* ns: batches on their way may give something back */
+
+/* Begins of captures less ends. While there are none, no stream captures, and nobody needs to be asked. */
+static atomic_int captures;
+
+static __thread struct {
+    int device;
+    uint64_t credit; /* ns of GPU time taken in advance on that device */
+    unsigned launches;
+} mine __attribute__((tls_model("initial-exec")));
+
+/* Whether launches have to be looked at. */
+static inline bool is_watched(void) {
+    int state = __atomic_load_n(&aliquot_compute_state, __ATOMIC_RELAXED);
+    if (__builtin_expect((++mine.launches & REFRESH_MASK) == 0 || state == ALIQUOT_COMPUTE_UNKNOWN, 0)) {
+        state = aliquot_compute_refresh();
+    }
+    return state == ALIQUOT_COMPUTE_LIMITED;
+}
+
+static bool is_capturing(CUstream stream) {
+    if (__builtin_expect(atomic_load_explicit(&captures, memory_order_relaxed) <= 0, 1)) {
+        return false;
+    }
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return aliquot_bare.cuStreamIsCapturing == NULL ||
+           aliquot_bare.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Takes ns of GPU time; true: the thread was held back. */
+static bool wait_for(const struct aliquot_launch *launch, uint64_t ns) {
+    int64_t until = 0;
+    if (aliquot_compute_take(launch->device, ns, &until)) {
+        return false;
+    }
+    int saved = errno;
+    int64_t start = aliquot_os_clock(), now = start;
+    aliquot_measure_pause(launch);
+    bool unfinished = aliquot_measure_poll(launch->context);
+    while (now - start < ALIQUOT_LAW_LONGEST_WAIT && !aliquot_compute_take(launch->device, ns, &until)) {
+        int64_t longest = now + (unfinished ? SHORT_SLEEP : LONGEST_SLEEP);
+        int64_t wake = until > now + AT_ONCE || unfinished ? until : now + AT_ONCE;
+        aliquot_os_sleep_until(wake < longest ? wake : longest);
+        unfinished = aliquot_measure_poll(launch->context);
+        aliquot_compute_refresh();
+        now = aliquot_os_clock();
+    }
+    if (now - start >= ALIQUOT_LAW_LONGEST_WAIT) {
+        aliquot_compute_correct(launch->device, (int64_t)ns); /* goes, and owes */
+    }
+    aliquot_compute_held_back(launch->device, now - start);
+    errno = saved;
+    return true;
+}
+
+/* Small launches take an advance for several, so that most of them cost next to nothing. */
+static bool charge(const struct aliquot_launch *launch) {
+    if (mine.device == launch->device && mine.credit >= launch->charged) {
+        mine.credit -= launch->charged;
+        return false;
+    }
+    bool small = launch->charged < ADVANCE / 2;
+    uint64_t ns = small ? ADVANCE : launch->charged;
+    bool held_back = wait_for(launch, ns);
+    if (small) {
+        mine.device = launch->device;
+        mine.credit = ADVANCE - launch->charged;
+    }
+    return held_back;
+}
+
+/* False: nothing is to be done afterwards. */
+static bool begin(struct aliquot_launch *launch, enum aliquot_cost_kind kind, const void *handle, uint64_t blocks,
+                  CUstream stream) {
+    if (is_capturing(stream)) {
+        return false;
+    }
+    if (aliquot_device_of_current(&launch->context, &launch->device) != CUDA_SUCCESS ||
+        !aliquot_compute_is_limited(launch->device)) {
+        return false;
+    }
+    launch->stream = stream;
+    launch->cost = aliquot_cost_of(kind, handle, blocks);
+    launch->charged = aliquot_cost_next(launch->cost);
+    bool held_back = charge(launch);
+    aliquot_measure_begin(launch, held_back);
+    return true;
+}
+
+static void end(const struct aliquot_launch *launch, bool succeeded) {
+    if (!succeeded) {
+        aliquot_compute_correct(launch->device, -(int64_t)launch->charged);
+    }
+    aliquot_measure_launched(launch, succeeded);
+}
+
+static uint64_t blocks_of(unsigned int x, unsigned int y, unsigned int z) {
+    return (uint64_t)x * y * z;
+}
+
+/* In the flavour for per-thread default streams, 0 means the calling thread's. */
+static CUstream plain(CUstream stream) {
+    return stream;
+}
+
+static CUstream ptsz(CUstream stream) {
+    return stream == NULL ? CU_STREAM_PER_THREAD : stream;
+}
+
+/* A hook of one launch. */
+#define LAUNCH(symbol, parameters, arguments, kind, handle, blocks, stream)                                            \
+    CUresult symbol parameters {                                                                                       \
+        if (!aliquot_lookup_cuda() || aliquot_bare.symbol == NULL) {                                                   \
+            return CUDA_ERROR_NOT_SUPPORTED;                                                                           \
+        }                                                                                                              \
+        struct aliquot_launch launch;                                                                                  \
+        if (__builtin_expect(!is_watched(), 1) || !begin(&launch, ALIQUOT_COST_##kind, handle, blocks, stream)) {      \
+            return aliquot_bare.symbol arguments;                                                                      \
+        }                                                                                                              \
+        CUresult result = aliquot_bare.symbol arguments;                                                               \
+        end(&launch, result == CUDA_SUCCESS);                                                                          \
+        return result;                                                                                                 \
+    }
+
+/* Most come in two flavours. */
+#define LAUNCHES(symbol, parameters, arguments, kind, handle, blocks, stream)                                          \
+    LAUNCH(symbol, parameters, arguments, kind, handle, blocks, plain(stream))                                         \
+    LAUNCH(symbol##_ptsz, parameters, arguments, kind, handle, blocks, ptsz(stream))
+
+LAUNCHES(cuLaunchKernel,
+         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+          unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters,
+          void **extra),
+         (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra), KERNEL,
+         function, blocks_of(grid_x, grid_y, grid_z), stream)
+
+LAUNCHES(cuLaunchCooperativeKernel,
+         (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+          unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters),
+         (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters), KERNEL,
+         function, blocks_of(grid_x, grid_y, grid_z), stream)
+
+/* The driver refuses a NULL configuration. */
+LAUNCHES(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra),
+         (config, function, parameters, extra), KERNEL, function,
+         config == NULL ? 0 : blocks_of(config->gridDimX, config->gridDimY, config->gridDimZ),
+         config == NULL ? NULL : config->hStream)
+
+LAUNCHES(cuGraphLaunch, (CUgraphExec graph, CUstream stream), (graph, stream), GRAPH, graph, 0, stream)
+
+/* From before CUDA 4: the grid of cuLaunch is one block, and only the last takes a stream. */
+LAUNCH(cuLaunch, (CUfunction function), (function), KERNEL, function, 1, NULL)
+
+LAUNCH(cuLaunchGrid, (CUfunction function, int width, int height), (function, width, height), KERNEL, function,
+       blocks_of((unsigned int)width, (unsigned int)height, 1), NULL)
+
+LAUNCH(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstream stream),
+       (function, width, height, stream), KERNEL, function, blocks_of((unsigned int)width, (unsigned int)height, 1),
+       stream)
+
+/* One kernel on each of several GPUs, which wait for each other: charged to the current one, since the others' devices
+   are only known by their streams. CUDA has deprecated it since 11.3. */
+LAUNCH(cuLaunchCooperativeKernelMultiDevice, (CUDA_LAUNCH_PARAMS * launches, unsigned int count, unsigned int flags),
+       (launches, count, flags), KERNEL, launches == NULL || count == 0 ? NULL : launches[0].function,
+       launches == NULL || count == 0 ? 0 : blocks_of(launches[0].gridDimX, launches[0].gridDimY, launches[0].gridDimZ),
+       launches == NULL || count == 0 ? NULL : launches[0].hStream)
+
+static CUresult begun(CUresult result) {
+    if (result == CUDA_SUCCESS) {
+        atomic_fetch_add(&captures, 1);
+    }
+    return result;
+}
+
+/* An end that fails may have ended it, or not. Counted too high means only that streams are asked. */
+static CUresult ended(CUstream stream, CUresult result) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    bool over = result == CUDA_SUCCESS;
+    if (!over && atomic_load(&captures) > 0 && aliquot_bare.cuStreamIsCapturing != NULL) {
+        over = result != CUDA_ERROR_ILLEGAL_STATE &&
+               aliquot_bare.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+               status == CU_STREAM_CAPTURE_STATUS_NONE;
+    }
+    if (over) {
+        atomic_fetch_sub(&captures, 1);
+    }
+    return result;
+}
+
+#define CAPTURE(symbol, parameters, after)                                                                             \
+    CUresult symbol parameters {                                                                                       \
+        if (!aliquot_lookup_cuda() || aliquot_bare.symbol == NULL) {                                                   \
+            return CUDA_ERROR_NOT_SUPPORTED;                                                                           \
+        }                                                                                                              \
+        return after;                                                                                                  \
+    }
+
+#define CAPTURES(symbol, parameters, arguments)                                                                        \
+    CAPTURE(symbol, parameters, begun(aliquot_bare.symbol arguments))                                                  \
+    CAPTURE(symbol##_ptsz, parameters, begun(aliquot_bare.symbol##_ptsz arguments))
+
+CAPTURES(cuStreamBeginCapture, (CUstream stream), (stream))
+CAPTURES(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
+CAPTURES(cuStreamBeginCaptureToGraph,
+         (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,
+          CUstreamCaptureMode mode),
+         (stream, graph, after, edges, count, mode))
+CAPTURE(cuStreamEndCapture, (CUstream stream, CUgraph *graph),
+        ended(stream, aliquot_bare.cuStreamEndCapture(stream, graph)))
+CAPTURE(cuStreamEndCapture_ptsz, (CUstream stream, CUgraph *graph),
+        ended(ptsz(stream), aliquot_bare.cuStreamEndCapture_ptsz(stream, graph)))

@@ -1,0 +1,55 @@
+#include "law.h"
+
+#include "aliquot/region.h"
+
+uint32_t aliquot_law_share(uint32_t fixed, enum aliquot_policy policy, uint64_t grant, int64_t now) {
+    int64_t age = now - (int64_t)(ALIQUOT_GRANT_MS(grant) * 1000000);
+    if (grant == 0 || age > ALIQUOT_LAW_GRANT_AGE || age < -ALIQUOT_LAW_GRANT_AGE) {
+        return fixed;
+    }
+    uint32_t share = ALIQUOT_GRANT_SHARE(grant);
+    uint32_t most = policy == ALIQUOT_POLICY_ELASTIC ? ALIQUOT_LAW_WHOLE : fixed + fixed / 8;
+    most = most < ALIQUOT_LAW_WHOLE ? most : ALIQUOT_LAW_WHOLE;
+    share = share < most ? share : most;
+    return share > ALIQUOT_LAW_LEAST ? share : ALIQUOT_LAW_LEAST;
+}
+
+/* How long a cost takes to earn. */
+static int64_t earning(uint64_t cost, uint32_t share) {
+    return (int64_t)(cost * ALIQUOT_LAW_WHOLE / share);
+}
+
+/* What the word means: neither credit nor debt without end, whatever was written into it. */
+static int64_t bounded(uint64_t word, uint32_t share, int64_t now) {
+    int64_t least = now - earning(ALIQUOT_LAW_BURST, share) + ALIQUOT_LAW_BURST;
+    int64_t most = now + ALIQUOT_LAW_LONGEST_WAIT;
+    if (word > INT64_MAX) {
+        return most;
+    }
+    int64_t time = (int64_t)word;
+    return time < least ? least : time > most ? most : time;
+}
+
+bool aliquot_law_take(uint64_t *word, uint32_t share, uint64_t cost, int64_t now, int64_t *until) {
+    uint64_t found = __atomic_load_n(word, __ATOMIC_RELAXED);
+    int64_t time;
+    do {
+        time = bounded(found, share, now);
+        if (time - now > ALIQUOT_LAW_BURST) {
+            *until = time - ALIQUOT_LAW_BURST;
+            return false;
+        }
+    } while (!__atomic_compare_exchange_n(word, &found, (uint64_t)(time + earning(cost, share)), true, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return true;
+}
+
+void aliquot_law_correct(uint64_t *word, uint32_t share, int64_t cost, int64_t now) {
+    int64_t change = cost < 0 ? -earning((uint64_t)-cost, share) : earning((uint64_t)cost, share);
+    uint64_t found = __atomic_load_n(word, __ATOMIC_RELAXED);
+    int64_t time;
+    do {
+        time = bounded(found, share, now) + change;
+        time = time < 0 ? 0 : time;
+    } while (!__atomic_compare_exchange_n(word, &found, (uint64_t)time, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}

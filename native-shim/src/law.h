@@ -1,0 +1,42 @@
+/*
+ * The law by which GPU time is given out, as arithmetic on one word; compute.h tells the whole.
+ *
+ * The generic cell rate algorithm (ITU-T I.371, 1993; "virtual scheduling"): the word is the time at which all that was
+ * given so far will have been earned at the granted rate, the theoretical arrival time. It needs no timer and no
+ * refill, and any number of threads and processes share it by compare-and-swap.
+ *
+ *     base = max(word, now - (BURST / share - BURST))       idle time earns, but not without end
+ *     base - now > BURST: not yet; come back at base - BURST
+ *     word = base + cost / share
+ *
+ * So whoever was idle may start BURST of GPU time at once, whoever is busy never has more than that ahead, and what is
+ * longer than BURST runs once and is repaid.
+ */
+#ifndef ALIQUOT_LAW_H
+#define ALIQUOT_LAW_H
+
+#include "limits.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Shares are in millionths of the GPU, times in nanoseconds of CLOCK_MONOTONIC, costs in nanoseconds of GPU time. */
+#define ALIQUOT_LAW_WHOLE 1000000
+#define ALIQUOT_LAW_LEAST 1000 /* a share never falls below: nobody waits for ever */
+#define ALIQUOT_LAW_BURST INT64_C(10000000)
+/* Debt beyond this is forgiven, and no launch waits longer: ranks of a collective wait for each other. */
+#define ALIQUOT_LAW_LONGEST_WAIT INT64_C(2000000000)
+/* A grant older than this says nothing. */
+#define ALIQUOT_LAW_GRANT_AGE INT64_C(3000000000)
+
+/* The share that holds now. A grant, which programs in the container could forge, lifts a fixed share by an eighth at
+   most: as much as it takes to make up for costs that were estimated too high. */
+uint32_t aliquot_law_share(uint32_t fixed, enum aliquot_policy policy, uint64_t grant, int64_t now);
+
+/* Takes cost from the word, or says until when to wait. */
+bool aliquot_law_take(uint64_t *word, uint32_t share, uint64_t cost, int64_t now, int64_t *until);
+
+/* Takes more, whatever the word says, or gives back. */
+void aliquot_law_correct(uint64_t *word, uint32_t share, int64_t cost, int64_t now);
+
+#endif
