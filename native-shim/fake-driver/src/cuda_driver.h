@@ -92,6 +92,9 @@ void image_free(struct object *object);
 CUresult enter_function(CUfunction function);
 /* The name of what enter_function let through. */
 const char *function_name(CUfunction function);
+/* What its image says of it, its parameters for one; NULL: nothing is known. */
+struct image_kernel;
+const struct image_kernel *function_image(CUfunction function);
 
 /* Frees the memory that belongs to a context that dies. With the lock held. */
 void memory_free_all(const struct CUctx_st *context);

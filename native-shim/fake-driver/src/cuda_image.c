@@ -1,98 +1,98 @@
-/* Modules, libraries and the functions in them. */
+/* Modules, libraries and the functions and variables in them. */
 #define _GNU_SOURCE
 #include "cuda_driver.h"
+#include "cuda_memory.h"
+#include "image.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * What a module and a library have in common. The names of the kernels are read from PTX text. Of a compiled image
- * (cubin, fat binary) nothing is read: it has every kernel that one asks for.
- */
-struct image {
-    struct object object;
-    char *ptx; /* NULL: a compiled image */
+/* Attributes that a program has set. */
+struct settings {
+    unsigned set; /* bit by attribute */
+    int values[16];
 };
 
+/* A module that was loaded itself has an image of its own; a library's, one for each context, has the library's. */
 struct CUmod_st {
-    struct image image;
+    struct object object;
+    struct CUlib_st *library;
+    struct image own;
+    const struct image *image;
+    CUdeviceptr globals;          /* all of them, one behind the other; 0: there are none */
+    struct CUfunc_st **functions; /* by their places in the image; NULL: nobody asked for it yet */
 };
 
 struct CUlib_st {
+    struct object object;
     struct image image;
+    struct CUkern_st **kernels; /* likewise */
 };
 
+/* The image of an opaque module has no kernel to point to, and the name is all that is known. */
 struct CUfunc_st {
     struct object object;
     struct CUmod_st *module;
-    struct CUkern_st *kernel;
-    int shared_bytes;
+    const struct image_kernel *image;
+    struct settings settings;
     char name[];
 };
 
 struct CUkern_st {
     struct object object;
     struct CUlib_st *library;
+    const struct image_kernel *image;
+    struct settings settings;
     char name[];
 };
 
 void image_free(struct object *object) {
-    free(((struct image *)object)->ptx);
-}
-
-/* PTX is text whose first directive is .version; cubins start with an ELF header, fat binaries with a magic number. */
-static CUresult take_image(const char *image, char **ptx) {
-    *ptx = NULL;
-    const unsigned char *bytes = (const unsigned char *)image;
-    for (size_t i = 0; bytes[i] != 0 && i < 1 << 20; i++) {
-        if (strncmp(image + i, ".version", 8) == 0) {
-            *ptx = strdup(image);
-            return *ptx != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        if (bytes[i] < '\t' || bytes[i] > '~') {
-            static const unsigned char fat[] = {0x50, 0xed, 0x55, 0xba}, wrapped[] = {0xb1, 0x43, 0x62, 0x46};
-            if (memcmp(bytes, "\177ELF", 4) == 0 || memcmp(bytes, fat, 4) == 0 || memcmp(bytes, wrapped, 4) == 0)
-                return CUDA_SUCCESS;
-            break;
-        }
+    if (object->kind == KIND_LIBRARY) {
+        struct CUlib_st *library = (struct CUlib_st *)object;
+        image_clear(&library->image);
+        free(library->kernels);
+    } else {
+        struct CUmod_st *module = (struct CUmod_st *)object;
+        image_clear(&module->own);
+        free(module->functions);
     }
-    return CUDA_ERROR_INVALID_IMAGE;
 }
 
-static bool is_name_part(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
-}
+/* ---- loading ---- */
 
-static bool has_kernel(const char *ptx, const char *name) {
-    if (ptx == NULL)
-        return true;
-    size_t length = strlen(name);
-    for (const char *entry = ptx; (entry = strstr(entry, ".entry")) != NULL;) {
-        entry += strlen(".entry");
-        entry += strspn(entry, " \t\r\n");
-        if (strncmp(entry, name, length) == 0 && !is_name_part(entry[length]))
-            return true;
+static CUresult read_image(struct image *image, const void *start, size_t bytes, const struct device *device) {
+    const struct gpu_identity *gpu = device->identity;
+    switch (image_read(image, start, bytes, 10 * gpu->compute_major + gpu->compute_minor)) {
+    case IMAGE_READ:
+        if (image->opaque)
+            note("an image is compressed: each name is taken for a kernel of it, and it has no variables");
+        return CUDA_SUCCESS;
+    case IMAGE_OF_OTHER_DEVICES:
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    case IMAGE_NO_MEMORY:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    default:
+        return CUDA_ERROR_INVALID_IMAGE;
     }
-    return false;
 }
 
-static char *read_file(const char *path) {
+static char *read_file(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return NULL;
     char *text = NULL;
     size_t size = 0;
-    while (size < (64u << 20)) {
-        char *larger = realloc(text, size + 65536 + 1);
+    while (size < (1u << 30)) {
+        char *larger = realloc(text, size + 65536);
         if (larger == NULL)
             break;
         text = larger;
         size_t got = fread(text + size, 1, 65536, file);
         size += got;
-        text[size] = '\0';
         if (got == 0) {
             fclose(file);
+            *bytes = size;
             return text;
         }
     }
@@ -101,26 +101,75 @@ static char *read_file(const char *path) {
     return NULL;
 }
 
-API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
-                                void **optionValues) {
+/* Where a variable lies behind the first one: each at the alignment of an allocation. */
+static size_t place_of(const struct image *image, const struct image_global *global) {
+    size_t place = 0;
+    for (const struct image_global *one = image->globals; one != global; one++)
+        place += (one->bytes + 255) & ~(size_t)255;
+    return place;
+}
+
+/* A module's variables take memory of its device, and their values are there from the start. */
+static CUresult module_new(struct CUmod_st **made, struct CUctx_st *context, struct CUlib_st *library,
+                           struct image *image) {
+    struct CUmod_st *module = object_new(KIND_MODULE, sizeof *module, context);
+    if (module == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    module->library = library;
+    module->image = library != NULL ? image : &module->own;
+    size_t bytes = place_of(image, image->globals + image->global_count);
+    module->functions = calloc(image->kernel_count + 1, sizeof(struct CUfunc_st *));
+    const struct allocation *memory = NULL;
+    if (module->functions != NULL && bytes != 0)
+        memory = memory_new_globals(context, bytes);
+    if (module->functions == NULL || (bytes != 0 && memory == NULL)) {
+        object_delete(module);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (memory != NULL) {
+        module->globals = memory->base;
+        for (const struct image_global *one = image->globals; one < image->globals + image->global_count; one++)
+            if (one->initial != NULL)
+                memcpy((void *)(memory->base + place_of(image, one)), one->initial, one->bytes);
+    }
+    if (library == NULL)
+        module->own = *image;
+    *made = module;
+    return CUDA_SUCCESS;
+}
+
+static void delete_if_of_module(void *object, void *module) {
+    if (((struct CUfunc_st *)object)->module == module)
+        object_delete(object);
+}
+
+static void module_delete(struct CUmod_st *module) {
+    objects_visit(KIND_FUNCTION, delete_if_of_module, module);
+    if (module->globals != 0)
+        memory_free_globals(memory_find(module->globals));
+    object_delete(module);
+}
+
+static CUresult load_module(CUmodule *module, const void *start, size_t bytes) {
     struct CUctx_st *context;
-    char *ptx;
-    if (module == NULL || image == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)))
-        return CUDA_ERROR_INVALID_VALUE;
+    struct image image;
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = take_image(image, &ptx);
+    result = read_image(&image, start, bytes, context->device);
     if (result != CUDA_SUCCESS)
         return leave(result);
-    struct CUmod_st *made = object_new(KIND_MODULE, sizeof *made, context);
-    if (made == NULL) {
-        free(ptx);
-        return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    made->image.ptx = ptx;
-    *module = made;
-    return leave(CUDA_SUCCESS);
+    result = module_new(module, context, NULL, &image);
+    if (result != CUDA_SUCCESS)
+        image_clear(&image);
+    return leave(result);
+}
+
+API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
+                                void **optionValues) {
+    if (module == NULL || image == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)))
+        return CUDA_ERROR_INVALID_VALUE;
+    return load_module(module, image, SIZE_MAX);
 }
 
 API CUresult cuModuleLoadData(CUmodule *module, const void *image) {
@@ -132,19 +181,15 @@ API CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin) {
 }
 
 API CUresult cuModuleLoad(CUmodule *module, const char *fname) {
+    size_t bytes;
     if (module == NULL || fname == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    char *text = read_file(fname);
+    char *text = read_file(fname, &bytes);
     if (text == NULL)
         return CUDA_ERROR_FILE_NOT_FOUND;
-    CUresult result = cuModuleLoadDataEx(module, text, 0, NULL, NULL);
+    CUresult result = load_module(module, text, bytes);
     free(text);
     return result;
-}
-
-static void delete_if_of_module(void *object, void *module) {
-    if (((struct CUfunc_st *)object)->module == module)
-        object_delete(object);
 }
 
 API CUresult cuModuleUnload(CUmodule hmod) {
@@ -152,116 +197,80 @@ API CUresult cuModuleUnload(CUmodule hmod) {
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (object_find(KIND_MODULE, hmod) == NULL)
+    if (object_find(KIND_MODULE, hmod) == NULL || hmod->library != NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    objects_visit(KIND_FUNCTION, delete_if_of_module, hmod);
-    object_delete(hmod);
+    module_delete(hmod);
     return leave(CUDA_SUCCESS);
 }
 
+/* Variables and functions of a library get their memory when a context first asks for one of them. */
 API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode) {
     if (mode == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *mode = CU_MODULE_EAGER_LOADING;
+    *mode = CU_MODULE_LAZY_LOADING;
     return CUDA_SUCCESS;
 }
 
-struct wanted {
-    const char *name;
-    const void *owner;
-    struct CUctx_st *context;
-    void *found;
-};
-
-static void match_function(void *object, void *data) {
-    struct CUfunc_st *function = object;
-    struct wanted *wanted = data;
-    bool same = wanted->context == function->object.context &&
-                (function->module == wanted->owner || function->kernel == wanted->owner);
-    if (same && strcmp(function->name, wanted->name) == 0)
-        wanted->found = function;
-}
-
-/* The same handle for the same name, as the real driver gives. */
-static struct CUfunc_st *function_of(struct CUctx_st *context, struct CUmod_st *module, struct CUkern_st *kernel,
-                                     const char *name) {
-    struct wanted wanted = {name, module != NULL ? (void *)module : (void *)kernel, context, NULL};
-    objects_visit(KIND_FUNCTION, match_function, &wanted);
-    if (wanted.found != NULL)
-        return wanted.found;
-    struct CUfunc_st *function = object_new(KIND_FUNCTION, sizeof *function + strlen(name) + 1, context);
-    if (function == NULL)
-        return NULL;
-    function->module = module;
-    function->kernel = kernel;
-    memcpy(function->name, name, strlen(name) + 1);
-    return function;
-}
-
-API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {
-    struct CUctx_st *context;
-    if (hfunc == NULL || name == NULL || name[0] == '\0')
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+/* A library belongs to no device: what the first that can run any of it would run is what it holds. */
+static CUresult load_library(CUlibrary *library, const void *start, size_t bytes) {
+    CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    if (object_find(KIND_MODULE, hmod) == NULL)
-        return leave(CUDA_ERROR_INVALID_HANDLE);
-    if (!has_kernel(hmod->image.ptx, name))
-        return leave(CUDA_ERROR_NOT_FOUND);
-    struct CUfunc_st *function = function_of(hmod->image.object.context, hmod, NULL, name);
-    if (function == NULL)
+    struct CUlib_st *made = object_new(KIND_LIBRARY, sizeof *made, NULL);
+    if (made == NULL)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    *hfunc = function;
-    return leave(CUDA_SUCCESS);
+    for (size_t i = 0; i < device_count(); i++)
+        if ((result = read_image(&made->image, start, bytes, device_of((CUdevice)i))) != CUDA_ERROR_NO_BINARY_FOR_GPU)
+            break;
+    if (result == CUDA_SUCCESS &&
+        (made->kernels = calloc(made->image.kernel_count + 1, sizeof(struct CUkern_st *))) == NULL)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        *library = made;
+    else
+        object_delete(made);
+    return leave(result);
 }
 
-/* Global variables of modules are not modelled, so none is found. */
-API CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name) {
-    struct CUctx_st *context;
-    (void)dptr, (void)bytes;
-    if (name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    return leave(object_find(KIND_MODULE, hmod) != NULL ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE);
+static bool are_options(const void *options, void **values, unsigned count) {
+    return count == 0 || (options != NULL && values != NULL);
 }
 
 API CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
                                unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
                                unsigned int numLibraryOptions) {
-    char *ptx;
-    if (library == NULL || code == NULL || (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
-        (numLibraryOptions != 0 && (libraryOptions == NULL || libraryOptionValues == NULL)))
+    if (library == NULL || code == NULL || !are_options(jitOptions, jitOptionsValues, numJitOptions) ||
+        (numLibraryOptions != 0 && libraryOptions == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = take_image(code, &ptx);
-    if (result != CUDA_SUCCESS)
-        return leave(result);
-    struct CUlib_st *made = object_new(KIND_LIBRARY, sizeof *made, NULL);
-    if (made == NULL) {
-        free(ptx);
-        return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    made->image.ptx = ptx;
-    *library = made;
-    return leave(CUDA_SUCCESS);
+    (void)libraryOptionValues; /* NULL is allowed for options without values */
+    return load_library(library, code, SIZE_MAX);
 }
 
-static void delete_if_of_kernel(void *object, void *kernel) {
-    if (((struct CUfunc_st *)object)->kernel == kernel)
+API CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+                                   void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+                                   void **libraryOptionValues, unsigned int numLibraryOptions) {
+    (void)libraryOptionValues;
+    size_t bytes;
+    if (library == NULL || fileName == NULL || !are_options(jitOptions, jitOptionsValues, numJitOptions) ||
+        (numLibraryOptions != 0 && libraryOptions == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    char *text = read_file(fileName, &bytes);
+    if (text == NULL)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    CUresult result = load_library(library, text, bytes);
+    free(text);
+    return result;
+}
+
+static void delete_module_of_library(void *object, void *library) {
+    struct CUmod_st *module = object;
+    if (module->library == library)
+        module_delete(module);
+}
+
+static void delete_kernel_of_library(void *object, void *library) {
+    if (((struct CUkern_st *)object)->library == library)
         object_delete(object);
-}
-
-static void delete_if_of_library(void *object, void *library) {
-    struct CUkern_st *kernel = object;
-    if (kernel->library != library)
-        return;
-    objects_visit(KIND_FUNCTION, delete_if_of_kernel, kernel);
-    object_delete(kernel);
 }
 
 API CUresult cuLibraryUnload(CUlibrary library) {
@@ -270,9 +279,132 @@ API CUresult cuLibraryUnload(CUlibrary library) {
         return result;
     if (object_find(KIND_LIBRARY, library) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    objects_visit(KIND_KERNEL, delete_if_of_library, library);
+    objects_visit(KIND_MODULE, delete_module_of_library, library);
+    objects_visit(KIND_KERNEL, delete_kernel_of_library, library);
     object_delete(library);
     return leave(CUDA_SUCCESS);
+}
+
+/* ---- what modules hold ---- */
+
+struct wanted {
+    const char *name;
+    const void *owner;
+    const struct CUctx_st *context;
+    void *found;
+};
+
+static void match_function(void *object, void *data) {
+    struct CUfunc_st *function = object;
+    struct wanted *wanted = data;
+    if (function->module == wanted->owner && strcmp(function->name, wanted->name) == 0)
+        wanted->found = function;
+}
+
+/* The same handle for the same name, as the real driver gives. */
+static CUresult function_of(struct CUfunc_st **function, struct CUmod_st *module, const char *name) {
+    const struct image_kernel *image = image_kernel(module->image, name);
+    if (image == NULL && !module->image->opaque)
+        return CUDA_ERROR_NOT_FOUND;
+    struct CUfunc_st **place = image != NULL ? &module->functions[image - module->image->kernels] : NULL;
+    struct wanted wanted = {name, module, NULL, NULL};
+    if (place != NULL)
+        wanted.found = *place;
+    else
+        objects_visit(KIND_FUNCTION, match_function, &wanted);
+    *function = wanted.found;
+    if (wanted.found != NULL)
+        return CUDA_SUCCESS;
+    *function = object_new(KIND_FUNCTION, sizeof **function + strlen(name) + 1, module->object.context);
+    if (*function == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    (*function)->module = module;
+    (*function)->image = image;
+    memcpy((*function)->name, name, strlen(name) + 1);
+    if (place != NULL)
+        *place = *function;
+    return CUDA_SUCCESS;
+}
+
+static CUresult enter_module(CUmodule module) {
+    struct CUctx_st *context;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return object_find(KIND_MODULE, module) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
+}
+
+API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {
+    if (hfunc == NULL || name == NULL || name[0] == '\0')
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(hmod);
+    return result == CUDA_SUCCESS ? leave(function_of(hfunc, hmod, name)) : result;
+}
+
+API CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod) {
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(mod);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *count = (unsigned)mod->image->kernel_count;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod) {
+    if (functions == NULL || numFunctions == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(mod);
+    if (result != CUDA_SUCCESS)
+        return result;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < numFunctions && i < mod->image->kernel_count; i++)
+        result = function_of(&functions[i], mod, mod->image->kernels[i].name);
+    return leave(result);
+}
+
+/* Either output may be NULL. */
+static CUresult global_of(CUdeviceptr *address, size_t *bytes, const struct CUmod_st *module, const char *name,
+                          bool managed) {
+    const struct image_global *global = image_global(module->image, name);
+    if (global == NULL || (managed && !global->managed))
+        return CUDA_ERROR_NOT_FOUND;
+    if (address != NULL)
+        *address = module->globals + place_of(module->image, global);
+    if (bytes != NULL)
+        *bytes = global->bytes;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name) {
+    if (name == NULL || (dptr == NULL && bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(hmod);
+    return result == CUDA_SUCCESS ? leave(global_of(dptr, bytes, hmod, name, false)) : result;
+}
+
+/* References to textures and surfaces are gone since CUDA 12: no image has any. */
+static CUresult find_no_reference(const void *reference, CUmodule module, const char *name) {
+    if (reference == NULL || name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(module);
+    return result == CUDA_SUCCESS ? leave(CUDA_ERROR_NOT_FOUND) : result;
+}
+
+API CUresult cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name) {
+    return find_no_reference(pTexRef, hmod, name);
+}
+
+API CUresult cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name) {
+    return find_no_reference(pSurfRef, hmod, name);
+}
+
+/* ---- what libraries hold ---- */
+
+static CUresult enter_library(CUlibrary library) {
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    return object_find(KIND_LIBRARY, library) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
 }
 
 static void match_kernel(void *object, void *data) {
@@ -282,32 +414,122 @@ static void match_kernel(void *object, void *data) {
         wanted->found = kernel;
 }
 
+static CUresult kernel_of(struct CUkern_st **kernel, struct CUlib_st *library, const char *name) {
+    const struct image_kernel *image = image_kernel(&library->image, name);
+    if (image == NULL && !library->image.opaque)
+        return CUDA_ERROR_NOT_FOUND;
+    struct CUkern_st **place = image != NULL ? &library->kernels[image - library->image.kernels] : NULL;
+    struct wanted wanted = {name, library, NULL, NULL};
+    if (place != NULL)
+        wanted.found = *place;
+    else
+        objects_visit(KIND_KERNEL, match_kernel, &wanted);
+    *kernel = wanted.found;
+    if (wanted.found != NULL)
+        return CUDA_SUCCESS;
+    *kernel = object_new(KIND_KERNEL, sizeof **kernel + strlen(name) + 1, NULL);
+    if (*kernel == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    (*kernel)->library = library;
+    (*kernel)->image = image;
+    memcpy((*kernel)->name, name, strlen(name) + 1);
+    if (place != NULL)
+        *place = *kernel;
+    return CUDA_SUCCESS;
+}
+
 API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name) {
     if (pKernel == NULL || name == NULL || name[0] == '\0')
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_driver();
+    CUresult result = enter_library(library);
+    return result == CUDA_SUCCESS ? leave(kernel_of(pKernel, library, name)) : result;
+}
+
+API CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library(lib);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *count = (unsigned)lib->image.kernel_count;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib) {
+    if (kernels == NULL || numKernels == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library(lib);
+    if (result != CUDA_SUCCESS)
+        return result;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < numKernels && i < lib->image.kernel_count; i++)
+        result = kernel_of(&kernels[i], lib, lib->image.kernels[i].name);
+    return leave(result);
+}
+
+static void match_module(void *object, void *data) {
+    struct CUmod_st *module = object;
+    struct wanted *wanted = data;
+    if (module->library == wanted->owner && module->object.context == wanted->context)
+        wanted->found = module;
+}
+
+/* A library's module in a context, made when it is first asked for. */
+static CUresult module_of(struct CUmod_st **module, struct CUlib_st *library, struct CUctx_st *context) {
+    struct wanted wanted = {NULL, library, context, NULL};
+    objects_visit(KIND_MODULE, match_module, &wanted);
+    *module = wanted.found;
+    return wanted.found != NULL ? CUDA_SUCCESS : module_new(module, context, library, &library->image);
+}
+
+/* The same as enter_library, in the current context, with the library's module there. */
+static CUresult enter_library_here(CUlibrary library, struct CUmod_st **module) {
+    struct CUctx_st *context;
+    CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_LIBRARY, library) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    if (!has_kernel(library->image.ptx, name))
-        return leave(CUDA_ERROR_NOT_FOUND);
-    struct wanted wanted = {name, library, NULL, NULL};
-    objects_visit(KIND_KERNEL, match_kernel, &wanted);
-    struct CUkern_st *kernel = wanted.found;
-    if (kernel == NULL) {
-        kernel = object_new(KIND_KERNEL, sizeof *kernel + strlen(name) + 1, NULL);
-        if (kernel == NULL)
-            return leave(CUDA_ERROR_OUT_OF_MEMORY);
-        kernel->library = library;
-        memcpy(kernel->name, name, strlen(name) + 1);
-    }
-    *pKernel = kernel;
+    result = module_of(module, library, context);
+    return result == CUDA_SUCCESS ? result : leave(result);
+}
+
+API CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
+    struct CUmod_st *module;
+    if (pMod == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library_here(library, &module);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *pMod = module;
     return leave(CUDA_SUCCESS);
+}
+
+static CUresult library_global(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name, bool managed) {
+    struct CUmod_st *module;
+    if (name == NULL || (dptr == NULL && bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library_here(library, &module);
+    return result == CUDA_SUCCESS ? leave(global_of(dptr, bytes, module, name, managed)) : result;
+}
+
+API CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name) {
+    return library_global(dptr, bytes, library, name, false);
+}
+
+API CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name) {
+    return library_global(dptr, bytes, library, name, true);
+}
+
+API CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol) {
+    if (fptr == NULL || symbol == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library(library);
+    return result == CUDA_SUCCESS ? leave(CUDA_ERROR_NOT_FOUND) : result;
 }
 
 API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
     struct CUctx_st *context;
+    struct CUmod_st *module;
     if (pFunc == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter(&context);
@@ -315,16 +537,28 @@ API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
         return result;
     if (object_find(KIND_KERNEL, kernel) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    struct CUfunc_st *function = function_of(context, NULL, kernel, kernel->name);
-    if (function == NULL)
-        return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    *pFunc = function;
+    result = module_of(&module, kernel->library, context);
+    return leave(result == CUDA_SUCCESS ? function_of(pFunc, module, kernel->name) : result);
+}
+
+static CUresult enter_kernel(CUkernel kernel) {
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    return object_find(KIND_KERNEL, kernel) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
+}
+
+API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel) {
+    if (pLib == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_kernel(kernel);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *pLib = kernel->library;
     return leave(CUDA_SUCCESS);
 }
 
-const char *function_name(CUfunction function) {
-    return function->object.kind == KIND_FUNCTION ? function->name : ((struct CUkern_st *)(void *)function)->name;
-}
+/* ---- what functions are ---- */
 
 CUresult enter_function(CUfunction function) {
     struct CUctx_st *context;
@@ -336,43 +570,117 @@ CUresult enter_function(CUfunction function) {
     return leave(CUDA_ERROR_INVALID_HANDLE);
 }
 
-static CUresult function_attribute(int *value, CUfunction_attribute attribute) {
-    switch ((int)attribute) {
+/* A kernel that is cast to a function. */
+static struct CUkern_st *as_kernel(CUfunction function) {
+    return function->object.kind == KIND_KERNEL ? (struct CUkern_st *)(void *)function : NULL;
+}
+
+const char *function_name(CUfunction function) {
+    return as_kernel(function) != NULL ? as_kernel(function)->name : function->name;
+}
+
+const struct image_kernel *function_image(CUfunction function) {
+    return as_kernel(function) != NULL ? as_kernel(function)->image : function->image;
+}
+
+static CUresult get_attribute(int *value, unsigned attribute, const struct settings *settings,
+                              const struct image_kernel *kernel, const struct image *image) {
+    static const struct image_kernel unknown = {.registers = 32, .max_threads = 1024};
+    if (kernel == NULL)
+        kernel = &unknown;
+    if (attribute >= sizeof settings->values / sizeof settings->values[0])
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((settings->set & 1u << attribute) != 0) {
+        *value = settings->values[attribute];
+        return CUDA_SUCCESS;
+    }
+    switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-        *value = 1024;
-        return CUDA_SUCCESS;
+        *value = kernel->max_threads;
+        break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+        *value = (int)kernel->shared_bytes;
+        break;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+        *value = (int)kernel->constant_bytes;
+        break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+        *value = (int)kernel->local_bytes;
+        break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-        *value = 32;
-        return CUDA_SUCCESS;
+        *value = kernel->registers;
+        break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *value = 80;
-        return CUDA_SUCCESS;
+        *value = (int)image->architecture;
+        break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         *value = 49152;
-        return CUDA_SUCCESS;
+        break;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         *value = -1;
-        return CUDA_SUCCESS;
+        break;
     default:
         *value = 0;
-        return (unsigned)attribute <= 15 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_attribute(unsigned attribute, int value, struct settings *settings) {
+    if (attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+        attribute >= sizeof settings->values / sizeof settings->values[0])
+        return CUDA_ERROR_INVALID_VALUE;
+    settings->set |= 1u << attribute;
+    settings->values[attribute] = value;
+    return CUDA_SUCCESS;
 }
 
 API CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc) {
     if (pi == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_function(hfunc);
-    return result == CUDA_SUCCESS ? leave(function_attribute(pi, attrib)) : result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct CUkern_st *kernel = as_kernel(hfunc);
+    if (kernel != NULL)
+        result = get_attribute(pi, attrib, &kernel->settings, kernel->image, &kernel->library->image);
+    else
+        result = get_attribute(pi, attrib, &hfunc->settings, hfunc->image, hfunc->module->image);
+    return leave(result);
 }
 
 API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-    (void)value;
-    if ((int)attrib < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || (int)attrib > 15)
-        return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_function(hfunc);
-    return result == CUDA_SUCCESS ? leave(result) : result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct CUkern_st *kernel = as_kernel(hfunc);
+    return leave(set_attribute(attrib, value, kernel != NULL ? &kernel->settings : &hfunc->settings));
+}
+
+static CUresult parameter_of(const struct image_kernel *kernel, size_t index, size_t *offset, size_t *size) {
+    if (kernel == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED; /* of an opaque image */
+    if (index >= kernel->parameter_count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = kernel->parameters[index].offset;
+    if (size != NULL)
+        *size = kernel->parameters[index].size;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize) {
+    if (paramOffset == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(func);
+    return result == CUDA_SUCCESS ? leave(parameter_of(function_image(func), paramIndex, paramOffset, paramSize))
+                                  : result;
+}
+
+API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize) {
+    if (paramOffset == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_kernel(kernel);
+    return result == CUDA_SUCCESS ? leave(parameter_of(kernel->image, paramIndex, paramOffset, paramSize)) : result;
 }
 
 API CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
@@ -388,7 +696,7 @@ API CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc) {
     CUresult result = enter_function(hfunc);
     if (result != CUDA_SUCCESS)
         return result;
-    if (hfunc->object.kind != KIND_FUNCTION || hfunc->module == NULL)
+    if (as_kernel(hfunc) != NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
     *hmod = hfunc->module;
     return leave(CUDA_SUCCESS);
@@ -422,11 +730,9 @@ API CUresult cuFuncLoad(CUfunction function) {
 API CUresult cuKernelGetName(const char **name, CUkernel hfunc) {
     if (name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_driver();
+    CUresult result = enter_kernel(hfunc);
     if (result != CUDA_SUCCESS)
         return result;
-    if (object_find(KIND_KERNEL, hfunc) == NULL)
-        return leave(CUDA_ERROR_INVALID_HANDLE);
     *name = hfunc->name;
     return leave(CUDA_SUCCESS);
 }
@@ -434,24 +740,28 @@ API CUresult cuKernelGetName(const char **name, CUkernel hfunc) {
 API CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
     if (pi == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_driver();
+    CUresult result = enter_kernel(kernel);
     if (result != CUDA_SUCCESS)
         return result;
     if (device_of(dev) == NULL)
         return leave(CUDA_ERROR_INVALID_DEVICE);
-    return leave(object_find(KIND_KERNEL, kernel) != NULL ? function_attribute(pi, attrib) : CUDA_ERROR_INVALID_HANDLE);
+    return leave(get_attribute(pi, attrib, &kernel->settings, kernel->image, &kernel->library->image));
 }
 
 API CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
-    (void)val;
-    if ((int)attrib < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || (int)attrib > 15)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_driver();
+    CUresult result = enter_kernel(kernel);
     if (result != CUDA_SUCCESS)
         return result;
-    if (device_of(dev) == NULL)
-        return leave(CUDA_ERROR_INVALID_DEVICE);
-    return leave(object_find(KIND_KERNEL, kernel) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+    return leave(device_of(dev) != NULL ? set_attribute(attrib, val, &kernel->settings) : CUDA_ERROR_INVALID_DEVICE);
+}
+
+API CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
+    if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_kernel(kernel);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return leave(device_of(dev) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
 }
 
 API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize,

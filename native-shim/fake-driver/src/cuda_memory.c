@@ -103,7 +103,7 @@ static bool is_on_device(const struct allocation *allocation) {
 }
 
 static bool is_plain(enum memory_kind kind) {
-    return kind == DEVICE_MEMORY || kind == MANAGED_MEMORY;
+    return kind == DEVICE_MEMORY || kind == MANAGED_MEMORY || kind == GLOBAL_MEMORY;
 }
 
 static void destroy(struct allocation *allocation) {
@@ -172,6 +172,16 @@ static CUresult create(struct CUctx_st *context, enum memory_kind kind, size_t b
     if (is_plain(kind))
         gpu_release(context->device->gpu, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+struct allocation *memory_new_globals(struct CUctx_st *context, size_t bytes) {
+    struct allocation *made;
+    return create(context, GLOBAL_MEMORY, bytes, 0, false, &made) == CUDA_SUCCESS ? made : NULL;
+}
+
+void memory_free_globals(struct allocation *allocation) {
+    if (allocation != NULL && allocation->kind == GLOBAL_MEMORY)
+        destroy(allocation);
 }
 
 /* ---- allocating ---- */

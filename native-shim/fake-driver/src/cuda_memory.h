@@ -14,6 +14,7 @@ enum memory_kind {
     REGISTERED_MEMORY, /* the program's own, told to us */
     POOL_MEMORY,       /* owner: its block; cuda_pool.c */
     GRAPH_MEMORY,      /* owner: its struct graph_memory; cuda_pool.c */
+    GLOBAL_MEMORY,     /* a module's variables; cuda_image.c */
     MAPPED_MEMORY,     /* owner: its struct mapping; cuda_vmm.c */
 };
 
@@ -47,6 +48,10 @@ void memory_unmap(void *start, size_t bytes);
  * first, as NVIDIA's driver does it ("Using the NVIDIA CUDA Stream-Ordered Memory Allocator, Part 1", developer blog).
  */
 bool memory_reserve(struct device *device, uint64_t bytes);
+
+/* Memory of the context's device for a module's variables, which goes with the module; NULL if there is none. */
+struct allocation *memory_new_globals(struct CUctx_st *context, size_t bytes);
+void memory_free_globals(struct allocation *allocation);
 
 /* Frees what cuMemFree and cuMemFreeAsync may free; CUDA_ERROR_INVALID_VALUE for anything else. */
 CUresult memory_free(struct allocation *allocation);
