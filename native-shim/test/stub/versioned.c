@@ -1,0 +1,13 @@
+/* A library whose function has two versions, as glibc's have. */
+int first(void);
+int second(void);
+
+int first(void) {
+    return 1;
+}
+
+int second(void) {
+    return 2;
+}
+
+__asm__(".symver first, versioned@VERSION_1\n.symver second, versioned@@VERSION_2");
