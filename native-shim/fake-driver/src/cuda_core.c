@@ -4,6 +4,7 @@
 #include "cuda_export.h"
 #include "cuda_memory.h"
 #include "cuda_pool.h"
+#include "cuda_work.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -667,6 +668,12 @@ API CUresult cuCtxGetDevice(CUdevice *device) {
 API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
     struct CUctx_st *context;
     CUresult result = enter_given(ctx, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct awaited work = work_of_context(context);
+    leave(CUDA_SUCCESS);
+    work_wait(&work);
+    result = enter_given(ctx, &context);
     if (result != CUDA_SUCCESS)
         return result;
     pools_synchronised();

@@ -7,6 +7,7 @@
 
 #include "cuda_abi.h"
 #include "gpu_file.h"
+#include "gpu_time.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -35,6 +36,7 @@ struct CUctx_st {
     unsigned users; /* of cuCtxAttach */
     bool alive;
     size_t limits[8];
+    uint64_t last[GPU_QUEUES]; /* numbers of its latest work in each of the GPU's queues */
     struct CUctx_st *next;
 };
 
@@ -88,8 +90,14 @@ void objects_visit(enum kind kind, void (*visit)(void *object, void *data), void
 /* Frees what a module or a library, which is about to be deleted, holds. With the lock held. */
 void image_free(struct object *object);
 
+/* Sees to it that nothing stays behind of a stream or an event that is about to be deleted. With the lock held. */
+void stream_free(struct object *object);
+void event_free(struct object *object);
+
 /* As enter, and sees to it that function is one: of a module, or a library's kernel cast to a function. */
 CUresult enter_function(CUfunction function);
+/* What enter_function asks for. With the lock held. */
+bool is_function(CUfunction function);
 /* The name of what enter_function let through. */
 const char *function_name(CUfunction function);
 /* What its image says of it, its parameters for one; NULL: nothing is known. */

@@ -560,14 +560,17 @@ API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel) {
 
 /* ---- what functions are ---- */
 
+/* Launches take kernels too, cast to functions. */
+bool is_function(CUfunction function) {
+    return object_find(KIND_FUNCTION, function) != NULL || object_find(KIND_KERNEL, function) != NULL;
+}
+
 CUresult enter_function(CUfunction function) {
     struct CUctx_st *context;
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (object_find(KIND_FUNCTION, function) != NULL || object_find(KIND_KERNEL, function) != NULL)
-        return CUDA_SUCCESS; /* launches take kernels too, cast to functions */
-    return leave(CUDA_ERROR_INVALID_HANDLE);
+    return is_function(function) ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
 }
 
 /* A kernel that is cast to a function. */

@@ -1,5 +1,5 @@
-/* Launches: they check their arguments and are over. */
-#include "cuda_driver.h"
+/* Launches. */
+#include "cuda_work.h"
 
 API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                             unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
@@ -9,8 +9,18 @@ API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gr
         blockDimZ > 64 || blockDimX * blockDimY * blockDimZ > 1024 || sharedMemBytes > 166912 ||
         (kernelParams != NULL && extra != NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_function(f);
-    return result == CUDA_SUCCESS ? leave(check_stream(hStream)) : result;
+    struct CUctx_st *context;
+    CUresult result = enter_with_room(&context, hStream, 1);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!is_function(f))
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    uint64_t blocks = (uint64_t)gridDimX * gridDimY * gridDimZ;
+    (void)work_put(context, hStream,
+                   kernel_work(work_context(context, hStream)->device, function_name(f), blocks,
+                               blockDimX * blockDimY * blockDimZ, kernelParams, extra),
+                   NULL);
+    return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {

@@ -24,8 +24,8 @@ static const struct entry {
 };
 
 /*
- * The per-thread-default-stream flavours. All streams are alike here, so each just goes on to the plain function, but
- * it is a function with an address of its own, as in the real driver.
+ * The per-thread-default-stream flavours: each is a function with an address of its own, as in the real driver, that
+ * goes on to the plain one. Where the stream matters, cuda_per_thread.c has one that is taken instead.
  */
 #if defined(__x86_64__)
 #define GO_ON "jmp "
@@ -36,7 +36,7 @@ static const struct entry {
 #endif
 #define ENTRY(name, version, symbol)
 #define THREAD(name, version, symbol, legacy)                                                                          \
-    __asm__(".text\n.globl " #symbol "\n.type " #symbol ", %function\n" #symbol ":\n\t" GO_ON #legacy                  \
+    __asm__(".text\n.weak " #symbol "\n.type " #symbol ", %function\n" #symbol ":\n\t" GO_ON #legacy                   \
             "\n.size " #symbol ", .-" #symbol "\n");
 #include "cuda_entries.def"
 #undef ENTRY

@@ -45,6 +45,10 @@ void object_delete(void *handle) {
         object->next->previous = object->previous;
     if (object->kind == KIND_MODULE || object->kind == KIND_LIBRARY)
         image_free(object);
+    else if (object->kind == KIND_STREAM)
+        stream_free(object);
+    else if (object->kind == KIND_EVENT)
+        event_free(object);
     free(object);
 }
 

@@ -1,28 +1,11 @@
-/*
- * Streams and events. A GPU without kernels has done everything the moment it is asked: a stream is never busy, an
- * event holds the time at which it was recorded.
- */
+/* Streams and events. */
 #define _GNU_SOURCE
-#include "cuda_driver.h"
 #include "cuda_pool.h"
+#include "cuda_work.h"
 
-#include <time.h>
+#include <stdlib.h>
 
 /* ---- streams ---- */
-
-struct CUstream_st {
-    struct object object;
-    unsigned flags;
-    int priority;
-    unsigned long long id;
-};
-
-#define LEGACY_STREAM ((CUstream)1)     /* CU_STREAM_LEGACY */
-#define PER_THREAD_STREAM ((CUstream)2) /* CU_STREAM_PER_THREAD */
-
-static bool is_default(CUstream stream) {
-    return stream == NULL || stream == LEGACY_STREAM || stream == PER_THREAD_STREAM;
-}
 
 CUresult check_stream(CUstream stream) {
     if (is_default(stream) || object_find(KIND_STREAM, stream) != NULL)
@@ -30,13 +13,17 @@ CUresult check_stream(CUstream stream) {
     return CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult enter_stream(CUstream stream) {
-    struct CUctx_st *context;
-    CUresult result = enter(&context);
+static CUresult enter_stream_of(CUstream stream, struct CUctx_st **context) {
+    CUresult result = enter(context);
     if (result != CUDA_SUCCESS)
         return result;
     result = check_stream(stream);
     return result == CUDA_SUCCESS ? result : leave(result);
+}
+
+static CUresult enter_stream(CUstream stream) {
+    struct CUctx_st *context;
+    return enter_stream_of(stream, &context);
 }
 
 CUresult enter_context_of(CUstream stream, struct CUctx_st **context) {
@@ -65,6 +52,7 @@ API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, 
     stream->flags = flags;
     stream->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     stream->id = ++last_id;
+    work_join(stream);
     *phStream = stream;
     return leave(CUDA_SUCCESS);
 }
@@ -73,6 +61,11 @@ API CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags) {
     return cuStreamCreateWithPriority(phStream, Flags, 0);
 }
 
+void stream_free(struct object *object) {
+    work_leave((struct CUstream_st *)object);
+}
+
+/* Its work goes on. */
 API CUresult cuStreamDestroy_v2(CUstream hStream) {
     CUresult result = enter_stream(hStream);
     if (result != CUDA_SUCCESS)
@@ -88,16 +81,32 @@ API CUresult cuStreamDestroy(CUstream hStream) {
 }
 
 API CUresult cuStreamQuery(CUstream hStream) {
-    CUresult result = enter_stream(hStream);
-    return result == CUDA_SUCCESS ? leave(result) : result;
+    struct CUctx_st *context;
+    CUresult result = enter_stream_of(hStream, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct awaited work = work_of_stream(context, hStream);
+    return leave(work_is_over(&work) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
-API CUresult cuStreamSynchronize(CUstream hStream) {
-    CUresult result = enter_stream(hStream);
+/* What waits lets the lock go meanwhile, and takes it again to tell the pools. */
+static CUresult wait_and_leave(const struct awaited *work) {
+    leave(CUDA_SUCCESS);
+    work_wait(work);
+    CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
     pools_synchronised();
     return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuStreamSynchronize(CUstream hStream) {
+    struct CUctx_st *context;
+    CUresult result = enter_stream_of(hStream, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct awaited work = work_of_stream(context, hStream);
+    return wait_and_leave(&work);
 }
 
 API CUresult cuStreamGetPriority(CUstream hStream, int *priority) {
@@ -180,35 +189,53 @@ API CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t l
     (void)length;
     if (dptr == 0 || flags == 0 || flags > 4)
         return CUDA_ERROR_INVALID_VALUE;
-    return cuStreamQuery(hStream);
+    CUresult result = enter_stream(hStream);
+    return result == CUDA_SUCCESS ? leave(result) : result;
+}
+
+struct callback {
+    CUstreamCallback function;
+    CUstream stream;
+    void *data;
+};
+
+static void call_back(void *data) {
+    const struct callback callback = *(struct callback *)data;
+    free(data);
+    callback.function(callback.stream, CUDA_SUCCESS, callback.data);
+}
+
+/* The two pieces of work of a call are the mark that it comes after and the gate that holds up what comes after it. */
+static CUresult call_in_order(CUstream stream, void (*function)(void *data), void *data) {
+    struct CUctx_st *context;
+    CUresult result = enter_with_room(&context, stream, 2);
+    return result == CUDA_SUCCESS ? leave(work_call(context, stream, function, data)) : result;
 }
 
 API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags) {
     if (callback == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuStreamQuery(hStream);
-    if (result == CUDA_SUCCESS)
-        callback(hStream, CUDA_SUCCESS, userData);
+    struct callback *made = malloc(sizeof *made);
+    if (made == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *made = (struct callback){callback, hStream, userData};
+    CUresult result = call_in_order(hStream, call_back, made);
+    if (result != CUDA_SUCCESS)
+        free(made);
     return result;
 }
 
 API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
-    if (fn == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuStreamQuery(hStream);
-    if (result == CUDA_SUCCESS)
-        fn(userData);
-    return result;
+    return fn != NULL ? call_in_order(hStream, fn, userData) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- events ---- */
 
-struct CUevent_st {
-    struct object object;
-    unsigned flags;
-    bool recorded;
-    struct timespec time;
-};
+void event_free(struct object *object) {
+    struct CUevent_st *event = (struct CUevent_st *)object;
+    if (event->gpu != NULL)
+        gpu_forget(event->gpu, &event->mark);
+}
 
 API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags) {
     struct CUctx_st *context;
@@ -244,42 +271,51 @@ API CUresult cuEventDestroy(CUevent hEvent) {
     return cuEventDestroy_v2(hEvent);
 }
 
-API CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    if (flags > 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_with_room(&context, hStream, 1);
     if (result != CUDA_SUCCESS)
         return result;
-    if (object_find(KIND_EVENT, hEvent) == NULL || check_stream(hStream) != CUDA_SUCCESS)
+    if (object_find(KIND_EVENT, hEvent) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    clock_gettime(CLOCK_MONOTONIC, &hEvent->time);
-    hEvent->recorded = true;
+    work_record(context, hStream, hEvent);
     return leave(CUDA_SUCCESS);
 }
 
-API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
-    return flags <= 1 ? cuEventRecord(hEvent, hStream) : CUDA_ERROR_INVALID_VALUE;
+API CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+    return cuEventRecordWithFlags(hEvent, hStream, 0);
+}
+
+/* An event that was never recorded counts as over. */
+static bool is_over(CUevent event) {
+    return event->gpu == NULL || gpu_look(event->gpu, &event->mark);
 }
 
 API CUresult cuEventQuery(CUevent hEvent) {
     CUresult result = enter_event(hEvent);
-    return result == CUDA_SUCCESS ? leave(result) : result;
+    return result == CUDA_SUCCESS ? leave(is_over(hEvent) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY) : result;
 }
 
 API CUresult cuEventSynchronize(CUevent hEvent) {
     CUresult result = enter_event(hEvent);
     if (result != CUDA_SUCCESS)
         return result;
-    pools_synchronised();
-    return leave(CUDA_SUCCESS);
+    const struct awaited work = {.gpu = hEvent->gpu, .numbers = {hEvent->gpu != NULL ? hEvent->mark.number : 0}};
+    return wait_and_leave(&work);
 }
 
 API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+    struct CUctx_st *context;
     if (Flags > 1)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_stream(hStream);
+    CUresult result = enter_with_room(&context, hStream, 1);
     if (result != CUDA_SUCCESS)
         return result;
-    return leave(object_find(KIND_EVENT, hEvent) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+    if (object_find(KIND_EVENT, hEvent) == NULL)
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    return leave(work_wait_for(context, hStream, hEvent));
 }
 
 API CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
@@ -288,11 +324,12 @@ API CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    if (object_find(KIND_EVENT, hStart) == NULL || object_find(KIND_EVENT, hEnd) == NULL || !hStart->recorded ||
-        !hEnd->recorded || ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
+    if (object_find(KIND_EVENT, hStart) == NULL || object_find(KIND_EVENT, hEnd) == NULL || hStart->gpu == NULL ||
+        hStart->gpu != hEnd->gpu || ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    *pMilliseconds = (float)((double)(hEnd->time.tv_sec - hStart->time.tv_sec) * 1e3 +
-                             (double)(hEnd->time.tv_nsec - hStart->time.tv_nsec) / 1e6);
+    if (!is_over(hStart) || !is_over(hEnd))
+        return leave(CUDA_ERROR_NOT_READY);
+    *pMilliseconds = (float)((double)(int64_t)(hEnd->mark.at - hStart->mark.at) / 1e6);
     return leave(CUDA_SUCCESS);
 }
 

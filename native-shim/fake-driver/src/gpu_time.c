@@ -25,7 +25,7 @@ uint64_t gpu_now(void) {
     return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
 }
 
-static void sleep_until(uint64_t when) {
+void gpu_sleep_until(uint64_t when) {
     const struct timespec time = {.tv_sec = (time_t)(when / SECOND), .tv_nsec = (long)(when % SECOND)};
     (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL); /* a signal only makes the caller look again */
 }
@@ -495,24 +495,25 @@ bool gpu_is_done(gpu_file *gpu, uint64_t number) {
     return done;
 }
 
-void gpu_wait(gpu_file *gpu, uint64_t number) {
+uint64_t gpu_earliest(gpu_file *gpu, uint64_t number) {
     struct play play;
-    for (;;) {
-        uint64_t wake = 0;
-        pthread_mutex_lock(&gpu->time.play_mutex);
-        int slot = gpu->time.slot;
-        if (slot >= 0 && number != 0 && !is_over(gpu->area, slot, number)) {
-            gpu_area_lock(gpu);
-            play_to_now(&play, gpu);
-            if (!is_over(gpu->area, slot, number))
-                wake = not_before(&play, slot, number);
-            gpu_area_unlock(gpu);
-        }
-        pthread_mutex_unlock(&gpu->time.play_mutex);
-        if (wake == 0)
-            return;
-        sleep_until(wake);
+    uint64_t earliest = 0;
+    pthread_mutex_lock(&gpu->time.play_mutex);
+    int slot = gpu->time.slot;
+    if (slot >= 0 && number != 0 && !is_over(gpu->area, slot, number)) {
+        gpu_area_lock(gpu);
+        play_to_now(&play, gpu);
+        if (!is_over(gpu->area, slot, number))
+            earliest = not_before(&play, slot, number);
+        gpu_area_unlock(gpu);
     }
+    pthread_mutex_unlock(&gpu->time.play_mutex);
+    return earliest;
+}
+
+void gpu_wait(gpu_file *gpu, uint64_t number) {
+    for (uint64_t earliest; (earliest = gpu_earliest(gpu, number)) != 0;)
+        gpu_sleep_until(earliest);
 }
 
 /* ---- putting work ---- */
@@ -561,7 +562,7 @@ void gpu_wait_for_room(gpu_file *gpu, unsigned pieces) {
     }
     end_play(gpu);
     if (wake != 0)
-        sleep_until(wake);
+        gpu_sleep_until(wake);
 }
 
 uint64_t gpu_put(gpu_file *gpu, const struct gpu_work *work, struct gpu_mark *mark) {

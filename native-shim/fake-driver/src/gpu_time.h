@@ -80,7 +80,13 @@ void gpu_wait_for_room(gpu_file *gpu, unsigned pieces);
 /* Whether the work of that number is over. 0, and what the process put before it last attached, is. */
 bool gpu_is_done(gpu_file *gpu, uint64_t number);
 
-/* Sleeps until it is. The caller holds no lock. */
+/* 0 if it is; else a time before which it cannot be, in the future. */
+uint64_t gpu_earliest(gpu_file *gpu, uint64_t number);
+
+/* Sleeps until a time, or less when a signal comes. */
+void gpu_sleep_until(uint64_t when);
+
+/* Sleeps until the work is over. The caller holds no lock. */
 void gpu_wait(gpu_file *gpu, uint64_t number);
 
 /* Whether marked work is over; then mark->at says since when. */

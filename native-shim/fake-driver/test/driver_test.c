@@ -250,6 +250,7 @@ static void launches_check_their_arguments_and_succeed(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
     EQUAL(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
     EQUAL(CUDA_SUCCESS, cuEventRecord(after, stream));
+    EQUAL(CUDA_SUCCESS, cuEventSynchronize(after));
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&ms, before, after));
     CHECK(ms >= 0 && ms < 10000);
     EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(stream));
