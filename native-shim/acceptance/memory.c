@@ -144,7 +144,9 @@ int main(int count, char **arguments) {
         return EXIT_SUCCESS;
     }
     MUST(CALL(cuStreamCreate, CUstream *, unsigned)(&stream, 0));
+    size_t largest = 256 * MIB;
     if (count > 2) {
+        largest = 4 * MIB; /* so that those who wait with it get something */
         printf("{}\n");
         fflush(stdout);
         getchar();
@@ -154,7 +156,7 @@ int main(int count, char **arguments) {
     size_t pieces_taken = 0, obtained = 0, before, total, full, after;
     int refusal = CUDA_SUCCESS;
     driver_memory(&before, &total);
-    for (size_t bytes = 256 * MIB; bytes >= smallest && pieces != NULL; bytes /= 2) {
+    for (size_t bytes = largest; bytes >= smallest && pieces != NULL; bytes /= 2) {
         while (pieces_taken < PIECES) {
             struct piece *piece = &pieces[pieces_taken];
             *piece = (struct piece){.bytes = bytes};
