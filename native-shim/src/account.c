@@ -1,5 +1,6 @@
 #include "account.h"
 
+#include "lock.h"
 #include "os.h"
 #include "shared.h"
 
@@ -14,13 +15,16 @@
 #define SETTLING_POLL 20000     /* ns */
 
 struct device {
-    /* What this process holds, and is reserving. Private, so that nothing written into the region can make a process
-       hold more than the limit by itself. */
-    _Alignas(64) _Atomic uint64_t own;
-    _Alignas(64) _Atomic uint64_t limit;
+    /* What this process holds; private, so that nothing written into the region can make a process hold more than the
+       limit by itself. Changed under the lock, and the process's word with it: its threads decide one at a time, so
+       that one barrier is all that an allocation pays. */
+    _Alignas(64) struct aliquot_lock lock;
+    uint32_t undecided; /* threads between aliquot_account_undecided() and decided() */
+    _Atomic uint64_t own;
+    _Atomic uint64_t limit, context;
+    atomic_uint cores, policy;
     struct aliquot_charge *charges; /* in the region, by process slot */
     struct aliquot_device *region;
-    atomic_uint cores, policy;
     uint8_t uuid[16];
 };
 
@@ -39,11 +43,12 @@ static int find(const uint8_t uuid[16]) {
 
 static void take_over(struct device *device, const struct aliquot_vgpu *vgpu) {
     atomic_store(&device->limit, vgpu->memory);
+    atomic_store(&device->context, vgpu->context);
     atomic_store(&device->cores, vgpu->cores);
     atomic_store(&device->policy, (unsigned)vgpu->policy);
 }
 
-static bool add(const struct aliquot_vgpu *vgpu, char *error) {
+static bool take_in(const struct aliquot_vgpu *vgpu, char *error) {
     int place = aliquot_shared_device(vgpu->uuid);
     int count = atomic_load(&device_count);
     if (place < 0 || count == ALIQUOT_LIMITS_MOST_VGPUS) {
@@ -56,6 +61,8 @@ static bool add(const struct aliquot_vgpu *vgpu, char *error) {
     device->region = &aliquot_shared_region()->device[place];
     device->charges = aliquot_shared_region()->charge[place];
     atomic_store(&device->own, 0);
+    device->undecided = 0;
+    aliquot_unlock(&device->lock); /* a fork may have come while a thread had it */
     take_over(device, vgpu);
     atomic_store_explicit(&device_count, count + 1, memory_order_release);
     return true;
@@ -66,7 +73,7 @@ bool aliquot_account_limits(const struct aliquot_limits *limits, char error[ALIQ
         int known = find(limits->vgpu[i].uuid);
         if (known >= 0) {
             take_over(&devices[known], &limits->vgpu[i]);
-        } else if (!add(&limits->vgpu[i], error)) {
+        } else if (!take_in(&limits->vgpu[i], error)) {
             return false;
         }
     }
@@ -92,6 +99,7 @@ struct aliquot_share aliquot_account_vgpu(int number) {
     return (struct aliquot_share){
         .cores = atomic_load_explicit(&device->cores, memory_order_relaxed),
         .policy = (enum aliquot_policy)atomic_load_explicit(&device->policy, memory_order_relaxed),
+        .context = atomic_load_explicit(&device->context, memory_order_relaxed),
         .region = device->region,
         .charges = device->charges,
     };
@@ -101,51 +109,76 @@ uint64_t aliquot_account_limit(int device) {
     return atomic_load_explicit(&devices[device].limit, memory_order_relaxed);
 }
 
-struct sum {
-    uint64_t bytes;
-    uint64_t undecided; /* threads */
-};
+static uint64_t bytes_in(const struct aliquot_charge *charge) {
+    return __atomic_load_n(&charge->word, __ATOMIC_SEQ_CST) & ALIQUOT_CHARGE_BYTES;
+}
 
-#define NOBODY (-1)
-
-/* Of all process slots but one. No overflow: 512 times 52 bits. */
-static struct sum sum_without(const struct device *device, int slot) {
-    struct sum sum = {0, 0};
+/* What other processes hold, and what nobody can say who holds. No overflow: 513 times 52 bits. */
+static uint64_t others(const struct device *device, int mine) {
     int high_water = (int)aliquot_shared_high_water();
-    for (int i = 0; i < high_water; i++) {
-        if (i != slot) {
-            uint64_t word = __atomic_load_n(&device->charges[i].word, __ATOMIC_SEQ_CST);
-            sum.bytes += word & ALIQUOT_CHARGE_BYTES;
-            sum.undecided += word / ALIQUOT_CHARGE_UNDECIDED;
-        }
+    uint64_t sum = __atomic_load_n(&device->region->unattributed, __ATOMIC_RELAXED) & ALIQUOT_CHARGE_BYTES;
+    int before = mine < 0 || mine > high_water ? high_water : mine;
+    for (int i = 0; i < before; i++) {
+        sum += bytes_in(&device->charges[i]);
+    }
+    for (int i = before + 1; i < high_water; i++) {
+        sum += bytes_in(&device->charges[i]);
     }
     return sum;
 }
 
 uint64_t aliquot_account_used(int device) {
     int mine = aliquot_shared_slot_if_any();
-    return atomic_load(&devices[device].own) + sum_without(&devices[device], mine).bytes;
+    return atomic_load(&devices[device].own) + others(&devices[device], mine);
+}
+
+static uint64_t word_of(const struct device *device, uint64_t own) {
+    return (own & ALIQUOT_CHARGE_BYTES) + device->undecided * ALIQUOT_CHARGE_UNDECIDED;
+}
+
+/* With the lock. Without a barrier: giving way late harms nobody. */
+static void set_own(struct device *device, struct aliquot_charge *charge, uint64_t own) {
+    atomic_store_explicit(&device->own, own, memory_order_relaxed);
+    __atomic_store_n(&charge->word, word_of(device, own), __ATOMIC_RELEASE);
+    if (own > __atomic_load_n(&charge->peak, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&charge->peak, own, __ATOMIC_RELAXED);
+    }
 }
 
 static bool try_reserve(struct device *device, int mine, uint64_t bytes) {
-    uint64_t *word = &device->charges[mine].word;
-    uint64_t own = atomic_fetch_add(&device->own, bytes) + bytes;
-    __atomic_fetch_add(word, bytes + ALIQUOT_CHARGE_UNDECIDED, __ATOMIC_SEQ_CST);
-    if (own + sum_without(device, mine).bytes <= atomic_load_explicit(&device->limit, memory_order_relaxed)) {
-        __atomic_fetch_sub(word, ALIQUOT_CHARGE_UNDECIDED, __ATOMIC_SEQ_CST);
-        return true;
+    struct aliquot_charge *charge = &device->charges[mine];
+    aliquot_lock(&device->lock);
+    uint64_t held = atomic_load_explicit(&device->own, memory_order_relaxed), own = held + bytes;
+    /* The barrier: everybody's words are read after ours is there to be read. */
+    __atomic_exchange_n(&charge->word, word_of(device, own) + ALIQUOT_CHARGE_UNDECIDED, __ATOMIC_SEQ_CST);
+    bool fits = own + others(device, mine) <= atomic_load_explicit(&device->limit, memory_order_relaxed);
+    set_own(device, charge, fits ? own : held);
+    aliquot_unlock(&device->lock);
+    return fits;
+}
+
+struct sum {
+    uint64_t bytes;
+    uint64_t undecided; /* threads */
+};
+
+static struct sum sum_of_all(const struct device *device) {
+    struct sum sum = {__atomic_load_n(&device->region->unattributed, __ATOMIC_RELAXED) & ALIQUOT_CHARGE_BYTES, 0};
+    int high_water = (int)aliquot_shared_high_water();
+    for (int i = 0; i < high_water; i++) {
+        uint64_t word = __atomic_load_n(&device->charges[i].word, __ATOMIC_SEQ_CST);
+        sum.bytes += word & ALIQUOT_CHARGE_BYTES;
+        sum.undecided += word / ALIQUOT_CHARGE_UNDECIDED;
     }
-    __atomic_fetch_sub(word, bytes + ALIQUOT_CHARGE_UNDECIDED, __ATOMIC_SEQ_CST);
-    atomic_fetch_sub(&device->own, bytes);
-    return false;
+    return sum;
 }
 
 /* Whether the words are what everybody has decided to keep. Read twice: a charge that moves from a word not read yet to
    one already read, or back, would be missed or counted twice. Our own word too is read here and not own, since only in
    the word bytes and undecided threads change together. */
 static bool is_settled(const struct device *device, uint64_t *bytes) {
-    struct sum first = sum_without(device, NOBODY);
-    struct sum second = sum_without(device, NOBODY);
+    struct sum first = sum_of_all(device);
+    struct sum second = sum_of_all(device);
     *bytes = second.bytes;
     return first.undecided == 0 && second.undecided == 0 && first.bytes == second.bytes;
 }
@@ -172,7 +205,7 @@ static bool reserve_slowly(struct device *device, int mine, uint64_t bytes) {
     for (int i = 0; i < TRIES && !reserved; i++) {
         aliquot_shared_reap();
         reserved = try_reserve(device, mine, bytes);
-        if (!reserved && sum_without(device, NOBODY).undecided == 0) {
+        if (!reserved && sum_of_all(device).undecided == 0) {
             break; /* nobody to give way to: go and decide */
         }
         if (!reserved) {
@@ -197,10 +230,32 @@ bool aliquot_account_reserve(int number, uint64_t bytes) {
     return try_reserve(device, mine, bytes) || reserve_slowly(device, mine, bytes);
 }
 
-void aliquot_account_release(int number, uint64_t bytes) {
-    struct device *device = &devices[number];
-    __atomic_fetch_sub(&device->charges[aliquot_shared_slot_if_any()].word, bytes, __ATOMIC_SEQ_CST);
-    atomic_fetch_sub(&device->own, bytes);
+static void add(struct device *device, uint64_t bytes, uint32_t undecided) {
+    aliquot_lock(&device->lock);
+    device->undecided += undecided;
+    set_own(device, &device->charges[aliquot_shared_slot_if_any()],
+            atomic_load_explicit(&device->own, memory_order_relaxed) + bytes);
+    aliquot_unlock(&device->lock);
+}
+
+void aliquot_account_release(int device, uint64_t bytes) {
+    add(&devices[device], -bytes, 0);
+}
+
+void aliquot_account_force(int device, uint64_t bytes) {
+    add(&devices[device], bytes, 0);
+}
+
+void aliquot_account_undecided(int device) {
+    add(&devices[device], 0, 1);
+}
+
+void aliquot_account_decided(int device) {
+    add(&devices[device], 0, (uint32_t)-1);
+}
+
+void aliquot_account_context(int device, uint64_t bytes) {
+    __atomic_store_n(&devices[device].charges[aliquot_shared_slot_if_any()].context, bytes, __ATOMIC_RELAXED);
 }
 
 void aliquot_account_reset(void) {

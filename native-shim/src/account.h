@@ -2,8 +2,8 @@
  * How much device memory this process, and its container, hold, and whether there is room for more.
  *
  * Reserve, then check: the bytes are added first, then everybody's are summed, and the bytes are taken back if the sum
- * is over the limit. Of two that race, at least one sees the other, so the limit is never passed; nobody waits for
- * anybody. Both may see each other and give way, so before an allocation is refused it is tried again alone, under the
+ * is over the limit. Of two that race, at least one sees the other, so the limit is never passed; no process waits for
+ * another. Both may see each other and give way, so before an allocation is refused it is tried again alone, under the
  * decision lock, until nobody else is undecided.
  *
  * Devices are numbered as in the limit file's first reading; a number never changes its meaning.
@@ -28,6 +28,7 @@ int aliquot_account_device(const uint8_t uuid[16]);
 struct aliquot_share {
     uint32_t cores; /* percent of the GPU; 0: no limit */
     enum aliquot_policy policy;
+    uint64_t context; /* bytes that a process's contexts cost */
     struct aliquot_device *region;
     struct aliquot_charge *charges; /* by process slot */
 };
@@ -37,7 +38,7 @@ struct aliquot_share aliquot_account_vgpu(int device);
 /* Bytes that the container may hold on a device. */
 uint64_t aliquot_account_limit(int device);
 
-/* Bytes that the container's processes hold on a device now. */
+/* Bytes that the container's processes hold on a device now; with them what the node agent sees it hold beyond that. */
 uint64_t aliquot_account_used(int device);
 
 /* Charges bytes to this process. False: the container would hold more than its limit; nothing is charged. */
@@ -45,6 +46,16 @@ bool aliquot_account_reserve(int device, uint64_t bytes);
 
 /* Gives back what was reserved. */
 void aliquot_account_release(int device, uint64_t bytes);
+
+/* Charges what this process already holds, over the limit or not. A slot is there since something was reserved. */
+void aliquot_account_force(int device, uint64_t bytes);
+
+/* Around a time in which more may be charged than will be kept: nobody is refused meanwhile, for a bounded time. */
+void aliquot_account_undecided(int device);
+void aliquot_account_decided(int device);
+
+/* Says how many of the bytes charged are contexts'. */
+void aliquot_account_context(int device, uint64_t bytes);
 
 /* In a forked child, which holds nothing. */
 void aliquot_account_reset(void);

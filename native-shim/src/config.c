@@ -1,13 +1,18 @@
 #include "config.h"
 
 #include "account.h"
+#include "array.h"
 #include "compute.h"
+#include "context.h"
 #include "device.h"
+#include "graph.h"
 #include "limits.h"
 #include "measure.h"
+#include "memory.h"
 #include "os.h"
+#include "pool.h"
 #include "shared.h"
-#include "table.h"
+#include "vmm.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -81,7 +86,12 @@ static void after_fork_in_parent(void) {
 
 static void after_fork_in_child(void) {
     aliquot_shared_after_fork_in_child();
-    aliquot_table_reset();
+    aliquot_memory_reset();
+    aliquot_array_reset();
+    aliquot_vmm_reset();
+    aliquot_pool_reset();
+    aliquot_graph_reset();
+    aliquot_context_reset();
     aliquot_account_reset();
     aliquot_device_reset();
     aliquot_measure_reset();

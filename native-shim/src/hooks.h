@@ -92,6 +92,85 @@
          (CUfunction function, int width, int height)) \
     HOOK(CUDA, CUresult, cuLaunchGridAsync, "cuLaunchGridAsync", 2000, 0, \
          (CUfunction function, int width, int height, CUstream stream)) \
+    /* contexts */ \
+    HOOK(CUDA, CUresult, cuCtxCreate, "cuCtxCreate", 2000, 0, \
+         (CUcontext *context, unsigned int flags, CUdevice device)) \
+    HOOK(CUDA, CUresult, cuCtxCreate_v2, "cuCtxCreate", 3020, 0, \
+         (CUcontext *context, unsigned int flags, CUdevice device)) \
+    HOOK(CUDA, CUresult, cuCtxCreate_v3, "cuCtxCreate", 11040, 0, \
+         (CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device)) \
+    HOOK(CUDA, CUresult, cuCtxCreate_v4, "cuCtxCreate", 12050, 0, \
+         (CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)) \
+    HOOK(CUDA, CUresult, cuCtxDetach, "cuCtxDetach", 2000, 0, (CUcontext context)) \
+    HOOK(CUDA, CUresult, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, 0, \
+         (CUcontext *context, CUdevice device)) \
+    /* pools, and what lets them shrink */ \
+    HOOK(CUDA, CUresult, cuMemAllocAsync, "cuMemAllocAsync", 11020, 0, \
+         (CUdeviceptr *address, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemAllocAsync_ptsz, "cuMemAllocAsync", 11020, 2, \
+         (CUdeviceptr *address, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", 11020, 0, \
+         (CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemAllocFromPoolAsync_ptsz, "cuMemAllocFromPoolAsync", 11020, 2, \
+         (CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemPoolCreate, "cuMemPoolCreate", 11020, 0, \
+         (CUmemoryPool *pool, const CUmemPoolProps *properties)) \
+    HOOK(CUDA, CUresult, cuMemPoolDestroy, "cuMemPoolDestroy", 11020, 0, (CUmemoryPool pool)) \
+    HOOK(CUDA, CUresult, cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, 0, (CUmemoryPool pool, size_t keep)) \
+    HOOK(CUDA, CUresult, cuMemPoolImportFromShareableHandle, "cuMemPoolImportFromShareableHandle", 11020, 0, \
+         (CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type, unsigned long long flags)) \
+    HOOK(CUDA, CUresult, cuMemGetDefaultMemPool, "cuMemGetDefaultMemPool", 13000, 0, \
+         (CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)) \
+    HOOK(CUDA, CUresult, cuMemGetMemPool, "cuMemGetMemPool", 13000, 0, \
+         (CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)) \
+    HOOK(CUDA, CUresult, cuStreamSynchronize, "cuStreamSynchronize", 2000, 0, (CUstream stream)) \
+    HOOK(CUDA, CUresult, cuStreamSynchronize_ptsz, "cuStreamSynchronize", 7000, 2, (CUstream stream)) \
+    HOOK(CUDA, CUresult, cuEventSynchronize, "cuEventSynchronize", 2000, 0, (CUevent event)) \
+    HOOK(CUDA, CUresult, cuCtxSynchronize, "cuCtxSynchronize", 2000, 0, (void)) \
+    HOOK(CUDA, CUresult, cuCtxSynchronize_v2, "cuCtxSynchronize", 13000, 0, (CUcontext context)) \
+    /* graphs' memory */ \
+    HOOK(CUDA, CUresult, cuGraphInstantiate, "cuGraphInstantiate", 10000, 0, \
+         (CUgraphExec *made, CUgraph graph, CUgraphNode *node, char *log, size_t size)) \
+    HOOK(CUDA, CUresult, cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, 0, \
+         (CUgraphExec *made, CUgraph graph, CUgraphNode *node, char *log, size_t size)) \
+    HOOK(CUDA, CUresult, cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, 0, \
+         (CUgraphExec *made, CUgraph graph, unsigned long long flags)) \
+    HOOK(CUDA, CUresult, cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, 0, \
+         (CUgraphExec *made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)) \
+    HOOK(CUDA, CUresult, cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12000, 2, \
+         (CUgraphExec *made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)) \
+    HOOK(CUDA, CUresult, cuGraphUpload, "cuGraphUpload", 11010, 0, (CUgraphExec graph, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuGraphUpload_ptsz, "cuGraphUpload", 11010, 2, (CUgraphExec graph, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuGraphExecDestroy, "cuGraphExecDestroy", 10000, 0, (CUgraphExec graph)) \
+    HOOK(CUDA, CUresult, cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", 11040, 0, (CUdevice device)) \
+    /* virtual memory */ \
+    HOOK(CUDA, CUresult, cuMemCreate, "cuMemCreate", 10020, 0, \
+         (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties, \
+          unsigned long long flags)) \
+    HOOK(CUDA, CUresult, cuMemRelease, "cuMemRelease", 10020, 0, (CUmemGenericAllocationHandle handle)) \
+    HOOK(CUDA, CUresult, cuMemMap, "cuMemMap", 10020, 0, \
+         (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, \
+          unsigned long long flags)) \
+    HOOK(CUDA, CUresult, cuMemUnmap, "cuMemUnmap", 10020, 0, (CUdeviceptr address, size_t size)) \
+    HOOK(CUDA, CUresult, cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", 11000, 0, \
+         (CUmemGenericAllocationHandle *handle, void *address)) \
+    HOOK(CUDA, CUresult, cuMemMapArrayAsync, "cuMemMapArrayAsync", 11010, 0, \
+         (CUarrayMapInfo *list, unsigned int count, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemMapArrayAsync_ptsz, "cuMemMapArrayAsync", 11010, 2, \
+         (CUarrayMapInfo *list, unsigned int count, CUstream stream)) \
+    /* arrays */ \
+    HOOK(CUDA, CUresult, cuArrayCreate, "cuArrayCreate", 2000, 0, \
+         (CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *descriptor)) \
+    HOOK(CUDA, CUresult, cuArrayCreate_v2, "cuArrayCreate", 3020, 0, \
+         (CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v2 *descriptor)) \
+    HOOK(CUDA, CUresult, cuArray3DCreate, "cuArray3DCreate", 2000, 0, \
+         (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *descriptor)) \
+    HOOK(CUDA, CUresult, cuArray3DCreate_v2, "cuArray3DCreate", 3020, 0, \
+         (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor)) \
+    HOOK(CUDA, CUresult, cuArrayDestroy, "cuArrayDestroy", 2000, 0, (CUarray array)) \
+    HOOK(CUDA, CUresult, cuMipmappedArrayCreate, "cuMipmappedArrayCreate", 5000, 0, \
+         (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor, unsigned int levels)) \
+    HOOK(CUDA, CUresult, cuMipmappedArrayDestroy, "cuMipmappedArrayDestroy", 5000, 0, (CUmipmappedArray array)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_t *memory)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo_v2, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_v2_t *memory)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses, NULL, 0, 0, \
@@ -137,7 +216,6 @@
     BARE(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
     BARE(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
     BARE(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \
-    BARE(CUDA, CUresult, cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device)) \
     BARE(CUDA, CUresult, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
     BARE(CUDA, CUresult, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode)) \
     BARE(CUDA, CUresult, cuEventCreate, (CUevent *event, unsigned int flags)) \
@@ -145,6 +223,22 @@
     BARE(CUDA, CUresult, cuEventRecord, (CUevent event, CUstream stream)) \
     BARE(CUDA, CUresult, cuEventQuery, (CUevent event)) \
     BARE(CUDA, CUresult, cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end)) \
+    BARE(CUDA, CUresult, cuCtxPushCurrent_v2, (CUcontext context)) \
+    BARE(CUDA, CUresult, cuCtxPopCurrent_v2, (CUcontext *context)) \
+    BARE(CUDA, CUresult, cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice device)) \
+    BARE(CUDA, CUresult, cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device)) \
+    BARE(CUDA, CUresult, cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)) \
+    BARE(CUDA, CUresult, cuStreamGetCtx, (CUstream stream, CUcontext *context)) \
+    BARE(CUDA, CUresult, cuDeviceGetGraphMemAttribute, \
+         (CUdevice device, CUgraphMem_attribute attribute, void *value)) \
+    BARE(CUDA, CUresult, cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count)) \
+    BARE(CUDA, CUresult, cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType *type)) \
+    BARE(CUDA, CUresult, cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph *graph)) \
+    BARE(CUDA, CUresult, cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)) \
+    BARE(CUDA, CUresult, cuArrayGetMemoryRequirements, \
+         (CUDA_ARRAY_MEMORY_REQUIREMENTS *requirements, CUarray array, CUdevice device)) \
+    BARE(CUDA, CUresult, cuMipmappedArrayGetMemoryRequirements, \
+         (CUDA_ARRAY_MEMORY_REQUIREMENTS *requirements, CUmipmappedArray array, CUdevice device)) \
     BARE(NVML, nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length))
 /* clang-format on */
 

@@ -2,6 +2,7 @@
 #include "compute.h"
 #include "cost.h"
 #include "device.h"
+#include "graph.h"
 #include "law.h"
 #include "lookup.h"
 #include "measure.h"
@@ -124,6 +125,10 @@ static CUstream ptsz(CUstream stream) {
     return stream == NULL ? CU_STREAM_PER_THREAD : stream;
 }
 
+/* The driver's launch; for graphs, room for what they allocate. */
+#define CALL_KERNEL(symbol, arguments, handle, stream) aliquot_bare.symbol arguments
+#define CALL_GRAPH(symbol, arguments, handle, stream) aliquot_graph_launch(aliquot_bare.symbol, handle, stream)
+
 /* A hook of one launch. */
 #define LAUNCH(symbol, parameters, arguments, kind, handle, blocks, stream)                                            \
     CUresult symbol parameters {                                                                                       \
@@ -132,9 +137,9 @@ static CUstream ptsz(CUstream stream) {
         }                                                                                                              \
         struct aliquot_launch launch;                                                                                  \
         if (__builtin_expect(!is_watched(), 1) || !begin(&launch, ALIQUOT_COST_##kind, handle, blocks, stream)) {      \
-            return aliquot_bare.symbol arguments;                                                                      \
+            return CALL_##kind(symbol, arguments, handle, stream);                                                     \
         }                                                                                                              \
-        CUresult result = aliquot_bare.symbol arguments;                                                               \
+        CUresult result = CALL_##kind(symbol, arguments, handle, stream);                                              \
         end(&launch, result == CUDA_SUCCESS);                                                                          \
         return result;                                                                                                 \
     }

@@ -7,56 +7,27 @@
 
 #include "os.h"
 
-#include <sched.h>
-#include <stdatomic.h>
 #include <stddef.h>
 
-#define SHARDS 64
 #define SHARD_BITS 6
-#define FIRST_CAPACITY 32
-
-struct entry {
-    uint64_t address; /* 0: free */
-    struct aliquot_holding holding;
-};
-
-struct shard {
-    _Alignas(64) atomic_bool locked;
-    uint32_t capacity; /* a power of 2; 0: nothing was ever put */
-    uint32_t count;
-    struct entry *entries;
-    struct entry first[FIRST_CAPACITY];
-};
-
-static struct shard shards[SHARDS];
+#define SHARDS ALIQUOT_TABLE_SHARDS
+#define FIRST_CAPACITY ALIQUOT_TABLE_FIRST
 
 /* Fibonacci hashing: the high bits are mixed best. */
 static uint64_t hash_of(uint64_t address) {
     return address * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static struct shard *shard_of(uint64_t address) {
-    return &shards[hash_of(address) >> (64 - SHARD_BITS)];
+static struct aliquot_table_shard *shard_of(struct aliquot_table *table, uint64_t address) {
+    return &table->shards[hash_of(address) >> (64 - SHARD_BITS)];
 }
 
-static uint32_t home_of(const struct shard *shard, uint64_t address) {
+static uint32_t home_of(const struct aliquot_table_shard *shard, uint64_t address) {
     return (uint32_t)(hash_of(address) >> (64 - SHARD_BITS - 32)) & (shard->capacity - 1);
 }
 
-static void lock(struct shard *shard) {
-    for (int spins = 0; atomic_exchange_explicit(&shard->locked, true, memory_order_acquire); spins++) {
-        if (spins > 64) {
-            sched_yield();
-        }
-    }
-}
-
-static void unlock(struct shard *shard) {
-    atomic_store_explicit(&shard->locked, false, memory_order_release);
-}
-
 /* The address's entry, or the free one where it would go. */
-static uint32_t find(const struct shard *shard, uint64_t address) {
+static uint32_t find(const struct aliquot_table_shard *shard, uint64_t address) {
     uint32_t index = home_of(shard, address);
     while (shard->entries[index].address != 0 && shard->entries[index].address != address) {
         index = (index + 1) & (shard->capacity - 1);
@@ -64,7 +35,7 @@ static uint32_t find(const struct shard *shard, uint64_t address) {
     return index;
 }
 
-static bool make_room(struct shard *shard) {
+static bool make_room(struct aliquot_table_shard *shard) {
     if (shard->capacity == 0) {
         shard->entries = shard->first;
         shard->capacity = FIRST_CAPACITY;
@@ -73,8 +44,8 @@ static bool make_room(struct shard *shard) {
     if (shard->count < shard->capacity / 4 * 3) {
         return true;
     }
-    struct shard larger = {.capacity = shard->capacity * 4, .count = shard->count};
-    larger.entries = aliquot_os_map(-1, larger.capacity * sizeof(struct entry));
+    struct aliquot_table_shard larger = {.capacity = shard->capacity * 4, .count = shard->count};
+    larger.entries = aliquot_os_map(-1, larger.capacity * sizeof(struct aliquot_table_entry));
     if (larger.entries == NULL) {
         return false;
     }
@@ -84,14 +55,14 @@ static bool make_room(struct shard *shard) {
         }
     }
     if (shard->entries != shard->first) {
-        aliquot_os_unmap(shard->entries, shard->capacity * sizeof(struct entry));
+        aliquot_os_unmap(shard->entries, shard->capacity * sizeof(struct aliquot_table_entry));
     }
     shard->entries = larger.entries;
     shard->capacity = larger.capacity;
     return true;
 }
 
-static void remove_at(struct shard *shard, uint32_t hole) {
+static void remove_at(struct aliquot_table_shard *shard, uint32_t hole) {
     uint32_t mask = shard->capacity - 1;
     for (uint32_t next = (hole + 1) & mask; shard->entries[next].address != 0; next = (next + 1) & mask) {
         uint32_t home = home_of(shard, shard->entries[next].address);
@@ -104,14 +75,14 @@ static void remove_at(struct shard *shard, uint32_t hole) {
     shard->count--;
 }
 
-bool aliquot_table_put(uint64_t address, const struct aliquot_holding *holding, struct aliquot_holding *old,
-                       bool *replaced) {
-    struct shard *shard = shard_of(address);
+bool aliquot_table_put(struct aliquot_table *table, uint64_t address, const struct aliquot_holding *holding,
+                       struct aliquot_holding *old, bool *replaced) {
+    struct aliquot_table_shard *shard = shard_of(table, address);
     *replaced = false;
-    lock(shard);
+    aliquot_lock(&shard->lock);
     bool room = make_room(shard);
     if (room) {
-        struct entry *entry = &shard->entries[find(shard, address)];
+        struct aliquot_table_entry *entry = &shard->entries[find(shard, address)];
         if (entry->address == address) {
             *replaced = true;
             *old = entry->holding;
@@ -121,14 +92,14 @@ bool aliquot_table_put(uint64_t address, const struct aliquot_holding *holding, 
         entry->address = address;
         entry->holding = *holding;
     }
-    unlock(shard);
+    aliquot_unlock(&shard->lock);
     return room;
 }
 
-bool aliquot_table_take(uint64_t address, struct aliquot_holding *holding) {
-    struct shard *shard = shard_of(address);
+bool aliquot_table_take(struct aliquot_table *table, uint64_t address, struct aliquot_holding *holding) {
+    struct aliquot_table_shard *shard = shard_of(table, address);
     bool known = false;
-    lock(shard);
+    aliquot_lock(&shard->lock);
     if (shard->capacity > 0 && address != 0) {
         uint32_t index = find(shard, address);
         known = shard->entries[index].address == address;
@@ -137,17 +108,18 @@ bool aliquot_table_take(uint64_t address, struct aliquot_holding *holding) {
             remove_at(shard, index);
         }
     }
-    unlock(shard);
+    aliquot_unlock(&shard->lock);
     return known;
 }
 
-void aliquot_table_take_context(const void *context, void (*each)(const struct aliquot_holding *holding)) {
+void aliquot_table_take_owner(struct aliquot_table *table, const void *owner,
+                              void (*each)(const struct aliquot_holding *holding)) {
     for (size_t i = 0; i < SHARDS; i++) {
-        struct shard *shard = &shards[i];
-        lock(shard);
+        struct aliquot_table_shard *shard = &table->shards[i];
+        aliquot_lock(&shard->lock);
         for (uint32_t index = 0; index < shard->capacity;) {
-            struct entry *entry = &shard->entries[index];
-            if (entry->address != 0 && entry->holding.context == context) {
+            struct aliquot_table_entry *entry = &shard->entries[index];
+            if (entry->address != 0 && entry->holding.owner == owner) {
                 struct aliquot_holding holding = entry->holding;
                 remove_at(shard, index); /* may move another one here: look again */
                 each(&holding);
@@ -155,13 +127,13 @@ void aliquot_table_take_context(const void *context, void (*each)(const struct a
                 index++;
             }
         }
-        unlock(shard);
+        aliquot_unlock(&shard->lock);
     }
 }
 
-void aliquot_table_reset(void) {
+void aliquot_table_reset(struct aliquot_table *table) {
     for (size_t i = 0; i < SHARDS; i++) {
-        struct shard *shard = &shards[i];
+        struct aliquot_table_shard *shard = &table->shards[i];
         if (shard->capacity > 0) {
             /* A larger array stays mapped: the fork may have come in the middle of its exchange. */
             for (size_t index = 0; index < FIRST_CAPACITY; index++) {
@@ -171,6 +143,6 @@ void aliquot_table_reset(void) {
         shard->capacity = 0;
         shard->count = 0;
         shard->entries = NULL;
-        atomic_store(&shard->locked, false);
+        aliquot_unlock(&shard->lock);
     }
 }

@@ -1,31 +1,55 @@
 /*
- * Which device memory this process holds: address -> what was charged for it. Sharded by address, a lock a shard;
- * looking up and changing allocate nothing, but a shard that fills up maps a larger array.
+ * What this process holds: address or handle -> what was charged for it. Sharded by address, a lock a shard; looking up
+ * and changing allocate nothing, but a shard that fills up maps a larger array. A zeroed table is an empty one.
  */
 #ifndef ALIQUOT_TABLE_H
 #define ALIQUOT_TABLE_H
 
+#include "lock.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
+#define ALIQUOT_TABLE_SHARDS 64
+#define ALIQUOT_TABLE_FIRST 32
+
 struct aliquot_holding {
     uint64_t bytes;
-    void *context;   /* it was made in; its end is the memory's */
+    void *owner;     /* the context that it was made in, whose end is its end; for what comes from a pool: the pool */
     uint32_t device; /* as numbered in account.h */
+    bool pooled;     /* the bytes are charged with the pool */
 };
 
-/* Remembers address. True in *replaced: it was known, and *old is what it stood for: memory whose end was not seen.
-   False: no memory for a larger array, nothing changed. */
-bool aliquot_table_put(uint64_t address, const struct aliquot_holding *holding, struct aliquot_holding *old,
-                       bool *replaced);
+struct aliquot_table_entry {
+    uint64_t address; /* 0: free */
+    struct aliquot_holding holding;
+};
+
+struct aliquot_table_shard {
+    _Alignas(64) struct aliquot_lock lock;
+    uint32_t capacity; /* a power of 2; 0: nothing was ever put */
+    uint32_t count;
+    struct aliquot_table_entry *entries;
+    struct aliquot_table_entry first[ALIQUOT_TABLE_FIRST];
+};
+
+struct aliquot_table {
+    struct aliquot_table_shard shards[ALIQUOT_TABLE_SHARDS];
+};
+
+/* Remembers address, which is not 0. True in *replaced: it was known, and *old is what it stood for: something whose
+   end was not seen. False: no memory for a larger array, nothing changed. */
+bool aliquot_table_put(struct aliquot_table *table, uint64_t address, const struct aliquot_holding *holding,
+                       struct aliquot_holding *old, bool *replaced);
 
 /* Forgets address. False: it is not known. */
-bool aliquot_table_take(uint64_t address, struct aliquot_holding *holding);
+bool aliquot_table_take(struct aliquot_table *table, uint64_t address, struct aliquot_holding *holding);
 
-/* Forgets all that was made in a context and calls each with it. */
-void aliquot_table_take_context(const void *context, void (*each)(const struct aliquot_holding *holding));
+/* Forgets all that one owner has and calls each with it. */
+void aliquot_table_take_owner(struct aliquot_table *table, const void *owner,
+                              void (*each)(const struct aliquot_holding *holding));
 
 /* Forgets everything, whatever state it is in: for a forked child, in which no other thread runs. */
-void aliquot_table_reset(void);
+void aliquot_table_reset(struct aliquot_table *table);
 
 #endif

@@ -6,6 +6,14 @@
 
 #include <assert.h>
 
+#if CUDA_VERSION < 13000 /* not in an older cuda.h */
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type);
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type);
+CUresult cuCtxSynchronize_v2(CUcontext context);
+#else
+_Static_assert(CU_MEM_ALLOCATION_TYPE_MANAGED == 2, "cuda.h");
+#endif
+
 /* Redeclaring with another type is an error; naming the function first makes sure that cuda.h has it. */
 #define CUDA(result, symbol, parameters)                                                                               \
     _Static_assert(sizeof &symbol != 0, #symbol);                                                                      \
@@ -15,10 +23,20 @@
 #define CHECK_BARE(library, result, symbol, parameters) library(result, symbol, parameters)
 ALIQUOT_HOOKS(CHECK_HOOK)
 ALIQUOT_BARE(CHECK_BARE)
+ALIQUOT_LAYOUTS(ALIQUOT_CHECK_LAYOUT)
 
 static_assert(CUDA_SUCCESS == 0 && CUDA_ERROR_INVALID_VALUE == 1 && CUDA_ERROR_OUT_OF_MEMORY == 2, "cuda.h");
 static_assert(CUDA_ERROR_NO_DEVICE == 100 && CUDA_ERROR_NOT_PERMITTED == 800 && CUDA_ERROR_NOT_SUPPORTED == 801,
               "cuda.h");
 static_assert(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM == 2, "cuda.h");
+static_assert(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT == 5 && CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT == 2, "cuda.h");
+static_assert(CU_MEM_LOCATION_TYPE_DEVICE == 1 && CU_MEM_ALLOCATION_TYPE_PINNED == 1, "cuda.h");
+static_assert(CU_GRAPH_NODE_TYPE_GRAPH == 4 && CU_GRAPH_NODE_TYPE_MEM_ALLOC == 10, "cuda.h");
+static_assert(CU_STREAM_CAPTURE_STATUS_NONE == 0 && CU_STREAM_CAPTURE_MODE_RELAXED == 2, "cuda.h");
+static_assert(CU_MEM_OPERATION_TYPE_MAP == 1 && CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL == 1, "cuda.h");
+static_assert(CUDA_ARRAY3D_LAYERED == 1 && CUDA_ARRAY3D_CUBEMAP == 4 && CUDA_ARRAY3D_SPARSE == 64 &&
+                  CUDA_ARRAY3D_DEFERRED_MAPPING == 128,
+              "cuda.h");
+static_assert(CU_STREAM_PER_THREAD == (CUstream)2, "cuda.h");
 static_assert(sizeof(CUresult) == 4 && sizeof(CUdevice) == 4 && sizeof(CUdeviceptr) == 8 && sizeof(CUuuid) == 16,
               "cuda.h");

@@ -46,7 +46,7 @@ static void check_all_hooked(void *handle) {
             check_is_hook(dlsym(handle, hooks[i].symbol), hooks[i].symbol);
         }
     }
-    void *other = dlsym(handle, "cuStreamSynchronize");
+    void *other = dlsym(handle, "cuStreamQuery");
     CHECK(strcmp(library_of(other), "libcuda.so.1") == 0, "%s", library_of(other));
 }
 
@@ -174,7 +174,7 @@ TEST(cuGetProcAddress_leaves_what_is_not_hooked_and_what_fails_alone) {
     get_v2 *get = (get_v2 *)dlsym(driver, "cuGetProcAddress_v2");
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
     void *function = NULL;
-    CHECK_EQUAL(get("cuStreamSynchronize", &function, 12000, 0, &status), CUDA_SUCCESS);
+    CHECK_EQUAL(get("cuStreamQuery", &function, 12000, 0, &status), CUDA_SUCCESS);
     CHECK(strcmp(library_of(function), "libcuda.so.1") == 0, "%s", library_of(function));
     CHECK_EQUAL(get("cuMemFreeAsync", &function, 11010, 0, &status), 500);
     CHECK(function == NULL && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "not found");
@@ -232,11 +232,104 @@ static void check_each_launch_reaches_its_own(void) {
     CHECK_REACHES(cuStreamEndCapture_ptsz, none, none);
 }
 
+#define NOTHING ((void *)NULL)
+
+static void check_pools(void) {
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemoryPool pool = NULL, found = NULL;
+    CUdeviceptr address = 0;
+    CHECK_REACHES(cuMemPoolCreate, &pool, &properties);
+    CHECK_REACHES(cuMemAllocAsync, &address, (size_t)1, NOTHING);
+    CHECK_REACHES(cuMemFreeAsync, address, NOTHING);
+    CHECK_REACHES(cuMemAllocAsync_ptsz, &address, (size_t)1, NOTHING);
+    CHECK_REACHES(cuMemFree_v2, address);
+    CHECK_REACHES(cuMemAllocFromPoolAsync, &address, (size_t)1, pool, NOTHING);
+    CHECK_REACHES(cuMemFreeAsync_ptsz, address, NOTHING);
+    CHECK_REACHES(cuMemAllocFromPoolAsync_ptsz, &address, (size_t)1, pool, NOTHING);
+    CHECK_REACHES(cuMemFreeAsync, address, NOTHING);
+    CHECK_REACHES(cuMemPoolTrimTo, pool, (size_t)0);
+    CHECK_REACHES(cuMemPoolDestroy, pool);
+    CHECK_REACHES(cuMemPoolImportFromShareableHandle, &found, NOTHING, 1, 0ull);
+    CHECK_REACHES(cuMemGetDefaultMemPool, &found, &properties.location, CU_MEM_ALLOCATION_TYPE_PINNED);
+    CHECK_REACHES(cuMemGetMemPool, &found, &properties.location, CU_MEM_ALLOCATION_TYPE_PINNED);
+    CHECK_REACHES(cuStreamSynchronize, NOTHING);
+    CHECK_REACHES(cuStreamSynchronize_ptsz, NOTHING);
+    CHECK_REACHES(cuEventSynchronize, NOTHING);
+    CHECK_REACHES(cuCtxSynchronize);
+    CHECK_REACHES(cuCtxSynchronize_v2, NOTHING);
+}
+
+static void check_graphs(void) {
+    CUgraphExec graph = NULL;
+    CHECK_REACHES(cuGraphInstantiate, &graph, NOTHING, NOTHING, NOTHING, (size_t)0);
+    CHECK_REACHES(cuGraphInstantiate_v2, &graph, NOTHING, NOTHING, NOTHING, (size_t)0);
+    CHECK_REACHES(cuGraphInstantiateWithFlags, &graph, NOTHING, 0ull);
+    CHECK_REACHES(cuGraphInstantiateWithParams, &graph, NOTHING, NOTHING);
+    CHECK_REACHES(cuGraphInstantiateWithParams_ptsz, &graph, NOTHING, NOTHING);
+    CHECK_REACHES(cuGraphUpload, graph, NOTHING);
+    CHECK_REACHES(cuGraphUpload_ptsz, graph, NOTHING);
+    CHECK_REACHES(cuGraphExecDestroy, graph);
+    CHECK_REACHES(cuDeviceGraphMemTrim, 0);
+}
+
+static void check_virtual_memory(void) {
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle = 0;
+    CUarrayMapInfo tile = {.memOperationType = CU_MEM_OPERATION_TYPE_UNMAP};
+    CHECK_REACHES(cuMemCreate, &handle, (size_t)1, &properties, 0ull);
+    CHECK_REACHES(cuMemMap, 4096ull, (size_t)1, (size_t)0, handle, 0ull);
+    CHECK_REACHES(cuMemRelease, handle);
+    CHECK_REACHES(cuMemRetainAllocationHandle, &handle, (void *)4096);
+    CHECK_REACHES(cuMemRelease, handle);
+    CHECK_REACHES(cuMemUnmap, 4096ull, (size_t)1);
+    CHECK_REACHES(cuMemMapArrayAsync, &tile, 1u, NOTHING);
+    CHECK_REACHES(cuMemMapArrayAsync_ptsz, &tile, 1u, NOTHING);
+}
+
+static void check_arrays(void) {
+    CUDA_ARRAY_DESCRIPTOR_v1 old = {1, 1, CU_AD_FORMAT_FLOAT, 1};
+    CUDA_ARRAY_DESCRIPTOR_v2 new = {1, 1, CU_AD_FORMAT_FLOAT, 1};
+    CUDA_ARRAY3D_DESCRIPTOR_v1 old_3d = {1, 1, 1, CU_AD_FORMAT_FLOAT, 1, 0};
+    CUDA_ARRAY3D_DESCRIPTOR_v2 new_3d = {1, 1, 1, CU_AD_FORMAT_FLOAT, 1, 0};
+    CUarray array = NULL;
+    CUmipmappedArray mipmap = NULL;
+    CHECK_REACHES(cuArrayCreate, &array, &old);
+    CHECK_REACHES(cuArrayDestroy, array);
+    CHECK_REACHES(cuArrayCreate_v2, &array, &new);
+    CHECK_REACHES(cuArrayDestroy, array);
+    CHECK_REACHES(cuArray3DCreate, &array, &old_3d);
+    CHECK_REACHES(cuArrayDestroy, array);
+    CHECK_REACHES(cuArray3DCreate_v2, &array, &new_3d);
+    CHECK_REACHES(cuArrayDestroy, array);
+    CHECK_REACHES(cuMipmappedArrayCreate, &mipmap, &new_3d, 1u);
+    CHECK_REACHES(cuMipmappedArrayDestroy, mipmap);
+}
+
+static void check_contexts(void) {
+    CUcontext context = NULL;
+    CHECK_REACHES(cuCtxCreate, &context, 0u, 0);
+    CHECK_REACHES(cuCtxDestroy, context);
+    CHECK_REACHES(cuCtxCreate_v2, &context, 0u, 0);
+    CHECK_REACHES(cuCtxDestroy_v2, context);
+    CHECK_REACHES(cuCtxCreate_v3, &context, NOTHING, 0, 0u, 0);
+    CHECK_REACHES(cuCtxDestroy_v2, context);
+    CHECK_REACHES(cuCtxCreate_v4, &context, NOTHING, 0u, 0);
+    CHECK_REACHES(cuCtxDetach, context);
+    CHECK_REACHES(cuCtxDestroy_v2, context);
+    CHECK_REACHES(cuDevicePrimaryCtxRetain, &context, 0);
+    CHECK_REACHES(cuDevicePrimaryCtxRelease, 0);
+    CHECK_REACHES(cuDevicePrimaryCtxRetain, &context, 0);
+    CHECK_REACHES(cuDevicePrimaryCtxRelease_v2, 0);
+    CHECK_REACHES(cuDevicePrimaryCtxReset, 0);
+    CHECK_REACHES(cuDevicePrimaryCtxReset_v2, 0);
+}
+
 static void check_each_reaches_its_own(void) {
     unsigned small = 0, small_pitch = 0;
     CUdeviceptr large = 0;
     size_t size = 0, pitch = 0;
-    CUcontext context = NULL;
     use_device(0);
     check_each_launch_reaches_its_own();
     CHECK_REACHES(cuDeviceTotalMem, &small, 0);
@@ -253,14 +346,11 @@ static void check_each_reaches_its_own(void) {
     CHECK_REACHES(cuMemFreeAsync_ptsz, large, (void *)NULL);
     CHECK_REACHES(cuMemAllocManaged, &large, (size_t)1, 1u);
     CHECK_REACHES(cuMemFree_v2, large);
-    CALL(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&context, 0, 0);
-    CHECK_REACHES(cuCtxDestroy, context);
-    CALL(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&context, 0, 0);
-    CHECK_REACHES(cuCtxDestroy_v2, context);
-    CHECK_REACHES(cuDevicePrimaryCtxRelease, 0);
-    CHECK_REACHES(cuDevicePrimaryCtxRelease_v2, 0);
-    CHECK_REACHES(cuDevicePrimaryCtxReset, 0);
-    CHECK_REACHES(cuDevicePrimaryCtxReset_v2, 0);
+    check_pools();
+    check_graphs();
+    check_virtual_memory();
+    check_arrays();
+    check_contexts();
     CHECK_REACHES(cuInit, 0u);
 }
 

@@ -11,6 +11,8 @@
 
 #define MIB (UINT64_C(1) << 20)
 
+static struct aliquot_table table;
+
 TEST(the_table_remembers_what_a_plain_array_does) {
     enum { ADDRESSES = 20000, STEPS = 400000 };
     static uint64_t bytes_of[ADDRESSES]; /* 0: not held */
@@ -21,23 +23,23 @@ TEST(the_table_remembers_what_a_plain_array_does) {
         bool put = rand_r(&seed) % 8 < (step / 40000 % 2 == 0 ? 6 : 2);
         uint64_t i = (uint64_t)rand_r(&seed) % ADDRESSES;
         uint64_t address = (i + 1) * 512;
-        struct aliquot_holding holding = {.bytes = (uint64_t)step + 1, .context = &bytes_of[i % 2]}, found;
+        struct aliquot_holding holding = {.bytes = (uint64_t)step + 1, .owner = &bytes_of[i % 2]}, found;
         bool replaced = false;
         if (put) {
-            CHECK(aliquot_table_put(address, &holding, &found, &replaced), "room");
+            CHECK(aliquot_table_put(&table, address, &holding, &found, &replaced), "room");
             CHECK_EQUAL(replaced, bytes_of[i] != 0);
             CHECK(!replaced || found.bytes == bytes_of[i], "the old one");
             bytes_of[i] = holding.bytes;
         } else {
-            CHECK_EQUAL(aliquot_table_take(address, &found), bytes_of[i] != 0);
+            CHECK_EQUAL(aliquot_table_take(&table, address, &found), bytes_of[i] != 0);
             CHECK(bytes_of[i] == 0 || found.bytes == bytes_of[i], "the one put");
             bytes_of[i] = 0;
         }
     }
-    aliquot_table_reset();
+    aliquot_table_reset(&table);
     struct aliquot_holding found;
     for (uint64_t i = 0; i < ADDRESSES; i++) {
-        CHECK(!aliquot_table_take((i + 1) * 512, &found), "nothing");
+        CHECK(!aliquot_table_take(&table, (i + 1) * 512, &found), "nothing");
     }
 }
 
@@ -53,13 +55,13 @@ TEST(all_of_one_context_and_nothing_else_is_taken_with_it) {
     bool replaced;
     struct aliquot_holding old;
     for (uint64_t i = 0; i < ADDRESSES; i++) {
-        struct aliquot_holding holding = {.bytes = 1, .context = &contexts[i % 3]};
-        CHECK(aliquot_table_put((i + 1) * 4096, &holding, &old, &replaced), "room");
+        struct aliquot_holding holding = {.bytes = 1, .owner = &contexts[i % 3]};
+        CHECK(aliquot_table_put(&table, (i + 1) * 4096, &holding, &old, &replaced), "room");
     }
-    aliquot_table_take_context(&contexts[1], count);
+    aliquot_table_take_owner(&table, &contexts[1], count);
     CHECK_EQUAL(given_back, ADDRESSES / 3);
     for (uint64_t i = 0; i < ADDRESSES; i++) {
-        CHECK_EQUAL(aliquot_table_take((i + 1) * 4096, &old), i % 3 != 1);
+        CHECK_EQUAL(aliquot_table_take(&table, (i + 1) * 4096, &old), i % 3 != 1);
     }
 }
 
@@ -80,9 +82,9 @@ static void *reserve_and_release(void *argument) {
             struct aliquot_holding holding = {.bytes = bytes}, old;
             bool replaced;
             uint64_t address = (uint64_t)(uintptr_t)argument << 32 | ((uint64_t)i + 1);
-            CHECK(aliquot_table_put(address, &holding, &old, &replaced) && !replaced, "room");
+            CHECK(aliquot_table_put(&table, address, &holding, &old, &replaced) && !replaced, "room");
             CHECK(aliquot_account_used(0) <= 4 * 160 * MIB, "decided and undecided");
-            CHECK(aliquot_table_take(address, &old), "what was put");
+            CHECK(aliquot_table_take(&table, address, &old), "what was put");
             aliquot_account_release(0, old.bytes);
         }
     }

@@ -100,13 +100,25 @@ EXPORT(cuCtxGetDevice, int *device) {
     return 0;
 }
 
-EXPORT(cuCtxCreate_v2, CUcontext *context, unsigned flags, int device) {
-    (void)flags;
+#define ANY __attribute__((unused)) /* a parameter */
+
+static CUresult create(CUcontext *context, int device) {
     *context = malloc(sizeof **context);
     (*context)->device = device;
     current = *context;
     return 0;
 }
+
+#define CREATE(name, ...)                                                                                              \
+    EXPORT(name, CUcontext *context, __VA_ARGS__, int device) {                                                        \
+        ENTER;                                                                                                         \
+        return create(context, device);                                                                                \
+    }
+
+CREATE(cuCtxCreate, unsigned flags ANY)
+CREATE(cuCtxCreate_v2, unsigned flags ANY)
+CREATE(cuCtxCreate_v3, void *affinity ANY, int count ANY, unsigned flags ANY)
+CREATE(cuCtxCreate_v4, void *parameters ANY, unsigned flags ANY)
 
 static void end(CUcontext context) {
     for (unsigned i = 0; i < BLOCKS; i++) {
@@ -133,6 +145,7 @@ EXPORT(cuCtxDestroy_v2, CUcontext context) {
 }
 
 EXPORT(cuDevicePrimaryCtxRetain, CUcontext *context, int device) {
+    ENTER;
     primary[device].users++;
     *context = &primary[device];
     return 0;
@@ -354,10 +367,92 @@ EXPORT(cuMemFreeAsync_ptsz, CUdeviceptr address, void *stream) {
 LAUNCHES(LAUNCH)
 #undef LAUNCH
 
-/* A function that the shim doesn't hook. */
-EXPORT(cuStreamSynchronize, void *stream) {
-    ENTER;
-    (void)stream;
+/* ---- what only the ABI tests call: it says that it was entered, and little more ---- */
+
+#define UNUSED(...) (void)(__VA_ARGS__)
+
+/* Memory of a pool, whose size is not asked. */
+#define ALLOC_ASYNC(name, ...)                                                                                         \
+    EXPORT(name, CUdeviceptr *address, size_t bytes, __VA_ARGS__) {                                                    \
+        ENTER;                                                                                                         \
+        UNUSED(stream);                                                                                                \
+        return allocate(address, bytes);                                                                               \
+    }
+
+ALLOC_ASYNC(cuMemAllocAsync, void *stream)
+ALLOC_ASYNC(cuMemAllocAsync_ptsz, void *stream)
+ALLOC_ASYNC(cuMemAllocFromPoolAsync, void *pool ANY, void *stream)
+ALLOC_ASYNC(cuMemAllocFromPoolAsync_ptsz, void *pool ANY, void *stream)
+
+/* A new handle of whatever it is. */
+static void *new_handle(void) {
+    static char handles[1 << 16];
+    static atomic_uint next;
+    return &handles[++next];
+}
+
+#define NEW(name, ...)                                                                                                 \
+    EXPORT(name, void **made, __VA_ARGS__) {                                                                           \
+        ENTER;                                                                                                         \
+        *made = new_handle();                                                                                          \
+        return 0;                                                                                                      \
+    }
+
+NEW(cuMemPoolCreate, const void *properties ANY)
+NEW(cuMemPoolImportFromShareableHandle, void *handle ANY, int type ANY, unsigned long long flags ANY)
+NEW(cuMemGetDefaultMemPool, const void *location ANY, int type ANY)
+NEW(cuMemGetMemPool, const void *location ANY, int type ANY)
+NEW(cuGraphInstantiate, void *graph ANY, void **node ANY, char *log ANY, size_t size ANY)
+NEW(cuGraphInstantiate_v2, void *graph ANY, void **node ANY, char *log ANY, size_t size ANY)
+NEW(cuGraphInstantiateWithFlags, void *graph ANY, unsigned long long flags ANY)
+NEW(cuGraphInstantiateWithParams, void *graph ANY, void *parameters ANY)
+NEW(cuGraphInstantiateWithParams_ptsz, void *graph ANY, void *parameters ANY)
+NEW(cuMemCreate, size_t size ANY, const void *properties ANY, unsigned long long flags ANY)
+NEW(cuMemRetainAllocationHandle, void *address ANY)
+NEW(cuArrayCreate, const void *descriptor ANY)
+NEW(cuArrayCreate_v2, const void *descriptor ANY)
+NEW(cuArray3DCreate, const void *descriptor ANY)
+NEW(cuArray3DCreate_v2, const void *descriptor ANY)
+NEW(cuMipmappedArrayCreate, const void *descriptor ANY, unsigned levels ANY)
+
+#define DO(name, ...)                                                                                                  \
+    EXPORT(name, __VA_ARGS__) {                                                                                        \
+        ENTER;                                                                                                         \
+        return 0;                                                                                                      \
+    }
+
+DO(cuMemPoolDestroy, void *pool ANY)
+DO(cuMemPoolTrimTo, void *pool ANY, size_t keep ANY)
+DO(cuStreamSynchronize, void *stream ANY)
+DO(cuStreamSynchronize_ptsz, void *stream ANY)
+DO(cuEventSynchronize, void *event ANY)
+DO(cuCtxSynchronize, void)
+DO(cuCtxSynchronize_v2, CUcontext context ANY)
+DO(cuGraphUpload, void *graph ANY, void *stream ANY)
+DO(cuGraphUpload_ptsz, void *graph ANY, void *stream ANY)
+DO(cuGraphExecDestroy, void *graph ANY)
+DO(cuDeviceGraphMemTrim, int device ANY)
+DO(cuMemRelease, unsigned long long handle ANY)
+DO(cuMemMap, CUdeviceptr address ANY, size_t size ANY, size_t offset ANY, unsigned long long handle ANY,
+   unsigned long long flags ANY)
+DO(cuMemUnmap, CUdeviceptr address ANY, size_t size ANY)
+DO(cuMemMapArrayAsync, void *list ANY, unsigned count ANY, void *stream ANY)
+DO(cuMemMapArrayAsync_ptsz, void *list ANY, unsigned count ANY, void *stream ANY)
+DO(cuArrayDestroy, void *array ANY)
+DO(cuMipmappedArrayDestroy, void *array ANY)
+DO(cuCtxDetach, CUcontext context ANY)
+DO(cuStreamQuery, void *stream ANY) /* which the shim doesn't hook */
+
+/* What the shim asks for itself. */
+EXPORT(cuDeviceGetMemPool, void **pool, int device) {
+    static char pools[DEVICES];
+    *pool = &pools[device];
+    return 0;
+}
+
+EXPORT(cuMemPoolGetAttribute, void *pool, int attribute, uint64_t *value) {
+    (void)pool, (void)attribute;
+    *value = 0;
     return 0;
 }
 
@@ -408,7 +503,51 @@ static const struct {
 #define LAUNCH(name, version, flag, exported) {#name, version, flag, (void *)exported, NULL},
     LAUNCHES(LAUNCH)
 #undef LAUNCH
-        {"cuStreamSynchronize", 2000, 0, (void *)cuStreamSynchronize, NULL},
+        {"cuCtxCreate", 2000, 0, (void *)cuCtxCreate, NULL},
+    {"cuCtxCreate", 3020, 0, (void *)cuCtxCreate_v2, NULL},
+    {"cuCtxCreate", 11040, 0, (void *)cuCtxCreate_v3, NULL},
+    {"cuCtxCreate", 12050, 0, (void *)cuCtxCreate_v4, NULL},
+    {"cuCtxDetach", 2000, 0, (void *)cuCtxDetach, NULL},
+    {"cuDevicePrimaryCtxRetain", 7000, 0, (void *)cuDevicePrimaryCtxRetain, NULL},
+    {"cuMemAllocAsync", 11020, 0, (void *)cuMemAllocAsync, NULL},
+    {"cuMemAllocAsync", 11020, 2, (void *)cuMemAllocAsync_ptsz, NULL},
+    {"cuMemAllocFromPoolAsync", 11020, 0, (void *)cuMemAllocFromPoolAsync, NULL},
+    {"cuMemAllocFromPoolAsync", 11020, 2, (void *)cuMemAllocFromPoolAsync_ptsz, NULL},
+    {"cuMemPoolCreate", 11020, 0, (void *)cuMemPoolCreate, NULL},
+    {"cuMemPoolDestroy", 11020, 0, (void *)cuMemPoolDestroy, NULL},
+    {"cuMemPoolTrimTo", 11020, 0, (void *)cuMemPoolTrimTo, NULL},
+    {"cuMemPoolImportFromShareableHandle", 11020, 0, (void *)cuMemPoolImportFromShareableHandle, NULL},
+    {"cuMemGetDefaultMemPool", 13000, 0, (void *)cuMemGetDefaultMemPool, NULL},
+    {"cuMemGetMemPool", 13000, 0, (void *)cuMemGetMemPool, NULL},
+    {"cuEventSynchronize", 2000, 0, (void *)cuEventSynchronize, NULL},
+    {"cuCtxSynchronize", 2000, 0, (void *)cuCtxSynchronize, NULL},
+    {"cuCtxSynchronize", 13000, 0, (void *)cuCtxSynchronize_v2, NULL},
+    {"cuGraphInstantiate", 10000, 0, (void *)cuGraphInstantiate, NULL},
+    {"cuGraphInstantiate", 11000, 0, (void *)cuGraphInstantiate_v2, NULL},
+    {"cuGraphInstantiateWithFlags", 11040, 0, (void *)cuGraphInstantiateWithFlags, NULL},
+    {"cuGraphInstantiateWithParams", 12000, 0, (void *)cuGraphInstantiateWithParams, NULL},
+    {"cuGraphInstantiateWithParams", 12000, 2, (void *)cuGraphInstantiateWithParams_ptsz, NULL},
+    {"cuGraphUpload", 11010, 0, (void *)cuGraphUpload, NULL},
+    {"cuGraphUpload", 11010, 2, (void *)cuGraphUpload_ptsz, NULL},
+    {"cuGraphExecDestroy", 10000, 0, (void *)cuGraphExecDestroy, NULL},
+    {"cuDeviceGraphMemTrim", 11040, 0, (void *)cuDeviceGraphMemTrim, NULL},
+    {"cuMemCreate", 10020, 0, (void *)cuMemCreate, NULL},
+    {"cuMemRelease", 10020, 0, (void *)cuMemRelease, NULL},
+    {"cuMemMap", 10020, 0, (void *)cuMemMap, NULL},
+    {"cuMemUnmap", 10020, 0, (void *)cuMemUnmap, NULL},
+    {"cuMemRetainAllocationHandle", 11000, 0, (void *)cuMemRetainAllocationHandle, NULL},
+    {"cuMemMapArrayAsync", 11010, 0, (void *)cuMemMapArrayAsync, NULL},
+    {"cuMemMapArrayAsync", 11010, 2, (void *)cuMemMapArrayAsync_ptsz, NULL},
+    {"cuArrayCreate", 2000, 0, (void *)cuArrayCreate, NULL},
+    {"cuArrayCreate", 3020, 0, (void *)cuArrayCreate_v2, NULL},
+    {"cuArray3DCreate", 2000, 0, (void *)cuArray3DCreate, NULL},
+    {"cuArray3DCreate", 3020, 0, (void *)cuArray3DCreate_v2, NULL},
+    {"cuArrayDestroy", 2000, 0, (void *)cuArrayDestroy, NULL},
+    {"cuMipmappedArrayCreate", 5000, 0, (void *)cuMipmappedArrayCreate, NULL},
+    {"cuMipmappedArrayDestroy", 5000, 0, (void *)cuMipmappedArrayDestroy, NULL},
+    {"cuStreamSynchronize", 2000, 0, (void *)cuStreamSynchronize, NULL},
+    {"cuStreamSynchronize", 7000, 2, (void *)cuStreamSynchronize_ptsz, NULL},
+    {"cuStreamQuery", 2000, 0, (void *)cuStreamQuery, NULL},
     {"cuGetProcAddress", 11030, 0, (void *)cuGetProcAddress, NULL},
     {"cuGetProcAddress", 12000, 0, (void *)cuGetProcAddress_v2, NULL},
 };

@@ -1,0 +1,77 @@
+/*
+ * One allocation, from before the driver is asked until it is remembered: reserve, ask the driver, true up to what it
+ * really took, remember. Whatever fails on the way, nothing of it stays.
+ */
+#ifndef ALIQUOT_CHARGE_H
+#define ALIQUOT_CHARGE_H
+
+#include "abi.h"
+#include "lookup.h"
+#include "table.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Every hook begins so: the driver's function, or an error that says that it has none. */
+#define ALIQUOT_NEED(function)                                                                                         \
+    if (!aliquot_lookup_cuda() || aliquot_bare.function == NULL) {                                                     \
+        return CUDA_ERROR_NOT_SUPPORTED;                                                                               \
+    }
+
+/*
+ * Goes through all steps on the current context's device, and returns from the hook unless all succeed:
+ * expected  bytes to reserve
+ * call      asks the driver
+ * taken     bytes that it took, as seen after the call
+ * key       under which table remembers them
+ * undo      gives them back to the driver
+ */
+#define ALIQUOT_CHARGED(table, expected, call, taken, key, undo)                                                       \
+    do {                                                                                                               \
+        struct aliquot_holding charged;                                                                                \
+        CUresult charging = aliquot_charge_begin(&charged, expected);                                                  \
+        if (charging != CUDA_SUCCESS) {                                                                                \
+            return charging;                                                                                           \
+        }                                                                                                              \
+        charging = call;                                                                                               \
+        if (charging != CUDA_SUCCESS) {                                                                                \
+            return aliquot_charge_cancel(&charged, charging);                                                          \
+        }                                                                                                              \
+        if (!aliquot_charge_true_up(&charged, taken) ||                                                                \
+            !aliquot_charge_keep(&charged, table, (uint64_t)(uintptr_t)(key))) {                                       \
+            undo;                                                                                                      \
+            return aliquot_charge_cancel(&charged, CUDA_ERROR_OUT_OF_MEMORY);                                          \
+        }                                                                                                              \
+    } while (0)
+
+/* Whether bytes may be had on a device: reserves them, if need be after the pools have given back what they hold in
+   vain. Charges the context too, where its making was not seen. */
+bool aliquot_charge_reserve(int device, uint64_t bytes);
+
+/* Reserves on the current context's device. With an owner of NULL nothing was reserved: there are no limits. */
+CUresult aliquot_charge_begin(struct aliquot_holding *charge, uint64_t bytes);
+
+/* False: what the driver really took is over the limit. */
+bool aliquot_charge_true_up(struct aliquot_holding *charge, uint64_t bytes);
+
+/* After the driver failed, with its result. */
+CUresult aliquot_charge_cancel(const struct aliquot_holding *charge, CUresult result);
+
+/* After the driver made it. False: it can't be remembered, so it must go. */
+bool aliquot_charge_keep(const struct aliquot_holding *charge, struct aliquot_table *table, uint64_t key);
+
+void aliquot_charge_give_back(const struct aliquot_holding *holding);
+
+/* A key is forgotten before the driver frees it, since it may be another thread's right after. What is not known
+   (imported, or nonsense) is the driver's business. */
+struct aliquot_freeing {
+    bool known;
+    uint64_t key;
+    struct aliquot_holding holding;
+};
+
+struct aliquot_freeing aliquot_charge_start_freeing(struct aliquot_table *table, uint64_t key);
+CUresult aliquot_charge_end_freeing(const struct aliquot_freeing *freeing, struct aliquot_table *table,
+                                    CUresult result);
+
+#endif

@@ -1,0 +1,40 @@
+/*
+ * Memory that comes from a pool: the device's and the program's own pools, and what graphs allocate. A pool is charged
+ * by what it has reserved, used or not: the requested bytes are reserved before the driver is asked, and afterwards the
+ * charge is trued up to what the driver says that the pool holds. Pools shrink when the host synchronises.
+ */
+#ifndef ALIQUOT_POOL_H
+#define ALIQUOT_POOL_H
+
+#include "abi.h"
+#include "table.h"
+
+#include <stdbool.h>
+
+/* What a device's graphs hold is charged like a pool, whose making and end nobody sees. */
+struct aliquot_pool;
+
+/* The pool of a device's graphs; NULL: there is no memory to remember it. */
+struct aliquot_pool *aliquot_pool_of_graphs(int device, CUdevice ordinal);
+
+/* Around an operation that may take so many bytes more. Begin: false, and nothing reserved: no room. End: false: the
+   pool took so much more than expected that the container is over its limit; it is charged. */
+bool aliquot_pool_begin(struct aliquot_pool *pool, uint64_t bytes);
+bool aliquot_pool_end(struct aliquot_pool *pool, uint64_t bytes);
+
+/* Memory from a pool was freed; at once: not in stream order. */
+void aliquot_pool_freed(const struct aliquot_holding *holding, bool at_once);
+
+/* Charges what the driver says now. Costs nothing while no pool is known. */
+void aliquot_pool_true_up(void);
+
+/* Makes pools give back what they hold in vain, until so many bytes have room on a device. False: nothing was won. */
+bool aliquot_pool_make_room(int device, uint64_t bytes);
+
+/* The primary context of a device has ended, and its pools with it. */
+void aliquot_pool_device_was_reset(int device);
+
+/* In a forked child. */
+void aliquot_pool_reset(void);
+
+#endif

@@ -1,0 +1,39 @@
+/* Entries of one size for a list, from the system and not from malloc, which the program may have replaced. Memory is
+   kept for the next entry and never unmapped. Guarded by its user's mutex. A slab of zeros is an empty one. */
+#ifndef ALIQUOT_SLAB_H
+#define ALIQUOT_SLAB_H
+
+#include "os.h"
+
+#include <stddef.h>
+#include <string.h>
+
+struct aliquot_slab {
+    void *unused; /* each begins with the next one's address */
+};
+
+#define ALIQUOT_SLAB_ENTRIES 64
+
+/* Zeroed; NULL: there is no memory. */
+static inline void *aliquot_slab_take(struct aliquot_slab *slab, size_t size) {
+    if (slab->unused == NULL) {
+        char *block = aliquot_os_map(-1, ALIQUOT_SLAB_ENTRIES * size);
+        for (size_t i = 0; block != NULL && i < ALIQUOT_SLAB_ENTRIES; i++) {
+            memcpy(block + i * size, &slab->unused, sizeof slab->unused);
+            slab->unused = block + i * size;
+        }
+    }
+    void *entry = slab->unused;
+    if (entry != NULL) {
+        memcpy(&slab->unused, entry, sizeof slab->unused);
+        memset(entry, 0, size);
+    }
+    return entry;
+}
+
+static inline void aliquot_slab_give(struct aliquot_slab *slab, void *entry) {
+    memcpy(entry, &slab->unused, sizeof slab->unused);
+    slab->unused = entry;
+}
+
+#endif

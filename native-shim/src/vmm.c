@@ -1,0 +1,356 @@
+#include "vmm.h"
+
+#include "account.h"
+#include "charge.h"
+#include "config.h"
+#include "device.h"
+#include "slab.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define BUCKETS 4096
+
+/* Physical memory. */
+struct allocation {
+    uint64_t bytes;
+    int device;
+    unsigned references; /* handles to release, mappings, calls under way */
+};
+
+enum kind { HANDLE, MAPPING, TILE };
+
+/* What refers to an allocation. */
+struct reference {
+    enum kind kind;
+    uint64_t key;                  /* the handle, the address, the array */
+    uint64_t size;                 /* of a mapping */
+    CUarrayMapInfo tile;           /* of a tile: which part of the array */
+    struct allocation *allocation; /* NULL: a mapping of something that isn't charged */
+    struct reference *next;        /* in its bucket, or in a list of those taken out */
+};
+
+/* Guards all below; the driver is not called under it. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct reference *buckets[BUCKETS];
+static struct aliquot_slab references, allocations;
+static atomic_bool any_tile;
+
+void aliquot_vmm_reset(void) {
+    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a fork may have come while a thread had it */
+    memset(buckets, 0, sizeof buckets);
+    references.unused = NULL;
+    allocations.unused = NULL;
+    atomic_store(&any_tile, false);
+}
+
+/* ---- with the mutex ---- */
+
+static struct reference **bucket_of(enum kind kind, uint64_t key) {
+    return &buckets[((key ^ (uint64_t)kind << 32) * UINT64_C(0x9e3779b97f4a7c15)) >> 52];
+}
+
+static struct reference **find(enum kind kind, uint64_t key) {
+    struct reference **link = bucket_of(kind, key);
+    while (*link != NULL && ((*link)->kind != kind || (*link)->key != key)) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+static struct reference *take_out(struct reference **link) {
+    struct reference *reference = *link;
+    *link = reference->next;
+    return reference;
+}
+
+static void put_in(struct reference *reference) {
+    struct reference **bucket = bucket_of(reference->kind, reference->key);
+    reference->next = *bucket;
+    *bucket = reference;
+}
+
+static void drop_allocation(struct allocation *allocation) {
+    if (allocation != NULL && --allocation->references == 0) {
+        aliquot_account_release(allocation->device, allocation->bytes);
+        aliquot_slab_give(&allocations, allocation);
+    }
+}
+
+static void drop(struct reference *reference) {
+    drop_allocation(reference->allocation);
+    aliquot_slab_give(&references, reference);
+}
+
+/* False: there is no memory for it. */
+static bool add(enum kind kind, uint64_t key, uint64_t size, struct allocation *allocation) {
+    struct reference *reference = aliquot_slab_take(&references, sizeof *reference);
+    if (reference == NULL) {
+        return false;
+    }
+    *reference = (struct reference){.kind = kind, .key = key, .size = size, .allocation = allocation};
+    if (allocation != NULL) {
+        allocation->references++;
+    }
+    put_in(reference);
+    return true;
+}
+
+/* The mapping that an address is in. */
+static struct reference *mapping_around(uint64_t address) {
+    struct reference *found = *find(MAPPING, address);
+    for (size_t i = 0; i < BUCKETS && found == NULL; i++) {
+        for (struct reference *one = buckets[i]; one != NULL && found == NULL; one = one->next) {
+            found = one->kind == MAPPING && address - one->key < one->size ? one : NULL;
+        }
+    }
+    return found;
+}
+
+/* Takes out all mappings in a range. One after the other as a rule; where one is not known, all are looked at. */
+static struct reference *take_mappings(uint64_t start, uint64_t size) {
+    struct reference *taken = NULL;
+    uint64_t done = 0;
+    while (done < size) {
+        struct reference **link = find(MAPPING, start + done);
+        if (*link == NULL || (*link)->size == 0) {
+            break;
+        }
+        struct reference *mapping = take_out(link);
+        done += mapping->size;
+        mapping->next = taken;
+        taken = mapping;
+    }
+    for (size_t i = 0; i < BUCKETS && done < size; i++) {
+        for (struct reference **link = &buckets[i]; *link != NULL;) {
+            if ((*link)->kind == MAPPING && (*link)->key - start < size) {
+                struct reference *mapping = take_out(link);
+                mapping->next = taken;
+                taken = mapping;
+            } else {
+                link = &(*link)->next;
+            }
+        }
+    }
+    return taken;
+}
+
+/* ---- */
+
+static bool counts(void) {
+    return aliquot_config_mode() == ALIQUOT_MODE_ENFORCE;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
+                     unsigned long long flags) {
+    ALIQUOT_NEED(cuMemCreate)
+    CUmemGenericAllocationHandle made = 0;
+    enum aliquot_mode mode = aliquot_config_mode();
+    if (mode == ALIQUOT_MODE_CLOSED) {
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
+    if (mode != ALIQUOT_MODE_ENFORCE || properties == NULL ||
+        properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return aliquot_bare.cuMemCreate(handle, size, properties, flags);
+    }
+    int device = aliquot_device_of_ordinal(properties->location.id);
+    if (device < 0 || !aliquot_charge_reserve(device, size)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = aliquot_bare.cuMemCreate(handle == NULL ? NULL : &made, size, properties, flags);
+    if (result != CUDA_SUCCESS) {
+        aliquot_account_release(device, size);
+        return result;
+    }
+    pthread_mutex_lock(&mutex);
+    struct reference **old = find(HANDLE, made);
+    if (*old != NULL) {
+        drop(take_out(old)); /* released in a way that we don't see */
+    }
+    struct allocation *allocation = aliquot_slab_take(&allocations, sizeof *allocation);
+    bool kept = false;
+    if (allocation != NULL) {
+        *allocation = (struct allocation){.bytes = size, .device = device};
+        kept = add(HANDLE, made, 0, allocation);
+    }
+    if (!kept && allocation != NULL) {
+        aliquot_slab_give(&allocations, allocation);
+    }
+    pthread_mutex_unlock(&mutex);
+    if (!kept) {
+        aliquot_bare.cuMemRelease(made);
+        aliquot_account_release(device, size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *handle = made;
+    return CUDA_SUCCESS;
+}
+
+/* A handle that was retained more than once stands here as often, and is released as often. */
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+    ALIQUOT_NEED(cuMemRelease)
+    pthread_mutex_lock(&mutex);
+    struct reference **link = find(HANDLE, handle);
+    struct reference *reference = *link == NULL ? NULL : take_out(link); /* before it may be another's */
+    pthread_mutex_unlock(&mutex);
+    CUresult result = aliquot_bare.cuMemRelease(handle);
+    if (reference != NULL) {
+        pthread_mutex_lock(&mutex);
+        if (result == CUDA_SUCCESS) {
+            drop(reference);
+        } else {
+            put_in(reference);
+        }
+        pthread_mutex_unlock(&mutex);
+    }
+    return result;
+}
+
+/* The allocation of a handle, with a reference to it while the driver is called; NULL: it isn't charged. */
+static struct allocation *hold(CUmemGenericAllocationHandle handle) {
+    struct reference *reference = *find(HANDLE, handle);
+    if (reference != NULL) {
+        reference->allocation->references++;
+    }
+    return reference == NULL ? NULL : reference->allocation;
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+    ALIQUOT_NEED(cuMemMap)
+    if (!counts()) {
+        return aliquot_bare.cuMemMap(address, size, offset, handle, flags);
+    }
+    pthread_mutex_lock(&mutex);
+    struct allocation *allocation = hold(handle);
+    pthread_mutex_unlock(&mutex);
+    CUresult result = aliquot_bare.cuMemMap(address, size, offset, handle, flags);
+    bool kept = true;
+    pthread_mutex_lock(&mutex);
+    if (result == CUDA_SUCCESS) {
+        struct reference **old = find(MAPPING, address);
+        if (*old != NULL) {
+            drop(take_out(old)); /* unmapped in a way that we don't see */
+        }
+        kept = add(MAPPING, address, size, allocation);
+    }
+    drop_allocation(allocation);
+    pthread_mutex_unlock(&mutex);
+    if (!kept) {
+        aliquot_bare.cuMemUnmap(address, size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
+    ALIQUOT_NEED(cuMemUnmap)
+    pthread_mutex_lock(&mutex);
+    struct reference *taken = counts() ? take_mappings(address, size) : NULL;
+    pthread_mutex_unlock(&mutex);
+    CUresult result = aliquot_bare.cuMemUnmap(address, size);
+    pthread_mutex_lock(&mutex);
+    while (taken != NULL) {
+        struct reference *mapping = taken;
+        taken = taken->next;
+        if (result == CUDA_SUCCESS) {
+            drop(mapping);
+        } else {
+            put_in(mapping);
+        }
+    }
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address) {
+    ALIQUOT_NEED(cuMemRetainAllocationHandle)
+    CUresult result = aliquot_bare.cuMemRetainAllocationHandle(handle, address);
+    if (result != CUDA_SUCCESS || !counts()) {
+        return result;
+    }
+    pthread_mutex_lock(&mutex);
+    struct reference *mapping = mapping_around((uint64_t)(uintptr_t)address);
+    bool kept = mapping == NULL || mapping->allocation == NULL || add(HANDLE, *handle, 0, mapping->allocation);
+    pthread_mutex_unlock(&mutex);
+    if (!kept) {
+        aliquot_bare.cuMemRelease(*handle);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result;
+}
+
+/* ---- sparse arrays ---- */
+
+static uint64_t array_in(const CUarrayMapInfo *info) {
+    return (uint64_t)(uintptr_t)(info->resourceType == CU_RESOURCE_TYPE_ARRAY ? (const void *)info->resource.array
+                                                                              : (const void *)info->resource.mipmap);
+}
+
+static bool is_same_tile(const CUarrayMapInfo *one, const CUarrayMapInfo *other) {
+    return one->subresourceType == other->subresourceType &&
+           (one->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL
+                ? one->subresource.miptail.layer == other->subresource.miptail.layer &&
+                      one->subresource.miptail.offset == other->subresource.miptail.offset &&
+                      one->subresource.miptail.size == other->subresource.miptail.size
+                : memcmp(&one->subresource.sparseLevel, &other->subresource.sparseLevel,
+                         sizeof one->subresource.sparseLevel) == 0);
+}
+
+/* With the mutex. What is mapped or unmapped in other pieces than before keeps its old pieces until the array ends:
+   rather too much is charged than too little. */
+static void note_tile(const CUarrayMapInfo *info) {
+    uint64_t array = array_in(info);
+    struct reference **link = bucket_of(TILE, array);
+    while (*link != NULL && !((*link)->kind == TILE && (*link)->key == array && is_same_tile(&(*link)->tile, info))) {
+        link = &(*link)->next;
+    }
+    struct reference *old = *link == NULL ? NULL : take_out(link);
+    if (info->memOperationType == CU_MEM_OPERATION_TYPE_MAP) {
+        struct reference *handle = *find(HANDLE, info->memHandle.memHandle);
+        if (handle != NULL && add(TILE, array, 0, handle->allocation)) {
+            (*bucket_of(TILE, array))->tile = *info;
+            atomic_store(&any_tile, true);
+        }
+    }
+    if (old != NULL) {
+        drop(old);
+    }
+}
+
+static void note_tiles(const CUarrayMapInfo *list, unsigned count) {
+    pthread_mutex_lock(&mutex);
+    for (unsigned i = 0; i < count; i++) {
+        note_tile(&list[i]);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+#define MAP_ARRAY(symbol)                                                                                              \
+    CUresult symbol(CUarrayMapInfo *list, unsigned int count, CUstream stream) {                                       \
+        ALIQUOT_NEED(symbol)                                                                                           \
+        CUresult result = aliquot_bare.symbol(list, count, stream);                                                    \
+        if (result == CUDA_SUCCESS && counts()) {                                                                      \
+            note_tiles(list, count);                                                                                   \
+        }                                                                                                              \
+        return result;                                                                                                 \
+    }
+
+MAP_ARRAY(cuMemMapArrayAsync)
+MAP_ARRAY(cuMemMapArrayAsync_ptsz)
+
+void aliquot_vmm_array_destroyed(const void *array) {
+    if (!atomic_load(&any_tile)) {
+        return;
+    }
+    uint64_t key = (uint64_t)(uintptr_t)array;
+    pthread_mutex_lock(&mutex);
+    for (struct reference **link = bucket_of(TILE, key); *link != NULL;) {
+        if ((*link)->kind == TILE && (*link)->key == key) {
+            drop(take_out(link));
+        } else {
+            link = &(*link)->next;
+        }
+    }
+    pthread_mutex_unlock(&mutex);
+}
