@@ -41,7 +41,19 @@ struct CUctx_st {
 };
 
 /* What a handle other than a context is. */
-enum kind { KIND_STREAM = 1, KIND_EVENT, KIND_MODULE, KIND_FUNCTION, KIND_LIBRARY, KIND_KERNEL, KIND_PHYSICAL };
+enum kind {
+    KIND_STREAM = 1,
+    KIND_EVENT,
+    KIND_MODULE,
+    KIND_FUNCTION,
+    KIND_LIBRARY,
+    KIND_KERNEL,
+    KIND_PHYSICAL,
+    KIND_ARRAY,
+    KIND_MIPMAPPED_ARRAY,
+    KIND_TEXTURE,
+    KIND_SURFACE
+};
 
 /* The first member of every handle's struct. */
 struct object {

@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "cuda_memory.h"
+#include "cuda_array.h"
 #include "cuda_pool.h"
 #include "cuda_vmm.h"
 
@@ -681,8 +682,8 @@ struct box {
     enum side side;
 };
 
-static CUresult box_of(CUmemorytype type, const void *host, CUdeviceptr device, const size_t offset[3], size_t pitch,
-                       size_t rows, const size_t extent[3], struct box *box) {
+static CUresult box_of(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array, const size_t offset[3],
+                       size_t pitch, size_t rows, const size_t extent[3], struct box *box) {
     uintptr_t base;
     switch ((int)type) {
     case CU_MEMORYTYPE_HOST:
@@ -698,7 +699,8 @@ static CUresult box_of(CUmemorytype type, const void *host, CUdeviceptr device, 
         box->side = ANY;
         break;
     case CU_MEMORYTYPE_ARRAY:
-        return CUDA_ERROR_NOT_SUPPORTED;
+        box->side = ANY; /* what array_part finds, nobody else knows */
+        return array_part(array, offset, extent, &box->start, &box->pitch, &box->layer);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -734,11 +736,11 @@ static CUresult copy_box(const CUDA_MEMCPY3D *copied, CUstream stream) {
         return result;
     result = check_stream(stream);
     if (result == CUDA_SUCCESS)
-        result = box_of(copied->srcMemoryType, copied->srcHost, copied->srcDevice, source, copied->srcPitch,
-                        copied->srcHeight, extent, &from);
+        result = box_of(copied->srcMemoryType, copied->srcHost, copied->srcDevice, copied->srcArray, source,
+                        copied->srcPitch, copied->srcHeight, extent, &from);
     if (result == CUDA_SUCCESS)
-        result = box_of(copied->dstMemoryType, copied->dstHost, copied->dstDevice, target, copied->dstPitch,
-                        copied->dstHeight, extent, &to);
+        result = box_of(copied->dstMemoryType, copied->dstHost, copied->dstDevice, copied->dstArray, target,
+                        copied->dstPitch, copied->dstHeight, extent, &to);
     if (result != CUDA_SUCCESS || extent[0] == 0 || extent[1] == 0 || extent[2] == 0)
         return leave(result);
     if (!is_box_valid(&from, extent, false) || !is_box_valid(&to, extent, true))
@@ -759,12 +761,14 @@ static CUresult copy_rectangle(const CUDA_MEMCPY2D *copied, CUstream stream) {
                                .srcMemoryType = copied->srcMemoryType,
                                .srcHost = copied->srcHost,
                                .srcDevice = copied->srcDevice,
+                               .srcArray = copied->srcArray,
                                .srcPitch = copied->srcPitch,
                                .dstXInBytes = copied->dstXInBytes,
                                .dstY = copied->dstY,
                                .dstMemoryType = copied->dstMemoryType,
                                .dstHost = copied->dstHost,
                                .dstDevice = copied->dstDevice,
+                               .dstArray = copied->dstArray,
                                .dstPitch = copied->dstPitch,
                                .WidthInBytes = copied->WidthInBytes,
                                .Height = copied->Height,
@@ -786,6 +790,40 @@ API CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy) {
 }
 API CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
     return copy_box(pCopy, hStream);
+}
+
+/* One row between an array and something else. */
+#define ROW(...)                                                                                                       \
+    &(CUDA_MEMCPY3D) {                                                                                                 \
+        __VA_ARGS__, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1                                                \
+    }
+#define ROW_ARRAY(side)                                                                                                \
+    .side##MemoryType = CU_MEMORYTYPE_ARRAY, .side##Array = side##Array, .side##XInBytes = side##Offset
+#define ROW_HOST(side) .side##MemoryType = CU_MEMORYTYPE_HOST, .side##Host = side##Host
+#define ROW_DEVICE(side) .side##MemoryType = CU_MEMORYTYPE_DEVICE, .side##Device = side##Device
+
+API CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+    return copy_box(ROW(ROW_ARRAY(src), ROW_HOST(dst)), NULL);
+}
+API CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+                                  CUstream hStream) {
+    return copy_box(ROW(ROW_ARRAY(src), ROW_HOST(dst)), hStream);
+}
+API CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount) {
+    return copy_box(ROW(ROW_HOST(src), ROW_ARRAY(dst)), NULL);
+}
+API CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
+                                  CUstream hStream) {
+    return copy_box(ROW(ROW_HOST(src), ROW_ARRAY(dst)), hStream);
+}
+API CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+    return copy_box(ROW(ROW_ARRAY(src), ROW_DEVICE(dst)), NULL);
+}
+API CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
+    return copy_box(ROW(ROW_DEVICE(src), ROW_ARRAY(dst)), NULL);
+}
+API CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+    return copy_box(ROW(ROW_ARRAY(src), ROW_ARRAY(dst)), NULL);
 }
 
 /* Fills height rows of width elements of size bytes. */

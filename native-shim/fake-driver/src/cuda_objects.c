@@ -1,5 +1,6 @@
 /* The handles that the driver gave out. */
 #define _GNU_SOURCE
+#include "cuda_array.h"
 #include "cuda_driver.h"
 
 #include <search.h>
@@ -49,6 +50,8 @@ void object_delete(void *handle) {
         stream_free(object);
     else if (object->kind == KIND_EVENT)
         event_free(object);
+    else if (object->kind == KIND_ARRAY || object->kind == KIND_MIPMAPPED_ARRAY)
+        array_free(object);
     free(object);
 }
 

@@ -18,7 +18,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define GRANULARITY ((size_t)2 << 20)
 #define PAGE ((size_t)4096)
 
 struct physical {
@@ -55,7 +54,7 @@ static int common_file = -1;
 static size_t common_bytes;
 
 static bool is_aligned(size_t value) {
-    return value % GRANULARITY == 0;
+    return value % PHYSICAL_GRANULARITY == 0;
 }
 
 /* ---- physical memory ---- */
@@ -96,7 +95,8 @@ static CUresult check_properties(const CUmemAllocationProp *properties, struct d
     }
     if ((handle_types & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (properties->allocFlags.gpuDirectRDMACapable != 0 || properties->allocFlags.usage != 0)
+    if (properties->allocFlags.gpuDirectRDMACapable != 0 ||
+        (properties->allocFlags.usage & ~CU_MEM_CREATE_USAGE_TILE_POOL) != 0)
         return CUDA_ERROR_NOT_SUPPORTED;
     return CUDA_SUCCESS;
 }
@@ -232,8 +232,29 @@ API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAlloc
         return result;
     result = check_properties(prop, &device);
     if (result == CUDA_SUCCESS)
-        *granularity = GRANULARITY;
+        *granularity = PHYSICAL_GRANULARITY;
     return leave(result);
+}
+
+CUresult physical_map(CUmemGenericAllocationHandle handle, const struct device *device, size_t offset, size_t bytes,
+                      struct physical **physical, void **start) {
+    struct physical *found = object_find(KIND_PHYSICAL, (const void *)(uintptr_t)handle);
+    if (found == NULL || found->handles == 0)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (found->device != device || (found->properties.allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL) == 0 ||
+        !is_aligned(offset) || offset > found->bytes || bytes > found->bytes - offset)
+        return CUDA_ERROR_INVALID_VALUE;
+    *start = shared_map(found->fd, found->offset + (off_t)offset, bytes);
+    if (*start == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    found->mappings++;
+    *physical = found;
+    return CUDA_SUCCESS;
+}
+
+void physical_let_go(struct physical *physical) {
+    physical->mappings--;
+    let_go(physical);
 }
 
 /* ---- sharing ---- */
@@ -332,8 +353,8 @@ API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment
     if (ptr == NULL || size == 0 || size % PAGE != 0 || addr % PAGE != 0 || (alignment & (alignment - 1)) != 0 ||
         flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (alignment < GRANULARITY)
-        alignment = GRANULARITY;
+    if (alignment < PHYSICAL_GRANULARITY)
+        alignment = PHYSICAL_GRANULARITY;
     if (size > SIZE_MAX / 4 || alignment > SIZE_MAX / 4)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = enter_driver();
@@ -370,7 +391,7 @@ API CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
 
 /* Whether nothing is mapped anywhere in a range. */
 static bool is_unmapped(uintptr_t base, size_t bytes) {
-    for (size_t offset = 0; offset < bytes; offset += GRANULARITY)
+    for (size_t offset = 0; offset < bytes; offset += PHYSICAL_GRANULARITY)
         if (memory_find(base + offset) != NULL)
             return false;
     return true;
@@ -385,7 +406,8 @@ API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
     if (result != CUDA_SUCCESS)
         return result;
     struct reservation *reservation = find_reservation((uintptr_t)ptr, size);
-    if (size > physical->bytes || reservation == NULL || !is_unmapped((uintptr_t)ptr, size))
+    if (size > physical->bytes || (physical->properties.allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL) != 0 ||
+        reservation == NULL || !is_unmapped((uintptr_t)ptr, size))
         return leave(CUDA_ERROR_INVALID_VALUE);
     struct mapping *mapping = calloc(1, sizeof *mapping);
     const struct allocation values = {.base = (uintptr_t)ptr,
@@ -438,8 +460,7 @@ static void unmap(struct allocation *allocation, const void *data) {
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     memory_remove(allocation);
     mapping->reservation->mappings--;
-    mapping->physical->mappings--;
-    let_go(mapping->physical);
+    physical_let_go(mapping->physical);
     free(mapping);
 }
 

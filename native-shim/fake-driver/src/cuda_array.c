@@ -1,0 +1,578 @@
+/*
+ * Arrays, mipmapped arrays, textures and surfaces.
+ *
+ * An array takes what it would on a GPU, whose memory for it is block-linear: blocks of 64 bytes by 8 rows, as many on
+ * top of each other (1, 2, 4, 8 or 16) as its height needs, and 512 bytes for one of a single row (Mesa's nil/image.rs
+ * describes it). Inside it is rows after rows, padded to that; programs cannot tell, since they only copy to and from
+ * it. Textures and surfaces are handles that remember what they were made of: nothing reads through them.
+ */
+#define _GNU_SOURCE
+#include "cuda_array.h"
+#include "cuda_memory.h"
+#include "cuda_vmm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_BYTES = 64, BLOCK_ROWS = 8, MOST_ROWS = 16 * BLOCK_ROWS, SINGLE_ROW_BYTES = 512, MOST_LEVELS = 18 };
+
+/* The memory of an array or of all levels of a mipmapped one. */
+struct backing {
+    size_t bytes;
+    uintptr_t base;            /* 0: a deferred array that nothing is mapped to */
+    struct physical *physical; /* of a deferred array; NULL: the memory is its own, and charged */
+};
+
+struct CUarray_st {
+    struct object object;
+    CUDA_ARRAY3D_DESCRIPTOR descriptor;
+    size_t row, pitch, rows, layers; /* bytes of a row without and with padding; layers or slices */
+    size_t layer;                    /* bytes */
+    struct backing backing;
+    struct CUmipmappedArray_st *mipmap; /* whose level it is; NULL: of its own */
+    size_t offset;                      /* in the backing of the mipmap */
+};
+
+struct CUmipmappedArray_st {
+    struct object object;
+    CUDA_ARRAY3D_DESCRIPTOR descriptor;
+    struct backing backing;
+    unsigned level_count;
+    struct CUarray_st *levels[MOST_LEVELS];
+};
+
+/* ---- shapes ---- */
+
+/* Of one channel; with the number of channels that the format itself asks for, 0 if any. 0: an unknown format. */
+static size_t channel_bytes(CUarray_format format, unsigned *channels) {
+    static const unsigned char normalised_channels[] = {1, 2, 4};
+    *channels = 0;
+    if ((int)format >= CU_AD_FORMAT_UNORM_INT8X1 && (int)format <= CU_AD_FORMAT_SNORM_INT16X4) {
+        unsigned place = (unsigned)format - CU_AD_FORMAT_UNORM_INT8X1; /* unorm 8, unorm 16, snorm 8, snorm 16 */
+        *channels = normalised_channels[place % 3];
+        return place / 3 % 2 == 0 ? 1 : 2;
+    }
+    switch ((int)format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+static bool is_layered(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
+    return (descriptor->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+}
+
+/* The largest sizes are those of the device attributes. */
+static bool is_size_allowed(const CUDA_ARRAY3D_DESCRIPTOR *d) {
+    if (d->Width == 0)
+        return false;
+    if ((d->Flags & CUDA_ARRAY3D_CUBEMAP) != 0 && (d->Width != d->Height || d->Depth == 0 || d->Depth % 6 != 0 ||
+                                                   (d->Depth != 6 && (d->Flags & CUDA_ARRAY3D_LAYERED) == 0)))
+        return false;
+    if (is_layered(d))
+        return d->Depth != 0 && d->Depth <= 2048 && d->Width <= 32768 && d->Height <= 32768;
+    if (d->Depth != 0)
+        return d->Height != 0 && d->Width <= 16384 && d->Height <= 16384 && d->Depth <= 16384;
+    return d->Width <= 131072 && d->Height <= 65536;
+}
+
+static CUresult check_descriptor(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
+    unsigned needed;
+    if (!is_size_allowed(descriptor) || (descriptor->Flags & ~0x1ffu) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (channel_bytes(descriptor->Format, &needed) == 0 ||
+        (descriptor->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE)) != 0)
+        return CUDA_ERROR_NOT_SUPPORTED; /* block-compressed, planar video, sparse */
+    unsigned channels = descriptor->NumChannels;
+    if ((channels != 1 && channels != 2 && channels != 4) || (needed != 0 && channels != needed))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+static size_t round_up(size_t value, size_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
+
+/* The shape of one level of what check_descriptor let through; answers its bytes. */
+static size_t shape(struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *whole, unsigned level) {
+    unsigned needed;
+    CUDA_ARRAY3D_DESCRIPTOR *descriptor = &array->descriptor;
+    *descriptor = *whole;
+    descriptor->Width = whole->Width >> level != 0 ? whole->Width >> level : 1;
+    if (whole->Height != 0)
+        descriptor->Height = whole->Height >> level != 0 ? whole->Height >> level : 1;
+    if (whole->Depth != 0 && !is_layered(whole))
+        descriptor->Depth = whole->Depth >> level != 0 ? whole->Depth >> level : 1;
+    array->row = descriptor->Width * descriptor->NumChannels * channel_bytes(descriptor->Format, &needed);
+    array->rows = descriptor->Height != 0 ? descriptor->Height : 1;
+    array->layers = descriptor->Depth != 0 ? descriptor->Depth : 1;
+    if (descriptor->Height == 0) {
+        array->pitch = array->layer = round_up(array->row, SINGLE_ROW_BYTES);
+    } else {
+        size_t unit = BLOCK_ROWS;
+        while (unit < array->rows && unit < MOST_ROWS)
+            unit *= 2;
+        array->pitch = round_up(array->row, BLOCK_BYTES);
+        array->layer = array->pitch * round_up(array->rows, unit);
+    }
+    return array->layer * array->layers;
+}
+
+/* ---- memory ---- */
+
+static CUresult backing_allocate(struct backing *backing, struct CUctx_st *context, bool deferred) {
+    if (deferred)
+        return CUDA_SUCCESS;
+    if (!memory_reserve(context->device, backing->bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    backing->base = (uintptr_t)memory_map(round_up(backing->bytes, 4096));
+    if (backing->base != 0)
+        return CUDA_SUCCESS;
+    gpu_release(context->device->gpu, backing->bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void backing_free(struct backing *backing, const struct CUctx_st *context) {
+    if (backing->base == 0)
+        return;
+    memory_unmap((void *)backing->base, round_up(backing->bytes, 4096));
+    backing->base = 0;
+    if (backing->physical != NULL)
+        physical_let_go(backing->physical);
+    else
+        gpu_release(context->device->gpu, backing->bytes);
+    backing->physical = NULL;
+}
+
+void array_free(struct object *object) {
+    if (object->kind == KIND_MIPMAPPED_ARRAY)
+        backing_free(&((struct CUmipmappedArray_st *)object)->backing, object->context);
+    else if (((struct CUarray_st *)object)->mipmap == NULL)
+        backing_free(&((struct CUarray_st *)object)->backing, object->context);
+}
+
+static bool is_deferred(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
+    return (descriptor->Flags & CUDA_ARRAY3D_DEFERRED_MAPPING) != 0;
+}
+
+CUresult array_part(CUarray handle, const size_t offset[3], const size_t extent[3], uintptr_t *start, size_t *pitch,
+                    size_t *layer) {
+    const struct CUarray_st *array = object_find(KIND_ARRAY, handle);
+    if (array == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const size_t sizes[3] = {array->row, array->rows, array->layers};
+    for (int i = 0; i < 3; i++)
+        if (offset[i] > sizes[i] || extent[i] > sizes[i] - offset[i])
+            return CUDA_ERROR_INVALID_VALUE;
+    uintptr_t base = array->mipmap != NULL ? array->mipmap->backing.base : array->backing.base;
+    if (base == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pitch = array->pitch;
+    *layer = array->layer;
+    *start = base + array->offset + offset[2] * array->layer + offset[1] * array->pitch + offset[0];
+    return CUDA_SUCCESS;
+}
+
+/* ---- arrays ---- */
+
+API CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray) {
+    struct CUctx_st *context;
+    if (pHandle == NULL || pAllocateArray == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = check_descriptor(pAllocateArray);
+    if (result != CUDA_SUCCESS)
+        return leave(result);
+    struct CUarray_st *array = object_new(KIND_ARRAY, sizeof *array, context);
+    if (array == NULL)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    array->backing.bytes = shape(array, pAllocateArray, 0);
+    result = backing_allocate(&array->backing, context, is_deferred(pAllocateArray));
+    if (result == CUDA_SUCCESS)
+        *pHandle = array;
+    else
+        object_delete(array);
+    return leave(result);
+}
+
+API CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray) {
+    if (pAllocateArray == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = pAllocateArray->Width,
+                                                .Height = pAllocateArray->Height,
+                                                .Format = pAllocateArray->Format,
+                                                .NumChannels = pAllocateArray->NumChannels};
+    return cuArray3DCreate_v2(pHandle, &descriptor);
+}
+
+API CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray) {
+    if (pAllocateArray == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = pAllocateArray->Width,
+                                                .Height = pAllocateArray->Height,
+                                                .Depth = pAllocateArray->Depth,
+                                                .Format = pAllocateArray->Format,
+                                                .NumChannels = pAllocateArray->NumChannels,
+                                                .Flags = pAllocateArray->Flags};
+    return cuArray3DCreate_v2(pHandle, &descriptor);
+}
+
+API CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray) {
+    if (pAllocateArray == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const CUDA_ARRAY_DESCRIPTOR descriptor = {.Width = pAllocateArray->Width,
+                                              .Height = pAllocateArray->Height,
+                                              .Format = pAllocateArray->Format,
+                                              .NumChannels = pAllocateArray->NumChannels};
+    return cuArrayCreate_v2(pHandle, &descriptor);
+}
+
+/* Takes the lock if handle is an array or a mipmapped one, which kind says. */
+static CUresult enter_handle(enum kind kind, const void *handle, void *answer) {
+    struct CUctx_st *context;
+    if (answer == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return object_find(kind, handle) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
+}
+
+API CUresult cuArrayDestroy(CUarray hArray) {
+    CUresult result = enter_handle(KIND_ARRAY, hArray, &result);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (hArray->mipmap != NULL)
+        return leave(CUDA_ERROR_INVALID_HANDLE); /* it goes with that */
+    object_delete(hArray);
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray) {
+    CUresult result = enter_handle(KIND_ARRAY, hArray, pArrayDescriptor);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *pArrayDescriptor = hArray->descriptor;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray) {
+    CUDA_ARRAY3D_DESCRIPTOR found;
+    if (pArrayDescriptor == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cuArray3DGetDescriptor_v2(&found, hArray);
+    if (result == CUDA_SUCCESS)
+        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){
+            .Width = found.Width, .Height = found.Height, .Format = found.Format, .NumChannels = found.NumChannels};
+    return result;
+}
+
+API CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray) {
+    CUDA_ARRAY3D_DESCRIPTOR found;
+    if (pArrayDescriptor == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cuArray3DGetDescriptor_v2(&found, hArray);
+    if (result == CUDA_SUCCESS)
+        *pArrayDescriptor = (CUDA_ARRAY3D_DESCRIPTOR_v1){.Width = (unsigned)found.Width,
+                                                         .Height = (unsigned)found.Height,
+                                                         .Depth = (unsigned)found.Depth,
+                                                         .Format = found.Format,
+                                                         .NumChannels = found.NumChannels,
+                                                         .Flags = found.Flags};
+    return result;
+}
+
+API CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray) {
+    CUDA_ARRAY3D_DESCRIPTOR found;
+    if (pArrayDescriptor == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cuArray3DGetDescriptor_v2(&found, hArray);
+    if (result == CUDA_SUCCESS)
+        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR_v1){.Width = (unsigned)found.Width,
+                                                       .Height = (unsigned)found.Height,
+                                                       .Format = found.Format,
+                                                       .NumChannels = found.NumChannels};
+    return result;
+}
+
+/* With the lock held. The driver answers for deferred arrays only (cuda.h, cuArrayGetMemoryRequirements). */
+static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *answer, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
+                             const struct backing *backing, CUdevice device) {
+    if (device_of(device) == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!is_deferred(descriptor))
+        return CUDA_ERROR_INVALID_VALUE;
+    memset(answer, 0, sizeof *answer);
+    answer->size = backing->bytes;
+    answer->alignment = PHYSICAL_GRANULARITY;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array,
+                                          CUdevice device) {
+    CUresult result = enter_handle(KIND_ARRAY, array, memoryRequirements);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct backing *backing = array->mipmap != NULL ? &array->mipmap->backing : &array->backing;
+    return leave(requirements(memoryRequirements, &array->descriptor, backing, device));
+}
+
+/* ---- mipmapped arrays ---- */
+
+static unsigned most_levels(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
+    size_t largest = descriptor->Width > descriptor->Height ? descriptor->Width : descriptor->Height;
+    if (!is_layered(descriptor) && descriptor->Depth > largest)
+        largest = descriptor->Depth;
+    unsigned levels = 0;
+    for (; largest != 0; largest /= 2)
+        levels++;
+    return levels;
+}
+
+static void mipmap_delete(struct CUmipmappedArray_st *mipmap) {
+    for (unsigned i = 0; i < mipmap->level_count; i++)
+        object_delete(mipmap->levels[i]);
+    object_delete(mipmap);
+}
+
+API CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+                                    unsigned int numMipmapLevels) {
+    struct CUctx_st *context;
+    if (pHandle == NULL || pMipmappedArrayDesc == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = check_descriptor(pMipmappedArrayDesc);
+    if (result != CUDA_SUCCESS)
+        return leave(result);
+    unsigned most = most_levels(pMipmappedArrayDesc);
+    unsigned levels = numMipmapLevels == 0 ? 1 : numMipmapLevels < most ? numMipmapLevels : most;
+    struct CUmipmappedArray_st *mipmap = object_new(KIND_MIPMAPPED_ARRAY, sizeof *mipmap, context);
+    if (mipmap == NULL)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    mipmap->descriptor = *pMipmappedArrayDesc;
+    for (; mipmap->level_count < levels && result == CUDA_SUCCESS; mipmap->level_count++) {
+        struct CUarray_st *level = object_new(KIND_ARRAY, sizeof *level, context);
+        if (level == NULL) {
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+            break;
+        }
+        level->mipmap = mipmap;
+        level->offset = mipmap->backing.bytes;
+        mipmap->backing.bytes += shape(level, pMipmappedArrayDesc, mipmap->level_count);
+        mipmap->levels[mipmap->level_count] = level;
+    }
+    if (result == CUDA_SUCCESS)
+        result = backing_allocate(&mipmap->backing, context, is_deferred(pMipmappedArrayDesc));
+    if (result == CUDA_SUCCESS)
+        *pHandle = mipmap;
+    else
+        mipmap_delete(mipmap);
+    return leave(result);
+}
+
+API CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
+    CUresult result = enter_handle(KIND_MIPMAPPED_ARRAY, hMipmappedArray, &result);
+    if (result != CUDA_SUCCESS)
+        return result;
+    mipmap_delete(hMipmappedArray);
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level) {
+    CUresult result = enter_handle(KIND_MIPMAPPED_ARRAY, hMipmappedArray, pLevelArray);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (level >= hMipmappedArray->level_count)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    *pLevelArray = hMipmappedArray->levels[level];
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements,
+                                                   CUmipmappedArray mipmap, CUdevice device) {
+    CUresult result = enter_handle(KIND_MIPMAPPED_ARRAY, mipmap, memoryRequirements);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return leave(requirements(memoryRequirements, &mipmap->descriptor, &mipmap->backing, device));
+}
+
+/* ---- mapping memory to deferred arrays ---- */
+
+/* The backing that a map info means, if what it means is a deferred array. */
+static struct backing *mapped_backing(const CUarrayMapInfo *info) {
+    if (info->resourceType == CU_RESOURCE_TYPE_ARRAY) {
+        struct CUarray_st *array = object_find(KIND_ARRAY, info->resource.array);
+        return array != NULL && array->mipmap == NULL && is_deferred(&array->descriptor) ? &array->backing : NULL;
+    }
+    struct CUmipmappedArray_st *mipmap = info->resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY
+                                             ? object_find(KIND_MIPMAPPED_ARRAY, info->resource.mipmap)
+                                             : NULL;
+    return mipmap != NULL && is_deferred(&mipmap->descriptor) ? &mipmap->backing : NULL;
+}
+
+static CUresult map_array(const CUarrayMapInfo *info, struct CUctx_st *context) {
+    struct backing *backing = mapped_backing(info);
+    CUdevice ordinal = ordinal_of(context->device);
+    if (backing == NULL || info->flags != 0 || info->reserved[0] != 0 || info->reserved[1] != 0 || ordinal > 31 ||
+        info->deviceBitMask != 1u << ordinal)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (info->memOperationType == CU_MEM_OPERATION_TYPE_UNMAP) {
+        if (backing->base == 0)
+            return CUDA_ERROR_INVALID_VALUE;
+        backing_free(backing, context);
+        return CUDA_SUCCESS;
+    }
+    if (info->memOperationType != CU_MEM_OPERATION_TYPE_MAP || info->memHandleType != CU_MEM_HANDLE_TYPE_GENERIC ||
+        backing->base != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    void *start;
+    CUresult result = physical_map(info->memHandle.memHandle, context->device, info->offset,
+                                   round_up(backing->bytes, 4096), &backing->physical, &start);
+    if (result == CUDA_SUCCESS)
+        backing->base = (uintptr_t)start;
+    return result;
+}
+
+API CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream) {
+    struct CUctx_st *context;
+    if (mapInfoList == NULL || count == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_context_of(hStream, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = map_array(&mapInfoList[i], context);
+    return leave(result);
+}
+
+/* ---- textures and surfaces ---- */
+
+struct texture {
+    struct object object;
+    CUDA_RESOURCE_DESC resource;
+    CUDA_TEXTURE_DESC sampling; /* of textures */
+    CUDA_RESOURCE_VIEW_DESC view;
+    bool has_view;
+};
+
+static bool is_element(CUarray_format format, unsigned channels) {
+    unsigned needed;
+    return channel_bytes(format, &needed) != 0 && (channels == 1 || channels == 2 || channels == 4);
+}
+
+static CUresult check_resource(const CUDA_RESOURCE_DESC *resource) {
+    size_t end;
+    const struct allocation *allocation;
+    if (resource->flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch ((int)resource->resType) {
+    case CU_RESOURCE_TYPE_ARRAY:
+        return object_find(KIND_ARRAY, resource->res.array.hArray) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+        return object_find(KIND_MIPMAPPED_ARRAY, resource->res.mipmap.hMipmappedArray) != NULL
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_HANDLE;
+    case CU_RESOURCE_TYPE_LINEAR:
+        allocation = memory_find((uintptr_t)resource->res.linear.devPtr);
+        return allocation != NULL && resource->res.linear.sizeInBytes != 0 &&
+                       is_element(resource->res.linear.format, resource->res.linear.numChannels)
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_VALUE;
+    case CU_RESOURCE_TYPE_PITCH2D:
+        allocation = memory_find((uintptr_t)resource->res.pitch2D.devPtr);
+        return allocation != NULL && resource->res.pitch2D.width != 0 && resource->res.pitch2D.height != 0 &&
+                       is_element(resource->res.pitch2D.format, resource->res.pitch2D.numChannels) &&
+                       !__builtin_mul_overflow(resource->res.pitch2D.pitchInBytes, resource->res.pitch2D.height, &end)
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_VALUE;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUresult make_texture(enum kind kind, unsigned long long *handle, const CUDA_RESOURCE_DESC *resource,
+                             const CUDA_TEXTURE_DESC *sampling, const CUDA_RESOURCE_VIEW_DESC *view) {
+    struct CUctx_st *context;
+    if (handle == NULL || resource == NULL || (kind == KIND_TEXTURE && sampling == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = check_resource(resource);
+    if (result == CUDA_SUCCESS && kind == KIND_SURFACE &&
+        (resource->resType != CU_RESOURCE_TYPE_ARRAY ||
+         (resource->res.array.hArray->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return leave(result);
+    struct texture *texture = object_new(kind, sizeof *texture, context);
+    if (texture == NULL)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    texture->resource = *resource;
+    if (sampling != NULL)
+        texture->sampling = *sampling;
+    if (view != NULL)
+        texture->view = *view;
+    texture->has_view = view != NULL;
+    *handle = (uintptr_t)texture;
+    return leave(CUDA_SUCCESS);
+}
+
+static CUresult delete_texture(enum kind kind, unsigned long long handle) {
+    void *texture = (void *)(uintptr_t)handle;
+    CUresult result = enter_handle(kind, texture, &result);
+    if (result != CUDA_SUCCESS)
+        return result;
+    object_delete(texture);
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc,
+                               const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc) {
+    return make_texture(KIND_TEXTURE, pTexObject, pResDesc, pTexDesc, pResViewDesc);
+}
+
+API CUresult cuTexObjectDestroy(CUtexObject texObject) {
+    return delete_texture(KIND_TEXTURE, texObject);
+}
+
+API CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc) {
+    return make_texture(KIND_SURFACE, pSurfObject, pResDesc, NULL, NULL);
+}
+
+API CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
+    return delete_texture(KIND_SURFACE, surfObject);
+}
+
+/* What a texture or a surface was made of. */
+#define GETTER(symbol, kind, handle_type, answer_type, member, found)                                                  \
+    API CUresult symbol(answer_type *answer, handle_type handle) {                                                     \
+        const struct texture *texture = (const struct texture *)(uintptr_t)handle;                                     \
+        CUresult result = enter_handle(kind, texture, answer);                                                         \
+        if (result != CUDA_SUCCESS)                                                                                    \
+            return result;                                                                                             \
+        if (!(found))                                                                                                  \
+            return leave(CUDA_ERROR_INVALID_VALUE);                                                                    \
+        *answer = texture->member;                                                                                     \
+        return leave(CUDA_SUCCESS);                                                                                    \
+    }
+
+GETTER(cuTexObjectGetResourceDesc, KIND_TEXTURE, CUtexObject, CUDA_RESOURCE_DESC, resource, true)
+GETTER(cuTexObjectGetTextureDesc, KIND_TEXTURE, CUtexObject, CUDA_TEXTURE_DESC, sampling, true)
+GETTER(cuTexObjectGetResourceViewDesc, KIND_TEXTURE, CUtexObject, CUDA_RESOURCE_VIEW_DESC, view, texture->has_view)
+GETTER(cuSurfObjectGetResourceDesc, KIND_SURFACE, CUsurfObject, CUDA_RESOURCE_DESC, resource, true)
