@@ -12,6 +12,8 @@ export LD_LIBRARY_PATH=$folder/lib ALIQUOT_FAKE_GPUS=$folder/gpus PATH=$folder/b
 clients=$build/fake-driver/test/clients # NVIDIA's own from PyPI, where it could be reached
 [ ! -e "$clients/installed" ] || export PYTHONPATH=$clients
 kit() { "$(dirname "$0")/run" --no-build --build "$build" --json "$report" --timeout 60 "$@"; }
+# Real time on a machine that may be busy: the figures are rough, but far from those without a limit.
+short_duty="--seconds 1 --warm-up 0.7 --kernels 2000000 --shares 20 40+20 --tolerance 18"
 # Of the checks whose name has the words: how many ended so.
 count() { # STATUS WORDS
     python3 -c 'import json, sys
@@ -27,11 +29,13 @@ must() { # NUMBER STATUS WORDS
 
 case $case in
 passes_on_the_fake_driver)
+    # shellcheck disable=SC2086
     # The kinds of memory that the shim doesn't limit yet fail, as they should, and nothing else does.
-    kit --only addresses memory context nvidia-smi launch --pairs 1
+    kit --only addresses memory context nvidia-smi launch duty --pairs 1 $short_duty
     must "$(($(count FAIL "async memory is limited") + $(count FAIL "virtual memory is limited") +
         $(count FAIL "array memory is limited") + $(count FAIL "whole use stays")))" FAIL ""
     must 1 PASS "first context costs"
+    must 2 PASS "% with kernels"
     must 1 PASS "dlsym and cuGetProcAddress lead to hooks"
     must 1 PASS "plain memory is limited"
     must 1 PASS "four processes at once"
@@ -40,7 +44,8 @@ passes_on_the_fake_driver)
     must 2 SKIP "a loop of bare launches"
     ;;
 fails_without_limits)
-    kit --only addresses memory nvidia-smi --shim "$build/test/libprobe.so"
+    # shellcheck disable=SC2086
+    kit --only addresses memory nvidia-smi duty $short_duty --shim "$build/test/libprobe.so"
     [ $? = 1 ] || {
         echo "$case: a failed check must be an exit status of 1" >&2
         exit 1
@@ -49,6 +54,7 @@ fails_without_limits)
     must 1 FAIL "plain memory is limited"
     must 1 FAIL "nvidia-smi -q is unchanged"
     must 0 PASS "memory is limited"
+    must 2 FAIL "% with kernels"
     ;;
 *)
     echo "no such case" >&2
