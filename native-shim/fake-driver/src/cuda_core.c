@@ -1,6 +1,6 @@
 /* Initialisation, devices and contexts. */
 #define _GNU_SOURCE
-#include "cuda_driver.h"
+#include "cuda_capture.h"
 #include "cuda_export.h"
 #include "cuda_memory.h"
 #include "cuda_pool.h"
@@ -670,6 +670,9 @@ API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
     CUresult result = enter_given(ctx, &context);
     if (result != CUDA_SUCCESS)
         return result;
+    result = capture_forbids_context(context);
+    if (result != CUDA_SUCCESS)
+        return leave(result);
     const struct awaited work = work_of_context(context);
     leave(CUDA_SUCCESS);
     work_wait(&work);

@@ -52,7 +52,11 @@ enum kind {
     KIND_ARRAY,
     KIND_MIPMAPPED_ARRAY,
     KIND_TEXTURE,
-    KIND_SURFACE
+    KIND_SURFACE,
+    KIND_GRAPH,
+    KIND_GRAPH_NODE,
+    KIND_GRAPH_EXEC,
+    KIND_USER_OBJECT,
 };
 
 /* The first member of every handle's struct. */
@@ -121,6 +125,17 @@ void memory_free_all(const struct CUctx_st *context);
 
 /* CUDA_SUCCESS if stream is one of the default streams or a living handle. With the lock held. */
 CUresult check_stream(CUstream stream);
+
+/*
+ * What graphs do when they run, and whether it can be done, which is asked with the lock held. Doing it takes the lock
+ * where it needs it, and does nothing where the memory or the event has gone since.
+ */
+CUresult check_launch(unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX, unsigned blockDimY,
+                      unsigned blockDimZ, unsigned sharedMemBytes);
+CUresult check_copy(const CUDA_MEMCPY3D *copied);
+void do_copy(const CUDA_MEMCPY3D *copied);
+CUresult check_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *filled);
+void do_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *filled);
 
 /*
  * The same as enter for a stream's own context, or the current one for a default stream; a stream's needs not be

@@ -1,6 +1,6 @@
 /* Modules, libraries and the functions and variables in them. */
 #define _GNU_SOURCE
-#include "cuda_driver.h"
+#include "cuda_capture.h"
 #include "cuda_memory.h"
 #include "image.h"
 
@@ -156,7 +156,9 @@ static CUresult load_module(CUmodule *module, const void *start, size_t bytes) {
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = read_image(&image, start, bytes, context->device);
+    result = capture_forbids();
+    if (result == CUDA_SUCCESS)
+        result = read_image(&image, start, bytes, context->device);
     if (result != CUDA_SUCCESS)
         return leave(result);
     result = module_new(module, context, NULL, &image);

@@ -1,41 +1,83 @@
 /* Launches. */
+#include "cuda_capture.h"
 #include "cuda_work.h"
+
+CUresult check_launch(unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX, unsigned blockDimY,
+                      unsigned blockDimZ, unsigned sharedMemBytes) {
+    if (gridDimX == 0 || gridDimY == 0 || gridDimZ == 0 || blockDimX == 0 || blockDimY == 0 || blockDimZ == 0 ||
+        gridDimX > 2147483647u || gridDimY > 65535 || gridDimZ > 65535 || blockDimX > 1024 || blockDimY > 1024 ||
+        blockDimZ > 64 || blockDimX * blockDimY * blockDimZ > 1024 || sharedMemBytes > 166912)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel, CUstream stream, const CUlaunchAttribute *attributes,
+                       unsigned count) {
+    struct CUctx_st *context;
+    struct capturing *capturing;
+    if (kernel->kernelParams != NULL && kernel->extra != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check_launch(kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ, kernel->blockDimX,
+                                   kernel->blockDimY, kernel->blockDimZ, kernel->sharedMemBytes);
+    if (result == CUDA_SUCCESS)
+        result = enter_with_room(&context, stream, 1, &capturing);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!is_function(kernel->func))
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    if (capturing != NULL) {
+        const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = *kernel};
+        return leave(capture_kernel(capturing, &params, attributes, count));
+    }
+    uint64_t blocks = (uint64_t)kernel->gridDimX * kernel->gridDimY * kernel->gridDimZ;
+    unsigned threads = kernel->blockDimX * kernel->blockDimY * kernel->blockDimZ;
+    (void)work_put(context, stream,
+                   kernel_work(work_context(context, stream)->device, function_name(kernel->func), blocks, threads,
+                               kernel->kernelParams, kernel->extra),
+                   NULL);
+    return leave(CUDA_SUCCESS);
+}
 
 API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                             unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                             unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra) {
-    if (gridDimX == 0 || gridDimY == 0 || gridDimZ == 0 || blockDimX == 0 || blockDimY == 0 || blockDimZ == 0 ||
-        gridDimX > 2147483647u || gridDimY > 65535 || gridDimZ > 65535 || blockDimX > 1024 || blockDimY > 1024 ||
-        blockDimZ > 64 || blockDimX * blockDimY * blockDimZ > 1024 || sharedMemBytes > 166912 ||
-        (kernelParams != NULL && extra != NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    struct CUctx_st *context;
-    CUresult result = enter_with_room(&context, hStream, 1);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!is_function(f))
-        return leave(CUDA_ERROR_INVALID_HANDLE);
-    uint64_t blocks = (uint64_t)gridDimX * gridDimY * gridDimZ;
-    (void)work_put(context, hStream,
-                   kernel_work(work_context(context, hStream)->device, function_name(f), blocks,
-                               blockDimX * blockDimY * blockDimZ, kernelParams, extra),
-                   NULL);
-    return leave(CUDA_SUCCESS);
+    const CUDA_KERNEL_NODE_PARAMS_v3 kernel = {.func = f,
+                                               .gridDimX = gridDimX,
+                                               .gridDimY = gridDimY,
+                                               .gridDimZ = gridDimZ,
+                                               .blockDimX = blockDimX,
+                                               .blockDimY = blockDimY,
+                                               .blockDimZ = blockDimZ,
+                                               .sharedMemBytes = sharedMemBytes,
+                                               .kernelParams = kernelParams,
+                                               .extra = extra};
+    return launch(&kernel, hStream, NULL, 0);
 }
 
 API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
     if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    return cuLaunchKernel(f, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
-                          config->blockDimZ, config->sharedMemBytes, config->hStream, kernelParams, extra);
+    const CUDA_KERNEL_NODE_PARAMS_v3 kernel = {.func = f,
+                                               .gridDimX = config->gridDimX,
+                                               .gridDimY = config->gridDimY,
+                                               .gridDimZ = config->gridDimZ,
+                                               .blockDimX = config->blockDimX,
+                                               .blockDimY = config->blockDimY,
+                                               .blockDimZ = config->blockDimZ,
+                                               .sharedMemBytes = config->sharedMemBytes,
+                                               .kernelParams = kernelParams,
+                                               .extra = extra};
+    return launch(&kernel, config->hStream, config->attrs, config->numAttrs);
 }
 
 API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                        void **kernelParams) {
-    return cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
-                          kernelParams, NULL);
+    CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
+    CUlaunchConfig config = {gridDimX,  gridDimY,       gridDimZ, blockDimX,    blockDimY,
+                             blockDimZ, sharedMemBytes, hStream,  &cooperative, 1};
+    return cuLaunchKernelEx(&config, f, kernelParams, NULL);
 }
 
 /* There is nothing to profile. */

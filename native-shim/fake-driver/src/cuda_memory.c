@@ -8,8 +8,10 @@
 #define _GNU_SOURCE
 #include "cuda_memory.h"
 #include "cuda_array.h"
+#include "cuda_capture.h"
 #include "cuda_pool.h"
 #include "cuda_vmm.h"
+#include "cuda_work.h"
 
 #include <search.h>
 #include <stdlib.h>
@@ -187,12 +189,21 @@ void memory_free_globals(struct allocation *allocation) {
 
 /* ---- allocating ---- */
 
+/* The start of what isn't safe while a stream is captured. */
+static CUresult enter_unsafe(struct CUctx_st **context) {
+    CUresult result = enter(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = capture_forbids();
+    return result == CUDA_SUCCESS ? result : leave(result);
+}
+
 static CUresult allocate(CUdeviceptr *dptr, size_t bytes, enum memory_kind kind, unsigned flags, bool below_4g) {
     struct CUctx_st *context;
     struct allocation *made;
     if (dptr == NULL || bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_unsafe(&context);
     if (result != CUDA_SUCCESS)
         return result;
     result = create(context, kind, bytes, flags, below_4g, &made);
@@ -259,7 +270,7 @@ API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
 /* The runtime passes cudaFree(NULL) on, which is documented to do nothing and is how programs start a context. */
 API CUresult cuMemFree_v2(CUdeviceptr dptr) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_unsafe(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (dptr == 0)
@@ -332,7 +343,7 @@ API CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CU
 /* Frees what starts at address, if it is of that kind. */
 static CUresult free_host(void *address, enum memory_kind kind, CUresult unknown) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_unsafe(&context);
     if (result != CUDA_SUCCESS)
         return result;
     struct allocation *allocation = memory_find((uintptr_t)address);
@@ -347,7 +358,7 @@ API CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
     struct allocation *made;
     if (pp == NULL || bytesize == 0 || Flags > 7)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_unsafe(&context);
     if (result != CUDA_SUCCESS)
         return result;
     result = create(context, PINNED_MEMORY, bytesize, Flags, false, &made);
@@ -372,7 +383,7 @@ API CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags) 
     struct CUctx_st *context;
     if (p == NULL || bytesize == 0 || bytesize > UINTPTR_MAX - (uintptr_t)p || Flags > 15)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_unsafe(&context);
     if (result != CUDA_SUCCESS)
         return result;
     const struct allocation values = {.base = (uintptr_t)p,
@@ -559,13 +570,18 @@ API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attr, 
 
 enum side { HOST, DEVICE, ANY };
 
-/* Whether bytes from address may be read or written as that side. With the lock held. */
-static bool is_valid(uintptr_t address, size_t bytes, enum side side, bool writing) {
+enum { WRITING = 1, PLANNED = 2 };
+
+/*
+ * Whether bytes from address may be read or, with WRITING, written as that side; with PLANNED by a graph, whose memory
+ * may be taken by then. With the lock held.
+ */
+static bool is_valid(uintptr_t address, size_t bytes, enum side side, unsigned use) {
     while (bytes != 0) {
         const struct allocation *allocation = memory_find(address);
         if (allocation == NULL)
-            return side != DEVICE;
-        if (!allows(allocation, writing))
+            return side != DEVICE || ((use & PLANNED) != 0 && graph_memory_covers(address, bytes));
+        if (!allows(allocation, (use & WRITING) != 0))
             return false;
         size_t here = allocation->bytes - (address - allocation->base);
         if (bytes <= here)
@@ -579,24 +595,154 @@ static bool is_valid(uintptr_t address, size_t bytes, enum side side, bool writi
     return true;
 }
 
+/* A call that isn't given a stream uses the legacy one, and waits for it. */
+#define AT_ONCE ((CUstream)UINTPTR_MAX)
+
+/* What becomes of a copy or fill: see capture_of. With the lock held. */
+static CUresult check_order(struct CUctx_st *context, CUstream stream, struct capturing **capturing) {
+    *capturing = NULL;
+    if (stream == AT_ONCE)
+        return capture_forbids_stream(context, LEGACY_STREAM);
+    CUresult result = check_stream(stream);
+    return result == CUDA_SUCCESS ? capture_of(work_context(context, stream), stream, capturing) : result;
+}
+
+static CUmemorytype type_of(enum side side) {
+    return side == ANY ? CU_MEMORYTYPE_UNIFIED : side == HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+}
+
+/* One side of a rectangular copy: where it starts and how far it is from row to row and from layer to layer. */
+struct box {
+    uintptr_t start;
+    size_t pitch, layer;
+    enum side side;
+};
+
+static CUresult box_of(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array, const size_t offset[3],
+                       size_t pitch, size_t rows, const size_t extent[3], struct box *box) {
+    uintptr_t base;
+    switch ((int)type) {
+    case CU_MEMORYTYPE_HOST:
+        base = (uintptr_t)host;
+        box->side = ANY;
+        break;
+    case CU_MEMORYTYPE_DEVICE:
+        base = (uintptr_t)device;
+        box->side = DEVICE;
+        break;
+    case CU_MEMORYTYPE_UNIFIED:
+        base = (uintptr_t)device;
+        box->side = ANY;
+        break;
+    case CU_MEMORYTYPE_ARRAY:
+        box->side = ANY; /* what array_part finds, nobody else knows */
+        return array_part(array, offset, extent, &box->start, &box->pitch, &box->layer);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (pitch == 0)
+        pitch = offset[0] + extent[0];
+    if (rows == 0)
+        rows = offset[1] + extent[1];
+    if (pitch < extent[0] || rows < extent[1] || __builtin_mul_overflow(pitch, rows, &box->layer))
+        return CUDA_ERROR_INVALID_VALUE;
+    box->pitch = pitch;
+    box->start = base + offset[2] * box->layer + offset[1] * pitch + offset[0];
+    return CUDA_SUCCESS;
+}
+
+static bool is_box_valid(const struct box *box, const size_t extent[3], unsigned use) {
+    size_t last;
+    if (__builtin_mul_overflow(box->layer, extent[2] - 1, &last) ||
+        __builtin_add_overflow(last, box->pitch * (extent[1] - 1) + extent[0], &last))
+        return false;
+    return is_valid(box->start, last, box->side, use);
+}
+
+struct boxes {
+    struct box from, to;
+    size_t extent[3];
+    bool empty;
+};
+
+/* use: 0 or PLANNED. */
+static CUresult boxes_of(const CUDA_MEMCPY3D *copied, unsigned use, struct boxes *boxes) {
+    const size_t extent[3] = {copied->WidthInBytes, copied->Height, copied->Depth};
+    const size_t source[3] = {copied->srcXInBytes, copied->srcY, copied->srcZ};
+    const size_t target[3] = {copied->dstXInBytes, copied->dstY, copied->dstZ};
+    CUresult result = box_of(copied->srcMemoryType, copied->srcHost, copied->srcDevice, copied->srcArray, source,
+                             copied->srcPitch, copied->srcHeight, extent, &boxes->from);
+    if (result == CUDA_SUCCESS)
+        result = box_of(copied->dstMemoryType, copied->dstHost, copied->dstDevice, copied->dstArray, target,
+                        copied->dstPitch, copied->dstHeight, extent, &boxes->to);
+    if (result != CUDA_SUCCESS)
+        return result;
+    memcpy(boxes->extent, extent, sizeof extent);
+    boxes->empty = extent[0] == 0 || extent[1] == 0 || extent[2] == 0;
+    return boxes->empty || (is_box_valid(&boxes->from, extent, use) && is_box_valid(&boxes->to, extent, use | WRITING))
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+static void move_boxes(const struct boxes *boxes) {
+    const struct box *from = &boxes->from, *to = &boxes->to;
+    for (size_t z = 0; !boxes->empty && z < boxes->extent[2]; z++)
+        for (size_t y = 0; y < boxes->extent[1]; y++)
+            memmove((void *)(to->start + z * to->layer + y * to->pitch),
+                    (const void *)(from->start + z * from->layer + y * from->pitch), boxes->extent[0]);
+}
+
+CUresult check_copy(const CUDA_MEMCPY3D *copied) {
+    struct boxes boxes;
+    return boxes_of(copied, PLANNED, &boxes);
+}
+
+void do_copy(const CUDA_MEMCPY3D *copied) {
+    struct boxes boxes;
+    if (enter_driver() == CUDA_SUCCESS && leave(boxes_of(copied, 0, &boxes)) == CUDA_SUCCESS)
+        move_boxes(&boxes);
+}
+
 /* The copy itself runs without the lock, as other threads' calls go on beside it on a real GPU too. */
-static CUresult copy(uintptr_t to, enum side to_side, uintptr_t from, enum side from_side, size_t bytes,
-                     CUstream stream) {
+static CUresult copy_box(const CUDA_MEMCPY3D *copied, CUstream stream) {
     struct CUctx_st *context;
+    struct capturing *capturing = NULL;
+    struct boxes boxes;
+    if (copied == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = check_stream(stream);
-    if (result == CUDA_SUCCESS && (!is_valid(to, bytes, to_side, true) || !is_valid(from, bytes, from_side, false)))
-        result = CUDA_ERROR_INVALID_VALUE;
+    result = check_order(context, stream, &capturing);
+    if (result == CUDA_SUCCESS && capturing != NULL) {
+        const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+                                          .memcpy = {.copyCtx = context, .copyParams = *copied}};
+        return leave(capture_node(capturing, &params));
+    }
+    if (result == CUDA_SUCCESS)
+        result = boxes_of(copied, 0, &boxes);
     leave(result);
-    if (result == CUDA_SUCCESS && bytes != 0)
-        memmove((void *)to, (const void *)from, bytes);
+    if (result == CUDA_SUCCESS)
+        move_boxes(&boxes);
     return result;
 }
 
+static CUresult copy(uintptr_t to, enum side to_side, uintptr_t from, enum side from_side, size_t bytes,
+                     CUstream stream) {
+    const CUDA_MEMCPY3D copied = {.srcMemoryType = type_of(from_side),
+                                  .srcHost = (const void *)from,
+                                  .srcDevice = from,
+                                  .dstMemoryType = type_of(to_side),
+                                  .dstHost = (void *)to,
+                                  .dstDevice = to,
+                                  .WidthInBytes = bytes,
+                                  .Height = 1,
+                                  .Depth = 1};
+    return copy_box(&copied, stream);
+}
+
 API CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-    return copy((uintptr_t)dst, ANY, (uintptr_t)src, ANY, ByteCount, NULL);
+    return copy((uintptr_t)dst, ANY, (uintptr_t)src, ANY, ByteCount, AT_ONCE);
 }
 
 API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
@@ -604,23 +750,23 @@ API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, C
 }
 
 API CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
-    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcHost, ANY, ByteCount, NULL);
+    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, AT_ONCE);
 }
 
 API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream) {
-    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcHost, ANY, ByteCount, hStream);
+    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, hStream);
 }
 
 API CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-    return copy((uintptr_t)dstHost, ANY, (uintptr_t)srcDevice, DEVICE, ByteCount, NULL);
+    return copy((uintptr_t)dstHost, HOST, (uintptr_t)srcDevice, DEVICE, ByteCount, AT_ONCE);
 }
 
 API CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-    return copy((uintptr_t)dstHost, ANY, (uintptr_t)srcDevice, DEVICE, ByteCount, hStream);
+    return copy((uintptr_t)dstHost, HOST, (uintptr_t)srcDevice, DEVICE, ByteCount, hStream);
 }
 
 API CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcDevice, DEVICE, ByteCount, NULL);
+    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcDevice, DEVICE, ByteCount, AT_ONCE);
 }
 
 API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
@@ -667,90 +813,12 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
 
 API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
                           size_t ByteCount) {
-    return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL);
+    return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, AT_ONCE);
 }
 
 API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
                                size_t ByteCount, CUstream hStream) {
     return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
-}
-
-/* One side of a rectangular copy: where it starts and how far it is from row to row and from layer to layer. */
-struct box {
-    uintptr_t start;
-    size_t pitch, layer;
-    enum side side;
-};
-
-static CUresult box_of(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array, const size_t offset[3],
-                       size_t pitch, size_t rows, const size_t extent[3], struct box *box) {
-    uintptr_t base;
-    switch ((int)type) {
-    case CU_MEMORYTYPE_HOST:
-        base = (uintptr_t)host;
-        box->side = ANY;
-        break;
-    case CU_MEMORYTYPE_DEVICE:
-        base = (uintptr_t)device;
-        box->side = DEVICE;
-        break;
-    case CU_MEMORYTYPE_UNIFIED:
-        base = (uintptr_t)device;
-        box->side = ANY;
-        break;
-    case CU_MEMORYTYPE_ARRAY:
-        box->side = ANY; /* what array_part finds, nobody else knows */
-        return array_part(array, offset, extent, &box->start, &box->pitch, &box->layer);
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (pitch == 0)
-        pitch = offset[0] + extent[0];
-    if (rows == 0)
-        rows = offset[1] + extent[1];
-    if (pitch < extent[0] || rows < extent[1] || __builtin_mul_overflow(pitch, rows, &box->layer))
-        return CUDA_ERROR_INVALID_VALUE;
-    box->pitch = pitch;
-    box->start = base + offset[2] * box->layer + offset[1] * pitch + offset[0];
-    return CUDA_SUCCESS;
-}
-
-static bool is_box_valid(const struct box *box, const size_t extent[3], bool writing) {
-    size_t last;
-    if (__builtin_mul_overflow(box->layer, extent[2] - 1, &last) ||
-        __builtin_add_overflow(last, box->pitch * (extent[1] - 1) + extent[0], &last))
-        return false;
-    return is_valid(box->start, last, box->side, writing);
-}
-
-static CUresult copy_box(const CUDA_MEMCPY3D *copied, CUstream stream) {
-    struct CUctx_st *context;
-    struct box from, to;
-    if (copied == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    const size_t extent[3] = {copied->WidthInBytes, copied->Height, copied->Depth};
-    const size_t source[3] = {copied->srcXInBytes, copied->srcY, copied->srcZ};
-    const size_t target[3] = {copied->dstXInBytes, copied->dstY, copied->dstZ};
-    CUresult result = enter(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = check_stream(stream);
-    if (result == CUDA_SUCCESS)
-        result = box_of(copied->srcMemoryType, copied->srcHost, copied->srcDevice, copied->srcArray, source,
-                        copied->srcPitch, copied->srcHeight, extent, &from);
-    if (result == CUDA_SUCCESS)
-        result = box_of(copied->dstMemoryType, copied->dstHost, copied->dstDevice, copied->dstArray, target,
-                        copied->dstPitch, copied->dstHeight, extent, &to);
-    if (result != CUDA_SUCCESS || extent[0] == 0 || extent[1] == 0 || extent[2] == 0)
-        return leave(result);
-    if (!is_box_valid(&from, extent, false) || !is_box_valid(&to, extent, true))
-        result = CUDA_ERROR_INVALID_VALUE;
-    leave(result);
-    for (size_t z = 0; z < extent[2] && result == CUDA_SUCCESS; z++)
-        for (size_t y = 0; y < extent[1]; y++)
-            memmove((void *)(to.start + z * to.layer + y * to.pitch),
-                    (const void *)(from.start + z * from.layer + y * from.pitch), extent[0]);
-    return result;
 }
 
 static CUresult copy_rectangle(const CUDA_MEMCPY2D *copied, CUstream stream) {
@@ -777,16 +845,16 @@ static CUresult copy_rectangle(const CUDA_MEMCPY2D *copied, CUstream stream) {
 }
 
 API CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy) {
-    return copy_rectangle(pCopy, NULL);
+    return copy_rectangle(pCopy, AT_ONCE);
 }
 API CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy) {
-    return copy_rectangle(pCopy, NULL);
+    return copy_rectangle(pCopy, AT_ONCE);
 }
 API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
     return copy_rectangle(pCopy, hStream);
 }
 API CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy) {
-    return copy_box(pCopy, NULL);
+    return copy_box(pCopy, AT_ONCE);
 }
 API CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
     return copy_box(pCopy, hStream);
@@ -803,92 +871,143 @@ API CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
 #define ROW_DEVICE(side) .side##MemoryType = CU_MEMORYTYPE_DEVICE, .side##Device = side##Device
 
 API CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-    return copy_box(ROW(ROW_ARRAY(src), ROW_HOST(dst)), NULL);
+    return copy_box(ROW(ROW_ARRAY(src), ROW_HOST(dst)), AT_ONCE);
 }
 API CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
                                   CUstream hStream) {
     return copy_box(ROW(ROW_ARRAY(src), ROW_HOST(dst)), hStream);
 }
 API CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount) {
-    return copy_box(ROW(ROW_HOST(src), ROW_ARRAY(dst)), NULL);
+    return copy_box(ROW(ROW_HOST(src), ROW_ARRAY(dst)), AT_ONCE);
 }
 API CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
                                   CUstream hStream) {
     return copy_box(ROW(ROW_HOST(src), ROW_ARRAY(dst)), hStream);
 }
 API CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-    return copy_box(ROW(ROW_ARRAY(src), ROW_DEVICE(dst)), NULL);
+    return copy_box(ROW(ROW_ARRAY(src), ROW_DEVICE(dst)), AT_ONCE);
 }
 API CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
-    return copy_box(ROW(ROW_DEVICE(src), ROW_ARRAY(dst)), NULL);
+    return copy_box(ROW(ROW_DEVICE(src), ROW_ARRAY(dst)), AT_ONCE);
 }
 API CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-    return copy_box(ROW(ROW_ARRAY(src), ROW_ARRAY(dst)), NULL);
+    return copy_box(ROW(ROW_ARRAY(src), ROW_ARRAY(dst)), AT_ONCE);
 }
 
-/* Fills height rows of width elements of size bytes. */
-static CUresult fill(uintptr_t to, size_t pitch, const void *element, size_t size, size_t width, size_t height,
-                     CUstream stream) {
-    struct CUctx_st *context;
-    size_t row, all;
-    CUresult result = enter(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = check_stream(stream);
-    if (result != CUDA_SUCCESS || width == 0 || height == 0)
-        return leave(result);
-    if (to % size != 0 || __builtin_mul_overflow(width, size, &row) || (height > 1 && pitch < row) ||
-        __builtin_mul_overflow(pitch, height - 1, &all) || __builtin_add_overflow(all, row, &all) ||
-        !is_valid(to, all, DEVICE, true))
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    const struct allocation *filled = memory_find(to);
-    bool ours = filled->kind != REGISTERED_MEMORY;
-    int drop = filled->shared ? MADV_REMOVE : MADV_DONTNEED;
-    leave(CUDA_SUCCESS);
+/* Of a fill: bytes in a row. */
+static size_t row_of(const CUDA_MEMSET_NODE_PARAMS_v2 *filled) {
+    return filled->width * filled->elementSize;
+}
+
+static CUresult check_rows(const CUDA_MEMSET_NODE_PARAMS_v2 *filled, unsigned use) {
+    size_t row, all, size = filled->elementSize;
+    if (size != 1 && size != 2 && size != 4)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (filled->width == 0 || filled->height == 0)
+        return CUDA_SUCCESS;
+    if (filled->dst % size != 0 || __builtin_mul_overflow(filled->width, size, &row) ||
+        (filled->height > 1 && filled->pitch < row) ||
+        __builtin_mul_overflow(filled->pitch, filled->height - 1, &all) || __builtin_add_overflow(all, row, &all) ||
+        !is_valid((uintptr_t)filled->dst, all, DEVICE, use | WRITING))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+CUresult check_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *filled) {
+    return check_rows(filled, PLANNED);
+}
+
+/* drop: how to drop pages that become zero; 0: not at all. */
+static void fill_rows(const CUDA_MEMSET_NODE_PARAMS_v2 *filled, int drop) {
+    size_t row = row_of(filled), size = filled->elementSize;
+    unsigned char element[sizeof filled->value];
+    memcpy(element, &filled->value, sizeof element); /* its low bytes come first */
     static const unsigned char zeros[4];
     bool zero = memcmp(element, zeros, size) == 0;
-    for (size_t y = 0; y < height; y++) {
-        unsigned char *start = (unsigned char *)to + y * pitch;
+    for (size_t y = 0; row != 0 && y < filled->height; y++) {
+        unsigned char *start = (unsigned char *)(uintptr_t)filled->dst + y * filled->pitch;
         uintptr_t first = ((uintptr_t)start + 4095) & ~(uintptr_t)4095;
         uintptr_t last = ((uintptr_t)start + row) & ~(uintptr_t)4095;
         /* Dropped pages read as zeros, so clearing 80 GB takes no host memory. */
-        if (zero && ours && last > first && last - first >= (1u << 20) &&
+        if (zero && drop != 0 && last > first && last - first >= (1u << 20) &&
             madvise((void *)first, last - first, drop) == 0) {
             memset(start, 0, first - (uintptr_t)start);
             memset((void *)last, 0, (uintptr_t)start + row - last);
             continue;
         }
         if (size == 1 || zero) {
-            memset(start, *(const unsigned char *)element, row);
+            memset(start, element[0], row);
             continue;
         }
-        for (size_t x = 0; x < width; x++)
+        for (size_t x = 0; x < filled->width; x++)
             memcpy(start + x * size, element, size);
     }
-    return CUDA_SUCCESS;
+}
+
+static int drop_of(const CUDA_MEMSET_NODE_PARAMS_v2 *filled) {
+    const struct allocation *allocation = memory_find((uintptr_t)filled->dst);
+    if (allocation == NULL || allocation->kind == REGISTERED_MEMORY)
+        return 0;
+    return allocation->shared ? MADV_REMOVE : MADV_DONTNEED;
+}
+
+void do_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *filled) {
+    if (enter_driver() != CUDA_SUCCESS)
+        return;
+    int drop = drop_of(filled);
+    if (leave(check_rows(filled, 0)) == CUDA_SUCCESS)
+        fill_rows(filled, drop);
+}
+
+/* Fills height rows of width elements of size bytes. */
+static CUresult fill(uintptr_t to, size_t pitch, unsigned value, size_t size, size_t width, size_t height,
+                     CUstream stream) {
+    struct CUctx_st *context;
+    struct capturing *capturing = NULL;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
+                                      .memset = {.dst = to,
+                                                 .pitch = pitch,
+                                                 .value = value,
+                                                 .elementSize = (unsigned)size,
+                                                 .width = width,
+                                                 .height = height,
+                                                 .ctx = context}};
+    result = check_order(context, stream, &capturing);
+    if (result == CUDA_SUCCESS && capturing != NULL)
+        return leave(capture_node(capturing, &params));
+    if (result == CUDA_SUCCESS)
+        result = check_rows(&params.memset, 0);
+    int drop = drop_of(&params.memset);
+    leave(result);
+    if (result == CUDA_SUCCESS)
+        fill_rows(&params.memset, drop);
+    return result;
 }
 
 #define FILLS(bits, type)                                                                                              \
     API CUresult cuMemsetD##bits##_v2(CUdeviceptr dstDevice, type value, size_t N) {                                   \
-        return fill((uintptr_t)dstDevice, 0, &value, sizeof value, N, 1, NULL);                                        \
+        return fill((uintptr_t)dstDevice, 0, value, sizeof value, N, 1, AT_ONCE);                                      \
     }                                                                                                                  \
     API CUresult cuMemsetD##bits##Async(CUdeviceptr dstDevice, type value, size_t N, CUstream hStream) {               \
-        return fill((uintptr_t)dstDevice, 0, &value, sizeof value, N, 1, hStream);                                     \
+        return fill((uintptr_t)dstDevice, 0, value, sizeof value, N, 1, hStream);                                      \
     }                                                                                                                  \
     API CUresult cuMemsetD##bits(CUdeviceptr_v1 dstDevice, type value, unsigned int N) {                               \
-        return fill(dstDevice, 0, &value, sizeof value, N, 1, NULL);                                                   \
+        return fill(dstDevice, 0, value, sizeof value, N, 1, AT_ONCE);                                                 \
     }                                                                                                                  \
     API CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,              \
                                         size_t Height) {                                                               \
-        return fill((uintptr_t)dstDevice, dstPitch, &value, sizeof value, Width, Height, NULL);                        \
+        return fill((uintptr_t)dstDevice, dstPitch, value, sizeof value, Width, Height, AT_ONCE);                      \
     }                                                                                                                  \
     API CUresult cuMemsetD2D##bits##Async(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,            \
                                           size_t Height, CUstream hStream) {                                           \
-        return fill((uintptr_t)dstDevice, dstPitch, &value, sizeof value, Width, Height, hStream);                     \
+        return fill((uintptr_t)dstDevice, dstPitch, value, sizeof value, Width, Height, hStream);                      \
     }                                                                                                                  \
     API CUresult cuMemsetD2D##bits(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, type value, unsigned int Width,    \
                                    unsigned int Height) {                                                              \
-        return fill(dstDevice, dstPitch, &value, sizeof value, Width, Height, NULL);                                   \
+        return fill(dstDevice, dstPitch, value, sizeof value, Width, Height, AT_ONCE);                                 \
     }
 
 FILLS(8, unsigned char)

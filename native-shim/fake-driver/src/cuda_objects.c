@@ -1,7 +1,7 @@
 /* The handles that the driver gave out. */
 #define _GNU_SOURCE
 #include "cuda_array.h"
-#include "cuda_driver.h"
+#include "cuda_capture.h"
 
 #include <search.h>
 #include <stdlib.h>
@@ -57,6 +57,7 @@ void object_delete(void *handle) {
 
 void objects_delete_all(const struct CUctx_st *context) {
     struct object *next;
+    capture_forget_context(context); /* before the loop: it deletes graphs */
     for (struct object *object = objects; object != NULL; object = next) {
         next = object->next;
         if (object->context == context)

@@ -44,6 +44,40 @@ API CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction func
     return cuLaunchKernelEx(&own, function, parameters, extra);
 }
 
+PTSZ(cuStreamBeginCapture, (CUstream stream), (OWN(stream)))
+PTSZ(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (OWN(stream), mode))
+PTSZ(cuStreamBeginCaptureToGraph,
+     (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *data, size_t count,
+      CUstreamCaptureMode mode),
+     (OWN(stream), graph, dependencies, data, count, mode))
+PTSZ(cuStreamEndCapture, (CUstream stream, CUgraph *graph), (OWN(stream), graph))
+PTSZ(cuStreamGetCaptureInfo, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id),
+     (OWN(stream), status, id))
+PTSZ(cuStreamGetCaptureInfo_v2,
+     (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
+      size_t *count),
+     (OWN(stream), status, id, graph, dependencies, count))
+PTSZ(cuStreamGetCaptureInfo_v3,
+     (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
+      const CUgraphEdgeData **data, size_t *count),
+     (OWN(stream), status, id, graph, dependencies, data, count))
+PTSZ(cuStreamUpdateCaptureDependencies, (CUstream stream, CUgraphNode *dependencies, size_t count, unsigned int flags),
+     (OWN(stream), dependencies, count, flags))
+PTSZ(cuStreamUpdateCaptureDependencies_v2,
+     (CUstream stream, CUgraphNode *dependencies, const CUgraphEdgeData *data, size_t count, unsigned int flags),
+     (OWN(stream), dependencies, data, count, flags))
+PTSZ(cuGraphLaunch, (CUgraphExec exec, CUstream stream), (exec, OWN(stream)))
+PTSZ(cuGraphUpload, (CUgraphExec exec, CUstream stream), (exec, OWN(stream)))
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params);
+API CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *made, CUgraph graph,
+                                               CUDA_GRAPH_INSTANTIATE_PARAMS *params) {
+    if (params == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    params->hUploadStream = OWN(params->hUploadStream);
+    return cuGraphInstantiateWithParams(made, graph, params);
+}
+
 PTSZ(cuMemAllocAsync, (CUdeviceptr * pointer, size_t bytes, CUstream stream), (pointer, bytes, OWN(stream)))
 PTSZ(cuMemAllocFromPoolAsync, (CUdeviceptr * pointer, size_t bytes, CUmemoryPool pool, CUstream stream),
      (pointer, bytes, pool, OWN(stream)))

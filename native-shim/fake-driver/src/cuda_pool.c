@@ -361,6 +361,13 @@ struct graph_memory *graph_memory_find(CUdeviceptr address) {
     return memory;
 }
 
+bool graph_memory_covers(uintptr_t address, size_t bytes) {
+    for (const struct graph_memory *memory = graph_memories; memory != NULL; memory = memory->next)
+        if (address >= memory->base && address - memory->base < memory->bytes)
+            return bytes <= memory->bytes - (address - memory->base);
+    return false;
+}
+
 CUresult graph_memory_take(struct graph_memory *memory) {
     struct usage *usage = usage_of(memory->device);
     if (memory->taken != NULL)

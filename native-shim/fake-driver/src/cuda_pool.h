@@ -33,6 +33,8 @@ CUresult graph_memory_new(struct device *device, size_t bytes, struct graph_memo
 CUdeviceptr graph_memory_address(const struct graph_memory *memory);
 /* The one that starts at an address, taken or not; NULL if there is none. */
 struct graph_memory *graph_memory_find(CUdeviceptr address);
+/* Whether bytes from address lie in one, taken or not. */
+bool graph_memory_covers(uintptr_t address, size_t bytes);
 /* The allocation node runs: CUDA_ERROR_INVALID_VALUE if it is taken, CUDA_ERROR_OUT_OF_MEMORY if there is no room. */
 CUresult graph_memory_take(struct graph_memory *memory);
 bool graph_memory_is_taken(const struct graph_memory *memory);

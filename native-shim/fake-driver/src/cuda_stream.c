@@ -1,5 +1,6 @@
 /* Streams and events. */
 #define _GNU_SOURCE
+#include "cuda_capture.h"
 #include "cuda_pool.h"
 #include "cuda_work.h"
 
@@ -62,6 +63,7 @@ API CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags) {
 }
 
 void stream_free(struct object *object) {
+    capture_forget_stream((CUstream)object);
     work_leave((struct CUstream_st *)object);
 }
 
@@ -80,9 +82,18 @@ API CUresult cuStreamDestroy(CUstream hStream) {
     return cuStreamDestroy_v2(hStream);
 }
 
+/* As enter_stream_of, unless a capture forbids to wait for the stream, or to ask about it. */
+static CUresult enter_to_wait(CUstream stream, struct CUctx_st **context) {
+    CUresult result = enter_stream_of(stream, context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = capture_forbids_stream(work_context(*context, stream), stream);
+    return result == CUDA_SUCCESS ? result : leave(result);
+}
+
 API CUresult cuStreamQuery(CUstream hStream) {
     struct CUctx_st *context;
-    CUresult result = enter_stream_of(hStream, &context);
+    CUresult result = enter_to_wait(hStream, &context);
     if (result != CUDA_SUCCESS)
         return result;
     const struct awaited work = work_of_stream(context, hStream);
@@ -102,7 +113,7 @@ static CUresult wait_and_leave(const struct awaited *work) {
 
 API CUresult cuStreamSynchronize(CUstream hStream) {
     struct CUctx_st *context;
-    CUresult result = enter_stream_of(hStream, &context);
+    CUresult result = enter_to_wait(hStream, &context);
     if (result != CUDA_SUCCESS)
         return result;
     const struct awaited work = work_of_stream(context, hStream);
@@ -165,32 +176,17 @@ API CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device) {
     return leave(result);
 }
 
-API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
-    if (captureStatus == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_stream(hStream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
-    static _Thread_local CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUstreamCaptureMode before = own;
-    own = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
-}
-
 API CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
     (void)length;
     if (dptr == 0 || flags == 0 || flags > 4)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_stream(hStream);
-    return result == CUDA_SUCCESS ? leave(result) : result;
+    struct CUctx_st *context;
+    struct capturing *capturing;
+    CUresult result = enter_context_of(hStream, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = capture_of(context, hStream, &capturing);
+    return leave(result == CUDA_SUCCESS && capturing != NULL ? capture_refuse(capturing) : result);
 }
 
 struct callback {
@@ -206,10 +202,16 @@ static void call_back(void *data) {
 }
 
 /* The two pieces of work of a call are the mark that it comes after and the gate that holds up what comes after it. */
-static CUresult call_in_order(CUstream stream, void (*function)(void *data), void *data) {
+static CUresult call_in_order(CUstream stream, void (*function)(void *data), void *data, bool can_be_captured) {
     struct CUctx_st *context;
-    CUresult result = enter_with_room(&context, stream, 2);
-    return result == CUDA_SUCCESS ? leave(work_call(context, stream, function, data)) : result;
+    struct capturing *capturing;
+    CUresult result = enter_with_room(&context, stream, 2, &capturing);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (capturing == NULL)
+        return leave(work_call(context, stream, function, data));
+    const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {function, data}};
+    return leave(can_be_captured ? capture_node(capturing, &params) : capture_refuse(capturing));
 }
 
 API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags) {
@@ -219,20 +221,21 @@ API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, vo
     if (made == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *made = (struct callback){callback, hStream, userData};
-    CUresult result = call_in_order(hStream, call_back, made);
+    CUresult result = call_in_order(hStream, call_back, made, false);
     if (result != CUDA_SUCCESS)
         free(made);
     return result;
 }
 
 API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
-    return fn != NULL ? call_in_order(hStream, fn, userData) : CUDA_ERROR_INVALID_VALUE;
+    return fn != NULL ? call_in_order(hStream, fn, userData, true) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- events ---- */
 
 void event_free(struct object *object) {
     struct CUevent_st *event = (struct CUevent_st *)object;
+    capture_forget_event(event);
     if (event->gpu != NULL)
         gpu_forget(event->gpu, &event->mark);
 }
@@ -273,13 +276,19 @@ API CUresult cuEventDestroy(CUevent hEvent) {
 
 API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
     struct CUctx_st *context;
-    if (flags > 1)
+    struct capturing *capturing;
+    if (flags > CU_EVENT_RECORD_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_with_room(&context, hStream, 1);
+    CUresult result = enter_with_room(&context, hStream, 1, &capturing);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_EVENT, hEvent) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
+    if (capturing != NULL)
+        return leave(capture_record(capturing, hEvent, flags));
+    if (flags != 0)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    capture_forget_event(hEvent);
     work_record(context, hStream, hEvent);
     return leave(CUDA_SUCCESS);
 }
@@ -295,26 +304,39 @@ static bool is_over(CUevent event) {
 
 API CUresult cuEventQuery(CUevent hEvent) {
     CUresult result = enter_event(hEvent);
-    return result == CUDA_SUCCESS ? leave(is_over(hEvent) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY) : result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = capture_forbids_event(hEvent);
+    if (result == CUDA_SUCCESS && !is_over(hEvent))
+        result = CUDA_ERROR_NOT_READY;
+    return leave(result);
 }
 
 API CUresult cuEventSynchronize(CUevent hEvent) {
     CUresult result = enter_event(hEvent);
     if (result != CUDA_SUCCESS)
         return result;
+    result = capture_forbids_event(hEvent);
+    if (result != CUDA_SUCCESS)
+        return leave(result);
     const struct awaited work = {.gpu = hEvent->gpu, .numbers = {hEvent->gpu != NULL ? hEvent->mark.number : 0}};
     return wait_and_leave(&work);
 }
 
 API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
     struct CUctx_st *context;
-    if (Flags > 1)
+    struct capturing *capturing;
+    if (Flags > CU_EVENT_WAIT_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_with_room(&context, hStream, 1);
+    CUresult result = enter_with_room(&context, hStream, 1, &capturing);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_EVENT, hEvent) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
+    if (capturing != NULL || capture_is_captured(hEvent))
+        return leave(capture_wait(work_context(context, hStream), hStream, capturing, hEvent, Flags));
+    if (Flags != 0)
+        return leave(CUDA_ERROR_INVALID_VALUE);
     return leave(work_wait_for(context, hStream, hEvent));
 }
 
@@ -324,8 +346,12 @@ API CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    if (object_find(KIND_EVENT, hStart) == NULL || object_find(KIND_EVENT, hEnd) == NULL || hStart->gpu == NULL ||
-        hStart->gpu != hEnd->gpu || ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
+    if (object_find(KIND_EVENT, hStart) == NULL || object_find(KIND_EVENT, hEnd) == NULL)
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    if (capture_is_captured(hStart) || capture_is_captured(hEnd))
+        return leave(CUDA_ERROR_CAPTURED_EVENT);
+    if (hStart->gpu == NULL || hStart->gpu != hEnd->gpu ||
+        ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
         return leave(CUDA_ERROR_INVALID_HANDLE);
     if (!is_over(hStart) || !is_over(hEnd))
         return leave(CUDA_ERROR_NOT_READY);

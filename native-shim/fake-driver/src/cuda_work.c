@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "cuda_work.h"
+#include "cuda_capture.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -45,14 +46,18 @@ struct CUctx_st *work_context(struct CUctx_st *current, CUstream stream) {
     return is_default(stream) ? current : stream->object.context;
 }
 
-CUresult enter_with_room(struct CUctx_st **context, CUstream stream, unsigned pieces) {
+CUresult enter_with_room(struct CUctx_st **context, CUstream stream, unsigned pieces, struct capturing **capturing) {
     for (;;) {
         CUresult result = enter(context);
         if (result != CUDA_SUCCESS)
             return result;
         result = check_stream(stream);
+        if (result == CUDA_SUCCESS)
+            result = capture_of(work_context(*context, stream), stream, capturing);
         if (result != CUDA_SUCCESS)
             return leave(result);
+        if (*capturing != NULL)
+            return CUDA_SUCCESS;
         gpu_file *gpu = work_context(*context, stream)->device->gpu;
         if (gpu_has_room(gpu, pieces))
             return CUDA_SUCCESS;

@@ -36,11 +36,18 @@ static inline bool is_default(CUstream stream) {
 void work_join(struct CUstream_st *stream);
 void work_leave(struct CUstream_st *stream);
 
+/* Whether the stream and the legacy default stream wait for each other. */
+static inline bool is_blocking(CUstream stream) {
+    return is_default(stream) || (stream->flags & CU_STREAM_NON_BLOCKING) == 0;
+}
+
 /*
  * As enter, when there is room for so many pieces of work on the current context's GPU, and on the stream's, too;
- * sleeps, without the lock, until there is. The stream is checked.
+ * sleeps, without the lock, until there is. The stream is checked. With its part in a capture in capturing, the work is
+ * to be captured (cuda_capture.h), and no room is waited for.
  */
-CUresult enter_with_room(struct CUctx_st **context, CUstream stream, unsigned pieces);
+struct capturing;
+CUresult enter_with_room(struct CUctx_st **context, CUstream stream, unsigned pieces, struct capturing **capturing);
 
 /* Where a stream's work goes: its own context's GPU, or the current one's for a default stream. */
 struct CUctx_st *work_context(struct CUctx_st *current, CUstream stream);

@@ -1,0 +1,940 @@
+/*
+ * Building graphs: nodes and the edges between them. A graph belongs to the process, not to a context. What a node does
+ * is kept as cuGraphAddNode's parameters, whichever function it came by.
+ */
+#define _GNU_SOURCE
+#include "cuda_graph.h"
+#include "image.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- edges ---- */
+
+static bool is_same(const CUgraphEdgeData *a, const CUgraphEdgeData *b) {
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static size_t edges_find(const struct edges *edges, CUgraphNode node) {
+    size_t i = 0;
+    while (i < edges->count && edges->nodes[i] != node)
+        i++;
+    return i;
+}
+
+bool edges_add(struct edges *edges, CUgraphNode node, const CUgraphEdgeData *data) {
+    static const CUgraphEdgeData plain;
+    if (edges_find(edges, node) < edges->count)
+        return true;
+    if (edges->count == edges->room) {
+        size_t room = edges->room == 0 ? 4 : 2 * edges->room;
+        CUgraphNode *nodes = realloc(edges->nodes, room * sizeof *nodes);
+        if (nodes == NULL)
+            return false;
+        edges->nodes = nodes;
+        CUgraphEdgeData *all = realloc(edges->data, room * sizeof *all);
+        if (all == NULL)
+            return false;
+        edges->data = all;
+        edges->room = room;
+    }
+    edges->nodes[edges->count] = node;
+    edges->data[edges->count++] = data != NULL ? *data : plain;
+    return true;
+}
+
+bool edges_add_all(struct edges *edges, const struct edges *more) {
+    for (size_t i = 0; i < more->count; i++)
+        if (!edges_add(edges, more->nodes[i], &more->data[i]))
+            return false;
+    return true;
+}
+
+void edges_free(struct edges *edges) {
+    free(edges->nodes);
+    free(edges->data);
+    *edges = (struct edges){0};
+}
+
+static void edges_remove(struct edges *edges, CUgraphNode node) {
+    size_t i = edges_find(edges, node);
+    if (i == edges->count)
+        return;
+    edges->count--;
+    memmove(&edges->nodes[i], &edges->nodes[i + 1], (edges->count - i) * sizeof edges->nodes[0]);
+    memmove(&edges->data[i], &edges->data[i + 1], (edges->count - i) * sizeof edges->data[0]);
+}
+
+static bool connect(CUgraphNode from, CUgraphNode to, const CUgraphEdgeData *data) {
+    if (!edges_add(&to->dependencies, from, data))
+        return false;
+    if (edges_add(&from->dependents, to, data))
+        return true;
+    edges_remove(&to->dependencies, from);
+    return false;
+}
+
+static void disconnect(CUgraphNode from, CUgraphNode to) {
+    edges_remove(&to->dependencies, from);
+    edges_remove(&from->dependents, to);
+}
+
+/* Only kernels have a port other than "when it is over" (cuda.h, CUgraphEdgeData). */
+static bool is_edge(CUgraphNode from, const CUgraphEdgeData *data) {
+    static const CUgraphEdgeData plain;
+    if (data == NULL || is_same(data, &plain))
+        return true;
+    return from->params.type == CU_GRAPH_NODE_TYPE_KERNEL && data->to_port == 0 &&
+           memcmp(data->reserved, plain.reserved, sizeof plain.reserved) == 0 &&
+           data->from_port <= CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER &&
+           data->type <= CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+}
+
+/* ---- what nodes do ---- */
+
+static bool is_launchable(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel) {
+    if (kernel->kernelParams != NULL && kernel->extra != NULL)
+        return false;
+    if (kernel->func != NULL)
+        return object_find(KIND_FUNCTION, kernel->func) != NULL || object_find(KIND_KERNEL, kernel->func) != NULL;
+    return object_find(KIND_KERNEL, kernel->kern) != NULL;
+}
+
+CUresult node_check(const CUgraphNodeParams *params) {
+    bool right = false;
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: {
+        const CUDA_KERNEL_NODE_PARAMS_v3 *kernel = &params->kernel;
+        right = is_launchable(kernel) &&
+                check_launch(kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ, kernel->blockDimX, kernel->blockDimY,
+                             kernel->blockDimZ, kernel->sharedMemBytes) == CUDA_SUCCESS;
+        break;
+    }
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        if (params->memcpy.flags != 0 || params->memcpy.reserved != 0)
+            return CUDA_ERROR_INVALID_VALUE;
+        return check_copy(&params->memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        return check_fill(&params->memset);
+    case CU_GRAPH_NODE_TYPE_HOST:
+        right = params->host.fn != NULL;
+        break;
+    case CU_GRAPH_NODE_TYPE_GRAPH: {
+        CUgraph child = object_find(KIND_GRAPH, params->graph.graph);
+        right = child != NULL && !child->capturing && child->owner == NULL &&
+                (unsigned)params->graph.ownership <= CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+        break;
+    }
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+        right = true;
+        break;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        return object_find(KIND_EVENT, params->eventWait.event) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+    default:
+        note("graphs: no nodes of type %d", (int)params->type);
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/*
+ * Copies a kernel's parameters, as a node must. The block starts with the pointers that params then has, and what they
+ * point to follows, each at a multiple of 16 bytes.
+ */
+static CUresult copy_arguments(CUDA_KERNEL_NODE_PARAMS_v3 *kernel, void **copied) {
+    CUfunction function = kernel->func != NULL ? kernel->func : (CUfunction)(void *)kernel->kern;
+    *copied = NULL;
+    if (kernel->extra != NULL) {
+        const void *buffer = NULL;
+        size_t bytes = 0;
+        for (void **extra = kernel->extra; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+            if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+                buffer = extra[1];
+            else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+                bytes = *(const size_t *)extra[1];
+            else
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (buffer == NULL || bytes > 32764) /* what a kernel takes at most: CUDA C++ Programming Guide 13 */
+            return CUDA_ERROR_INVALID_VALUE;
+        struct {
+            void *extra[6];
+            size_t bytes;
+            unsigned char buffer[];
+        } *block = malloc(sizeof *block + bytes);
+        if (block == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        block->bytes = bytes;
+        memcpy(block->buffer, buffer, bytes);
+        block->extra[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
+        block->extra[1] = block->buffer;
+        block->extra[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
+        block->extra[3] = &block->bytes;
+        block->extra[4] = block->extra[5] = CU_LAUNCH_PARAM_END;
+        kernel->extra = block->extra;
+        *copied = block;
+        return CUDA_SUCCESS;
+    }
+    const struct image_kernel *image = is_function(function) ? function_image(function) : NULL;
+    size_t count = image != NULL ? image->parameter_count : 0, all = 0;
+    for (size_t i = 0; i < count; i++)
+        all += (image->parameters[i].size + 15) & ~(size_t)15;
+    if (count == 0) {
+        kernel->kernelParams = NULL;
+        return CUDA_SUCCESS;
+    }
+    if (kernel->kernelParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t pointers = (count * sizeof(void *) + 15) & ~(size_t)15;
+    void **block = malloc(pointers + all);
+    if (block == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    unsigned char *at = (unsigned char *)block + pointers;
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = image->parameters[i].size;
+        block[i] = at;
+        memcpy(at, kernel->kernelParams[i], bytes);
+        at += (bytes + 15) & ~(size_t)15;
+    }
+    kernel->kernelParams = block;
+    *copied = block;
+    return CUDA_SUCCESS;
+}
+
+static void node_delete(CUgraphNode node) {
+    while (node->dependencies.count != 0)
+        disconnect(node->dependencies.nodes[0], node);
+    while (node->dependents.count != 0)
+        disconnect(node, node->dependents.nodes[0]);
+    CUgraph graph = node->graph;
+    if (node->previous != NULL)
+        node->previous->next = node->next;
+    else
+        graph->first = node->next;
+    if (node->next != NULL)
+        node->next->previous = node->previous;
+    else
+        graph->last = node->previous;
+    graph->nodes--;
+    if (node->child != NULL)
+        graph_delete(node->child);
+    edges_free(&node->dependencies);
+    edges_free(&node->dependents);
+    free(node->arguments);
+    free(node->attributes);
+    object_delete(node);
+}
+
+static CUresult adopt(CUgraphNode node, const CUgraphNodeParams *params) {
+    CUgraphNodeParams taken = *params;
+    void *arguments = NULL;
+    if (params->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        CUresult result = copy_arguments(&taken.kernel, &arguments);
+        if (result != CUDA_SUCCESS)
+            return result;
+    } else if (params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+        bool moved = params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+        for (CUgraph around = node->graph; moved && around != NULL;) { /* no graph goes into itself */
+            if (around == params->graph.graph)
+                return CUDA_ERROR_INVALID_VALUE;
+            around = around->owner != NULL ? around->owner->graph : NULL;
+        }
+        CUgraph child = moved ? params->graph.graph : graph_clone(params->graph.graph);
+        if (child == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        if (node->child != NULL)
+            graph_delete(node->child);
+        child->owner = node;
+        node->child = taken.graph.graph = child;
+    }
+    free(node->arguments);
+    node->arguments = arguments;
+    node->params = taken;
+    return CUDA_SUCCESS;
+}
+
+static CUresult node_make(CUgraph graph, const CUgraphNodeParams *params, CUgraphNode *made) {
+    static unsigned long long last_id;
+    CUgraphNode node = object_new(KIND_GRAPH_NODE, sizeof *node, NULL);
+    if (node == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    node->id = ++last_id;
+    node->graph = graph;
+    node->previous = graph->last;
+    if (graph->last != NULL)
+        graph->last->next = node;
+    else
+        graph->first = node;
+    graph->last = node;
+    graph->nodes++;
+    CUresult result = adopt(node, params);
+    if (result != CUDA_SUCCESS) {
+        node_delete(node);
+        return result;
+    }
+    *made = node;
+    return CUDA_SUCCESS;
+}
+
+CUresult node_add(CUgraph graph, const struct edges *dependencies, const CUgraphNodeParams *params, CUgraphNode *made) {
+    CUresult result = node_check(params);
+    if (result == CUDA_SUCCESS)
+        result = node_make(graph, params, made);
+    for (size_t i = 0; result == CUDA_SUCCESS && dependencies != NULL && i < dependencies->count; i++) {
+        if (!connect(dependencies->nodes[i], *made, &dependencies->data[i])) {
+            node_delete(*made);
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    return result;
+}
+
+CUresult node_set(CUgraphNode node, const CUgraphNodeParams *params) {
+    if (params->type != node->params.type)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = node_check(params);
+    return result == CUDA_SUCCESS ? adopt(node, params) : result;
+}
+
+bool node_set_attribute(CUgraphNode node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value) {
+    if (node->attributes == NULL)
+        node->attributes = calloc(ATTRIBUTES, sizeof node->attributes[0]);
+    if (node->attributes == NULL)
+        return false;
+    node->attributes[id] = *value;
+    return true;
+}
+
+/* ---- whole graphs ---- */
+
+CUgraph graph_new(void) {
+    static unsigned long long last_id;
+    CUgraph graph = object_new(KIND_GRAPH, sizeof *graph, NULL);
+    if (graph != NULL)
+        graph->id = ++last_id;
+    return graph;
+}
+
+void graph_delete(CUgraph graph) {
+    while (graph->last != NULL)
+        node_delete(graph->last);
+    references_release(&graph->references);
+    object_delete(graph);
+}
+
+CUgraph graph_clone(CUgraph graph) {
+    CUgraph clone = graph_new();
+    if (clone == NULL)
+        return NULL;
+    clone->original = graph->id;
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
+        CUgraphNodeParams params = node->params;
+        if (params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+            params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+        if (node_make(clone, &params, &node->twin) != CUDA_SUCCESS)
+            goto fail;
+        node->twin->original = node->id;
+        node->twin->disabled = node->disabled;
+        for (int id = 0; node->attributes != NULL && id < ATTRIBUTES; id++)
+            if (!node_set_attribute(node->twin, (CUlaunchAttributeID)id, &node->attributes[id]))
+                goto fail;
+    }
+    /* Each node's edges in their order: by that cuGraphExecUpdate pairs nodes. */
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next)
+        for (size_t i = 0; i < node->dependencies.count; i++)
+            if (!connect(node->dependencies.nodes[i]->twin, node->twin, &node->dependencies.data[i]))
+                goto fail;
+    if (references_copy(graph->references, &clone->references))
+        return clone;
+fail:
+    graph_delete(clone);
+    return NULL;
+}
+
+CUgraphNode graph_find_clone(CUgraph graph, unsigned long long original) {
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
+        if (node->original == original)
+            return node;
+        CUgraphNode within = node->child != NULL ? graph_find_clone(node->child, original) : NULL;
+        if (within != NULL)
+            return within;
+    }
+    return NULL;
+}
+
+CUgraphNode *graph_order(CUgraph graph, CUgraphNode *culprit) {
+    CUgraphNode *order = malloc((graph->nodes + 1) * sizeof *order);
+    size_t count = 0;
+    *culprit = NULL;
+    if (order == NULL)
+        return NULL;
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
+        node->mark = node->dependencies.count;
+        if (node->mark == 0)
+            order[count++] = node;
+    }
+    for (size_t i = 0; i < count; i++)
+        for (size_t n = 0; n < order[i]->dependents.count; n++)
+            if (--order[i]->dependents.nodes[n]->mark == 0)
+                order[count++] = order[i]->dependents.nodes[n];
+    if (count == graph->nodes)
+        return order;
+    free(order);
+    for (CUgraphNode node = graph->first; node != NULL && *culprit == NULL; node = node->next)
+        if (node->mark != 0)
+            *culprit = node;
+    return NULL;
+}
+
+/* ---- graphs by hand ---- */
+
+static CUresult enter_graph(CUgraph graph) {
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    return object_find(KIND_GRAPH, graph) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+}
+
+static CUresult enter_node(CUgraphNode node) {
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    return object_find(KIND_GRAPH_NODE, node) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+}
+
+API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags) {
+    if (phGraph == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    CUgraph graph = graph_new();
+    if (graph == NULL)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    *phGraph = graph;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuGraphDestroy(CUgraph hGraph) {
+    CUresult result = enter_graph(hGraph);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (hGraph->owner != NULL || hGraph->capturing)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    graph_delete(hGraph);
+    return leave_graphs(CUDA_SUCCESS);
+}
+
+API CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph) {
+    if (phGraphClone == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_graph(originalGraph);
+    if (result != CUDA_SUCCESS)
+        return result;
+    CUgraph clone = graph_clone(originalGraph);
+    if (clone == NULL)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    *phGraphClone = clone;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph) {
+    if (phNode == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_node(hOriginalNode);
+    if (result != CUDA_SUCCESS)
+        return result;
+    CUgraphNode found =
+        object_find(KIND_GRAPH, hClonedGraph) != NULL ? graph_find_clone(hClonedGraph, hOriginalNode->id) : NULL;
+    if (found == NULL)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    *phNode = found;
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---- adding nodes ---- */
+
+static CUresult add(CUgraphNode *made, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *data,
+                    size_t count, const CUgraphNodeParams *params) {
+    if (made == NULL || (count != 0 && dependencies == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_graph(graph);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct edges edges = {0};
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        CUgraphNode from = object_find(KIND_GRAPH_NODE, dependencies[i]);
+        if (from == NULL || from->graph != graph || edges_find(&edges, from) < edges.count ||
+            !is_edge(from, data != NULL ? &data[i] : NULL))
+            result = CUDA_ERROR_INVALID_VALUE;
+        else if (!edges_add(&edges, from, data != NULL ? &data[i] : NULL))
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS)
+        result = node_add(graph, &edges, params, made);
+    edges_free(&edges);
+    return leave(result);
+}
+
+/*
+ * All parameters of cuGraphAddNode's union start where it starts, and newer forms of them start with the older ones, so
+ * what the older functions take is copied into it.
+ */
+static CUgraphNodeParams params_of(CUgraphNodeType type, const void *given, size_t bytes) {
+    CUgraphNodeParams params = {.type = type};
+    memcpy(&params.reserved1, given, bytes);
+    return params;
+}
+
+static CUgraphNodeParams copy_params(const CUDA_MEMCPY3D *copied, CUcontext context) {
+    return (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+                               .memcpy = {.copyCtx = context, .copyParams = *copied}};
+}
+
+static CUgraphNodeParams fill_params(const CUDA_MEMSET_NODE_PARAMS *filled, CUcontext context) {
+    CUgraphNodeParams params = params_of(CU_GRAPH_NODE_TYPE_MEMSET, filled, sizeof *filled);
+    params.memset.ctx = context;
+    return params;
+}
+
+API CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                               const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                               CUgraphNodeParams *nodeParams) {
+    if (nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = add(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+    if (result == CUDA_SUCCESS && nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        nodeParams->graph.graph = (*phGraphNode)->child;
+    return result;
+}
+
+API CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                            size_t numDependencies, CUgraphNodeParams *nodeParams) {
+    return cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
+}
+
+#define ADD_ARGUMENTS CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies
+
+API CUresult cuGraphAddKernelNode_v2(ADD_ARGUMENTS, const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
+    if (nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphNodeParams params = params_of(CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof *nodeParams);
+    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+}
+
+API CUresult cuGraphAddKernelNode(ADD_ARGUMENTS, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
+    if (nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphNodeParams params = params_of(CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof *nodeParams);
+    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+}
+
+API CUresult cuGraphAddMemcpyNode(ADD_ARGUMENTS, const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
+    if (copyParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphNodeParams params = copy_params(copyParams, ctx);
+    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+}
+
+API CUresult cuGraphAddMemsetNode(ADD_ARGUMENTS, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
+    if (memsetParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphNodeParams params = fill_params(memsetParams, ctx);
+    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+}
+
+API CUresult cuGraphAddHostNode(ADD_ARGUMENTS, const CUDA_HOST_NODE_PARAMS *nodeParams) {
+    if (nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphNodeParams params = params_of(CU_GRAPH_NODE_TYPE_HOST, nodeParams, sizeof *nodeParams);
+    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+}
+
+API CUresult cuGraphAddChildGraphNode(ADD_ARGUMENTS, CUgraph childGraph) {
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph = {.graph = childGraph}};
+    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+}
+
+API CUresult cuGraphAddEmptyNode(ADD_ARGUMENTS) {
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+}
+
+API CUresult cuGraphAddEventRecordNode(ADD_ARGUMENTS, CUevent event) {
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .eventRecord = {event}};
+    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+}
+
+API CUresult cuGraphAddEventWaitNode(ADD_ARGUMENTS, CUevent event) {
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .eventWait = {event}};
+    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+}
+
+API CUresult cuGraphDestroyNode(CUgraphNode hNode) {
+    CUresult result = enter_node(hNode);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (hNode->graph->capturing)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    node_delete(hNode);
+    return leave_graphs(CUDA_SUCCESS);
+}
+
+/* ---- reading and changing nodes ---- */
+
+static CUresult get_params(CUgraphNode node, CUgraphNodeType type, size_t offset, void *params, size_t bytes) {
+    if (params == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_node(node);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (node->params.type != type)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    memcpy(params, (const char *)&node->params + offset, bytes);
+    return leave(CUDA_SUCCESS);
+}
+
+static CUresult set_params(CUgraphNode node, CUgraphNodeType type, size_t offset, const void *params, size_t bytes) {
+    if (params == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_node(node);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (node->params.type != type)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    CUgraphNodeParams changed = node->params;
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL) /* what an older form doesn't have is not inherited */
+        memset(&changed.kernel, 0, sizeof changed.kernel);
+    memcpy((char *)&changed + offset, params, bytes);
+    return leave(node_set(node, &changed));
+}
+
+#define NODE_GETTER(symbol, Type, type, member)                                                                        \
+    API CUresult symbol(CUgraphNode hNode, Type *nodeParams) {                                                         \
+        return get_params(hNode, type, offsetof(CUgraphNodeParams, member), nodeParams, sizeof *nodeParams);           \
+    }
+#define NODE_SETTER(symbol, Type, type, member)                                                                        \
+    API CUresult symbol(CUgraphNode hNode, const Type *nodeParams) {                                                   \
+        return set_params(hNode, type, offsetof(CUgraphNodeParams, member), nodeParams, sizeof *nodeParams);           \
+    }
+#define EVENT_SETTER(symbol, type, member)                                                                             \
+    API CUresult symbol(CUgraphNode hNode, CUevent event) {                                                            \
+        return set_params(hNode, type, offsetof(CUgraphNodeParams, member), &event, sizeof event);                     \
+    }
+
+NODE_GETTER(cuGraphKernelNodeGetParams, CUDA_KERNEL_NODE_PARAMS_v1, CU_GRAPH_NODE_TYPE_KERNEL, kernel)
+NODE_SETTER(cuGraphKernelNodeSetParams, CUDA_KERNEL_NODE_PARAMS_v1, CU_GRAPH_NODE_TYPE_KERNEL, kernel)
+NODE_GETTER(cuGraphKernelNodeGetParams_v2, CUDA_KERNEL_NODE_PARAMS, CU_GRAPH_NODE_TYPE_KERNEL, kernel)
+NODE_SETTER(cuGraphKernelNodeSetParams_v2, CUDA_KERNEL_NODE_PARAMS, CU_GRAPH_NODE_TYPE_KERNEL, kernel)
+NODE_GETTER(cuGraphMemcpyNodeGetParams, CUDA_MEMCPY3D, CU_GRAPH_NODE_TYPE_MEMCPY, memcpy.copyParams)
+NODE_SETTER(cuGraphMemcpyNodeSetParams, CUDA_MEMCPY3D, CU_GRAPH_NODE_TYPE_MEMCPY, memcpy.copyParams)
+NODE_GETTER(cuGraphMemsetNodeGetParams, CUDA_MEMSET_NODE_PARAMS, CU_GRAPH_NODE_TYPE_MEMSET, memset)
+NODE_SETTER(cuGraphMemsetNodeSetParams, CUDA_MEMSET_NODE_PARAMS, CU_GRAPH_NODE_TYPE_MEMSET, memset)
+NODE_GETTER(cuGraphHostNodeGetParams, CUDA_HOST_NODE_PARAMS, CU_GRAPH_NODE_TYPE_HOST, host)
+NODE_SETTER(cuGraphHostNodeSetParams, CUDA_HOST_NODE_PARAMS, CU_GRAPH_NODE_TYPE_HOST, host)
+NODE_GETTER(cuGraphChildGraphNodeGetGraph, CUgraph, CU_GRAPH_NODE_TYPE_GRAPH, graph.graph)
+NODE_GETTER(cuGraphEventRecordNodeGetEvent, CUevent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, eventRecord.event)
+EVENT_SETTER(cuGraphEventRecordNodeSetEvent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, eventRecord.event)
+NODE_GETTER(cuGraphEventWaitNodeGetEvent, CUevent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, eventWait.event)
+EVENT_SETTER(cuGraphEventWaitNodeSetEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, eventWait.event)
+
+API CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
+    if (nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_node(hNode);
+    return result == CUDA_SUCCESS ? leave_graphs(node_set(hNode, nodeParams)) : result;
+}
+
+API CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type) {
+    if (type == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_node(hNode);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *type = hNode->params.type;
+    return leave(CUDA_SUCCESS);
+}
+
+static CUresult enter_kernel_node(CUgraphNode node) {
+    CUresult result = enter_node(node);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return node->params.type == CU_GRAPH_NODE_TYPE_KERNEL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+}
+
+static bool is_node_attribute(CUkernelNodeAttrID attr) {
+    switch ((int)attr) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+API CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                           CUkernelNodeAttrValue *value_out) {
+    if (value_out == NULL || !is_node_attribute(attr))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_kernel_node(hNode);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (hNode->attributes != NULL)
+        *value_out = hNode->attributes[attr];
+    else
+        memset(value_out, 0, sizeof *value_out);
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                           const CUkernelNodeAttrValue *value) {
+    if (value == NULL || !is_node_attribute(attr))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_kernel_node(hNode);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return leave(node_set_attribute(hNode, attr, value) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+API CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
+    CUresult result = enter_kernel_node(dst);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (object_find(KIND_GRAPH_NODE, src) == NULL || src->params.type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    static const CUlaunchAttributeValue zero;
+    for (int id = 0; id < ATTRIBUTES; id++)
+        if (!node_set_attribute(dst, (CUlaunchAttributeID)id, src->attributes != NULL ? &src->attributes[id] : &zero))
+            return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---- what is in a graph ---- */
+
+/*
+ * All lists are asked for in one way: without room for them the number is answered; else as many as there is room for,
+ * and NULL in what is left of it.
+ */
+static void give(CUgraphNode node, CUgraphNode *nodes, size_t room, size_t *given) {
+    if (nodes != NULL && *given < room)
+        nodes[*given] = node;
+    (*given)++;
+}
+
+static CUresult given(CUgraphNode *nodes, size_t room, size_t all, size_t *count) {
+    for (size_t i = all; nodes != NULL && i < room; i++)
+        nodes[i] = NULL;
+    *count = nodes != NULL && room < all ? room : all;
+    return leave(CUDA_SUCCESS);
+}
+
+static CUresult get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count, bool roots) {
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_graph(graph);
+    if (result != CUDA_SUCCESS)
+        return result;
+    size_t all = 0;
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next)
+        if (!roots || node->dependencies.count == 0)
+            give(node, nodes, *count, &all);
+    return given(nodes, *count, all, count);
+}
+
+API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes) {
+    return get_nodes(hGraph, nodes, numNodes, false);
+}
+
+API CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes) {
+    return get_nodes(hGraph, rootNodes, numRootNodes, true);
+}
+
+/* Whether what edges say would be lost on a caller of before there was edge data. */
+static bool is_lossy(const struct edges *edges) {
+    static const CUgraphEdgeData plain;
+    for (size_t i = 0; i < edges->count; i++)
+        if (!is_same(&edges->data[i], &plain))
+            return true;
+    return false;
+}
+
+API CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData,
+                                size_t *numEdges) {
+    if (numEdges == NULL || (from == NULL) != (to == NULL) || (edgeData != NULL && from == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_graph(hGraph);
+    if (result != CUDA_SUCCESS)
+        return result;
+    size_t all = 0;
+    for (CUgraphNode node = hGraph->first; node != NULL; node = node->next) {
+        if (edgeData == NULL && from != NULL && is_lossy(&node->dependencies))
+            return leave(CUDA_ERROR_LOSSY_QUERY);
+        for (size_t i = 0; i < node->dependencies.count; i++) {
+            if (from != NULL && all < *numEdges) {
+                to[all] = node;
+                if (edgeData != NULL)
+                    edgeData[all] = node->dependencies.data[i];
+            }
+            give(node->dependencies.nodes[i], from, *numEdges, &all);
+        }
+    }
+    for (size_t i = all; to != NULL && i < *numEdges; i++)
+        to[i] = NULL;
+    return given(from, *numEdges, all, numEdges);
+}
+
+API CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges) {
+    return cuGraphGetEdges_v2(hGraph, from, to, NULL, numEdges);
+}
+
+static CUresult get_edges(CUgraphNode node, bool dependents, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count) {
+    if (count == NULL || (data != NULL && nodes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_node(node);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct edges *edges = dependents ? &node->dependents : &node->dependencies;
+    if (data == NULL && nodes != NULL && is_lossy(edges))
+        return leave(CUDA_ERROR_LOSSY_QUERY);
+    size_t all = 0;
+    for (size_t i = 0; i < edges->count; i++) {
+        if (data != NULL && all < *count)
+            data[all] = edges->data[i];
+        give(edges->nodes[i], nodes, *count, &all);
+    }
+    return given(nodes, *count, all, count);
+}
+
+API CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData,
+                                           size_t *numDependencies) {
+    return get_edges(hNode, false, dependencies, edgeData, numDependencies);
+}
+
+API CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies) {
+    return get_edges(hNode, false, dependencies, NULL, numDependencies);
+}
+
+API CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData,
+                                             size_t *numDependentNodes) {
+    return get_edges(hNode, true, dependentNodes, edgeData, numDependentNodes);
+}
+
+API CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes) {
+    return get_edges(hNode, true, dependentNodes, NULL, numDependentNodes);
+}
+
+/* ---- changing edges: all that a call names, or none ---- */
+
+static bool is_in(CUgraph graph, CUgraphNode node) {
+    return object_find(KIND_GRAPH_NODE, node) != NULL && node->graph == graph;
+}
+
+API CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                       const CUgraphEdgeData *edgeData, size_t numDependencies) {
+    if (numDependencies != 0 && (from == NULL || to == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_graph(hGraph);
+    if (result != CUDA_SUCCESS)
+        return result;
+    size_t added = 0;
+    for (; added < numDependencies && result == CUDA_SUCCESS; added++) {
+        const CUgraphEdgeData *data = edgeData != NULL ? &edgeData[added] : NULL;
+        CUgraphNode one = from[added], other = to[added];
+        if (!is_in(hGraph, one) || !is_in(hGraph, other) || one == other || !is_edge(one, data) ||
+            edges_find(&other->dependencies, one) < other->dependencies.count)
+            result = CUDA_ERROR_INVALID_VALUE;
+        else if (!connect(one, other, data))
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (result != CUDA_SUCCESS)
+            break;
+    }
+    while (result != CUDA_SUCCESS && added-- > 0)
+        disconnect(from[added], to[added]);
+    return leave(result);
+}
+
+API CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                    size_t numDependencies) {
+    return cuGraphAddDependencies_v2(hGraph, from, to, NULL, numDependencies);
+}
+
+API CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                          const CUgraphEdgeData *edgeData, size_t numDependencies) {
+    static const CUgraphEdgeData plain;
+    if (numDependencies != 0 && (from == NULL || to == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_graph(hGraph);
+    if (result != CUDA_SUCCESS)
+        return result;
+    for (size_t i = 0; i < numDependencies; i++) {
+        if (!is_in(hGraph, from[i]) || !is_in(hGraph, to[i]))
+            return leave(CUDA_ERROR_INVALID_VALUE);
+        const struct edges *edges = &to[i]->dependencies;
+        size_t found = edges_find(edges, from[i]);
+        if (found == edges->count || !is_same(&edges->data[found], edgeData != NULL ? &edgeData[i] : &plain))
+            return leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    for (size_t i = 0; i < numDependencies; i++)
+        disconnect(from[i], to[i]);
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                       size_t numDependencies) {
+    return cuGraphRemoveDependencies_v2(hGraph, from, to, NULL, numDependencies);
+}
+
+/* ---- for people ---- */
+
+static const char *type_name(CUgraphNodeType type) {
+    static const char *const names[] = {"KERNEL",    "MEMCPY",   "MEMSET", "HOST",       "GRAPH",
+                                        "EMPTY",     "WAIT",     "RECORD", "EXT_SIGNAL", "EXT_WAIT",
+                                        "MEM_ALLOC", "MEM_FREE", "MEM_OP", "CONDITIONAL"};
+    return (size_t)type < sizeof names / sizeof names[0] ? names[type] : "?";
+}
+
+static void print_graph(FILE *out, CUgraph graph) {
+    fprintf(out, "subgraph cluster_%llu {\nlabel=\"graph_%llu\"\n", graph->id, graph->id);
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
+        const char *kernel = "";
+        if (node->params.type == CU_GRAPH_NODE_TYPE_KERNEL && is_launchable(&node->params.kernel))
+            kernel = function_name(node->params.kernel.func != NULL ? node->params.kernel.func
+                                                                    : (CUfunction)(void *)node->params.kernel.kern);
+        fprintf(out, "\"node_%llu\" [shape=box label=\"%llu %s %s\"]\n", node->id, node->id,
+                type_name(node->params.type), kernel);
+        for (size_t i = 0; i < node->dependents.count; i++)
+            fprintf(out, "\"node_%llu\" -> \"node_%llu\"\n", node->id, node->dependents.nodes[i]->id);
+        if (node->child != NULL)
+            print_graph(out, node->child);
+    }
+    fputs("}\n", out);
+}
+
+API CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags) {
+    if (path == NULL || flags >= 2 * CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_graph(hGraph);
+    if (result != CUDA_SUCCESS)
+        return result;
+    FILE *out = fopen(path, "we");
+    if (out == NULL)
+        return leave(CUDA_ERROR_OPERATING_SYSTEM);
+    fputs("digraph dot {\n", out);
+    print_graph(out, hGraph);
+    fputs("}\n", out);
+    bool written = ferror(out) == 0;
+    return leave(fclose(out) == 0 && written ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+}

@@ -1,0 +1,445 @@
+/*
+ * Running graphs. An executable graph is a clone of the graph that it was made from, with the parameters that it was
+ * given since; by the ids of the nodes cloned the program names its nodes.
+ */
+#define _GNU_SOURCE
+#include "cuda_capture.h"
+#include "cuda_graph.h"
+#include "cuda_work.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct CUgraphExec_st {
+    struct object object;
+    CUgraph graph;
+    cuuint64_t flags;
+};
+
+static CUresult enter_exec(CUgraphExec exec) {
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    return object_find(KIND_GRAPH_EXEC, exec) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+}
+
+/* ---- making them ---- */
+
+/* Whether the graph and those within it have an order and, for launches from the device, only nodes that may be. */
+static CUgraphInstantiateResult examine(CUgraph graph, bool from_device, CUgraphNode *culprit) {
+    CUgraphNode *order = graph_order(graph, culprit);
+    if (order == NULL)
+        return *culprit != NULL ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE : CUDA_GRAPH_INSTANTIATE_ERROR;
+    free(order);
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
+        *culprit = node;
+        if (node->child != NULL) {
+            CUgraphInstantiateResult result = examine(node->child, from_device, culprit);
+            if (result != CUDA_GRAPH_INSTANTIATE_SUCCESS)
+                return result;
+        } else if (from_device && node->params.type > CU_GRAPH_NODE_TYPE_MEMSET)
+            return CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+    }
+    *culprit = NULL;
+    return from_device && graph->nodes == 0 ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
+}
+
+static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, CUgraphNode *culprit,
+                            CUgraphInstantiateResult *why) {
+    const cuuint64_t both = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+    *culprit = NULL;
+    *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+    if (made == NULL || flags >= 2 * CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY || (flags & both) == both)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (object_find(KIND_GRAPH, graph) == NULL || graph->capturing || graph->owner != NULL)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    *why = examine(graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0, culprit);
+    if (*why != CUDA_GRAPH_INSTANTIATE_SUCCESS)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    CUgraphExec exec = object_new(KIND_GRAPH_EXEC, sizeof *exec, NULL);
+    if (exec == NULL)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    exec->graph = graph_clone(graph);
+    exec->flags = flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+    if (exec->graph == NULL) {
+        *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+        object_delete(exec);
+        return leave_graphs(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    *made = exec;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags) {
+    CUgraphNode culprit;
+    CUgraphInstantiateResult why;
+    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) /* into which stream? */
+        return CUDA_ERROR_INVALID_VALUE;
+    return instantiate(phGraphExec, hGraph, flags, &culprit, &why);
+}
+
+API CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
+                                   size_t bufferSize) {
+    CUgraphNode culprit;
+    CUgraphInstantiateResult why;
+    CUresult result = instantiate(phGraphExec, hGraph, 0, &culprit, &why);
+    if (phErrorNode != NULL)
+        *phErrorNode = culprit;
+    if (logBuffer != NULL && bufferSize != 0)
+        snprintf(logBuffer, bufferSize, "%s",
+                 why == CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE ? "a node depends on itself" : "");
+    return result;
+}
+
+API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
+                                size_t bufferSize) {
+    return cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+
+API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
+    CUresult result = enter_exec(hGraphExec);
+    if (result != CUDA_SUCCESS)
+        return result;
+    graph_delete(hGraphExec->graph);
+    object_delete(hGraphExec);
+    return leave_graphs(CUDA_SUCCESS);
+}
+
+API CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) {
+    if (flags == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_exec(hGraphExec);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *flags = hGraphExec->flags;
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---- changing them: what cuda.h, cuGraphExecUpdate, allows ---- */
+
+static const CUlaunchAttributeValue *attribute(const struct CUgraphNode_st *node, CUlaunchAttributeID id) {
+    static const CUlaunchAttributeValue zero;
+    return node->attributes != NULL ? &node->attributes[id] : &zero;
+}
+
+static const struct CUctx_st *context_of(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel) {
+    const struct object *function = kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern;
+    return function->context;
+}
+
+/* Whether the node can be given these parameters of its type. */
+static CUgraphExecUpdateResult compare_params(const CUgraphNodeParams *now, const CUgraphNodeParams *then) {
+    if (now->type != then->type)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+    if (then->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || then->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+    CUgraphNodeParams checked = *then;
+    if (checked.type != CU_GRAPH_NODE_TYPE_GRAPH && node_check(&checked) != CUDA_SUCCESS)
+        return CU_GRAPH_EXEC_UPDATE_ERROR;
+    if (then->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        const struct CUctx_st *one = context_of(&now->kernel), *other = context_of(&then->kernel);
+        if (one != other && one != NULL && other != NULL)
+            return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+    } else if (then->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+        const CUDA_MEMCPY3D *one = &now->memcpy.copyParams, *other = &then->memcpy.copyParams;
+        bool flat = one->Height <= 1 && one->Depth <= 1 && other->Height <= 1 && other->Depth <= 1;
+        if (one->srcMemoryType != other->srcMemoryType || one->dstMemoryType != other->dstMemoryType ||
+            (!flat &&
+             (one->WidthInBytes != other->WidthInBytes || one->Height != other->Height || one->Depth != other->Depth)))
+            return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    } else if (then->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        const CUDA_MEMSET_NODE_PARAMS_v2 *one = &now->memset, *other = &then->memset;
+        bool flat = one->height <= 1 && other->height <= 1;
+        if (!flat && (one->width != other->width || one->height != other->height || one->pitch != other->pitch ||
+                      one->elementSize != other->elementSize))
+            return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    }
+    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+/* Pairs the nodes of two graphs in the order in which they were added; then each node of graph has its twin in ours. */
+static CUgraphExecUpdateResult compare(CUgraph ours, CUgraph graph, cuuint64_t flags,
+                                       CUgraphExecUpdateResultInfo *info) {
+    CUgraphNode mine = ours->first;
+    if (ours->nodes != graph->nodes)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next, mine = mine->next)
+        node->twin = mine;
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
+        info->errorNode = node;
+        mine = node->twin;
+        CUgraphExecUpdateResult result = compare_params(&mine->params, &node->params);
+        if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+            return result;
+        if (mine->dependencies.count != node->dependencies.count)
+            return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        for (size_t i = 0; i < node->dependencies.count; i++) {
+            info->errorFromNode = node->dependencies.nodes[i];
+            if (node->dependencies.nodes[i]->twin != mine->dependencies.nodes[i])
+                return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        }
+        info->errorFromNode = NULL;
+        if ((attribute(mine, CU_LAUNCH_ATTRIBUTE_COOPERATIVE)->cooperative != 0) !=
+            (attribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE)->cooperative != 0))
+            return CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
+        if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0 &&
+            attribute(mine, CU_LAUNCH_ATTRIBUTE_PRIORITY)->priority !=
+                attribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY)->priority)
+            return CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
+        if (node->child != NULL) {
+            result = compare(mine->child, node->child, flags, info);
+            if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+                return result;
+        }
+    }
+    info->errorNode = NULL;
+    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+/* Takes over the parameters of the nodes that compare has paired. */
+static CUresult take_over(CUgraph graph) {
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
+        CUresult result = node->child != NULL ? take_over(node->child) : node_set(node->twin, &node->params);
+        for (int id = 0; result == CUDA_SUCCESS && node->attributes != NULL && id < ATTRIBUTES; id++)
+            if (!node_set_attribute(node->twin, (CUlaunchAttributeID)id, &node->attributes[id]))
+                result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo) {
+    if (resultInfo == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *resultInfo = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
+    CUresult result = enter_exec(hGraphExec);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (object_find(KIND_GRAPH, hGraph) == NULL || hGraph->capturing)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    resultInfo->result = compare(hGraphExec->graph, hGraph, hGraphExec->flags, resultInfo);
+    if (resultInfo->result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+        return leave(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    return leave(take_over(hGraph));
+}
+
+API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
+                               CUgraphExecUpdateResult *updateResult_out) {
+    CUgraphExecUpdateResultInfo info;
+    CUresult result = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
+    if (hErrorNode_out != NULL)
+        *hErrorNode_out = info.errorNode;
+    if (updateResult_out != NULL)
+        *updateResult_out = info.result;
+    return result;
+}
+
+/* The executable graph's own node for one of the graph that it was made from. */
+static CUresult enter_exec_node(CUgraphExec exec, CUgraphNode node, CUgraphNode *own) {
+    CUresult result = enter_exec(exec);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *own = object_find(KIND_GRAPH_NODE, node) != NULL ? graph_find_clone(exec->graph, node->id) : NULL;
+    return *own != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+}
+
+API CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
+    CUgraphNode own;
+    if (nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_exec_node(hGraphExec, hNode, &own);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH && own->child != NULL) {
+        CUgraphExecUpdateResultInfo info;
+        CUgraph child = object_find(KIND_GRAPH, nodeParams->graph.graph);
+        if (child == NULL || compare(own->child, child, hGraphExec->flags, &info) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+            return leave(CUDA_ERROR_INVALID_VALUE);
+        return leave(take_over(child));
+    }
+    if (compare_params(&own->params, nodeParams) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    return leave(node_set(own, nodeParams));
+}
+
+static CUresult set_exec_params(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, const void *given,
+                                size_t bytes) {
+    CUgraphNodeParams params = {.type = type};
+    if (given == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&params.reserved1, given, bytes);
+    return cuGraphExecNodeSetParams(exec, node, &params);
+}
+
+#define EXEC_SETTER(symbol, Type, type)                                                                                \
+    API CUresult symbol(CUgraphExec hGraphExec, CUgraphNode hNode, const Type *nodeParams) {                           \
+        return set_exec_params(hGraphExec, hNode, type, nodeParams, sizeof *nodeParams);                               \
+    }
+#define EXEC_VALUE_SETTER(symbol, Type, type)                                                                          \
+    API CUresult symbol(CUgraphExec hGraphExec, CUgraphNode hNode, Type value) {                                       \
+        return set_exec_params(hGraphExec, hNode, type, &value, sizeof value);                                         \
+    }
+
+EXEC_SETTER(cuGraphExecKernelNodeSetParams, CUDA_KERNEL_NODE_PARAMS_v1, CU_GRAPH_NODE_TYPE_KERNEL)
+EXEC_SETTER(cuGraphExecKernelNodeSetParams_v2, CUDA_KERNEL_NODE_PARAMS, CU_GRAPH_NODE_TYPE_KERNEL)
+EXEC_SETTER(cuGraphExecHostNodeSetParams, CUDA_HOST_NODE_PARAMS, CU_GRAPH_NODE_TYPE_HOST)
+EXEC_VALUE_SETTER(cuGraphExecChildGraphNodeSetParams, CUgraph, CU_GRAPH_NODE_TYPE_GRAPH)
+EXEC_VALUE_SETTER(cuGraphExecEventRecordNodeSetEvent, CUevent, CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+EXEC_VALUE_SETTER(cuGraphExecEventWaitNodeSetEvent, CUevent, CU_GRAPH_NODE_TYPE_WAIT_EVENT)
+
+API CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams,
+                                            CUcontext ctx) {
+    if (copyParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const CUDA_MEMCPY_NODE_PARAMS params = {.copyCtx = ctx, .copyParams = *copyParams};
+    return set_exec_params(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &params, sizeof params);
+}
+
+API CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
+    (void)ctx;
+    return set_exec_params(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMSET, memsetParams, sizeof *memsetParams);
+}
+
+static CUresult enter_switchable(CUgraphExec exec, CUgraphNode node, CUgraphNode *own) {
+    CUresult result = enter_exec_node(exec, node, own);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return (*own)->params.type <= CU_GRAPH_NODE_TYPE_MEMSET ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+}
+
+API CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
+    CUgraphNode own;
+    CUresult result = enter_switchable(hGraphExec, hNode, &own);
+    if (result != CUDA_SUCCESS)
+        return result;
+    own->disabled = isEnabled == 0;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled) {
+    CUgraphNode own;
+    if (isEnabled == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_switchable(hGraphExec, hNode, &own);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *isEnabled = !own->disabled;
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---- launching them ---- */
+
+/* What a launch does, in an order that the graph allows, copied so that the graph may change meanwhile. */
+struct steps {
+    CUgraphNodeParams *all;
+    size_t count, room;
+};
+
+static bool plan(CUgraph graph, struct steps *steps) {
+    CUgraphNode culprit;
+    CUgraphNode *order = graph_order(graph, &culprit);
+    bool planned = order != NULL;
+    for (size_t i = 0; planned && i < graph->nodes; i++) {
+        const struct CUgraphNode_st *node = order[i];
+        if (node->disabled)
+            continue;
+        if (node->child != NULL) {
+            planned = plan(node->child, steps);
+            continue;
+        }
+        if (steps->count == steps->room) {
+            size_t room = steps->room == 0 ? 16 : 2 * steps->room;
+            CUgraphNodeParams *all = realloc(steps->all, room * sizeof *all);
+            if (all == NULL) {
+                planned = false;
+                break;
+            }
+            steps->all = all;
+            steps->room = room;
+        }
+        steps->all[steps->count++] = node->params;
+    }
+    free(order);
+    return planned;
+}
+
+static void record(CUstream stream, CUevent event) {
+    struct CUctx_st *context;
+    struct capturing *capturing;
+    if (enter_with_room(&context, stream, 1, &capturing) != CUDA_SUCCESS)
+        return;
+    if (capturing == NULL && object_find(KIND_EVENT, event) != NULL) {
+        capture_forget_event(event);
+        work_record(context, stream, event);
+    }
+    leave(CUDA_SUCCESS);
+}
+
+static void take_step(const CUgraphNodeParams *step, CUstream stream) {
+    if (step->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+        do_copy(&step->memcpy.copyParams);
+    else if (step->type == CU_GRAPH_NODE_TYPE_MEMSET)
+        do_fill(&step->memset);
+    else if (step->type == CU_GRAPH_NODE_TYPE_HOST)
+        step->host.fn(step->host.userData);
+    else if (step->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+        record(stream, step->eventRecord.event);
+}
+
+API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
+    struct CUctx_st *context;
+    struct capturing *capturing;
+    struct steps steps = {0};
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (object_find(KIND_GRAPH_EXEC, hGraphExec) == NULL)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    result = check_stream(hStream);
+    if (result == CUDA_SUCCESS)
+        result = capture_of(work_context(context, hStream), hStream, &capturing);
+    if (result != CUDA_SUCCESS)
+        return leave(result);
+    if (capturing != NULL) {
+        CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph = {.graph = hGraphExec->graph}};
+        return leave(capture_node(capturing, &params));
+    }
+    result = leave(plan(hGraphExec->graph, &steps) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+    for (size_t i = 0; result == CUDA_SUCCESS && i < steps.count; i++)
+        take_step(&steps.all[i], hStream);
+    free(steps.all);
+    return result;
+}
+
+API CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
+    struct CUctx_st *context;
+    struct capturing *capturing;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (object_find(KIND_GRAPH_EXEC, hGraphExec) == NULL)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    result = check_stream(hStream);
+    if (result == CUDA_SUCCESS)
+        result = capture_of(work_context(context, hStream), hStream, &capturing);
+    if (result == CUDA_SUCCESS && capturing != NULL)
+        result = capture_refuse(capturing);
+    return leave(result);
+}
+
+API CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                          CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) {
+    if (instantiateParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = instantiate(phGraphExec, hGraph, instantiateParams->flags, &instantiateParams->hErrNode_out,
+                                  &instantiateParams->result_out);
+    if (result == CUDA_SUCCESS && (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
+        result = cuGraphUpload(*phGraphExec, instantiateParams->hUploadStream);
+    return result;
+}

@@ -1,0 +1,906 @@
+/* Stream capture and graphs as a program sees them. */
+#include "testing.h"
+
+#include <pthread.h>
+
+enum { GPU_MIB = 1000 };
+
+static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n"
+                          ".visible .entry something(.param .u64 p)\n{\n\tret;\n}\n";
+
+static CUfunction kernel(const char *name) {
+    static CUmodule module;
+    CUfunction function;
+    if (module == NULL)
+        EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, ptx));
+    EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+static void launch(CUstream stream) {
+    EQUAL(CUDA_SUCCESS, cuLaunchKernel(kernel("nothing"), 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+}
+
+static CUstream new_stream(unsigned flags) {
+    CUstream stream;
+    EQUAL(CUDA_SUCCESS, cuStreamCreate(&stream, flags));
+    return stream;
+}
+
+static CUevent new_event(void) {
+    CUevent event;
+    EQUAL(CUDA_SUCCESS, cuEventCreate(&event, 0));
+    return event;
+}
+
+static CUstream begin(CUstreamCaptureMode mode) {
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    kernel("nothing"); /* loaded before: loading isn't safe in a capture */
+    EQUAL(CUDA_SUCCESS, cuStreamBeginCapture_v2(stream, mode));
+    return stream;
+}
+
+static CUgraph end(CUstream stream) {
+    CUgraph graph = NULL;
+    EQUAL(CUDA_SUCCESS, cuStreamEndCapture(stream, &graph));
+    CHECK(graph != NULL);
+    return graph;
+}
+
+static CUstreamCaptureStatus status(CUstream stream) {
+    CUstreamCaptureStatus answer;
+    EQUAL(CUDA_SUCCESS, cuStreamIsCapturing(stream, &answer));
+    return answer;
+}
+
+/* The capture has become invalid; ending it says so, gives no graph, and leaves the stream as good as new. */
+static void is_over(CUstream stream, CUresult how) {
+    CUgraph graph = (CUgraph)&graph;
+    if (how == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+        EQUAL(CU_STREAM_CAPTURE_STATUS_INVALIDATED, status(stream));
+    EQUAL(how, cuStreamEndCapture(stream, &graph));
+    CHECK(graph == NULL);
+    EQUAL(CU_STREAM_CAPTURE_STATUS_NONE, status(stream));
+    launch(stream);
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
+}
+
+static CUgraphExec instantiate(CUgraph graph) {
+    CUgraphExec exec;
+    EQUAL(CUDA_SUCCESS, cuGraphInstantiateWithFlags(&exec, graph, 0));
+    return exec;
+}
+
+static void run(CUgraphExec exec) {
+    CUstream stream = new_stream(0);
+    EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, stream));
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
+    EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(stream));
+}
+
+static size_t count_nodes(CUgraph graph) {
+    size_t count;
+    EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, NULL, &count));
+    return count;
+}
+
+static size_t count_roots(CUgraph graph) {
+    size_t count;
+    EQUAL(CUDA_SUCCESS, cuGraphGetRootNodes(graph, NULL, &count));
+    return count;
+}
+
+static size_t count_edges(CUgraph graph) {
+    size_t count;
+    EQUAL(CUDA_SUCCESS, cuGraphGetEdges(graph, NULL, NULL, &count));
+    return count;
+}
+
+static void append(void *text) {
+    static int next;
+    ((char *)text)[next] = (char)('a' + next);
+    next++;
+}
+
+static void add_one(void *number) {
+    ++*(int *)number;
+}
+
+/* ---- what a capture makes ---- */
+
+static void what_is_captured_is_done_by_each_launch_and_not_before(void) {
+    CUdeviceptr pointer, other;
+    int in = 41, out = 0, calls = 0;
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&other, 64));
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream));
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, add_one, &calls));
+    EQUAL(CUDA_SUCCESS, cuMemcpyHtoDAsync_v2(pointer, &in, sizeof in, stream));
+    launch(stream);
+    EQUAL(CUDA_SUCCESS, cuMemcpyAsync(other, pointer, sizeof in, stream));
+    EQUAL(CUDA_SUCCESS, cuMemsetD8Async(pointer, 7, 1, stream));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoHAsync_v2(&out, other, sizeof out, stream));
+    CUgraph graph = end(stream);
+    EQUAL(CU_STREAM_CAPTURE_STATUS_NONE, status(stream));
+    EQUAL(0, calls);
+    EQUAL(0, out);
+    EQUAL(6, count_nodes(graph));
+    EQUAL(1, count_roots(graph));
+    EQUAL(5, count_edges(graph));
+    static const CUgraphNodeType types[] = {CU_GRAPH_NODE_TYPE_HOST,   CU_GRAPH_NODE_TYPE_MEMCPY,
+                                            CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMCPY,
+                                            CU_GRAPH_NODE_TYPE_MEMSET, CU_GRAPH_NODE_TYPE_MEMCPY};
+    CUgraphNode nodes[6];
+    size_t count = 6;
+    EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, nodes, &count));
+    for (int i = 0; i < 6; i++) {
+        CUgraphNodeType type;
+        EQUAL(CUDA_SUCCESS, cuGraphNodeGetType(nodes[i], &type));
+        EQUAL(types[i], type);
+    }
+    CUgraphExec exec = instantiate(graph);
+    EQUAL(CUDA_SUCCESS, cuGraphDestroy(graph));
+    for (int i = 1; i <= 3; i++) {
+        in = 1000 + i;
+        run(exec);
+        EQUAL(i, calls);
+        EQUAL(1000 + i, out);
+    }
+    EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(exec));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(exec, stream));
+}
+
+static void streams_fork_by_events_and_join_again(void) {
+    char order[8] = "";
+    start_context(0);
+    CUevent forked = new_event(), joined = new_event();
+    CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, append, order));
+    EQUAL(CUDA_SUCCESS, cuEventRecord(forked, stream));
+    EQUAL(CU_STREAM_CAPTURE_STATUS_NONE, status(side));
+    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(side, forked, 0));
+    EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(side));
+    launch(side);
+    launch(side);
+    launch(stream);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(joined, side));
+    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, joined, 0));
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, append, order));
+    CUgraph graph = end(stream);
+    EQUAL(CU_STREAM_CAPTURE_STATUS_NONE, status(side));
+    EQUAL(5, count_nodes(graph));
+    EQUAL(1, count_roots(graph));
+    EQUAL(5, count_edges(graph)); /* a diamond whose one side has two nodes */
+    CUgraphNode nodes[5], before[3];
+    size_t count = 5;
+    EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, nodes, &count));
+    count = 3;
+    EQUAL(CUDA_SUCCESS, cuGraphNodeGetDependencies(nodes[4], before, &count));
+    EQUAL(2, count);
+    CHECK(before[0] == nodes[3] && before[1] == nodes[2] && before[2] == NULL);
+    run(instantiate(graph));
+    EQUAL(0, strcmp(order, "ab"));
+}
+
+static void a_fork_that_is_not_joined_makes_the_capture_fail(void) {
+    start_context(0);
+    CUevent forked = new_event(), joined = new_event();
+    CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch(stream);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(forked, stream));
+    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(side, forked, 0));
+    launch(side);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(joined, side));
+    launch(side); /* after the event by which it joins */
+    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, joined, 0));
+    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    launch(side);
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(side));
+}
+
+static void a_capture_ends_in_the_stream_in_which_it_began(void) {
+    CUgraph graph;
+    start_context(0);
+    CUevent forked = new_event();
+    CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EQUAL(CUDA_ERROR_ILLEGAL_STATE, cuStreamEndCapture(side, &graph));
+    EQUAL(CUDA_ERROR_ILLEGAL_STATE, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    EQUAL(CUDA_SUCCESS, cuEventRecord(forked, stream));
+    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(side, forked, 0));
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cuStreamEndCapture(side, &graph));
+    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+static void a_capture_goes_on_in_a_graph_that_is_there_already(void) {
+    int calls = 0;
+    CUgraph graph, ended;
+    CUgraphNode first;
+    CUDA_HOST_NODE_PARAMS host = {add_one, &calls};
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuGraphCreate(&graph, 0));
+    EQUAL(CUDA_SUCCESS, cuGraphAddHostNode(&first, graph, NULL, 0, &host));
+    CUstream stream = new_stream(0);
+    EQUAL(CUDA_SUCCESS,
+          cuStreamBeginCaptureToGraph(stream, graph, &first, NULL, 1, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, add_one, &calls));
+    CUgraphExec exec;
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&exec, graph, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(graph));
+    EQUAL(CUDA_SUCCESS, cuStreamEndCapture(stream, &ended));
+    CHECK(ended == graph);
+    EQUAL(2, count_nodes(graph));
+    EQUAL(1, count_edges(graph));
+    run(instantiate(graph));
+    EQUAL(2, calls);
+}
+
+static void a_program_adds_nodes_of_its_own_to_a_capture(void) {
+    CUstreamCaptureStatus now;
+    cuuint64_t id, other_id;
+    CUgraph graph;
+    const CUgraphNode *dependencies;
+    CUgraphNode own;
+    size_t count;
+    start_context(0);
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch(stream);
+    EQUAL(CUDA_SUCCESS, cuStreamGetCaptureInfo_v2(stream, &now, &id, &graph, &dependencies, &count));
+    EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, now);
+    EQUAL(1, count);
+    EQUAL(CUDA_SUCCESS, cuGraphAddEmptyNode(&own, graph, dependencies, count));
+    EQUAL(CUDA_SUCCESS, cuStreamUpdateCaptureDependencies(stream, &own, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    launch(stream);
+    CHECK(end(stream) == graph);
+    CUgraphNode after;
+    count = 1;
+    EQUAL(CUDA_SUCCESS, cuGraphNodeGetDependentNodes(own, &after, &count));
+    EQUAL(1, count);
+    EQUAL(CUDA_ERROR_ILLEGAL_STATE, cuStreamUpdateCaptureDependencies(stream, &own, 1, 0));
+    EQUAL(CUDA_SUCCESS, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    EQUAL(CUDA_SUCCESS, cuStreamGetCaptureInfo_v2(stream, &now, &other_id, NULL, NULL, NULL));
+    CHECK(id != other_id);
+    end(stream);
+}
+
+static void external_events_become_nodes(void) {
+    CUgraphNode nodes[2];
+    CUgraphNodeType type;
+    size_t count = 2;
+    float time;
+    start_context(0);
+    CUevent event = new_event(), other = new_event();
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuEventRecordWithFlags(event, NULL, CU_EVENT_RECORD_EXTERNAL));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuStreamWaitEvent(NULL, event, CU_EVENT_WAIT_EXTERNAL));
+    EQUAL(CUDA_SUCCESS, cuEventRecord(other, NULL));
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, other, CU_EVENT_WAIT_EXTERNAL));
+    EQUAL(CUDA_SUCCESS, cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL));
+    CUgraph graph = end(stream);
+    EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, nodes, &count));
+    EQUAL(2, count);
+    EQUAL(CUDA_SUCCESS, cuGraphNodeGetType(nodes[0], &type));
+    EQUAL(CU_GRAPH_NODE_TYPE_WAIT_EVENT, type);
+    EQUAL(CUDA_SUCCESS, cuGraphNodeGetType(nodes[1], &type));
+    EQUAL(CU_GRAPH_NODE_TYPE_EVENT_RECORD, type);
+    EQUAL(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&time, other, event)); /* not recorded yet */
+    run(instantiate(graph));
+    EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&time, other, event));
+}
+
+static void a_graph_that_is_launched_in_a_capture_becomes_a_child_graph(void) {
+    int calls = 0;
+    CUgraphNode node;
+    CUgraphNodeType type;
+    CUgraph child;
+    size_t count = 1;
+    start_context(0);
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, add_one, &calls));
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, add_one, &calls));
+    CUgraphExec inner = instantiate(end(stream));
+    EQUAL(CUDA_SUCCESS, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    EQUAL(CUDA_SUCCESS, cuGraphLaunch(inner, stream));
+    CUgraph graph = end(stream);
+    EQUAL(0, calls);
+    EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(inner));
+    EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, &node, &count));
+    EQUAL(CUDA_SUCCESS, cuGraphNodeGetType(node, &type));
+    EQUAL(CU_GRAPH_NODE_TYPE_GRAPH, type);
+    EQUAL(CUDA_SUCCESS, cuGraphChildGraphNodeGetGraph(node, &child));
+    EQUAL(2, count_nodes(child));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(child)); /* it belongs to its node */
+    run(instantiate(graph));
+    EQUAL(2, calls);
+}
+
+/* ---- what makes a capture invalid ---- */
+
+static void what_waits_for_a_capturing_stream_ends_its_capture(void) {
+    CUcontext context = start_context(0);
+    (void)context;
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED); /* no mode allows it */
+    launch(stream);
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(stream));
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+          cuLaunchKernel(kernel("nothing"), 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamSynchronize(stream));
+    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamQuery(stream));
+    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxSynchronize());
+    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+static void never_called(CUstream stream, CUresult result, void *data) {
+    (void)stream, (void)result, (void)data;
+    CHECK(false);
+}
+
+static void what_cannot_be_captured_ends_the_capture(void) {
+    start_context(0);
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamAddCallback(stream, never_called, NULL, 0));
+    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoDAsync_v2(0x1000, &stream, 8, stream));
+    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+static void an_event_of_a_capture_cannot_be_waited_for_or_asked_about(void) {
+    float time;
+    start_context(0);
+    CUevent event = new_event(), plain = new_event();
+    EQUAL(CUDA_SUCCESS, cuEventRecord(plain, NULL));
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(event, stream));
+    EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuEventElapsedTime(&time, plain, event));
+    EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream));
+    EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(event));
+    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(event)); /* nor afterwards */
+    EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuStreamWaitEvent(stream, event, 0));
+    EQUAL(CUDA_SUCCESS, cuEventRecord(event, stream)); /* until it is recorded again */
+    EQUAL(CUDA_SUCCESS, cuEventSynchronize(event));
+    EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&time, plain, event));
+}
+
+static void captures_do_not_depend_on_what_is_outside_of_them(void) {
+    start_context(0);
+    CUevent event = new_event();
+    EQUAL(CUDA_SUCCESS, cuEventRecord(event, NULL));
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(stream, event, 0));
+    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CUstream one = begin(CU_STREAM_CAPTURE_MODE_RELAXED), other = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(event, one));
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_MERGE, cuStreamWaitEvent(other, event, 0));
+    is_over(one, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    is_over(other, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+static void the_legacy_stream_is_out_of_use_while_a_blocking_stream_captures(void) {
+    CUdeviceptr pointer;
+    CUstreamCaptureStatus now;
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUstream stream = new_stream(0);
+    EQUAL(CUDA_SUCCESS, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamIsCapturing(NULL, &now));
+    EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream)); /* asking does no harm */
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemsetD8_v2(pointer, 1, 64));
+    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED); /* not blocking */
+    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 1, 64));
+    launch(NULL);
+    end(stream);
+}
+
+static void a_capture_ends_with_its_stream_or_its_context(void) {
+    CUdeviceptr pointer;
+    CUcontext context = start_context(0);
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch(stream);
+    EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(stream));
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64)); /* nothing forbids it any more */
+    stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch(stream);
+    EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(context));
+    EQUAL(CUDA_SUCCESS, cuCtxCreate_v2(&context, 0, 0));
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
+}
+
+/* ---- modes ---- */
+
+static CUstreamCaptureMode exchange(CUstreamCaptureMode mode) {
+    EQUAL(CUDA_SUCCESS, cuThreadExchangeStreamCaptureMode(&mode));
+    return mode;
+}
+
+/* Whether this thread may make calls that aren't safe beside a capture; all of them say the same. */
+static bool may(void) {
+    CUdeviceptr pointer = 0;
+    CUresult result = cuMemAlloc_v2(&pointer, 64);
+    if (result == CUDA_SUCCESS)
+        EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointer));
+    else
+        EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, result);
+    return result == CUDA_SUCCESS;
+}
+
+struct attempt {
+    CUcontext context;
+    CUstreamCaptureMode mode;
+    bool allowed;
+};
+
+static void *attempt(void *data) {
+    struct attempt *attempt = data;
+    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(attempt->context));
+    EQUAL(CU_STREAM_CAPTURE_MODE_GLOBAL, exchange(attempt->mode)); /* which is how threads begin */
+    attempt->allowed = may();
+    return NULL;
+}
+
+static bool another_thread_may(CUcontext context, CUstreamCaptureMode mode) {
+    struct attempt data = {context, mode, false};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, attempt, &data) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return data.allowed;
+}
+
+static void who_may_make_unsafe_calls_is_a_matter_of_both_modes(void) {
+    /* The rules of cuThreadExchangeStreamCaptureMode, in cuda.h. */
+    static const struct {
+        CUstreamCaptureMode capture, thread;
+        bool own, other;
+    } cases[] = {
+        {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL, false, false},
+        {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, false, true},
+        {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED, true, true},
+        {CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_GLOBAL, false, true},
+        {CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, false, true},
+        {CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED, true, true},
+        {CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_GLOBAL, true, true},
+        {CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, true, true},
+        {CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED, true, true},
+    };
+    CUcontext context = start_context(0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        CUstream stream = begin(cases[i].capture);
+        exchange(cases[i].thread);
+        bool own = may();
+        exchange(CU_STREAM_CAPTURE_MODE_GLOBAL);
+        EQUAL(cases[i].own, own);
+        if (own)
+            end(stream);
+        else
+            is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        stream = begin(cases[i].capture);
+        bool other = another_thread_may(context, cases[i].thread);
+        EQUAL(cases[i].other, other);
+        if (other)
+            end(stream);
+        else
+            is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+}
+
+static void unsafe_calls_are_those_that_allocate_or_wait(void) {
+    CUdeviceptr pointer, made;
+    void *pinned, *other;
+    CUmodule module;
+    char text[64] = "";
+    start_context(0);
+    CUevent event = new_event();
+    CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
+    EQUAL(CUDA_SUCCESS, cuMemHostAlloc(&pinned, 64, 0));
+    EQUAL(CUDA_SUCCESS, cuEventRecord(event, side));
+#define UNSAFE(call)                                                                                                   \
+    do {                                                                                                               \
+        CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);                                                        \
+        EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, call);                                                            \
+        is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);                                                        \
+    } while (0)
+    UNSAFE(cuMemAlloc_v2(&made, 64));
+    UNSAFE(cuMemAllocManaged(&made, 64, CU_MEM_ATTACH_GLOBAL));
+    UNSAFE(cuMemFree_v2(pointer));
+    UNSAFE(cuMemHostAlloc(&other, 64, 0));
+    UNSAFE(cuMemFreeHost(pinned));
+    UNSAFE(cuMemcpyHtoD_v2(pointer, text, 64));
+    UNSAFE(cuMemsetD8_v2(pointer, 0, 64));
+    UNSAFE(cuModuleLoadData(&module, ptx));
+    UNSAFE(cuEventQuery(event));
+    UNSAFE(cuEventSynchronize(event));
+    UNSAFE(cuStreamQuery(side));
+    UNSAFE(cuStreamSynchronize(side));
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    size_t free_bytes, total; /* and these are safe */
+    EQUAL(CUDA_SUCCESS, cuMemGetInfo_v2(&free_bytes, &total));
+    EQUAL(CUDA_SUCCESS, cuEventDestroy_v2(new_event()));
+    EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(new_stream(0)));
+    launch(side);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(event, side));
+    end(stream);
+}
+
+struct ending {
+    CUcontext context;
+    CUstream stream;
+    CUresult result;
+    CUgraph graph;
+};
+
+static void *end_capture(void *data) {
+    struct ending *ending = data;
+    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(ending->context));
+    ending->result = cuStreamEndCapture(ending->stream, &ending->graph);
+    return NULL;
+}
+
+static CUresult end_in_another_thread(CUcontext context, CUstream stream) {
+    struct ending ending = {context, stream, CUDA_ERROR_UNKNOWN, NULL};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, end_capture, &ending) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return ending.result;
+}
+
+static void only_a_relaxed_capture_may_be_ended_by_another_thread(void) {
+    CUcontext context = start_context(0);
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, end_in_another_thread(context, stream));
+    EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream));
+    end(stream);
+    stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    EQUAL(CUDA_SUCCESS, end_in_another_thread(context, stream));
+}
+
+/* ---- graphs by hand ---- */
+
+static CUgraph new_graph(void) {
+    CUgraph graph;
+    EQUAL(CUDA_SUCCESS, cuGraphCreate(&graph, 0));
+    return graph;
+}
+
+static CUgraphNode empty_node(CUgraph graph, const CUgraphNode *dependencies, size_t count) {
+    CUgraphNode node;
+    EQUAL(CUDA_SUCCESS, cuGraphAddEmptyNode(&node, graph, dependencies, count));
+    return node;
+}
+
+static void nodes_run_after_what_they_depend_on_however_they_were_added(void) {
+    char order[8] = "";
+    CUDA_HOST_NODE_PARAMS host = {append, order};
+    CUdeviceptr pointer;
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
+    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 1, 64));
+    CUgraph graph = new_graph();
+    CUgraphNode last, middle, first;
+    unsigned char out[2] = {0};
+    CUDA_MEMCPY3D copied = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                            .srcDevice = pointer,
+                            .dstMemoryType = CU_MEMORYTYPE_HOST,
+                            .dstHost = out,
+                            .WidthInBytes = 2,
+                            .Height = 1,
+                            .Depth = 1};
+    CUDA_MEMSET_NODE_PARAMS filled = {.dst = pointer, .value = 0x0203, .elementSize = 2, .width = 1, .height = 1};
+    EQUAL(CUDA_SUCCESS, cuGraphAddMemcpyNode(&last, graph, NULL, 0, &copied, NULL));
+    EQUAL(CUDA_SUCCESS, cuGraphAddHostNode(&middle, graph, NULL, 0, &host));
+    EQUAL(CUDA_SUCCESS, cuGraphAddMemsetNode(&first, graph, NULL, 0, &filled, NULL));
+    EQUAL(3, count_roots(graph));
+    CUgraphNode from[] = {first, middle}, to[] = {middle, last};
+    EQUAL(CUDA_SUCCESS, cuGraphAddDependencies(graph, from, to, 2));
+    EQUAL(1, count_roots(graph));
+    CUgraphExec exec = instantiate(graph);
+    run(exec);
+    EQUAL(3, out[0]);
+    EQUAL(2, out[1]);
+    filled.value = 0x0405;
+    EQUAL(CUDA_SUCCESS, cuGraphExecMemsetNodeSetParams(exec, first, &filled, NULL));
+    EQUAL(CUDA_SUCCESS, cuGraphNodeSetEnabled(exec, last, 0));
+    run(exec);
+    EQUAL(3, out[0]);
+    EQUAL(CUDA_SUCCESS, cuGraphNodeSetEnabled(exec, last, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphNodeSetEnabled(exec, middle, 0)); /* a host function */
+    run(exec);
+    EQUAL(5, out[0]);
+    EQUAL(0, strcmp(order, "abc"));
+}
+
+static void a_circle_cannot_be_instantiated(void) {
+    CUgraphExec exec;
+    CUgraphNode culprit = NULL;
+    char log[64] = "";
+    start_context(0);
+    CUgraph graph = new_graph();
+    CUgraphNode one = empty_node(graph, NULL, 0), other = empty_node(graph, &one, 1);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &one, &other, 1)); /* it is there */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &one, &one, 1));
+    EQUAL(CUDA_SUCCESS, cuGraphAddDependencies(graph, &other, &one, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate_v2(&exec, graph, &culprit, log, sizeof log));
+    CHECK(culprit == one || culprit == other);
+    CHECK(log[0] != '\0');
+    CUDA_GRAPH_INSTANTIATE_PARAMS params = {0};
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithParams(&exec, graph, &params));
+    EQUAL(CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, params.result_out);
+    EQUAL(CUDA_SUCCESS, cuGraphRemoveDependencies(graph, &other, &one, 1));
+    EQUAL(CUDA_SUCCESS, cuGraphInstantiateWithParams(&exec, graph, &params));
+    EQUAL(CUDA_GRAPH_INSTANTIATE_SUCCESS, params.result_out);
+}
+
+static void edges_are_added_and_removed_all_or_none(void) {
+    start_context(0);
+    CUgraph graph = new_graph(), other_graph = new_graph();
+    CUgraphNode a = empty_node(graph, NULL, 0), b = empty_node(graph, NULL, 0), c = empty_node(other_graph, NULL, 0);
+    CUgraphNode from[] = {a, a}, to[] = {b, c};
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, from, to, 2)); /* c is in another graph */
+    EQUAL(0, count_edges(graph));
+    EQUAL(CUDA_SUCCESS, cuGraphAddDependencies(graph, from, to, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphRemoveDependencies(graph, from, to, 2));
+    EQUAL(1, count_edges(graph));
+    CUgraphNode twice[] = {a, a};
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddEmptyNode(&c, graph, twice, 2));
+    EQUAL(2, count_nodes(graph));
+    EQUAL(CUDA_SUCCESS, cuGraphDestroyNode(a));
+    EQUAL(0, count_edges(graph));
+    EQUAL(1, count_nodes(graph));
+    CUgraphNode nodes[3] = {a, a, a};
+    size_t count = 3;
+    EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, nodes, &count));
+    EQUAL(1, count);
+    CHECK(nodes[0] == b && nodes[1] == NULL && nodes[2] == NULL);
+}
+
+static void edge_data_is_not_lost_on_those_who_do_not_know_it(void) {
+    start_context(0);
+    CUgraph graph = new_graph();
+    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("nothing"),
+                                      .gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 1,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1};
+    CUgraphNode one, other, from, to;
+    CUgraphNodeParams second = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+    CUgraphEdgeData data = {.from_port = 1, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC}, got;
+    size_t count = 1;
+    EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&one, graph, NULL, 0, &params));
+    EQUAL(CUDA_SUCCESS, cuGraphAddNode_v2(&other, graph, &one, &data, 1, &second));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddNode_v2(&from, graph, &other, &data, 1, &second)); /* no kernel */
+    EQUAL(CUDA_ERROR_LOSSY_QUERY, cuGraphGetEdges(graph, &from, &to, &count));
+    EQUAL(CUDA_SUCCESS, cuGraphGetEdges_v2(graph, &from, &to, &got, &count));
+    EQUAL(1, got.from_port);
+    CHECK(from == one && to == other);
+}
+
+static void a_clone_is_a_graph_of_its_own(void) {
+    int calls = 0;
+    CUDA_HOST_NODE_PARAMS host = {add_one, &calls};
+    CUgraphNode first, found;
+    CUgraph clone;
+    start_context(0);
+    CUgraph graph = new_graph();
+    EQUAL(CUDA_SUCCESS, cuGraphAddHostNode(&first, graph, NULL, 0, &host));
+    empty_node(graph, &first, 1);
+    EQUAL(CUDA_SUCCESS, cuGraphClone(&clone, graph));
+    EQUAL(CUDA_SUCCESS, cuGraphNodeFindInClone(&found, first, clone));
+    CHECK(found != first);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphNodeFindInClone(&found, first, graph));
+    EQUAL(CUDA_SUCCESS, cuGraphDestroy(graph));
+    EQUAL(1, count_edges(clone));
+    run(instantiate(clone));
+    EQUAL(1, calls);
+}
+
+static void a_graph_within_a_graph_runs_where_its_node_is(void) {
+    char order[8] = "";
+    CUDA_HOST_NODE_PARAMS host = {append, order};
+    int calls = 0;
+    CUDA_HOST_NODE_PARAMS count = {add_one, &calls};
+    CUgraphNode inner, before, node, after;
+    start_context(0);
+    CUgraph child = new_graph(), graph = new_graph();
+    EQUAL(CUDA_SUCCESS, cuGraphAddHostNode(&inner, child, NULL, 0, &count));
+    EQUAL(CUDA_SUCCESS, cuGraphAddHostNode(&before, graph, NULL, 0, &host));
+    EQUAL(CUDA_SUCCESS, cuGraphAddChildGraphNode(&node, graph, &before, 1, child));
+    EQUAL(CUDA_SUCCESS, cuGraphAddHostNode(&after, graph, &node, 1, &host));
+    EQUAL(CUDA_SUCCESS, cuGraphDestroy(child));
+    CUgraphExec exec = instantiate(graph);
+    run(exec);
+    EQUAL(1, calls);
+    EQUAL(0, strcmp(order, "ab"));
+    CUgraphNodeParams itself = {.type = CU_GRAPH_NODE_TYPE_GRAPH,
+                                .graph = {graph, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE}};
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &itself));
+}
+
+static void a_kernel_that_cannot_be_launched_is_no_node(void) {
+    start_context(0);
+    CUgraph graph = new_graph();
+    CUgraphNode node;
+    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("nothing"),
+                                      .gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 2048,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1};
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+    params.blockDimX = 1024;
+    EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+    params.func = NULL;
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphKernelNodeSetParams_v2(node, &params));
+    EQUAL(CUDA_SUCCESS, cuGraphKernelNodeGetParams_v2(node, &params));
+    CHECK(params.func == kernel("nothing"));
+    EQUAL(1024, params.blockDimX);
+    EQUAL(1, count_nodes(graph));
+}
+
+/* ---- changing what has been instantiated ---- */
+
+static CUgraph captured_pair(CUdeviceptr pointer, unsigned value, CUmemorytype type, unsigned blocks) {
+    CUgraph graph = new_graph();
+    CUgraphNode first, second;
+    CUDA_MEMSET_NODE_PARAMS filled = {.dst = pointer, .value = value, .elementSize = 4, .width = 4, .height = 1};
+    CUDA_MEMCPY3D copied = {.srcMemoryType = type,
+                            .srcDevice = pointer,
+                            .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                            .dstDevice = pointer + 32,
+                            .WidthInBytes = 16,
+                            .Height = 1,
+                            .Depth = 1};
+    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("nothing"),
+                                      .gridDimX = blocks,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 1,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1};
+    EQUAL(CUDA_SUCCESS, cuGraphAddMemsetNode(&first, graph, NULL, 0, &filled, NULL));
+    EQUAL(CUDA_SUCCESS, cuGraphAddMemcpyNode(&second, graph, &first, 1, &copied, NULL));
+    EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&first, graph, &second, 1, &params));
+    return graph;
+}
+
+static void an_executable_graph_takes_the_parameters_of_a_graph_of_the_same_shape(void) {
+    CUdeviceptr pointer;
+    CUgraphExecUpdateResultInfo info;
+    unsigned out = 0;
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
+    CUgraphExec exec = instantiate(captured_pair(pointer, 1, CU_MEMORYTYPE_DEVICE, 1));
+    EQUAL(CUDA_SUCCESS, cuGraphExecUpdate_v2(exec, captured_pair(pointer, 2, CU_MEMORYTYPE_DEVICE, 7), &info));
+    EQUAL(CU_GRAPH_EXEC_UPDATE_SUCCESS, info.result);
+    run(exec);
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&out, pointer + 32, sizeof out));
+    EQUAL(2, out);
+
+    CUgraph another = captured_pair(pointer, 3, CU_MEMORYTYPE_UNIFIED, 1);
+    EQUAL(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(exec, another, &info));
+    EQUAL(CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, info.result);
+    CHECK(info.errorNode != NULL);
+
+    another = captured_pair(pointer, 3, CU_MEMORYTYPE_DEVICE, 1);
+    empty_node(another, NULL, 0);
+    EQUAL(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(exec, another, &info));
+    EQUAL(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info.result);
+    CHECK(info.errorNode == NULL);
+
+    another = captured_pair(pointer, 3, CU_MEMORYTYPE_DEVICE, 1);
+    CUgraphNode nodes[3];
+    size_t count = 3;
+    EQUAL(CUDA_SUCCESS, cuGraphGetNodes(another, nodes, &count));
+    EQUAL(CUDA_SUCCESS, cuGraphAddDependencies(another, &nodes[0], &nodes[2], 1));
+    EQUAL(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(exec, another, &info));
+    EQUAL(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info.result);
+    CHECK(info.errorNode == nodes[2]);
+
+    EQUAL(CUDA_SUCCESS, cuGraphDestroyNode(nodes[2]));
+    empty_node(another, &nodes[1], 1);
+    EQUAL(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(exec, another, &info));
+    EQUAL(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, info.result);
+    run(exec); /* and what failed has changed nothing */
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&out, pointer + 32, sizeof out));
+    EQUAL(2, out);
+}
+
+static void flags_are_those_that_were_asked_for(void) {
+    CUgraphExec exec;
+    cuuint64_t flags;
+    start_context(0);
+    CUgraph graph = new_graph();
+    CUgraphNode node = empty_node(graph, NULL, 0);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&exec, graph, 16));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&exec, graph, 5));
+    CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH};
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithParams(&exec, graph, &params));
+    EQUAL(CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED, params.result_out);
+    CHECK(params.hErrNode_out == node);
+    params.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+    EQUAL(CUDA_SUCCESS, cuGraphInstantiateWithParams(&exec, graph, &params));
+    EQUAL(CUDA_SUCCESS, cuGraphExecGetFlags(exec, &flags));
+    EQUAL(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, flags);
+}
+
+static void user_objects_live_as_long_as_what_holds_them(void) {
+    int gone = 0;
+    CUuserObject object;
+    CUgraph graph = NULL;
+    start_context(0);
+    graph = new_graph();
+    EQUAL(CUDA_SUCCESS, cuUserObjectCreate(&object, &gone, add_one, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    EQUAL(CUDA_SUCCESS, cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    CUgraphExec exec = instantiate(graph);
+    EQUAL(CUDA_SUCCESS, cuGraphDestroy(graph));
+    EQUAL(0, gone);
+    EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(exec));
+    EQUAL(1, gone);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuUserObjectRelease(object, 1));
+}
+
+static void a_graph_can_be_looked_at_as_a_picture(void) {
+    char path[300], text[4096];
+    start_context(0);
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch(stream);
+    launch(stream);
+    CUgraph graph = end(stream);
+    snprintf(path, sizeof path, "%s/graph.dot", test_folder);
+    EQUAL(CUDA_SUCCESS, cuGraphDebugDotPrint(graph, path, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE));
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    unlink(path);
+    EQUAL(0, strncmp(text, "digraph", 7));
+    CHECK(strstr(text, "KERNEL nothing") != NULL);
+    CHECK(strstr(text, "->") != NULL);
+}
+
+int main(int count, char **arguments) {
+    static const struct test tests[] = {
+        TEST(what_is_captured_is_done_by_each_launch_and_not_before),
+        TEST(streams_fork_by_events_and_join_again),
+        TEST(a_fork_that_is_not_joined_makes_the_capture_fail),
+        TEST(a_capture_ends_in_the_stream_in_which_it_began),
+        TEST(a_capture_goes_on_in_a_graph_that_is_there_already),
+        TEST(a_program_adds_nodes_of_its_own_to_a_capture),
+        TEST(external_events_become_nodes),
+        TEST(a_graph_that_is_launched_in_a_capture_becomes_a_child_graph),
+        TEST(what_waits_for_a_capturing_stream_ends_its_capture),
+        TEST(what_cannot_be_captured_ends_the_capture),
+        TEST(an_event_of_a_capture_cannot_be_waited_for_or_asked_about),
+        TEST(captures_do_not_depend_on_what_is_outside_of_them),
+        TEST(the_legacy_stream_is_out_of_use_while_a_blocking_stream_captures),
+        TEST(a_capture_ends_with_its_stream_or_its_context),
+        TEST(who_may_make_unsafe_calls_is_a_matter_of_both_modes),
+        TEST(unsafe_calls_are_those_that_allocate_or_wait),
+        TEST(only_a_relaxed_capture_may_be_ended_by_another_thread),
+        TEST(nodes_run_after_what_they_depend_on_however_they_were_added),
+        TEST(a_circle_cannot_be_instantiated),
+        TEST(edges_are_added_and_removed_all_or_none),
+        TEST(edge_data_is_not_lost_on_those_who_do_not_know_it),
+        TEST(a_clone_is_a_graph_of_its_own),
+        TEST(a_graph_within_a_graph_runs_where_its_node_is),
+        TEST(a_kernel_that_cannot_be_launched_is_no_node),
+        TEST(an_executable_graph_takes_the_parameters_of_a_graph_of_the_same_shape),
+        TEST(flags_are_those_that_were_asked_for),
+        TEST(user_objects_live_as_long_as_what_holds_them),
+        TEST(a_graph_can_be_looked_at_as_a_picture),
+    };
+    return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
+}
