@@ -22,13 +22,21 @@ static const char usage[] =
     "  free           free the latest allocation\n"
     "  info           show free and total device memory\n"
     "  launch N       launch an empty kernel N times\n"
+    "  busy SECONDS   keep the GPU busy with kernels of 1 ms, and say each second how many it took\n"
     "  sleep SECONDS  wait\n"
     "  hold           wait until SIGTERM or SIGINT\n"
     "\n"
     "for example: vgpu-sample alloc 2900 alloc 200 free alloc 200 info hold\n"
     "Exit status 0, also after a refused allocation; 1 without a driver or a GPU; 2 for a misspelt step.\n";
 
-static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n";
+/* A fake GPU runs no code: there a kernel of the second one's name takes the nanoseconds of its parameter. */
+static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+                          ".visible .entry nothing()\n{\n\tret;\n}\n"
+                          ".visible .entry aliquot_busy(.param .u64 ns)\n{\n"
+                          "\t.reg .pred %p1;\n\t.reg .b64 %end, %now;\n"
+                          "\tld.param.u64 %end, [ns];\n\tmov.u64 %now, %globaltimer;\n\tadd.u64 %end, %end, %now;\n"
+                          "again:\n\tmov.u64 %now, %globaltimer;\n\tsetp.lt.u64 %p1, %now, %end;\n\t@%p1 bra again;\n"
+                          "\tret;\n}\n";
 
 static CUdeviceptr allocations[MAX_ALLOCATIONS];
 static size_t allocated;
@@ -79,19 +87,62 @@ static void info_step(void) {
         printf("info: %s\n", name_of(result));
 }
 
-static void launch_step(unsigned long times) {
+static CUresult find_function(CUfunction *function, const char *name) {
     static CUmodule module;
-    static CUfunction function;
-    CUresult result = CUDA_SUCCESS;
-    if (module == NULL)
-        result = cuModuleLoadData(&module, ptx);
-    if (result == CUDA_SUCCESS && function == NULL)
-        result = cuModuleGetFunction(&function, module, "nothing");
+    CUresult result = module == NULL ? cuModuleLoadData(&module, ptx) : CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ? cuModuleGetFunction(function, module, name) : result;
+}
+
+static void launch_step(unsigned long times) {
+    CUfunction function;
+    CUresult result = find_function(&function, "nothing");
     for (unsigned long i = 0; i < times && result == CUDA_SUCCESS; i++)
         result = cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
     if (result == CUDA_SUCCESS)
         result = cuCtxSynchronize();
     printf("launch %lu: %s\n", times, name_of(result));
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* Two batches are always on their way, so that the GPU never waits for this program. */
+static void busy_step(unsigned long seconds) {
+    enum { BATCH = 4 };
+    CUfunction function;
+    CUevent done[2] = {NULL, NULL};
+    uint64_t ns = 1000000;
+    void *parameters[] = {&ns};
+    int processors = 1;
+    CUresult result = find_function(&function, "aliquot_busy");
+    (void)cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
+    for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++)
+        result = cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING);
+    double start = now(), said = start;
+    unsigned long kernels = 0;
+    for (unsigned long batch = 0; result == CUDA_SUCCESS && said < start + (double)seconds; batch++) {
+        CUevent event = done[batch % 2];
+        if (batch >= 2) {
+            result = cuEventSynchronize(event);
+            kernels += BATCH;
+        }
+        if (now() >= said + 1) {
+            printf("busy: %.0f kernels of 1 ms a second\n", (double)kernels / (now() - said));
+            fflush(stdout);
+            said = now();
+            kernels = 0;
+        }
+        for (int i = 0; i < BATCH && result == CUDA_SUCCESS; i++)
+            result = cuLaunchKernel(function, (unsigned)processors, 1, 1, 128, 1, 1, 0, NULL, parameters, NULL);
+        if (result == CUDA_SUCCESS)
+            result = cuEventRecord(event, NULL);
+    }
+    if (result == CUDA_SUCCESS)
+        result = cuCtxSynchronize();
+    printf("busy %lu: %s\n", seconds, name_of(result));
 }
 
 static void hold_step(void) {
@@ -107,14 +158,19 @@ static void hold_step(void) {
     printf("hold: ended by %s\n", ended == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
-enum step { ALLOC, FREE, INFO, LAUNCH, SLEEP, HOLD, STEPS };
+enum step { ALLOC, FREE, INFO, LAUNCH, BUSY, SLEEP, HOLD, STEPS };
 
 static const struct {
     const char *name;
     unsigned long max; /* of its argument; 0: it has none */
 } steps[STEPS] = {
-    [ALLOC] = {"alloc", 16ul << 20},    [FREE] = {"free", 0}, [INFO] = {"info", 0}, [LAUNCH] = {"launch", 1000000000ul},
-    [SLEEP] = {"sleep", 86400ul * 365}, [HOLD] = {"hold", 0},
+    [ALLOC] = {"alloc", 16ul << 20},
+    [FREE] = {"free", 0},
+    [INFO] = {"info", 0},
+    [LAUNCH] = {"launch", 1000000000ul},
+    [BUSY] = {"busy", 86400ul * 365},
+    [SLEEP] = {"sleep", 86400ul * 365},
+    [HOLD] = {"hold", 0},
 };
 
 /* The step at argument i, its argument in value; moves i on. Leaves the program if it is misspelt. */
@@ -134,7 +190,9 @@ static enum step parse(char **arguments, int *i, unsigned long *value) {
                 arguments[*i] != NULL ? arguments[*i] : "");
         exit(2);
     }
-    fprintf(stderr, "vgpu-sample: no step \"%s\"; there are alloc MIB, free, info, launch N, sleep SECONDS, hold\n",
+    fprintf(stderr,
+            "vgpu-sample: no step \"%s\"; there are alloc MIB, free, info, launch N, busy SECONDS,"
+            " sleep SECONDS, hold\n",
             word);
     exit(2);
 }
@@ -171,6 +229,9 @@ int main(int count, char **arguments) {
             break;
         case LAUNCH:
             launch_step(value);
+            break;
+        case BUSY:
+            busy_step(value);
             break;
         case SLEEP: {
             struct timespec left = {.tv_sec = (time_t)value};

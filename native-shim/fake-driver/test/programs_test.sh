@@ -219,6 +219,15 @@ a_lost_gpu_shows_in_smi_until_it_is_healed() {
     equal "$uuid, 0 MiB" "$(smi -i 1 --query-gpu=uuid,memory.used --format=csv,noheader)"
 }
 
+the_sample_keeps_the_gpu_busy() {
+    install >/dev/null
+    "$driver/vgpu-sample" busy 2 >"$folder/busy"
+    equal 2 "$(grep -c '^busy: [0-9]* kernels of 1 ms a second$' "$folder/busy")"
+    equal "busy 2: CUDA_SUCCESS" "$(tail -1 "$folder/busy")"
+    # A model's second is a second, give or take its jitter; a busy machine may come late with the next kernels.
+    awk '/^busy:/ && ($2 < 500 || $2 > 1100) { exit 1 }' "$folder/busy" || fail "$(cat "$folder/busy")"
+}
+
 the_sample_goes_on_after_a_refusal() {
     install >/dev/null
     equal "alloc 81900 MiB: CUDA_SUCCESS
