@@ -20,13 +20,14 @@ struct CUmod_st {
     struct CUlib_st *library;
     struct image own;
     const struct image *image;
-    CUdeviceptr globals;          /* all of them, one behind the other; 0: there are none */
+    uintptr_t globals, managed;   /* its variables, one behind the other; 0: there are none */
     struct CUfunc_st **functions; /* by their places in the image; NULL: nobody asked for it yet */
 };
 
 struct CUlib_st {
     struct object object;
     struct image image;
+    uintptr_t managed;
     struct CUkern_st **kernels; /* likewise */
 };
 
@@ -47,13 +48,20 @@ struct CUkern_st {
     char name[];
 };
 
+static void globals_delete(uintptr_t base) {
+    if (base != 0)
+        memory_free_globals(memory_find(base));
+}
+
 void image_free(struct object *object) {
     if (object->kind == KIND_LIBRARY) {
         struct CUlib_st *library = (struct CUlib_st *)object;
+        globals_delete(library->managed);
         image_clear(&library->image);
         free(library->kernels);
     } else {
         struct CUmod_st *module = (struct CUmod_st *)object;
+        globals_delete(module->managed); /* the others go with the context, or before */
         image_clear(&module->own);
         free(module->functions);
     }
@@ -101,15 +109,36 @@ static char *read_file(const char *path, size_t *bytes) {
     return NULL;
 }
 
-/* Where a variable lies behind the first one: each at the alignment of an allocation. */
-static size_t place_of(const struct image *image, const struct image_global *global) {
+/* Where a variable lies behind the first one of its kind: each at the alignment of an allocation. */
+static size_t place_of(const struct image *image, const struct image_global *global, bool managed) {
     size_t place = 0;
     for (const struct image_global *one = image->globals; one != global; one++)
-        place += (one->bytes + 255) & ~(size_t)255;
+        if (one->managed == managed)
+            place += (one->bytes + 255) & ~(size_t)255;
     return place;
 }
 
-/* A module's variables take memory of its device, and their values are there from the start. */
+/*
+ * Memory for an image's managed or other variables, with their values; 0 in *base if there are none. Managed ones
+ * belong to no context, and lie on the host.
+ */
+static CUresult globals_new(uintptr_t *base, const struct image *image, bool managed, struct CUctx_st *context) {
+    const struct image_global *end = image->globals + image->global_count;
+    size_t bytes = place_of(image, end, managed);
+    *base = 0;
+    if (bytes == 0)
+        return CUDA_SUCCESS;
+    const struct allocation *memory = memory_new_globals(managed ? NULL : context, bytes);
+    if (memory == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *base = memory->base;
+    for (const struct image_global *one = image->globals; one != end; one++)
+        if (one->managed == managed && one->initial != NULL)
+            memcpy((void *)(*base + place_of(image, one, managed)), one->initial, one->bytes);
+    return CUDA_SUCCESS;
+}
+
+/* A module's variables take memory of its device. */
 static CUresult module_new(struct CUmod_st **made, struct CUctx_st *context, struct CUlib_st *library,
                            struct image *image) {
     struct CUmod_st *module = object_new(KIND_MODULE, sizeof *module, context);
@@ -117,20 +146,16 @@ static CUresult module_new(struct CUmod_st **made, struct CUctx_st *context, str
         return CUDA_ERROR_OUT_OF_MEMORY;
     module->library = library;
     module->image = library != NULL ? image : &module->own;
-    size_t bytes = place_of(image, image->globals + image->global_count);
     module->functions = calloc(image->kernel_count + 1, sizeof(struct CUfunc_st *));
-    const struct allocation *memory = NULL;
-    if (module->functions != NULL && bytes != 0)
-        memory = memory_new_globals(context, bytes);
-    if (module->functions == NULL || (bytes != 0 && memory == NULL)) {
+    CUresult result = module->functions != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        result = globals_new(&module->globals, image, false, context);
+    if (result == CUDA_SUCCESS && library == NULL)
+        result = globals_new(&module->managed, image, true, NULL);
+    if (result != CUDA_SUCCESS) {
+        globals_delete(module->globals);
         object_delete(module);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (memory != NULL) {
-        module->globals = memory->base;
-        for (const struct image_global *one = image->globals; one < image->globals + image->global_count; one++)
-            if (one->initial != NULL)
-                memcpy((void *)(memory->base + place_of(image, one)), one->initial, one->bytes);
+        return result;
     }
     if (library == NULL)
         module->own = *image;
@@ -145,8 +170,7 @@ static void delete_if_of_module(void *object, void *module) {
 
 static void module_delete(struct CUmod_st *module) {
     objects_visit(KIND_FUNCTION, delete_if_of_module, module);
-    if (module->globals != 0)
-        memory_free_globals(memory_find(module->globals));
+    globals_delete(module->globals);
     object_delete(module);
 }
 
@@ -227,6 +251,8 @@ static CUresult load_library(CUlibrary *library, const void *start, size_t bytes
     if (result == CUDA_SUCCESS &&
         (made->kernels = calloc(made->image.kernel_count + 1, sizeof(struct CUkern_st *))) == NULL)
         result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        result = globals_new(&made->managed, &made->image, true, NULL);
     if (result == CUDA_SUCCESS)
         *library = made;
     else
@@ -365,13 +391,13 @@ API CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numF
 }
 
 /* Either output may be NULL. */
-static CUresult global_of(CUdeviceptr *address, size_t *bytes, const struct CUmod_st *module, const char *name,
-                          bool managed) {
+static CUresult global_of(CUdeviceptr *address, size_t *bytes, const struct CUmod_st *module, const char *name) {
     const struct image_global *global = image_global(module->image, name);
-    if (global == NULL || (managed && !global->managed))
+    if (global == NULL)
         return CUDA_ERROR_NOT_FOUND;
+    uintptr_t managed = module->library != NULL ? module->library->managed : module->managed;
     if (address != NULL)
-        *address = module->globals + place_of(module->image, global);
+        *address = (global->managed ? managed : module->globals) + place_of(module->image, global, global->managed);
     if (bytes != NULL)
         *bytes = global->bytes;
     return CUDA_SUCCESS;
@@ -381,7 +407,7 @@ API CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmo
     if (name == NULL || (dptr == NULL && bytes == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_module(hmod);
-    return result == CUDA_SUCCESS ? leave(global_of(dptr, bytes, hmod, name, false)) : result;
+    return result == CUDA_SUCCESS ? leave(global_of(dptr, bytes, hmod, name)) : result;
 }
 
 /* References to textures and surfaces are gone since CUDA 12: no image has any. */
@@ -506,20 +532,29 @@ API CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
     return leave(CUDA_SUCCESS);
 }
 
-static CUresult library_global(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name, bool managed) {
+API CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name) {
     struct CUmod_st *module;
     if (name == NULL || (dptr == NULL && bytes == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_library_here(library, &module);
-    return result == CUDA_SUCCESS ? leave(global_of(dptr, bytes, module, name, managed)) : result;
+    return result == CUDA_SUCCESS ? leave(global_of(dptr, bytes, module, name)) : result;
 }
 
-API CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name) {
-    return library_global(dptr, bytes, library, name, false);
-}
-
+/* Needs no context. */
 API CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name) {
-    return library_global(dptr, bytes, library, name, true);
+    if (name == NULL || (dptr == NULL && bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library(library);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct image_global *global = image_global(&library->image, name);
+    if (global == NULL || !global->managed)
+        return leave(CUDA_ERROR_NOT_FOUND);
+    if (dptr != NULL)
+        *dptr = library->managed + place_of(&library->image, global, true);
+    if (bytes != NULL)
+        *bytes = global->bytes;
+    return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol) {

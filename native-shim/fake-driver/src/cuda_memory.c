@@ -178,12 +178,20 @@ static CUresult create(struct CUctx_st *context, enum memory_kind kind, size_t b
 }
 
 struct allocation *memory_new_globals(struct CUctx_st *context, size_t bytes) {
-    struct allocation *made;
-    return create(context, GLOBAL_MEMORY, bytes, 0, false, &made) == CUDA_SUCCESS ? made : NULL;
+    struct allocation *made = NULL;
+    if (context != NULL)
+        return create(context, GLOBAL_MEMORY, bytes, 0, false, &made) == CUDA_SUCCESS ? made : NULL;
+    struct allocation values = {.bytes = bytes, .kind = PINNED_MEMORY, .device = device_of(0)};
+    values.mapped = (bytes + 4095) & ~(size_t)4095;
+    void *base = map_for(PINNED_MEMORY, values.mapped, false);
+    values.base = (uintptr_t)base;
+    if (base != NULL && (made = memory_add(&values)) == NULL)
+        memory_unmap(base, values.mapped);
+    return made;
 }
 
 void memory_free_globals(struct allocation *allocation) {
-    if (allocation != NULL && allocation->kind == GLOBAL_MEMORY)
+    if (allocation != NULL)
         destroy(allocation);
 }
 

@@ -49,7 +49,10 @@ void memory_unmap(void *start, size_t bytes);
  */
 bool memory_reserve(struct device *device, uint64_t bytes);
 
-/* Memory of the context's device for a module's variables, which goes with the module; NULL if there is none. */
+/*
+ * Memory of the context's device for a module's variables, which goes with the module; without a context of the host,
+ * for managed ones. NULL if there is none.
+ */
 struct allocation *memory_new_globals(struct CUctx_st *context, size_t bytes);
 void memory_free_globals(struct allocation *allocation);
 

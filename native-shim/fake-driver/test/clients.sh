@@ -1,7 +1,7 @@
 #!/bin/sh
-# clients.sh FOLDER: the driver's real clients from PyPI (clients.txt) into FOLDER, once. 77 where they can't be had.
+# clients.sh FOLDER LIST: what LIST names from PyPI into FOLDER, once. 77 where it can't be had.
 set -eu
-list=$(dirname "$0")/clients.txt
+list=$2
 if cmp -s "$list" "$1/installed"; then
     exit 0
 fi
