@@ -81,6 +81,7 @@ static void depart(int device, bool primary) {
     }
     if (of_device[device].made == 0 && !of_device[device].primary && atomic_load(&aliquot_context_seen[device])) {
         atomic_store(&aliquot_context_seen[device], false);
+        aliquot_pool_contexts_are_gone(device);
         if (of_device[device].charged > 0) {
             aliquot_account_context(device, 0);
             aliquot_account_release(device, of_device[device].charged);
@@ -233,7 +234,6 @@ static CUresult after_primary(CUdevice ordinal, CUcontext context, CUresult resu
         int device = aliquot_device_of_ordinal(ordinal);
         forget(context);
         if (device >= 0) {
-            aliquot_pool_device_was_reset(device);
             depart(device, true);
         }
     }

@@ -25,7 +25,7 @@ struct part {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below; the driver is not called under it */
 static struct part *parts;
 static struct aliquot_slab slab;
-static unsigned generation = 1; /* a trim begins another: what was placed may be gone */
+static atomic_uint generation = 1; /* not guarded; a trim begins another: what was placed may be gone */
 static atomic_bool any;
 
 void aliquot_graph_reset(void) {
@@ -33,6 +33,10 @@ void aliquot_graph_reset(void) {
     parts = NULL;
     slab.unused = NULL;
     atomic_store(&any, false);
+}
+
+void aliquot_graph_was_trimmed(void) {
+    atomic_fetch_add(&generation, 1);
 }
 
 /* Bytes by device that a graph's nodes allocate. */
@@ -171,9 +175,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
     ALIQUOT_NEED(cuDeviceGraphMemTrim)
     CUresult result = aliquot_bare.cuDeviceGraphMemTrim(device);
     if (result == CUDA_SUCCESS) {
-        pthread_mutex_lock(&mutex);
-        generation++;
-        pthread_mutex_unlock(&mutex);
+        aliquot_graph_was_trimmed();
         aliquot_pool_true_up();
     }
     return result;
@@ -197,11 +199,12 @@ struct taking {
 
 /* With the mutex: the graph's parts, those that were not placed yet with their bytes. */
 static void list_parts(struct taking *taking, CUgraphExec graph) {
+    unsigned now = atomic_load(&generation);
     for (struct part *part = parts; part != NULL; part = part->next) {
         if (part->graph == graph && taking->count < ALIQUOT_LIMITS_MOST_VGPUS) {
             taking->on[taking->count].pool = part->pool;
-            taking->on[taking->count++].bytes = part->placed == generation ? 0 : part->bytes;
-            part->placed = generation;
+            taking->on[taking->count++].bytes = part->placed == now ? 0 : part->bytes;
+            part->placed = now;
         }
     }
 }
@@ -217,6 +220,7 @@ static void not_placed(CUgraphExec graph) {
 static void end(const struct taking *taking) {
     for (int i = 0; i < taking->count; i++) {
         aliquot_pool_end(taking->on[i].pool, taking->on[i].bytes);
+        aliquot_pool_landed(taking->on[i].pool);
     }
 }
 

@@ -13,6 +13,9 @@
 CUresult aliquot_graph_launch(CUresult (*launch)(CUgraphExec graph, CUstream stream), CUgraphExec graph,
                               CUstream stream);
 
+/* What graphs kept for their next launch may be gone. */
+void aliquot_graph_was_trimmed(void);
+
 /* In a forked child. */
 void aliquot_graph_reset(void);
 

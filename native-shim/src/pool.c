@@ -4,6 +4,7 @@
 #include "charge.h"
 #include "config.h"
 #include "device.h"
+#include "graph.h"
 #include "memory.h"
 #include "slab.h"
 
@@ -27,7 +28,9 @@ struct aliquot_pool {
     CUmemoryPool handle;
     uint64_t charged;   /* bytes: what the driver said last, and what is in flight */
     uint64_t in_flight; /* bytes reserved for calls that have not returned */
-    uint64_t live;      /* allocations not yet freed, those in flight too */
+    unsigned landing;   /* operations that may have made it grow and have not charged that yet */
+    bool overdrawn;     /* one of them found no room for it */
+    uint64_t live;      /* allocations not yet freed */
     struct aliquot_pool *next;
 };
 
@@ -107,6 +110,14 @@ static void charge_anyway(struct aliquot_pool *pool, uint64_t bytes) {
     }
 }
 
+/* Trues up a pool that somebody else may be using: who made it grow will charge that, if there is room. */
+static void true_up(struct aliquot_pool *pool) {
+    uint64_t more = correct(pool);
+    if (pool->landing == 0) {
+        charge_anyway(pool, more);
+    }
+}
+
 static void ignore(const struct aliquot_holding *holding) {
     (void)holding;
 }
@@ -122,11 +133,15 @@ static void drop(struct aliquot_pool *pool) {
     }
 }
 
-static void one_freed(struct aliquot_pool *pool) {
-    pool->live -= pool->live > 0;
-    if (pool->kind == DESTROYED && pool->live == 0) {
+static void drop_if_over(struct aliquot_pool *pool) {
+    if (pool->kind == DESTROYED && pool->live == 0 && pool->landing == 0) {
         drop(pool);
     }
+}
+
+static void one_freed(struct aliquot_pool *pool) {
+    pool->live -= pool->live > 0;
+    drop_if_over(pool);
 }
 
 /* The pool gives back up to so many bytes. What it has in use it keeps. */
@@ -134,10 +149,15 @@ static void trim(struct aliquot_pool *pool, uint64_t bytes) {
     uint64_t held = reserved_by(pool);
     if (pool->kind == OF_GRAPHS && aliquot_bare.cuDeviceGraphMemTrim != NULL) {
         aliquot_bare.cuDeviceGraphMemTrim(pool->ordinal);
+        aliquot_graph_was_trimmed();
     } else if (pool->kind == ORDINARY && aliquot_bare.cuMemPoolTrimTo != NULL && held > 0) {
-        aliquot_bare.cuMemPoolTrimTo(pool->handle, bytes < held ? held - bytes : 0);
+        uint64_t keep = bytes < held ? held - bytes : 0;
+        aliquot_bare.cuMemPoolTrimTo(pool->handle, keep);
+        if (keep > 0 && reserved_by(pool) > keep) {
+            aliquot_bare.cuMemPoolTrimTo(pool->handle, 0); /* it gives back whole chunks only */
+        }
     }
-    charge_anyway(pool, correct(pool));
+    true_up(pool);
 }
 
 /* ---- */
@@ -171,8 +191,8 @@ bool aliquot_pool_make_room(int device, uint64_t bytes) {
     pthread_mutex_lock(&mutex);
     uint64_t before = charged_on(device);
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
-        if (pool->device == device) {
-            charge_anyway(pool, correct(pool)); /* it may have shrunk by itself */
+        if (pool->device == device && pool->charged > 0) {
+            true_up(pool); /* it may have shrunk by itself */
         }
     }
     exchange_capture_mode(&mode);
@@ -195,7 +215,7 @@ void aliquot_pool_true_up(void) {
     pthread_mutex_lock(&mutex);
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
         if (pool->charged > 0) {
-            charge_anyway(pool, correct(pool));
+            true_up(pool);
         }
     }
     pthread_mutex_unlock(&mutex);
@@ -209,42 +229,51 @@ bool aliquot_pool_begin(struct aliquot_pool *pool, uint64_t bytes) {
     pthread_mutex_lock(&mutex);
     pool->charged += bytes;
     pool->in_flight += bytes;
-    pool->live++;
+    pool->landing++;
     pthread_mutex_unlock(&mutex);
     return true;
-}
-
-/* False: over the limit, and charged all the same, since the pool has it. */
-static bool charge_growth(struct aliquot_pool *pool, uint64_t more) {
-    while (more > 0 && aliquot_charge_reserve(pool->device, more)) {
-        pthread_mutex_lock(&mutex);
-        pool->charged += more;
-        more = correct(pool); /* another thread may have charged the same */
-        pthread_mutex_unlock(&mutex);
-    }
-    if (more > 0) {
-        pthread_mutex_lock(&mutex);
-        more = correct(pool);
-        charge_anyway(pool, more);
-        pthread_mutex_unlock(&mutex);
-    }
-    return more == 0;
 }
 
 bool aliquot_pool_end(struct aliquot_pool *pool, uint64_t bytes) {
     pthread_mutex_lock(&mutex);
     pool->in_flight -= bytes;
     uint64_t more = correct(pool);
+    bool fits = !pool->overdrawn;
     pthread_mutex_unlock(&mutex);
     aliquot_account_decided(pool->device);
-    return charge_growth(pool, more);
+    while (more > 0 && fits) {
+        bool room = aliquot_charge_reserve(pool->device, more);
+        pthread_mutex_lock(&mutex);
+        if (room) {
+            pool->charged += more;
+        }
+        uint64_t before = more;
+        more = correct(pool); /* another thread may have charged the same, or what was in flight has landed */
+        if (!room && more >= before) {
+            charge_anyway(pool, more);
+            pool->overdrawn = true;
+            fits = false;
+        }
+        pthread_mutex_unlock(&mutex);
+    }
+    return fits;
+}
+
+void aliquot_pool_landed(struct aliquot_pool *pool) {
+    pthread_mutex_lock(&mutex);
+    if (--pool->landing == 0) {
+        pool->overdrawn = false;
+        true_up(pool);
+        drop_if_over(pool);
+    }
+    pthread_mutex_unlock(&mutex);
 }
 
 void aliquot_pool_freed(const struct aliquot_holding *holding, bool at_once) {
     struct aliquot_pool *pool = holding->owner;
     pthread_mutex_lock(&mutex);
     if (at_once) {
-        charge_anyway(pool, correct(pool));
+        true_up(pool);
     }
     one_freed(pool);
     pthread_mutex_unlock(&mutex);
@@ -258,18 +287,17 @@ struct aliquot_pool *aliquot_pool_of_graphs(int device, CUdevice ordinal) {
     return pool;
 }
 
-void aliquot_pool_device_was_reset(int device) {
+void aliquot_pool_contexts_are_gone(int device) {
     pthread_mutex_lock(&mutex);
     for (struct aliquot_pool *pool = pools, *next = NULL; pool != NULL; pool = next) {
         next = pool->next;
-        if (pool->device != device || pool->in_flight > 0) {
-            continue;
-        }
-        aliquot_table_take_owner(&aliquot_memory, pool, ignore);
-        if (pool->kind == OF_GRAPHS) { /* graphs may know it */
+        if (pool->device == device && pool->landing == 0) {
+            aliquot_table_take_owner(&aliquot_memory, pool, ignore);
             uncharge(pool, pool->charged);
-        } else {
-            drop(pool);
+            pool->live = 0;
+            if (pool->kind == DESTROYED) {
+                drop(pool);
+            }
         }
     }
     pthread_mutex_unlock(&mutex);
@@ -361,21 +389,25 @@ static CUresult find_pool(CUmemoryPool handle, CUstream stream, struct aliquot_p
     return CUDA_SUCCESS;
 }
 
-static void one_less(struct aliquot_pool *pool) {
-    pthread_mutex_lock(&mutex);
-    one_freed(pool);
-    pthread_mutex_unlock(&mutex);
-}
-
 /* Remembers what was allocated; false: it must go, since it took the container over its limit or can't be kept. */
 static bool keep(struct aliquot_pool *pool, uint64_t bytes, CUdeviceptr address) {
     struct aliquot_holding holding = {.bytes = bytes, .owner = pool, .device = (uint32_t)pool->device, .pooled = true};
-    return aliquot_pool_end(pool, bytes) && aliquot_charge_keep(&holding, &aliquot_memory, address);
+    bool fits = aliquot_pool_end(pool, bytes);
+    pthread_mutex_lock(&mutex);
+    pool->live++;
+    pthread_mutex_unlock(&mutex);
+    if (fits && aliquot_charge_keep(&holding, &aliquot_memory, address)) {
+        aliquot_pool_landed(pool);
+        return true;
+    }
+    aliquot_pool_freed(&holding, false);
+    return false;
 }
 
+/* After what was made is freed again. */
 static void give_up(struct aliquot_pool *pool) {
-    one_less(pool);
     aliquot_pool_make_room(pool->device, aliquot_account_limit(pool->device));
+    aliquot_pool_landed(pool);
 }
 
 /* stream_asked: the stream in words that every flavour understands. */
@@ -395,7 +427,7 @@ static void give_up(struct aliquot_pool *pool) {
         if (result != CUDA_SUCCESS) {                                                                                  \
             if (charged != NULL) {                                                                                     \
                 aliquot_pool_end(charged, bytes);                                                                      \
-                one_less(charged);                                                                                     \
+                aliquot_pool_landed(charged);                                                                          \
             }                                                                                                          \
             return result;                                                                                             \
         }                                                                                                              \

@@ -18,9 +18,11 @@ struct aliquot_pool;
 struct aliquot_pool *aliquot_pool_of_graphs(int device, CUdevice ordinal);
 
 /* Around an operation that may take so many bytes more. Begin: false, and nothing reserved: no room. End: false: the
-   pool took so much more than expected that the container is over its limit; it is charged. */
+   pool took so much more than expected that the container is over its limit; it is charged. Landed: the operation is
+   over, or undone. */
 bool aliquot_pool_begin(struct aliquot_pool *pool, uint64_t bytes);
 bool aliquot_pool_end(struct aliquot_pool *pool, uint64_t bytes);
+void aliquot_pool_landed(struct aliquot_pool *pool);
 
 /* Memory from a pool was freed; at once: not in stream order. */
 void aliquot_pool_freed(const struct aliquot_holding *holding, bool at_once);
@@ -31,8 +33,9 @@ void aliquot_pool_true_up(void);
 /* Makes pools give back what they hold in vain, until so many bytes have room on a device. False: nothing was won. */
 bool aliquot_pool_make_room(int device, uint64_t bytes);
 
-/* The primary context of a device has ended, and its pools with it. */
-void aliquot_pool_device_was_reset(int device);
+/* This process has no context on a device any more, so its pools hold nothing. They are not asked: their handles may
+   mean nothing to the driver now. */
+void aliquot_pool_contexts_are_gone(int device);
 
 /* In a forked child. */
 void aliquot_pool_reset(void);

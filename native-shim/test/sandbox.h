@@ -83,6 +83,9 @@ static const CUuuid *uuid_of(int device) {
     return &uuids[device];
 }
 
+/* MiB that the limit file says that a process's contexts cost. */
+__attribute__((unused)) static size_t sandbox_context;
+
 /* As many bytes on each of the first GPUs, up to the first 0. Replaces the file as the kubelet does. */
 static void write_limits(size_t first, size_t second) {
     char text[512];
@@ -95,8 +98,8 @@ static void write_limits(size_t first, size_t second) {
                                        i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
                                        (unsigned char)uuid_of(device)->bytes[i]);
         }
-        length +=
-            (size_t)snprintf(text + length, sizeof text - length, " memory=%zuMi cores=30\n", bytes[device] / MIB);
+        length += (size_t)snprintf(text + length, sizeof text - length, " memory=%zuMi cores=30 context=%zuMi\n",
+                                   bytes[device] / MIB, sandbox_context);
     }
     write_file(sandbox_limits, text, length);
 }

@@ -1,0 +1,596 @@
+/*
+ * Every kind of memory that a driver has, in front of the fake driver: pools, virtual memory, arrays, graphs, contexts.
+ * Where it can be seen, what is charged is compared with what the GPU really lost.
+ */
+#include "sandbox.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef CUmemGenericAllocationHandle handle_t;
+
+#define NO_LIMIT ((size_t)1 << 42) /* more than the GPU has */
+
+/* As the driver has it, without the shim. */
+static void *bare(const char *symbol) {
+    void *real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    real = real == NULL ? dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17") : real; /* arm64 */
+    sandbox_function("cuInit");
+    return ((void *(*)(void *, const char *))real)(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), symbol);
+}
+
+/* What the GPU has left, whoever may have it. */
+static size_t really_free(void) {
+    size_t available = 0;
+    CHECK_EQUAL(((CUresult(*)(size_t *, size_t *))bare("cuMemGetInfo_v2"))(&available, NULL), CUDA_SUCCESS);
+    return available;
+}
+
+static unsigned long long used_on(int device) {
+    struct aliquot_region *region = map_region();
+    unsigned long long sum = 0;
+    for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
+        sum += __atomic_load_n(&region->charge[device][i].word, __ATOMIC_SEQ_CST) & ALIQUOT_CHARGE_BYTES;
+    }
+    munmap(region, ALIQUOT_REGION_SIZE);
+    return sum;
+}
+
+/* ---- pools ---- */
+
+static CUresult allocate_async(CUdeviceptr *address, size_t bytes) {
+    return CALL(cuMemAllocAsync, CUdeviceptr *, size_t, CUstream)(address, bytes, NULL);
+}
+
+static CUresult allocate_from(CUmemoryPool pool, CUdeviceptr *address, size_t bytes) {
+    return CALL(cuMemAllocFromPoolAsync, CUdeviceptr *, size_t, CUmemoryPool, CUstream)(address, bytes, pool, NULL);
+}
+
+static CUresult free_async(CUdeviceptr address) {
+    return CALL(cuMemFreeAsync, CUdeviceptr, CUstream)(address, NULL);
+}
+
+static void synchronize(void) {
+    CHECK_EQUAL(CALL(cuStreamSynchronize, CUstream)(NULL), CUDA_SUCCESS);
+}
+
+static unsigned long long reserved_by(CUmemoryPool pool) {
+    cuuint64_t bytes = 0;
+    CHECK_EQUAL(CALL(cuMemPoolGetAttribute, CUmemoryPool, CUmemPool_attribute,
+                     void *)(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes),
+                CUDA_SUCCESS);
+    return bytes;
+}
+
+static CUmemoryPool default_pool(int device) {
+    CUmemoryPool pool = NULL;
+    CHECK_EQUAL(CALL(cuDeviceGetDefaultMemPool, CUmemoryPool *, CUdevice)(&pool, device), CUDA_SUCCESS);
+    return pool;
+}
+
+static CUmemoryPool new_pool(int device) {
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+    CUmemoryPool pool = NULL;
+    CHECK_EQUAL(CALL(cuMemPoolCreate, CUmemoryPool *, const CUmemPoolProps *)(&pool, &properties), CUDA_SUCCESS);
+    return pool;
+}
+
+/* What is freed stays in the pool. */
+static void keep_freed_memory(CUmemoryPool pool) {
+    cuuint64_t all = UINT64_MAX;
+    CHECK_EQUAL(CALL(cuMemPoolSetAttribute, CUmemoryPool, CUmemPool_attribute,
+                     void *)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all),
+                CUDA_SUCCESS);
+}
+
+TEST(a_pool_is_charged_what_it_has_reserved_and_that_is_what_the_GPU_lost) {
+    CUdeviceptr first = 0, second = 0;
+    sandbox(NO_LIMIT, 0);
+    use_device(0);
+    size_t before = really_free();
+    CHECK_EQUAL(allocate_async(&first, 1000), CUDA_SUCCESS);
+    CHECK(used_in_region() >= 1000, "%llu", used_in_region());
+    CHECK_EQUAL(used_in_region(), reserved_by(default_pool(0)));
+    CHECK_EQUAL(used_in_region(), before - really_free());
+    CHECK_EQUAL(allocate_async(&second, 100 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), before - really_free());
+    CHECK_EQUAL(free_async(first), CUDA_SUCCESS);
+    CHECK_EQUAL(free_async(second), CUDA_SUCCESS);
+    synchronize();
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK_EQUAL(really_free(), before);
+}
+
+TEST(a_pool_that_shrinks_is_seen_at_once_where_programs_synchronise_and_where_they_ask) {
+    static const char *const ways[] = {"stream", "context", "event", "trim", "info"};
+    sandbox(1000 * MIB, 0);
+    use_device(0);
+    for (size_t way = 0; way < sizeof ways / sizeof ways[0]; way++) {
+        CUdeviceptr address = 0;
+        CUevent event = NULL;
+        CHECK_EQUAL(allocate_async(&address, 100 * MIB), CUDA_SUCCESS);
+        CHECK_EQUAL(CALL(cuEventCreate, CUevent *, unsigned)(&event, 0), CUDA_SUCCESS);
+        CHECK_EQUAL(free_async(address), CUDA_SUCCESS);
+        CHECK_EQUAL(CALL(cuEventRecord, CUevent, CUstream)(event, NULL), CUDA_SUCCESS);
+        CUresult result = way == 0   ? CALL(cuStreamSynchronize, CUstream)(NULL)
+                          : way == 1 ? CALL(cuCtxSynchronize, void)()
+                          : way == 2 ? CALL(cuEventSynchronize, CUevent)(event)
+                          : way == 3 ? CALL(cuMemPoolTrimTo, CUmemoryPool, size_t)(default_pool(0), 0)
+                                     : ((CUresult(*)(CUstream))bare("cuStreamSynchronize"))(NULL);
+        CHECK_EQUAL(result, CUDA_SUCCESS);
+        CHECK(way == 4 || used_in_region() == 0, "%s: %llu", ways[way], used_in_region());
+        CHECK_EQUAL(free_memory(), 1000 * MIB);
+        CHECK_EQUAL(used_in_region(), 0);
+    }
+}
+
+TEST(a_pool_over_the_limit_is_refused_and_holds_nothing) {
+    CUdeviceptr plain = 0, address = 7;
+    sandbox(40 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&plain, 20 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate_async(&address, 20 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate_async(&address, 1), CUDA_ERROR_OUT_OF_MEMORY); /* a chunk is 32 MiB */
+    CHECK_EQUAL(allocate_async(&address, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(address, 7);
+    CHECK_EQUAL(used_in_region(), 20 * MIB);
+    CHECK_EQUAL(reserved_by(default_pool(0)), 0);
+    CHECK_EQUAL(deallocate(plain), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate_async(&address, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), reserved_by(default_pool(0)));
+}
+
+TEST(a_pool_fills_the_limit_to_the_byte) {
+    CUdeviceptr first = 0, second = 0;
+    sandbox(96 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate_async(&first, 96 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 96 * MIB);
+    CHECK_EQUAL(allocate_async(&second, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&second, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(free_async(first), CUDA_SUCCESS);
+    synchronize();
+    CHECK_EQUAL(allocate(&second, 96 * MIB), CUDA_SUCCESS);
+}
+
+TEST(what_a_pool_keeps_in_vain_is_no_reason_to_refuse) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    keep_freed_memory(default_pool(0));
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQUAL(allocate_async(&address, 60 * MIB), CUDA_SUCCESS);
+        CHECK_EQUAL(free_async(address), CUDA_SUCCESS);
+        synchronize();
+        CHECK_EQUAL(used_in_region(), 60 * MIB);
+        CHECK_EQUAL(allocate(&address, 90 * MIB), CUDA_SUCCESS);
+        CHECK(used_in_region() <= 100 * MIB, "%llu", used_in_region());
+        CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+        CHECK_EQUAL(allocate_async(&address, 100 * MIB), CUDA_SUCCESS);
+        CHECK_EQUAL(free_async(address), CUDA_SUCCESS);
+        CHECK_EQUAL(allocate_async(&address, 100 * MIB), CUDA_SUCCESS);
+        CHECK_EQUAL(free_async(address), CUDA_SUCCESS);
+        CHECK_EQUAL(CALL(cuMemPoolTrimTo, CUmemoryPool, size_t)(default_pool(0), 0), CUDA_SUCCESS);
+        CHECK_EQUAL(used_in_region(), 0);
+    }
+}
+
+TEST(any_memory_may_be_freed_in_any_way) {
+    CUdeviceptr plain = 0, pooled = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    for (int i = 0; i < 100; i++) {
+        CHECK_EQUAL(allocate(&plain, 10 * MIB), CUDA_SUCCESS);
+        CHECK_EQUAL(allocate_async(&pooled, 10 * MIB), CUDA_SUCCESS);
+        CHECK_EQUAL(used_in_region(), 10 * MIB + reserved_by(default_pool(0)));
+        CHECK_EQUAL(i % 2 == 0 ? free_async(plain) : deallocate(plain), CUDA_SUCCESS);
+        CHECK_EQUAL(i % 3 == 0 ? free_async(pooled) : deallocate(pooled), CUDA_SUCCESS);
+        CHECK_EQUAL(deallocate(pooled), CUDA_ERROR_INVALID_VALUE);
+        synchronize();
+        CHECK_EQUAL(used_in_region(), 0);
+    }
+}
+
+TEST(a_pool_is_charged_to_its_device_whichever_is_current) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 50 * MIB);
+    use_device(1);
+    use_device(0);
+    CUmemoryPool pool = new_pool(1);
+    CHECK_EQUAL(allocate_from(pool, &address, 60 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate_from(pool, &address, 40 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_on(0), 0);
+    CHECK_EQUAL(used_on(1), reserved_by(pool));
+    CHECK_EQUAL(free_async(address), CUDA_SUCCESS);
+    synchronize();
+    CHECK_EQUAL(used_on(1), reserved_by(pool));
+}
+
+TEST(a_pool_made_the_devices_own_is_the_one_that_is_charged) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CUmemoryPool pool = new_pool(0);
+    CHECK_EQUAL(CALL(cuDeviceSetMemPool, CUdevice, CUmemoryPool)(0, pool), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate_async(&address, 64 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 64 * MIB);
+    CHECK_EQUAL(reserved_by(pool), 64 * MIB);
+    CHECK_EQUAL(CALL(cuMemPoolDestroy, CUmemoryPool)(pool), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 64 * MIB); /* it lives until its memory is freed */
+    CHECK_EQUAL(free_async(address), CUDA_SUCCESS);
+    synchronize();
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(a_default_pool_outlives_the_attempt_to_destroy_it) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate_async(&address, 64 * MIB), CUDA_SUCCESS);
+    CHECK(CALL(cuMemPoolDestroy, CUmemoryPool)(default_pool(0)) != CUDA_SUCCESS, "it can't be");
+    CHECK_EQUAL(used_in_region(), 64 * MIB);
+    CHECK_EQUAL(free_async(address), CUDA_SUCCESS);
+    synchronize();
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(the_end_of_the_last_context_is_the_end_of_what_pools_hold) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CUmemoryPool pool = new_pool(0);
+    CHECK_EQUAL(allocate_async(&address, 32 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate_from(pool, &address, 32 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxReset_v2, CUdevice)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    use_device(0);
+    CHECK_EQUAL(allocate_async(&address, 32 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 32 * MIB);
+}
+
+static void *use_one_pool(void *argument) {
+    unsigned seed = (unsigned)(uintptr_t)argument;
+    CUcontext context = NULL;
+    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
+    CALL(cuCtxSetCurrent, CUcontext)(context);
+    for (int i = 0; i < 300; i++) {
+        CUdeviceptr address = 0;
+        size_t bytes = (size_t)(1 + rand_r(&seed) % 100) * MIB / 2;
+        CUresult result = allocate_async(&address, bytes);
+        CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY, "%d", result);
+        if (result == CUDA_SUCCESS) {
+            CHECK_EQUAL(i % 4 == 0 ? deallocate(address) : free_async(address), CUDA_SUCCESS);
+        }
+        if (i % 8 == 0) {
+            synchronize();
+        }
+    }
+    return NULL;
+}
+
+TEST(eight_threads_that_share_a_pool_charge_nothing_twice_and_leave_nothing) {
+    pthread_t threads[8];
+    sandbox(300 * MIB, 0);
+    use_device(0);
+    for (size_t i = 0; i < 8; i++) {
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, use_one_pool, (void *)(i + 1)), 0);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    synchronize();
+    CHECK_EQUAL(used_in_region(), reserved_by(default_pool(0)));
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+/* Six requests of a chunk each: they all fit, whoever comes first. */
+static void *take_a_chunk(void *argument) {
+    CUcontext context = NULL;
+    (void)argument;
+    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
+    CALL(cuCtxSetCurrent, CUcontext)(context);
+    for (int i = 0; i < 300; i++) {
+        CUdeviceptr address = 0;
+        CHECK_EQUAL(allocate_async(&address, 32 * MIB), CUDA_SUCCESS);
+        CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+    }
+    return NULL;
+}
+
+TEST(requests_that_fit_together_are_not_refused_because_one_is_counted_twice_for_a_moment) {
+    pthread_t threads[6];
+    sandbox(192 * MIB, 0);
+    use_device(0);
+    for (size_t i = 0; i < 6; i++) {
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, take_a_chunk, NULL), 0);
+    }
+    for (size_t i = 0; i < 6; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+/* ---- virtual memory ---- */
+
+static CUmemAllocationProp on_device(int device) {
+    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+}
+
+static CUresult create(handle_t *handle, size_t bytes, int device) {
+    CUmemAllocationProp properties = on_device(device);
+    return CALL(cuMemCreate, handle_t *, size_t, const CUmemAllocationProp *, unsigned long long)(handle, bytes,
+                                                                                                  &properties, 0);
+}
+
+static CUresult release(handle_t handle) {
+    return CALL(cuMemRelease, handle_t)(handle);
+}
+
+static CUdeviceptr reserve_addresses(size_t bytes) {
+    CUdeviceptr address = 0;
+    CHECK_EQUAL(CALL(cuMemAddressReserve, CUdeviceptr *, size_t, size_t, CUdeviceptr,
+                     unsigned long long)(&address, bytes, 0, 0, 0),
+                CUDA_SUCCESS);
+    return address;
+}
+
+static CUresult map(CUdeviceptr address, size_t bytes, handle_t handle) {
+    return CALL(cuMemMap, CUdeviceptr, size_t, size_t, handle_t, unsigned long long)(address, bytes, 0, handle, 0);
+}
+
+static CUresult unmap(CUdeviceptr address, size_t bytes) {
+    return CALL(cuMemUnmap, CUdeviceptr, size_t)(address, bytes);
+}
+
+TEST(virtual_memory_that_is_released_while_mapped_is_charged_until_it_is_unmapped) {
+    handle_t handle = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CUdeviceptr address = reserve_addresses(200 * MIB);
+    CHECK_EQUAL(create(&handle, 102 * MIB, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(create(&handle, 100 * MIB, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 100 * MIB);
+    CHECK_EQUAL(map(address, 100 * MIB, handle), CUDA_SUCCESS);
+    CHECK_EQUAL(map(address + 100 * MIB, 100 * MIB, handle), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 100 * MIB);
+    CHECK_EQUAL(release(handle), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 100 * MIB);
+    CHECK_EQUAL(unmap(address, 100 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 100 * MIB);
+    CHECK_EQUAL(unmap(address + 100 * MIB, 100 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK_EQUAL(create(&handle, 100 * MIB, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(release(handle), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK(release(handle) != CUDA_SUCCESS, "a stale handle is the driver's to refuse");
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(a_retained_handle_holds_its_memory) {
+    handle_t handle = 0, again = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CUdeviceptr address = reserve_addresses(10 * MIB);
+    CHECK_EQUAL(create(&handle, 10 * MIB, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(map(address, 10 * MIB, handle), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemRetainAllocationHandle, handle_t *, void *)(&again, (void *)(uintptr_t)(address + 4 * MIB)),
+                CUDA_SUCCESS);
+    CHECK_EQUAL(release(handle), CUDA_SUCCESS);
+    CHECK_EQUAL(unmap(address, 10 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 10 * MIB);
+    CHECK_EQUAL(map(address, 10 * MIB, again), CUDA_SUCCESS);
+    CHECK_EQUAL(release(again), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 10 * MIB);
+    CHECK_EQUAL(unmap(address, 10 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(several_mappings_are_unmapped_at_once_and_half_of_one_is_not) {
+    enum { PARTS = 20 };
+    handle_t handle = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CUdeviceptr address = reserve_addresses(PARTS * 2 * MIB);
+    for (CUdeviceptr i = 0; i < PARTS; i++) { /* as PyTorch's expandable segments do */
+        CHECK_EQUAL(create(&handle, 2 * MIB, 0), CUDA_SUCCESS);
+        CHECK_EQUAL(map(address + i * 2 * MIB, 2 * MIB, handle), CUDA_SUCCESS);
+        CHECK_EQUAL(release(handle), CUDA_SUCCESS);
+    }
+    CHECK_EQUAL(used_in_region(), PARTS * 2 * MIB);
+    CHECK(unmap(address, 3 * MIB) != CUDA_SUCCESS, "one and a half");
+    CHECK_EQUAL(used_in_region(), PARTS * 2 * MIB);
+    CHECK_EQUAL(unmap(address + 2 * MIB, 6 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), (PARTS - 3) * 2 * MIB);
+    CHECK_EQUAL(unmap(address, 2 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(unmap(address + 8 * MIB, (PARTS - 4) * 2 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(virtual_memory_is_charged_to_the_device_that_it_lies_on) {
+    handle_t handle = 0;
+    sandbox(100 * MIB, 50 * MIB);
+    use_device(1);
+    use_device(0);
+    CHECK_EQUAL(create(&handle, 52 * MIB, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(create(&handle, 50 * MIB, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(used_on(0), 0);
+    CHECK_EQUAL(used_on(1), 50 * MIB);
+    CHECK_EQUAL(release(handle), CUDA_SUCCESS);
+    CHECK_EQUAL(used_on(1), 0);
+}
+
+TEST(what_is_imported_is_not_charged) {
+    handle_t handle = 0, imported = 0;
+    int fd = -1;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(create(&handle, 60 * MIB, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemExportToShareableHandle, void *, handle_t, CUmemAllocationHandleType,
+                     unsigned long long)(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemImportFromShareableHandle, handle_t *, void *, CUmemAllocationHandleType)(
+                    &imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                CUDA_SUCCESS);
+    CUdeviceptr address = reserve_addresses(120 * MIB);
+    CHECK_EQUAL(map(address, 60 * MIB, handle), CUDA_SUCCESS);
+    CHECK_EQUAL(map(address + 60 * MIB, 60 * MIB, imported), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 60 * MIB);
+    CHECK_EQUAL(unmap(address, 120 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(release(handle), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK_EQUAL(release(imported), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+static void *create_and_map(void *argument) {
+    size_t bytes = (size_t)(uintptr_t)argument * 2 * MIB;
+    CUcontext context = NULL;
+    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
+    CALL(cuCtxSetCurrent, CUcontext)(context);
+    CUdeviceptr address = reserve_addresses(bytes);
+    for (int i = 0; i < 300; i++) {
+        handle_t handle = 0;
+        CUresult result = create(&handle, bytes, 0);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+            continue;
+        }
+        CHECK_EQUAL(result, CUDA_SUCCESS);
+        CHECK_EQUAL(map(address, bytes, handle), CUDA_SUCCESS);
+        CHECK_EQUAL(release(handle), CUDA_SUCCESS);
+        CHECK_EQUAL(unmap(address, bytes), CUDA_SUCCESS);
+    }
+    return NULL;
+}
+
+TEST(threads_that_create_and_map_leave_nothing) {
+    pthread_t threads[6];
+    sandbox(24 * MIB, 0);
+    use_device(0);
+    for (size_t i = 0; i < 6; i++) {
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, create_and_map, (void *)(i + 1)), 0);
+    }
+    for (size_t i = 0; i < 6; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+/* ---- contexts ---- */
+
+static unsigned long long context_in_region(void) {
+    struct aliquot_region *region = map_region();
+    unsigned long long sum = 0;
+    for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
+        sum += region->charge[0][i].context;
+    }
+    munmap(region, ALIQUOT_REGION_SIZE);
+    return sum;
+}
+
+TEST(a_processs_contexts_on_a_GPU_cost_what_the_limit_file_says_from_the_first_to_the_last) {
+    CUcontext context = NULL, retained = NULL;
+    CUdeviceptr address = 0;
+    sandbox_context = 256;
+    sandbox(1000 * MIB, 0);
+    CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    use_device(0);
+    CHECK_EQUAL(used_in_region(), 256 * MIB);
+    CHECK_EQUAL(context_in_region(), 256 * MIB);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&retained, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&context, 0, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 256 * MIB);
+    CHECK_EQUAL(allocate(&address, MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxReset_v2, CUdevice)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 257 * MIB);
+    CHECK_EQUAL(CALL(cuCtxDestroy_v2, CUcontext)(context), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK_EQUAL(context_in_region(), 0);
+    use_device(0);
+    CHECK_EQUAL(used_in_region(), 256 * MIB);
+}
+
+TEST(a_context_without_room_is_out_of_memory) {
+    CUcontext context = NULL;
+    CUdeviceptr address = 0;
+    sandbox_context = 256;
+    sandbox(255 * MIB, 0);
+    CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(CALL(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(context == NULL, "%p", (void *)context);
+    CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(a_context_that_nobody_saw_being_made_is_charged_with_the_first_allocation) {
+    CUcontext context = NULL;
+    CUdeviceptr address = 0;
+    sandbox_context = 256;
+    sandbox(300 * MIB, 0);
+    CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(((CUresult(*)(CUcontext *, CUdevice))bare("cuDevicePrimaryCtxRetain"))(&context, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&address, 45 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 44 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 300 * MIB);
+    CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRelease_v2, CUdevice)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(each_process_pays_for_its_own_contexts) {
+    int ready[2];
+    char byte = 0;
+    CUdeviceptr address = 0;
+    sandbox_context = 100;
+    sandbox(250 * MIB, 0);
+    CHECK(pipe(ready) == 0, "a pipe");
+    pid_t peer = fork();
+    if (peer == 0) {
+        use_device(0);
+        CHECK(write(ready[1], "", 1) == 1, "a pipe");
+        pause();
+    }
+    CHECK(read(ready[0], &byte, 1) == 1, "a pipe");
+    use_device(0);
+    CHECK_EQUAL(used_in_region(), 200 * MIB);
+    CHECK_EQUAL(allocate(&address, 50 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    kill(peer, SIGKILL);
+    waitpid(peer, NULL, 0);
+    CHECK_EQUAL(allocate(&address, 150 * MIB), CUDA_SUCCESS);
+}
+
+/* ---- what others say ---- */
+
+TEST(what_the_node_agent_sees_beyond_the_charges_counts_as_used) {
+    CUdeviceptr address = 0;
+    size_t available = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, MIB), CUDA_SUCCESS);
+    struct aliquot_region *region = map_region();
+    region->device[0].unattributed = 30 * MIB;
+    CHECK_EQUAL(free_memory(), 69 * MIB);
+    CHECK_EQUAL(allocate(&address, 69 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 69 * MIB), CUDA_SUCCESS);
+    region->device[0].unattributed = UINT64_MAX;
+    CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(&available, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(available, 0);
+    CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    region->device[0].unattributed = 0;
+    CHECK_EQUAL(allocate(&address, 30 * MIB), CUDA_SUCCESS);
+}
+
+TEST(the_region_keeps_the_most_that_was_held) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 70 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&address, 101 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 20 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(map_region()->charge[0][0].peak, 70 * MIB);
+}
