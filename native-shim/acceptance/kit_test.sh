@@ -9,8 +9,12 @@ echo 'NVIDIA A100-SXM4-80GB;81920;108;256' >"$folder/gpus.txt"
 "$build/fake-driver/aliquot-fake-driver" install --root "$folder" --source "$build/fake-driver" --cdi "$folder/cdi" \
     --gpus "$folder/gpus.txt" --node kit >/dev/null || exit 1
 export LD_LIBRARY_PATH=$folder/lib ALIQUOT_FAKE_GPUS=$folder/gpus PATH=$folder/bin:$PATH
-clients=$build/fake-driver/test/clients # NVIDIA's own from PyPI, where it could be reached
-[ ! -e "$clients/installed" ] || export PYTHONPATH=$clients
+tests=$build/fake-driver/test # NVIDIA's own programs from PyPI, where it could be reached
+installed=
+for packages in clients nvcc; do
+    [ ! -e "$tests/$packages/installed" ] || installed=$installed${installed:+:}$tests/$packages
+done
+export PYTHONPATH=$installed
 kit() { "$(dirname "$0")/run" --no-build --build "$build" --json "$report" --timeout 60 "$@"; }
 # Real time on a machine that may be busy: the figures are rough, but far from those without a limit.
 short_duty="--seconds 1 --warm-up 0.7 --kernels 2000000 --shares 20 40+20 --tolerance 18"
@@ -38,7 +42,8 @@ passes_on_the_fake_driver)
     must 1 PASS "whole use stays within the limit"
     must 2 PASS "% with kernels"
     must 1 PASS "nvidia-smi -q is unchanged"
-    [ -z "${PYTHONPATH-}" ] || must 2 PASS "libcudart"
+    [ ! -e "$tests/clients/installed" ] || must 2 PASS "libcudart"
+    [ ! -e "$tests/nvcc/installed" ] || must 1 PASS "a program compiled by nvcc"
     must 2 SKIP "a loop of bare launches"
     ;;
 fails_without_limits)
