@@ -37,7 +37,7 @@ struct allocation *memory_find(uintptr_t address) {
     if (address == UINTPTR_MAX)
         return NULL;
     struct allocation *const *node = tfind(&byte, &tree, by_address);
-    return node != NULL ? *node : NULL;
+    return node != NULL && !(*node)->freed ? *node : NULL;
 }
 
 struct allocation *memory_add(const struct allocation *values) {
@@ -134,6 +134,7 @@ CUresult memory_free(struct allocation *allocation) {
 
 void memory_free_all(const struct CUctx_st *context) {
     struct allocation *next;
+    frees_finish(context->device);
     for (struct allocation *allocation = allocations; allocation != NULL; allocation = next) {
         next = allocation->next;
         if (allocation->context == context)

@@ -29,6 +29,7 @@ struct allocation {
     struct device *device;    /* NULL: the host's, and no one device's */
     void *owner;
     bool shared; /* it is a part of a file */
+    bool freed;  /* in stream order, and the stream has not come to that yet; memory_find doesn't find it any more */
     struct allocation *previous, *next;
 };
 

@@ -5,15 +5,24 @@
  * and hands out parts of them in steps of 512 bytes. The part is the smallest of the free ones that is large enough
  * (looked for in lists by size, a list's first entries only), and parts that are freed join their free neighbours.
  * A chunk that is wholly free goes back when the host synchronises and the pool holds more than its release threshold.
+ *
+ * What is freed in stream order is out of the program's reach at once, but free only when the stream has come to it:
+ * until then it serves nothing but allocations in the same stream and, when the GPU has no more, those in others, which
+ * then wait for that stream (CUDA C++ Programming Guide, "Reuse Policies").
  */
 #define _GNU_SOURCE
 #include "cuda_pool.h"
+#include "cuda_work.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 enum { PART_ALIGNMENT = 512, SIZES = 40, ENTRIES_TO_COMPARE = 32 };
+
+/* Places in the list of reuse attributes. */
+enum { EVENT_DEPENDENCIES, OPPORTUNISTIC, INTERNAL_DEPENDENCIES, REUSES };
 
 #define CHUNK_ALIGNMENT ((size_t)2 << 20)
 #define CHUNK_SMALLEST ((size_t)32 << 20)
@@ -46,7 +55,7 @@ struct CUmemPoolHandle_st {
     bool destroyed; /* its handle is not valid any more, and it goes with its last allocation */
     size_t max_bytes;
     cuuint64_t release_threshold;
-    int reuse[3]; /* CU_MEMPOOL_ATTR_REUSE_*; without an effect, since what is freed is free at once */
+    int reuse[REUSES]; /* CU_MEMPOOL_ATTR_REUSE_*, in their order; EVENT_DEPENDENCIES has no effect */
     struct usage usage;
     struct chunk *chunks;
     struct part *free_parts[SIZES];             /* [n]: of 512 << n bytes and more, but less than twice that */
@@ -270,16 +279,128 @@ static struct CUmemPoolHandle_st *current_pool(struct device *device) {
     return pool != NULL ? pool : default_pool(device);
 }
 
-static CUresult pool_allocate(struct CUmemPoolHandle_st *pool, size_t bytes, CUdeviceptr *address) {
+/* ---- frees that streams have not come to ---- */
+
+struct pending_free {
+    struct allocation *allocation;
+    CUstream stream;
+    struct CUctx_st *context; /* which of the default streams it is */
+    pthread_t thread;
+    struct awaited work; /* after which it is free */
+    struct pending_free *next;
+};
+
+static struct pending_free *pending_frees;
+
+/* Frees what wanted says. */
+static void carry_out(bool (*wanted)(const struct pending_free *pending, const void *data), const void *data) {
+    for (struct pending_free **link = &pending_frees; *link != NULL;) {
+        struct pending_free *pending = *link;
+        if (!wanted(pending, data)) {
+            link = &pending->next;
+            continue;
+        }
+        *link = pending->next;
+        (void)memory_free(pending->allocation);
+        free(pending);
+    }
+}
+
+static bool is_over(const struct pending_free *pending, const void *data) {
+    (void)data;
+    return work_is_over(&pending->work);
+}
+
+static void carry_out_what_is_over(void) {
+    carry_out(is_over, NULL);
+}
+
+static bool is_on(const struct pending_free *pending, const void *device) {
+    return pending->allocation->device == device;
+}
+
+void frees_finish(const struct device *device) {
+    carry_out(is_on, device);
+}
+
+/* What an allocation in a stream may take from its pool. */
+struct taker {
+    const struct CUmemPoolHandle_st *pool;
+    struct CUctx_st *context;
+    CUstream stream;
+};
+
+static bool is_legacy(CUstream stream) {
+    return stream == NULL || stream == LEGACY_STREAM;
+}
+
+static bool is_of_same_stream(const struct pending_free *pending, const void *data) {
+    const struct taker *taker = data;
+    if (pool_of(pending->allocation) != taker->pool || pending->context != taker->context)
+        return false;
+    if (pending->stream == PER_THREAD_STREAM)
+        return taker->stream == PER_THREAD_STREAM && pthread_equal(pending->thread, pthread_self());
+    return pending->stream == taker->stream || (is_default(pending->stream) && is_legacy(taker->stream));
+}
+
+/* The taker's stream waits for the other one, if there is room for that in the GPU's queue; there nearly always is. */
+static bool is_of_pool(const struct pending_free *pending, const void *data) {
+    const struct taker *taker = data;
+    if (pool_of(pending->allocation) != taker->pool)
+        return false;
+    gpu_file *gpu = work_context(taker->context, taker->stream)->device->gpu;
+    for (int i = 0; i < GPU_QUEUES && gpu == pending->work.gpu; i++)
+        if (pending->work.numbers[i] != 0 && gpu_has_room(gpu, 1))
+            (void)work_put(taker->context, taker->stream, (struct gpu_work){.after = {pending->work.numbers[i]}}, NULL);
+    return true;
+}
+
+static CUresult free_in_order(struct allocation *allocation, struct CUctx_st *context, CUstream stream) {
+    bool waits =
+        allocation->kind == DEVICE_MEMORY || allocation->kind == MANAGED_MEMORY || allocation->kind == POOL_MEMORY;
+    const struct awaited work = work_of_stream(context, stream);
+    struct pending_free *pending = waits && !work_is_over(&work) ? malloc(sizeof *pending) : NULL;
+    if (pending == NULL)
+        return memory_free(allocation);
+    *pending = (struct pending_free){allocation, stream, context, pthread_self(), work, pending_frees};
+    pending_frees = pending;
+    allocation->freed = true;
+    return CUDA_SUCCESS;
+}
+
+/* ---- allocating from pools ---- */
+
+static struct part *find_or_grow(struct CUmemPoolHandle_st *pool, size_t bytes) {
+    const size_t whole = round_up(bytes, CHUNK_ALIGNMENT);
+    struct part *part = find_free(pool, bytes);
+    if (part == NULL &&
+        ((whole < CHUNK_SMALLEST && chunk_new(pool, CHUNK_SMALLEST) != NULL) || chunk_new(pool, whole) != NULL))
+        part = find_free(pool, bytes);
+    return part;
+}
+
+static struct part *take_part(struct CUmemPoolHandle_st *pool, size_t bytes, const struct taker *taker) {
+    if (pool->reuse[OPPORTUNISTIC])
+        carry_out_what_is_over();
+    struct part *part = find_free(pool, bytes);
+    if (part == NULL) {
+        carry_out(is_of_same_stream, taker);
+        part = find_or_grow(pool, bytes);
+    }
+    if (part == NULL && pool->reuse[INTERNAL_DEPENDENCIES]) {
+        carry_out(is_of_pool, taker);
+        part = find_or_grow(pool, bytes);
+    }
+    return part != NULL && use_part(part, bytes) ? part : NULL;
+}
+
+static CUresult pool_allocate(struct CUmemPoolHandle_st *pool, size_t bytes, struct CUctx_st *context, CUstream stream,
+                              CUdeviceptr *address) {
+    const struct taker taker = {pool, context, stream};
     if (bytes > GPU_MAX_MEMORY_BYTES)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    size_t whole = round_up(bytes, PART_ALIGNMENT), chunk = round_up(bytes, CHUNK_ALIGNMENT);
-    struct part *part = find_free(pool, whole);
-    if (part == NULL) {
-        bool made = (chunk < CHUNK_SMALLEST && chunk_new(pool, CHUNK_SMALLEST) != NULL) || chunk_new(pool, chunk);
-        part = made ? find_free(pool, whole) : NULL;
-    }
-    if (part == NULL || !use_part(part, whole))
+    struct part *part = take_part(pool, round_up(bytes, PART_ALIGNMENT), &taker);
+    if (part == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     const struct allocation values = {
         .base = part->base, .bytes = bytes, .kind = POOL_MEMORY, .device = pool->device, .owner = part};
@@ -287,7 +408,7 @@ static CUresult pool_allocate(struct CUmemPoolHandle_st *pool, size_t bytes, CUd
         free_part(part);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    usage_add_used(&pool->usage, whole);
+    usage_add_used(&pool->usage, part->bytes);
     *address = part->base;
     return CUDA_SUCCESS;
 }
@@ -311,6 +432,7 @@ void pool_free(struct allocation *allocation) {
 }
 
 void pools_synchronised(void) {
+    carry_out_what_is_over();
     for (struct CUmemPoolHandle_st *pool = pools; pool != NULL; pool = pool->next)
         shrink(pool, pool->release_threshold);
 }
@@ -497,6 +619,7 @@ API CUresult cuDeviceGraphMemTrim(CUdevice device) {
 /* ---- all of a device ---- */
 
 bool pools_shrink(const struct device *device) {
+    carry_out_what_is_over();
     bool any = graph_memory_trim(device);
     for (struct CUmemPoolHandle_st *pool = pools; pool != NULL; pool = pool->next)
         if (pool->device == device)
@@ -519,6 +642,7 @@ static void free_allocations(struct chunk *chunk) {
 
 void pools_free_all(const struct device *device) {
     struct CUmemPoolHandle_st *next_pool;
+    frees_finish(device);
     for (struct CUmemPoolHandle_st *pool = pools; pool != NULL; pool = next_pool) {
         next_pool = pool->next;
         if (pool->device != device)
@@ -596,6 +720,7 @@ API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
     CUresult result = enter_pool(pool);
     if (result != CUDA_SUCCESS)
         return result;
+    carry_out_what_is_over();
     shrink(pool, minBytesToKeep);
     return leave(CUDA_SUCCESS);
 }
@@ -765,7 +890,7 @@ static CUresult allocate_in_order(CUdeviceptr *dptr, size_t bytes, struct CUmemP
     pool = from_pool ? pool_find(pool) : current_pool(context->device);
     if (pool == NULL)
         return leave(from_pool ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY);
-    return leave(pool_allocate(pool, bytes, dptr));
+    return leave(pool_allocate(pool, bytes, context, stream, dptr));
 }
 
 API CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
@@ -776,12 +901,6 @@ API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
     return allocate_in_order(dptr, bytesize, pool, hStream, true);
 }
 
-/* Frees when the stream has come to it. Streams are never busy, so that is now. */
-static CUresult free_in_order(struct allocation *allocation, CUstream stream) {
-    (void)stream;
-    return memory_free(allocation);
-}
-
 API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     struct CUctx_st *context;
     CUresult result = enter_context_of(hStream, &context);
@@ -790,5 +909,5 @@ API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     struct allocation *allocation = memory_find((uintptr_t)dptr);
     if (allocation == NULL || allocation->base != dptr)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    return leave(free_in_order(allocation, hStream));
+    return leave(free_in_order(allocation, context, hStream));
 }

@@ -12,6 +12,9 @@ void pool_free(struct allocation *allocation);
 /* The pool that an allocation is from; NULL if it is from none. */
 CUmemoryPool pool_of(const struct allocation *allocation);
 
+/* Carries out the frees on a device that their streams have not come to: the context that they wait for is ending. */
+void frees_finish(const struct device *device);
+
 /* The host has waited for a stream, an event or a context: pools shrink to their release thresholds. */
 void pools_synchronised(void);
 

@@ -313,6 +313,84 @@ static void a_hundred_thousand_allocations_come_from_one_pool(void) {
     expect_pool(default_pool(), 0, 0);
 }
 
+static const char busy_ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+                               ".visible .entry aliquot_busy(.param .u64 ns)\n{\n\tret;\n}\n";
+
+/* Keeps a stream busy for so long. */
+static void keep_busy(CUstream stream, uint64_t ms) {
+    static CUmodule module;
+    CUfunction busy;
+    uint64_t ns = ms * 1000000;
+    void *parameters[] = {&ns};
+    if (module == NULL)
+        EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, busy_ptx));
+    EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&busy, module, "aliquot_busy"));
+    EQUAL(CUDA_SUCCESS, cuLaunchKernel(busy, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+}
+
+static void what_is_freed_in_a_busy_stream_is_free_when_the_stream_comes_to_it(void) {
+    CUdeviceptr pooled, plain, same, other;
+    CUstream busy, idle;
+    gpu_file *gpu = open_gpu(0);
+    start_context(0);
+    CUmemoryPool pool = default_pool();
+    EQUAL(CUDA_SUCCESS, cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+    EQUAL(CUDA_SUCCESS, cuStreamCreate(&idle, CU_STREAM_NON_BLOCKING));
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 50 * MIB));
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pooled, 100 * MIB, busy));
+    keep_busy(busy, 400);
+    EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pooled, busy));
+    EQUAL(CUDA_SUCCESS, cuMemFreeAsync(plain, busy));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(pooled, busy));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(plain));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(pooled, 0, 1));
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(idle));
+    EQUAL(CUDA_SUCCESS, cuMemPoolTrimTo(pool, 0));
+    EQUAL(150 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&other, 100 * MIB, idle)); /* another stream gets other memory */
+    CHECK(other != pooled);
+    EQUAL(250 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&same, 100 * MIB, busy)); /* the same one the same */
+    EQUAL(pooled, same);
+    EQUAL(250 * MIB, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemFreeAsync(same, busy));
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(busy));
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(busy));
+    EQUAL(100 * MIB, gpu_used(gpu));
+    expect_pool(pool, 100 * MIB, 100 * MIB);
+    keep_busy(busy, 10000);
+    EQUAL(CUDA_SUCCESS, cuMemFreeAsync(other, busy));
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxReset_v2(0)); /* not this context's */
+    EQUAL(100 * MIB, gpu_used(gpu));
+    CUcontext context;
+    EQUAL(CUDA_SUCCESS, cuCtxGetCurrent(&context));
+    EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(context));
+    EQUAL(0, gpu_used(gpu));
+}
+
+static void a_full_gpu_lends_a_stream_what_another_has_yet_to_free(void) {
+    CUdeviceptr pointer, later;
+    CUstream busy, idle;
+    int no = 0, yes = 1;
+    start_context(0);
+    CUmemoryPool pool = default_pool();
+    EQUAL(CUDA_SUCCESS, cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+    EQUAL(CUDA_SUCCESS, cuStreamCreate(&idle, CU_STREAM_NON_BLOCKING));
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointer, 800 * MIB, busy));
+    keep_busy(busy, 300);
+    EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, busy));
+    const CUmemPool_attribute lend = CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+    EQUAL(CUDA_SUCCESS, cuMemPoolSetAttribute(pool, lend, &no));
+    EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocAsync(&later, 700 * MIB, idle));
+    EQUAL(CUDA_SUCCESS, cuStreamQuery(idle));
+    EQUAL(CUDA_SUCCESS, cuMemPoolSetAttribute(pool, lend, &yes));
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&later, 700 * MIB, idle));
+    EQUAL(pointer, later);
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(idle)); /* it waits for the other */
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(idle));
+    EQUAL(CUDA_SUCCESS, cuStreamQuery(busy));
+}
+
 static void graph_memory_is_none_without_graphs(void) {
     cuuint64_t value = 1, zero = 0;
     int attribute;
@@ -341,6 +419,8 @@ int main(int count, char **arguments) {
         TEST(pools_end_with_the_last_context_of_their_device),
         TEST(random_allocations_keep_their_data_and_leave_nothing_behind),
         TEST(a_hundred_thousand_allocations_come_from_one_pool),
+        TEST(what_is_freed_in_a_busy_stream_is_free_when_the_stream_comes_to_it),
+        TEST(a_full_gpu_lends_a_stream_what_another_has_yet_to_free),
         TEST(graph_memory_is_none_without_graphs),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
