@@ -102,7 +102,10 @@ PYTHON
 a_running_user_keeps_its_files_when_the_driver_is_replaced() {
     install >/dev/null
     hold 2900
-    cp -r "$driver" "$folder/newer"
+    mkdir "$folder/newer"
+    for file in aliquot-fake-driver libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-sample; do
+        cp "$driver/$file" "$folder/newer"
+    done
     driver=$folder/newer
     echo >>"$driver/libcuda.so.1"
     echo >>"$driver/nvidia-smi"
