@@ -1,0 +1,42 @@
+#!/bin/bash
+# The library for arm64, by Debian's cross compiler: arm64_test.sh SOURCE_FOLDER BUILD_FOLDER CASE.
+# Skipped (77) where the compiler, or the emulator for what runs, is missing.
+set -u
+source=$1 build=$2 case=$3
+prefix=aarch64-linux-gnu-
+need() { # COMMAND DEBIAN_PACKAGE
+    command -v "$1" >/dev/null || {
+        echo "skipped: $1 is not installed (Debian: apt-get install $2)"
+        exit 77
+    }
+}
+need ${prefix}gcc gcc-aarch64-linux-gnu
+case $case in
+it_is_built)
+    cmake -S "$source" -B "$build" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+        -DCMAKE_C_COMPILER=${prefix}gcc &&
+        cmake --build "$build" --target aliquot abi_test memory_test stub-cuda impostor plugin
+    ;;
+it_finds_limits_and_forks_in_an_emulator)
+    need qemu-aarch64-static qemu-user-static
+    tests=$build/test
+    emulate() {
+        timeout 60 qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$build/libaliquot.so" \
+            -E LD_LIBRARY_PATH="$tests/stub:$tests" -E STUB_PATH="$tests/stub/libcuda.so.1" \
+            -E IMPOSTOR_PATH="$tests/libimpostor.so" -E PLUGIN_PATH="$tests/libplugin.so" "$@" 2>&1
+    }
+    # Every way in, since dlsym is written in assembly; of the rest a sample, since an emulator is slow.
+    emulate "$tests/abi_test" || exit 1
+    for name in the_limit_is_exact_to_the_byte eight_threads_that_race_for_one_limit_never_pass_it \
+        two_processes_share_one_limit a_forked_child_takes_a_slot_of_its_own_and_leaves_its_parents_alone; do
+        emulate "$tests/memory_test" $name || {
+            echo "$name: $?"
+            exit 1
+        }
+    done
+    ;;
+*)
+    [ -e "$build/libaliquot.so" ] || exit 77 # not built, as the test before this one says
+    CROSS=$prefix exec "$(dirname "$0")/library_test.sh" "$build/libaliquot.so" "$source" "$case"
+    ;;
+esac
