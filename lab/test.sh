@@ -31,6 +31,9 @@ prepare_tests() {
 		python3-venv /usr/lib/python3*/ensurepip/__init__.py
 		clang-format clang-format
 		strace strace
+		gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
+		libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdio.h
+		qemu-user-static qemu-aarch64-static
 	END
     lock_cache
     [ -f "$(test_python)/complete" ] || step python "Installing NVIDIA's Python packages for the tests, once" contained make_test_python
