@@ -358,7 +358,8 @@ size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max) {
         if (pid == 0 || pid > INT32_MAX || !is_alive(gpu, i))
             continue;
         if (count < max)
-            processes[count] = (struct gpu_process){.used_bytes = atomic_load(&slot->used),
+            processes[count] = (struct gpu_process){.slot = i,
+                                                    .used_bytes = atomic_load(&slot->used),
                                                     .pid = (uint32_t)pid,
                                                     .pid_namespace = atomic_load(&slot->pid_namespace)};
         count++;

@@ -50,6 +50,7 @@ struct gpu_health {
 };
 
 struct gpu_process {
+    int slot; /* its number, see gpu_usage_history */
     uint64_t used_bytes;
     uint32_t pid;           /* as the process itself sees it */
     uint64_t pid_namespace; /* inode number of its PID namespace */

@@ -5,7 +5,7 @@
  * answer NVML_ERROR_GPU_IS_LOST.
  */
 #define _GNU_SOURCE
-#include "gpu_file.h"
+#include "gpu_time.h"
 #include "nvml_abi.h"
 
 #include <dirent.h>
@@ -517,11 +517,75 @@ API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory
     return result;
 }
 
+/* ---- how busy it is: as of the latest whole sample period, like a real one's figures ---- */
+
+static unsigned long long realtime_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+}
+
+/* When a period ended, in us of the wall clock: always the same for the same period, so that it can be asked since. */
+static unsigned long long time_of(uint64_t period) {
+    static _Atomic unsigned long long start; /* of the monotonic clock */
+    unsigned long long known = atomic_load(&start), fresh = realtime_us() - gpu_now() / 1000;
+    if (known == 0 && atomic_compare_exchange_strong(&start, &known, fresh))
+        known = fresh;
+    return known + (period + 1) * GPU_USAGE_PERIOD_NS / 1000;
+}
+
+static unsigned percent_of(uint64_t ns, uint64_t periods) {
+    uint64_t whole = periods * GPU_USAGE_PERIOD_NS;
+    return whole == 0 ? 0 : ns >= whole ? 100 : (unsigned)((ns * 100 + whole / 2) / whole);
+}
+
+/* The periods that ended after `since`, newest first. slot -1: the GPU's own. */
+static size_t usage_since(nvmlDevice_t device, int slot, unsigned long long since,
+                          struct gpu_usage history[GPU_USAGE_PERIODS]) {
+    size_t found = gpu_usage_history(device->gpu, slot, history, GPU_USAGE_PERIODS);
+    while (found > 0 && time_of(history[found - 1].period) <= since)
+        found--;
+    return found;
+}
+
+static nvmlUtilization_t latest_utilization(nvmlDevice_t device) {
+    struct gpu_usage latest;
+    uint64_t present = gpu_now() / GPU_USAGE_PERIOD_NS;
+    if (gpu_usage_history(device->gpu, -1, &latest, 1) == 0 || latest.period + 1 < present)
+        return (nvmlUtilization_t){0, 0};
+    return (nvmlUtilization_t){percent_of(latest.busy_ns, 1), percent_of(latest.copying_ns, 1)};
+}
+
 API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization) {
     nvmlReturn_t result = check_live(device, utilization);
     if (result == NVML_SUCCESS)
-        *utilization = (nvmlUtilization_t){0, 0}; /* kernels take no time */
+        *utilization = latest_utilization(device);
     return result;
+}
+
+/* The whole buffer, newer than `since`, oldest first. */
+API nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned int type, unsigned long long since,
+                                      unsigned int *value_type, unsigned int *room, nvmlSample_t *samples) {
+    struct gpu_usage history[GPU_USAGE_PERIODS];
+    nvmlReturn_t result = check_live(device, room);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (value_type == NULL || (samples == NULL && *room != 0))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (type != NVML_GPU_UTILIZATION_SAMPLES && type != NVML_MEMORY_UTILIZATION_SAMPLES)
+        return NVML_ERROR_NOT_SUPPORTED;
+    size_t found = usage_since(device, -1, since, history), given = found < *room ? found : *room;
+    if (found == 0)
+        return NVML_ERROR_NOT_FOUND;
+    for (size_t i = 0; samples != NULL && i < given; i++) {
+        const struct gpu_usage *usage = &history[given - 1 - i];
+        samples[i] = (nvmlSample_t){.timeStamp = time_of(usage->period)};
+        samples[i].sampleValue.ui =
+            percent_of(type == NVML_GPU_UTILIZATION_SAMPLES ? usage->busy_ns : usage->copying_ns, 1);
+    }
+    *value_type = NVML_VALUE_TYPE_UNSIGNED_INT;
+    *room = (unsigned)(samples != NULL ? given : found);
+    return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor, unsigned int *celsius) {
@@ -772,19 +836,86 @@ API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvml
                : no_processes(device, &list->numProcArrayEntries);
 }
 
+/*
+ * What part of the GPU each process had since a time, on average over the periods since then, or since its first that
+ * is remembered. Without idle, those that had none are left out.
+ */
+static size_t process_usage(nvmlDevice_t device, unsigned long long since, bool idle,
+                            nvmlProcessUtilizationInfo_v1_t infos[GPU_SLOTS]) {
+    static struct gpu_process all[GPU_SLOTS]; /* under the lock */
+    struct gpu_usage history[GPU_USAGE_PERIODS];
+    size_t kept = 0;
+    pthread_mutex_lock(&lock);
+    size_t found = translate(all, gpu_processes(device->gpu, all, GPU_SLOTS));
+    uint64_t newest = gpu_now() / GPU_USAGE_PERIOD_NS - 1;
+    for (size_t i = 0; i < found; i++) {
+        size_t periods = usage_since(device, all[i].slot, since, history);
+        uint64_t busy = 0, copying = 0, whole = 0;
+        for (size_t n = 0; n < periods; n++) {
+            busy += history[n].busy_ns;
+            copying += history[n].copying_ns;
+        }
+        if (periods != 0) /* also those since then in which it had nothing */
+            for (whole = newest - history[periods - 1].period + 1;
+                 since != 0 && whole < GPU_USAGE_PERIODS && time_of(newest - whole) > since;)
+                whole++;
+        if (busy + copying != 0 || idle)
+            infos[kept++] = (nvmlProcessUtilizationInfo_v1_t){.timeStamp = time_of(newest),
+                                                              .pid = all[i].pid,
+                                                              .smUtil = percent_of(busy, whole),
+                                                              .memUtil = percent_of(copying, whole)};
+    }
+    pthread_mutex_unlock(&lock);
+    return kept;
+}
+
+/* Finds them all in *infos, which the caller frees. */
+static nvmlReturn_t find_usage(nvmlDevice_t device, unsigned long long since, bool idle,
+                               nvmlProcessUtilizationInfo_v1_t **infos, size_t *found) {
+    *infos = calloc(GPU_SLOTS, sizeof **infos);
+    if (*infos == NULL)
+        return NVML_ERROR_MEMORY;
+    *found = process_usage(device, since, idle, *infos);
+    return *found != 0 ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
 API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
                                                  unsigned int *room, unsigned long long since) {
-    (void)samples, (void)since;
+    nvmlProcessUtilizationInfo_v1_t *infos = NULL;
+    size_t found = 0;
     nvmlReturn_t result = check_live(device, room);
-    return result == NVML_SUCCESS ? NVML_ERROR_NOT_FOUND : result; /* as NVML says when nothing ran */
+    if (result == NVML_SUCCESS)
+        result = find_usage(device, since, false, &infos, &found);
+    if (result == NVML_SUCCESS && (samples == NULL || *room < found))
+        result = NVML_ERROR_INSUFFICIENT_SIZE;
+    for (size_t i = 0; i < found && result == NVML_SUCCESS; i++)
+        samples[i] = (nvmlProcessUtilizationSample_t){.pid = infos[i].pid,
+                                                      .timeStamp = infos[i].timeStamp,
+                                                      .smUtil = infos[i].smUtil,
+                                                      .memUtil = infos[i].memUtil};
+    if (result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE)
+        *room = (unsigned)found;
+    free(infos);
+    return result;
 }
 
 API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info) {
+    nvmlProcessUtilizationInfo_v1_t *infos = NULL;
+    size_t found = 0;
     nvmlReturn_t result = check_live(device, info);
     if (result != NVML_SUCCESS)
         return result;
-    return info->version == NVML_PROCESSES_UTILIZATION_INFO_V1 ? NVML_ERROR_NOT_FOUND
-                                                               : NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (info->version != NVML_PROCESSES_UTILIZATION_INFO_V1)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    result = find_usage(device, info->lastSeenTimeStamp, true, &infos, &found);
+    if (result == NVML_SUCCESS && (info->procUtilArray == NULL || info->processSamplesCount < found))
+        result = NVML_ERROR_INSUFFICIENT_SIZE;
+    if (result == NVML_SUCCESS)
+        memcpy(info->procUtilArray, infos, found * sizeof *infos);
+    if (result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE)
+        info->processSamplesCount = (unsigned)found;
+    free(infos);
+    return result;
 }
 
 /* ---- accounting: off, as on a GPU that nobody has set up for it ---- */

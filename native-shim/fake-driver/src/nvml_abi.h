@@ -83,11 +83,28 @@ typedef struct {
 #define NVML_PROCESS_DETAIL_LIST_V1 ((unsigned)sizeof(nvmlProcessDetailList_t) | 1u << 24)
 
 typedef struct {
+    unsigned long long timeStamp;
+    unsigned int pid, smUtil, memUtil, encUtil, decUtil, jpgUtil, ofaUtil;
+} nvmlProcessUtilizationInfo_v1_t;
+
+typedef struct {
     unsigned int version, processSamplesCount;
     unsigned long long lastSeenTimeStamp;
-    void *procUtilArray;
+    nvmlProcessUtilizationInfo_v1_t *procUtilArray;
 } nvmlProcessesUtilizationInfo_t;
 #define NVML_PROCESSES_UTILIZATION_INFO_V1 ((unsigned)sizeof(nvmlProcessesUtilizationInfo_t) | 1u << 24)
+
+typedef struct {
+    unsigned long long timeStamp;
+    union {
+        double d;
+        unsigned int ui;
+        unsigned long long ull;
+    } sampleValue;
+} nvmlSample_t;
+
+/* nvmlSamplingType_t and nvmlValueType_t */
+enum { NVML_GPU_UTILIZATION_SAMPLES = 1, NVML_MEMORY_UTILIZATION_SAMPLES = 2, NVML_VALUE_TYPE_UNSIGNED_INT = 1 };
 
 typedef struct {
     nvmlDevice_t device;

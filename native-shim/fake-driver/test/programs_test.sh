@@ -231,6 +231,25 @@ the_sample_keeps_the_gpu_busy() {
     awk '/^busy:/ && ($2 < 500 || $2 > 1100) { exit 1 }' "$folder/busy" || fail "$(cat "$folder/busy")"
 }
 
+smi_shows_utilisation_late_as_a_real_one_does() {
+    install >/dev/null
+    equal "0 %" "$(smi -i 0 --query-gpu=utilization.gpu --format=csv,noheader)"
+    for tenant in 1 2; do
+        "$driver/vgpu-sample" busy 30 >/dev/null &
+        users="$users $!"
+    done
+    sleep 1.5
+    smi -i 0 --query-gpu=utilization.gpu,utilization.memory --format=csv,noheader,nounits >"$folder/rates"
+    smi pmon -c 1 >"$folder/shares"
+    # shellcheck disable=SC2086
+    kill -9 $users
+    awk -F ', ' '$1 < 70 || $1 > 100 || $2 > 10 { exit 1 }' "$folder/rates" || fail "$(cat "$folder/rates")"
+    awk '/vgpu-sample/ { sum += $4; if ($4 < 30 || $4 > 70) exit 1; n++ } END { if (n != 2 || sum > 102) exit 1 }' \
+        "$folder/shares" || fail "$(cat "$folder/shares")"
+    sleep 0.4
+    equal "0 %" "$(smi -i 0 --query-gpu=utilization.gpu --format=csv,noheader)"
+}
+
 the_sample_goes_on_after_a_refusal() {
     install >/dev/null
     equal "alloc 81900 MiB: CUDA_SUCCESS
