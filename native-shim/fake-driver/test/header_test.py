@@ -1,13 +1,15 @@
 """
 The driver against NVIDIA's own headers: header_test.py SOURCES CLIENTS LIBRARY. Every source compiles with cuda.h in
 place of our declarations (a wrong type or value is a compiler error), every entry of the table is of a form and a
-version that cudaTypedefs.h knows, and the library exports the table's symbols and no others.
+version that cudaTypedefs.h knows, and the library exports the table's symbols and no others. NVML's functions, structures
+and values are compared with nvml.h, whose handles are structures around a pointer where ours are the pointer.
 """
 import glob
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 SOURCES, CLIENTS, LIBRARY = sys.argv[1:4]
@@ -51,6 +53,85 @@ class HeaderTest(unittest.TestCase):
                                  capture_output=True, text=True).stdout
         exported = {line.split()[0] for line in symbols.splitlines()}
         self.assertEqual({symbol + flavour for _, _, _, symbol, flavour, _ in table()}, exported)
+
+
+def compiled(*arguments):
+    return subprocess.run(["cc", "-std=gnu11", "-D_GNU_SOURCE", "-DNVML_NO_UNVERSIONED_FUNC_DEFS", f"-I{INCLUDE}",
+                           f"-I{SOURCES}", *arguments], check=True, capture_output=True, text=True)
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+class NvmlHeaderTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.header = read(os.path.join(INCLUDE, "nvml.h"))
+
+    def prototypes(self, source, where):
+        """Functions as the compiler saw them in the file where: name to types, those of parameters included."""
+        path = os.path.join(self.folder, "prototypes")
+        compiled("-DFAKE_DRIVER_VERSION=\"\"", "-DFAKE_CUDA_VERSION=13000", "-U_GNU_SOURCE", "-fsyntax-only", "-aux-info",
+                 path, source)
+        found = {}
+        for answer, name, parameters in re.findall(
+                rf"^/\* \S*{where}:\d+:\w+ \*/ (?:extern )?(.*?)(nvml[A-Z]\w*) \((.*?)\);", read(path), re.M):
+            found[name] = [self.plain(answer)] + [self.plain(one) for one in parameters.split(", ")]
+        return found
+
+    def plain(self, text):
+        """A type without its parameter's name; what is an integer to the caller is an unsigned int."""
+        words = re.findall(r"[\w]+|\*", text)
+        if len(words) > 1 and "*" in words:
+            words = words[:len(words) - words[::-1].index("*")]
+        elif len(words) > 1 and words[-1] not in ("int", "char", "long", "short"):
+            words = words[:-1]
+        enums = set(re.findall(r"typedef enum \w+\s*\{[^}]*\}\s*(nvml\w+);", self.header)) - {"nvmlReturn_t"}
+        enums |= set(re.findall(r"typedef unsigned int (nvml\w+);", self.header))
+        return " ".join("unsigned int" if word in enums else word.replace("nvmlProcessInfo_t", "nvmlProcessInfo_v2_t")
+                        for word in words)
+
+    def test_every_function_is_declared_so_in_nvml_h(self):
+        include = os.path.join(self.folder, "include.c")
+        with open(include, "w") as source:
+            source.write("#include <nvml.h>\n")
+        theirs = self.prototypes(include, "nvml.h")
+        ours = self.prototypes(os.path.join(SOURCES, "nvml.c"), "nvml.c")
+        self.assertGreater(len(ours), 80)
+        self.assertEqual(set(), set(ours) - set(theirs))
+        for name, types in ours.items():
+            # Where the fake driver looks at nothing behind a pointer, it is one to void.
+            seen = [own if own == "void *" and their.endswith("*") else their
+                    for own, their in zip(types, theirs[name])] + theirs[name][len(types):]
+            self.assertEqual(seen, types, name)
+
+    def values(self, include, lines):
+        source, program = os.path.join(self.folder, "values.c"), os.path.join(self.folder, "values")
+        with open(source, "w") as text:
+            text.write(f"#include <stddef.h>\n#include <stdio.h>\n#include <{include}>\nint main(void) {{\n")
+            for what, value in lines:
+                text.write(f'printf("{what} %lld\\n", (long long)({value}));\n')
+            text.write("}\n")
+        compiled(source, "-o", program)
+        return subprocess.run([program], check=True, capture_output=True, text=True).stdout.splitlines()
+
+    def test_structures_and_values_are_those_of_nvml_h(self):
+        own = re.sub(r"/\*.*?\*/", "", read(os.path.join(SOURCES, "nvml_abi.h")), flags=re.S)
+        lines = []
+        for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", own, re.S):
+            lines.append((f"sizeof {name}", f"sizeof({name})"))
+            for field in re.findall(r"(\w+)(?:\[\d+\])?[,;]", body):
+                lines.append((f"{name}.{field}", f"offsetof({name}, {field})"))
+        for constant in re.findall(r"\b(NVML_\w+)(?: =|\b.*sizeof)", own):
+            if re.search(rf"\b{constant}\b", self.header):
+                lines.append((constant, constant))
+        self.assertGreater(len(lines), 60)
+        theirs = [(what, value.replace("NVML_MEMORY_V2", "nvmlMemory_v2")) for what, value in lines]
+        self.assertEqual(self.values("nvml.h", theirs), self.values("nvml_abi.h", lines))
 
 
 if __name__ == "__main__":
