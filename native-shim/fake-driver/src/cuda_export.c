@@ -2,7 +2,7 @@
  * Tables of functions by UUID (cuGetExportTable), an undocumented interface between NVIDIA's libraries and a driver.
  * Here are those without which NVIDIA's runtime library does not start, so that programs built with it can be tested on
  * this driver; nothing in them computes. What is known of them is described by ZLUDA (github.com/vosen/ZLUDA,
- * dark_api/src/lib.rs), an open implementation of the driver API; libcudart 12.9 and 13.0 were seen to call no others.
+ * dark_api/src/lib.rs), an open implementation of the driver API; libcudart 11.8 to 13.5 were seen to call no others.
  * A slot of unknown meaning says in ALIQUOT_FAKE_LOG that it was called and answers CUDA_ERROR_NOT_SUPPORTED.
  */
 #define _GNU_SOURCE
@@ -27,7 +27,7 @@ union slot {
 
 /* ---- slots of unknown meaning ---- */
 
-enum { UNKNOWN_SLOTS = 32 };
+enum { UNKNOWN_SLOTS = 128 };
 static struct {
     const char *table;
     size_t slot;
@@ -49,7 +49,19 @@ static CUresult call_unknown(unsigned n, uintptr_t a, uintptr_t b, uintptr_t c, 
     EIGHT(EACH, 0, 1, 2, 3, 4, 5, 6, 7)                                                                                \
     EIGHT(EACH, 8, 9, 10, 11, 12, 13, 14, 15)                                                                          \
     EIGHT(EACH, 16, 17, 18, 19, 20, 21, 22, 23)                                                                        \
-    EIGHT(EACH, 24, 25, 26, 27, 28, 29, 30, 31)
+    EIGHT(EACH, 24, 25, 26, 27, 28, 29, 30, 31)                                                                        \
+    EIGHT(EACH, 32, 33, 34, 35, 36, 37, 38, 39)                                                                        \
+    EIGHT(EACH, 40, 41, 42, 43, 44, 45, 46, 47)                                                                        \
+    EIGHT(EACH, 48, 49, 50, 51, 52, 53, 54, 55)                                                                        \
+    EIGHT(EACH, 56, 57, 58, 59, 60, 61, 62, 63)                                                                        \
+    EIGHT(EACH, 64, 65, 66, 67, 68, 69, 70, 71)                                                                        \
+    EIGHT(EACH, 72, 73, 74, 75, 76, 77, 78, 79)                                                                        \
+    EIGHT(EACH, 80, 81, 82, 83, 84, 85, 86, 87)                                                                        \
+    EIGHT(EACH, 88, 89, 90, 91, 92, 93, 94, 95)                                                                        \
+    EIGHT(EACH, 96, 97, 98, 99, 100, 101, 102, 103)                                                                    \
+    EIGHT(EACH, 104, 105, 106, 107, 108, 109, 110, 111)                                                                \
+    EIGHT(EACH, 112, 113, 114, 115, 116, 117, 118, 119)                                                                \
+    EIGHT(EACH, 120, 121, 122, 123, 124, 125, 126, 127)
 ALL(UNKNOWN)
 #define ADDRESS(n) FUNCTION(unknown_##n),
 static const union slot unknown_functions[UNKNOWN_SLOTS] = {ALL(ADDRESS)};
@@ -72,10 +84,18 @@ static CUresult load_fatbin(const void *fatbin, CUmodule *module, void *reserved
     return cuModuleLoadData(module, fatbin);
 }
 
+/* The driver's compilers are to be loaded. From libcudart 13.4 on. */
+static CUresult load_compilers(void) {
+    return CUDA_SUCCESS;
+}
+
 static union slot runtime_interface[13] = {
     SIZE_OF(runtime_interface),        FUNCTION(load_wrapper),      FUNCTION(primary_context_handle),
-    [6] = FUNCTION(load_wrapper_with), [8] = FUNCTION(load_fatbin),
+    [6] = FUNCTION(load_wrapper_with), [8] = FUNCTION(load_fatbin), [12] = FUNCTION(load_compilers),
 };
+
+/* libcudart 13.4 and later look for it and were not seen to call any of it. */
+static union slot runtime_services[95] = {SIZE_OF(runtime_services)};
 
 /* ---- tools: none is ever attached ---- */
 
@@ -236,6 +256,9 @@ static const struct table {
     /* 6bd5fb6c-5bf4-e74a-8987-d93912fd9df9 */
     TABLE(runtime_interface, 0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
           0xf9),
+    /* 21318c60-9714-3248-8ca6-41ff7324c8f2 */
+    TABLE(runtime_services, 0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8,
+          0xf2),
     /* a094798c-2e74-2e74-93f2-0800200c0a66 */
     TABLE(tool_callbacks, 0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a,
           0x66),
