@@ -15,7 +15,6 @@
 #define BLOCK_HEIGHT 8 /* rows */
 #define MOST_BLOCKS 16 /* on top of each other */
 #define LINE_WIDTH 512 /* bytes that an array of one dimension is padded to */
-#define MOST_LEVELS 32
 
 static struct aliquot_table arrays;
 
@@ -88,11 +87,14 @@ static uint64_t compressed_block_bytes(CUarray_format format) {
     }
 }
 
+static bool is_layered(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array) {
+    return (array->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+}
+
 /* One level of one or more layers or slices. */
 static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array, unsigned level) {
-    bool layered = (array->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
     uint64_t width = array->Width >> level, height = array->Height >> level;
-    uint64_t depth = layered ? array->Depth : array->Depth >> level;
+    uint64_t depth = is_layered(array) ? array->Depth : array->Depth >> level;
     uint64_t block = compressed_block_bytes(array->Format), rows = 0, row = 0;
     width = width > 0 ? width : 1;
     if (block > 0) {
@@ -123,7 +125,12 @@ static uint64_t computed_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array, unsigned
     if (array == NULL || has_no_memory(array)) {
         return 0; /* the driver has an error for the first */
     }
-    for (unsigned level = 0; level < levels && level < MOST_LEVELS; level++) {
+    size_t largest = array->Width > array->Height ? array->Width : array->Height;
+    if (!is_layered(array) && array->Depth > largest) {
+        largest = array->Depth;
+    }
+    /* No level is smaller than one element: the driver makes no more than that. */
+    for (unsigned level = 0; level < levels && (level == 0 || (level < 64 && largest >> level > 0)); level++) {
         if (__builtin_add_overflow(sum, level_bytes(array, level), &sum)) {
             return UINT64_MAX;
         }

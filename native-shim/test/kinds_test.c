@@ -477,6 +477,114 @@ TEST(threads_that_create_and_map_leave_nothing) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
+/* ---- arrays ---- */
+
+static CUresult create_array(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor) {
+    return CALL(cuArray3DCreate_v2, CUarray *, const CUDA_ARRAY3D_DESCRIPTOR_v2 *)(array, descriptor);
+}
+
+static CUresult create_mipmap(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor, unsigned levels) {
+    return CALL(cuMipmappedArrayCreate, CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR_v2 *,
+                unsigned)(array, descriptor, levels);
+}
+
+TEST(an_array_is_charged_what_the_GPU_lost) {
+    static const CUDA_ARRAY3D_DESCRIPTOR_v2 shapes[] = {
+        {1, 0, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0},
+        {100000, 0, 0, CU_AD_FORMAT_FLOAT, 4, 0},
+        {1, 1, 0, CU_AD_FORMAT_FLOAT, 1, 0},
+        {1000, 700, 0, CU_AD_FORMAT_FLOAT, 4, 0},
+        {33, 129, 0, CU_AD_FORMAT_UNSIGNED_INT8, 2, 0},
+        {64, 64, 10, CU_AD_FORMAT_FLOAT, 1, 0},
+        {65, 17, 7, CU_AD_FORMAT_UNSIGNED_INT32, 2, CUDA_ARRAY3D_LAYERED},
+        {100, 100, 6, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_CUBEMAP},
+        {1000, 0, 5, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_LAYERED},
+    };
+    sandbox(NO_LIMIT, 0);
+    use_device(0);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        CUarray array = NULL;
+        CUmipmappedArray mipmap = NULL;
+        size_t before = really_free();
+        CHECK_EQUAL(create_array(&array, &shapes[i]), CUDA_SUCCESS);
+        CHECK(used_in_region() > 0 && used_in_region() == before - really_free(), "shape %zu: %llu, not %zu", i,
+              used_in_region(), before - really_free());
+        CHECK_EQUAL(CALL(cuArrayDestroy, CUarray)(array), CUDA_SUCCESS);
+        CHECK_EQUAL(used_in_region(), 0);
+        for (unsigned levels = 1; levels <= 4; levels++) {
+            if (create_mipmap(&mipmap, &shapes[i], levels) == CUDA_SUCCESS) {
+                CHECK(used_in_region() == before - really_free(), "shape %zu, %u levels: %llu, not %zu", i, levels,
+                      used_in_region(), before - really_free());
+                CHECK_EQUAL(CALL(cuMipmappedArrayDestroy, CUmipmappedArray)(mipmap), CUDA_SUCCESS);
+            }
+        }
+        CHECK_EQUAL(used_in_region(), 0);
+        CHECK_EQUAL(really_free(), before);
+    }
+}
+
+TEST(arrays_of_the_32_bit_ABI_are_charged_too) {
+    CUDA_ARRAY_DESCRIPTOR_v1 flat = {1000, 1000, CU_AD_FORMAT_FLOAT, 1};
+    CUDA_ARRAY3D_DESCRIPTOR_v1 deep = {100, 100, 100, CU_AD_FORMAT_FLOAT, 1, 0};
+    CUarray first = NULL, second = NULL;
+    sandbox(NO_LIMIT, 0);
+    use_device(0);
+    size_t before = really_free();
+    CHECK_EQUAL(CALL(cuArrayCreate, CUarray *, const CUDA_ARRAY_DESCRIPTOR_v1 *)(&first, &flat), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuArray3DCreate, CUarray *, const CUDA_ARRAY3D_DESCRIPTOR_v1 *)(&second, &deep), CUDA_SUCCESS);
+    CHECK(used_in_region() >= 8000000, "%llu", used_in_region());
+    CHECK_EQUAL(used_in_region(), before - really_free());
+}
+
+TEST(arrays_share_the_limit_and_end_with_their_context) {
+    CUDA_ARRAY3D_DESCRIPTOR_v2 shape = {4096, 4096, 0, CU_AD_FORMAT_FLOAT, 1, 0}; /* 64 MiB */
+    CUarray array = NULL;
+    CUmipmappedArray mipmap = NULL;
+    CUcontext context = NULL;
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(CALL(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&context, 0, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(create_array(&array, &shape), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 64 * MIB);
+    CHECK_EQUAL(create_array(&array, &shape), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(create_mipmap(&mipmap, &shape, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 36 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(used_in_region(), 64 * MIB);
+    CHECK_EQUAL(CALL(cuCtxDestroy_v2, CUcontext)(context), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK(create_array(NULL, &shape) != CUDA_SUCCESS && create_array(&array, NULL) != CUDA_SUCCESS, "the driver's");
+    shape.Width = shape.Height = SIZE_MAX / 2;
+    CHECK(create_array(&array, &shape) != CUDA_SUCCESS, "more than there is");
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(an_array_that_is_mapped_later_is_charged_as_what_is_mapped_to_it) {
+    CUDA_ARRAY3D_DESCRIPTOR_v2 shape = {1024, 1024, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_DEFERRED_MAPPING};
+    CUarray array = NULL;
+    handle_t handle = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(create_array(&array, &shape), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    CUmemAllocationProp properties = on_device(0);
+    properties.allocFlags.usage = 1; /* CU_MEM_CREATE_USAGE_TILE_POOL */
+    CHECK_EQUAL(CALL(cuMemCreate, handle_t *, size_t, const CUmemAllocationProp *, unsigned long long)(&handle, 4 * MIB,
+                                                                                                       &properties, 0),
+                CUDA_SUCCESS);
+    CUarrayMapInfo tile = {.resourceType = CU_RESOURCE_TYPE_ARRAY,
+                           .resource.array = array,
+                           .memOperationType = CU_MEM_OPERATION_TYPE_MAP,
+                           .memHandleType = CU_MEM_HANDLE_TYPE_GENERIC,
+                           .memHandle.memHandle = handle,
+                           .deviceBitMask = 1};
+    CHECK_EQUAL(CALL(cuMemMapArrayAsync, CUarrayMapInfo *, unsigned, CUstream)(&tile, 1, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(release(handle), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 4 * MIB);
+    CHECK_EQUAL(CALL(cuArrayDestroy, CUarray)(array), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
 /* ---- contexts ---- */
 
 static unsigned long long context_in_region(void) {
