@@ -194,7 +194,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
 #define DESTROY(symbol, type)                                                                                          \
     CUresult symbol(type array) {                                                                                      \
         ALIQUOT_NEED(symbol)                                                                                           \
-        struct aliquot_freeing freeing = aliquot_charge_start_freeing(&arrays, (uint64_t)(uintptr_t)array);            \
+        struct aliquot_freeing freeing;                                                                                \
+        aliquot_charge_start_freeing(&freeing, &arrays, (uint64_t)(uintptr_t)array);                                   \
         CUresult result = aliquot_charge_end_freeing(&freeing, &arrays, aliquot_bare.symbol(array));                   \
         if (result == CUDA_SUCCESS) {                                                                                  \
             aliquot_vmm_array_destroyed((const void *)array);                                                          \

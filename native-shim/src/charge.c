@@ -72,10 +72,10 @@ bool aliquot_charge_keep(const struct aliquot_holding *charge, struct aliquot_ta
     return kept;
 }
 
-struct aliquot_freeing aliquot_charge_start_freeing(struct aliquot_table *table, uint64_t key) {
-    struct aliquot_freeing freeing = {.key = key};
-    freeing.known = aliquot_table_take(table, key, &freeing.holding);
-    return freeing;
+/* In place: a copy of what was just written costs as much as a lock. */
+void aliquot_charge_start_freeing(struct aliquot_freeing *freeing, struct aliquot_table *table, uint64_t key) {
+    freeing->key = key;
+    freeing->known = aliquot_table_take(table, key, &freeing->holding);
 }
 
 CUresult aliquot_charge_end_freeing(const struct aliquot_freeing *freeing, struct aliquot_table *table,

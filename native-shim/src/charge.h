@@ -70,7 +70,7 @@ struct aliquot_freeing {
     struct aliquot_holding holding;
 };
 
-struct aliquot_freeing aliquot_charge_start_freeing(struct aliquot_table *table, uint64_t key);
+void aliquot_charge_start_freeing(struct aliquot_freeing *freeing, struct aliquot_table *table, uint64_t key);
 CUresult aliquot_charge_end_freeing(const struct aliquot_freeing *freeing, struct aliquot_table *table,
                                     CUresult result);
 

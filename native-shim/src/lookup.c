@@ -60,6 +60,7 @@ struct aliquot_bare aliquot_bare;
 /* No locks: whoever comes at the same time finds, and writes, the same addresses, and the loader may call constructors
    that look things up. */
 static atomic_bool loaded[LIBRARIES];
+atomic_bool aliquot_lookup_cuda_done;
 static atomic_bool placed; /* other_address is filled */
 /* What cuGetProcAddress answers for a hook's ABI where that isn't the exported function's address; else NULL. */
 static void *other_address[HOOK_COUNT];
@@ -143,8 +144,12 @@ static bool lookup(enum library library, bool load) {
     return filled;
 }
 
-bool aliquot_lookup_cuda(void) {
-    return lookup(CUDA, true);
+bool aliquot_lookup_cuda_now(void) {
+    bool done = lookup(CUDA, true);
+    if (done) {
+        atomic_store_explicit(&aliquot_lookup_cuda_done, true, memory_order_release);
+    }
+    return done;
 }
 
 bool aliquot_lookup_nvml(void) {

@@ -6,6 +6,7 @@
 
 #include "hooks.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 /* The real functions, by their exported names; NULL: this driver has none. */
@@ -20,8 +21,14 @@ struct aliquot_bare {
 /* Valid after aliquot_lookup_cuda() or aliquot_lookup_nvml() has answered true for their library. */
 extern struct aliquot_bare aliquot_bare;
 
+extern atomic_bool aliquot_lookup_cuda_done;
+bool aliquot_lookup_cuda_now(void);
+
 /* False: the library can't be loaded. */
-bool aliquot_lookup_cuda(void);
+static inline bool aliquot_lookup_cuda(void) {
+    return atomic_load_explicit(&aliquot_lookup_cuda_done, memory_order_acquire) || aliquot_lookup_cuda_now();
+}
+
 bool aliquot_lookup_nvml(void);
 
 /* What the whole program finds under a name; NULL: nothing. After aliquot_lookup_cuda(). */

@@ -129,7 +129,8 @@ ALLOC_PITCH(cuMemAllocPitch_v2, cuMemFree_v2, CUdeviceptr, size_t)
 #define FREE(symbol, parameters, arguments, at_once)                                                                   \
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_NEED(symbol)                                                                                           \
-        struct aliquot_freeing freeing = aliquot_charge_start_freeing(&aliquot_memory, address);                       \
+        struct aliquot_freeing freeing;                                                                                \
+        aliquot_charge_start_freeing(&freeing, &aliquot_memory, address);                                              \
         CUresult result = aliquot_charge_end_freeing(&freeing, &aliquot_memory, aliquot_bare.symbol arguments);        \
         if (result == CUDA_SUCCESS && freeing.known && freeing.holding.pooled) {                                       \
             aliquot_pool_freed(&freeing.holding, at_once);                                                             \
