@@ -71,6 +71,8 @@ class NvmlHeaderTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
         self.header = read(os.path.join(INCLUDE, "nvml.h"))
+        self.integers = set(re.findall(r"typedef enum \w+\s*\{[^}]*\}\s*(nvml\w+);", self.header)) - {"nvmlReturn_t"}
+        self.integers |= set(re.findall(r"typedef unsigned int (nvml\w+);", self.header))
 
     def prototypes(self, source, where):
         """Functions as the compiler saw them in the file where: name to types, those of parameters included."""
@@ -90,9 +92,7 @@ class NvmlHeaderTest(unittest.TestCase):
             words = words[:len(words) - words[::-1].index("*")]
         elif len(words) > 1 and words[-1] not in ("int", "char", "long", "short"):
             words = words[:-1]
-        enums = set(re.findall(r"typedef enum \w+\s*\{[^}]*\}\s*(nvml\w+);", self.header)) - {"nvmlReturn_t"}
-        enums |= set(re.findall(r"typedef unsigned int (nvml\w+);", self.header))
-        return " ".join("unsigned int" if word in enums else word.replace("nvmlProcessInfo_t", "nvmlProcessInfo_v2_t")
+        return " ".join("unsigned int" if word in self.integers else word.replace("nvmlProcessInfo_t", "nvmlProcessInfo_v2_t")
                         for word in words)
 
     def test_every_function_is_declared_so_in_nvml_h(self):
