@@ -163,6 +163,18 @@ CUresult capture_node(struct capturing *part, const CUgraphNodeParams *params) {
     return capture_kernel(part, params, NULL, 0);
 }
 
+CUresult capture_allocation(struct capturing *part, CUdevice device, size_t bytes, CUdeviceptr *address) {
+    const CUgraphNodeParams params = {
+        .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+        .alloc = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
+                  .bytesize = bytes}};
+    CUresult result = capture_node(part, &params);
+    if (result == CUDA_SUCCESS)
+        *address = part->dependencies.nodes[0]->params.alloc.dptr;
+    return result;
+}
+
 CUresult capture_refuse(struct capturing *part) {
     return invalidate(part->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }

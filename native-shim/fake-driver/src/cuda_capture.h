@@ -22,6 +22,8 @@ CUresult capture_node(struct capturing *capturing, const CUgraphNodeParams *para
 /* The same for a kernel with the launch's attributes. */
 CUresult capture_kernel(struct capturing *capturing, const CUgraphNodeParams *params,
                         const CUlaunchAttribute *attributes, unsigned count);
+/* An allocation of so many bytes on a device, in the stream's order. */
+CUresult capture_allocation(struct capturing *capturing, CUdevice device, size_t bytes, CUdeviceptr *address);
 /* What cannot be captured: answers the error that says so, and the capture is over. */
 CUresult capture_refuse(struct capturing *capturing);
 

@@ -134,6 +134,8 @@ CUresult check_launch(unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, u
                       unsigned blockDimZ, unsigned sharedMemBytes);
 CUresult check_copy(const CUDA_MEMCPY3D *copied);
 void do_copy(const CUDA_MEMCPY3D *copied);
+bool copies_from_host(const CUDA_MEMCPY3D *copied);
+bool copies_to_host(const CUDA_MEMCPY3D *copied);
 CUresult check_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *filled);
 void do_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *filled);
 

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "cuda_graph.h"
+#include "cuda_pool.h"
 #include "image.h"
 
 #include <stddef.h>
@@ -133,6 +134,18 @@ CUresult node_check(const CUgraphNodeParams *params) {
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return object_find(KIND_EVENT, params->eventWait.event) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+        const CUDA_MEM_ALLOC_NODE_PARAMS_v2 *alloc = &params->alloc;
+        const CUmemPoolProps *place = &alloc->poolProps;
+        right = place->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && place->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
+                place->location.type == CU_MEM_LOCATION_TYPE_DEVICE && device_of(place->location.id) != NULL &&
+                (alloc->accessDescCount == 0 || alloc->accessDescs != NULL) &&
+                alloc->accessDescCount <= device_count() && alloc->bytesize != 0;
+        break;
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        right = graph_memory_find(params->free.dptr) != NULL;
+        break;
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
@@ -208,6 +221,36 @@ static CUresult copy_arguments(CUDA_KERNEL_NODE_PARAMS_v3 *kernel, void **copied
     return CUDA_SUCCESS;
 }
 
+/* Makes the memory of an allocation node, and an address for it. */
+static CUresult make_memory(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS_v2 *alloc, void **copied) {
+    size_t bytes = alloc->accessDescCount * sizeof alloc->accessDescs[0];
+    void *access = malloc(bytes + 1);
+    struct node_memory *memory = calloc(1, sizeof *memory);
+    CUresult result = access == NULL || memory == NULL
+                          ? CUDA_ERROR_OUT_OF_MEMORY
+                          : graph_memory_new(device_of(alloc->poolProps.location.id), alloc->bytesize, &memory->memory);
+    if (result != CUDA_SUCCESS) {
+        free(access);
+        free(memory);
+        return result;
+    }
+    memory->nodes = 1;
+    node->memory = memory;
+    if (bytes != 0)
+        memcpy(access, alloc->accessDescs, bytes);
+    alloc->accessDescs = bytes != 0 ? access : NULL;
+    alloc->dptr = graph_memory_address(memory->memory);
+    *copied = access;
+    return CUDA_SUCCESS;
+}
+
+static void let_memory_go(struct node_memory *memory) {
+    if (memory == NULL || --memory->nodes != 0)
+        return;
+    graph_memory_delete(memory->memory);
+    free(memory);
+}
+
 static void node_delete(CUgraphNode node) {
     while (node->dependencies.count != 0)
         disconnect(node->dependencies.nodes[0], node);
@@ -225,6 +268,7 @@ static void node_delete(CUgraphNode node) {
     graph->nodes--;
     if (node->child != NULL)
         graph_delete(node->child);
+    let_memory_go(node->memory);
     edges_free(&node->dependencies);
     edges_free(&node->dependents);
     free(node->arguments);
@@ -237,6 +281,10 @@ static CUresult adopt(CUgraphNode node, const CUgraphNodeParams *params) {
     void *arguments = NULL;
     if (params->type == CU_GRAPH_NODE_TYPE_KERNEL) {
         CUresult result = copy_arguments(&taken.kernel, &arguments);
+        if (result != CUDA_SUCCESS)
+            return result;
+    } else if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && params->alloc.dptr == 0) {
+        CUresult result = make_memory(node, &taken.alloc, &arguments);
         if (result != CUDA_SUCCESS)
             return result;
     } else if (params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
@@ -283,10 +331,46 @@ static CUresult node_make(CUgraph graph, const CUgraphNodeParams *params, CUgrap
     return CUDA_SUCCESS;
 }
 
+struct freeing {
+    CUdeviceptr address;
+    CUgraph graph;
+    bool forbidden;
+};
+
+/* Memory is freed by one node in one graph: cuda.h, cuGraphAddMemAllocNode. Executable graphs' nodes are clones. */
+static void look_for_freeing(void *object, void *data) {
+    CUgraphNode node = object;
+    struct freeing *freeing = data;
+    if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->params.free.dptr == freeing->address &&
+        node->original == 0)
+        freeing->forbidden = true;
+}
+
+/* What can be said of a node only when its graph is known. */
+static CUresult check_place(CUgraph graph, const CUgraphNodeParams *params) {
+    if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        return params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE && graph_has_memory(params->graph.graph)
+                   ? CUDA_ERROR_NOT_SUPPORTED
+                   : CUDA_SUCCESS;
+    if (params->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && params->type != CU_GRAPH_NODE_TYPE_MEM_FREE)
+        return CUDA_SUCCESS;
+    if (graph->owner != NULL || graph->executables != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct freeing freeing = {params->free.dptr, graph, false};
+    if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        objects_visit(KIND_GRAPH_NODE, look_for_freeing, &freeing);
+    return freeing.forbidden ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 CUresult node_add(CUgraph graph, const struct edges *dependencies, const CUgraphNodeParams *params, CUgraphNode *made) {
+    CUgraphNodeParams wanted = *params;
     CUresult result = node_check(params);
     if (result == CUDA_SUCCESS)
-        result = node_make(graph, params, made);
+        result = check_place(graph, params);
+    if (wanted.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        wanted.alloc.dptr = 0; /* it is the answer */
+    if (result == CUDA_SUCCESS)
+        result = node_make(graph, &wanted, made);
     for (size_t i = 0; result == CUDA_SUCCESS && dependencies != NULL && i < dependencies->count; i++) {
         if (!connect(dependencies->nodes[i], *made, &dependencies->data[i])) {
             node_delete(*made);
@@ -299,6 +383,8 @@ CUresult node_add(CUgraph graph, const struct edges *dependencies, const CUgraph
 CUresult node_set(CUgraphNode node, const CUgraphNodeParams *params) {
     if (params->type != node->params.type)
         return CUDA_ERROR_INVALID_VALUE;
+    if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = node_check(params);
     return result == CUDA_SUCCESS ? adopt(node, params) : result;
 }
@@ -342,6 +428,9 @@ CUgraph graph_clone(CUgraph graph) {
             goto fail;
         node->twin->original = node->id;
         node->twin->disabled = node->disabled;
+        node->twin->memory = node->memory;
+        if (node->memory != NULL)
+            node->memory->nodes++;
         for (int id = 0; node->attributes != NULL && id < ATTRIBUTES; id++)
             if (!node_set_attribute(node->twin, (CUlaunchAttributeID)id, &node->attributes[id]))
                 goto fail;
@@ -356,6 +445,14 @@ CUgraph graph_clone(CUgraph graph) {
 fail:
     graph_delete(clone);
     return NULL;
+}
+
+bool graph_has_memory(CUgraph graph) {
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next)
+        if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+            (node->child != NULL && graph_has_memory(node->child)))
+            return true;
+    return false;
 }
 
 CUgraphNode graph_find_clone(CUgraph graph, unsigned long long original) {
@@ -438,6 +535,8 @@ API CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph) {
     CUresult result = enter_graph(originalGraph);
     if (result != CUDA_SUCCESS)
         return result;
+    if (graph_has_memory(originalGraph))
+        return leave(CUDA_ERROR_NOT_SUPPORTED);
     CUgraph clone = graph_clone(originalGraph);
     if (clone == NULL)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -512,6 +611,8 @@ API CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const C
     CUresult result = add(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
     if (result == CUDA_SUCCESS && nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
         nodeParams->graph.graph = (*phGraphNode)->child;
+    else if (result == CUDA_SUCCESS && nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        nodeParams->alloc.dptr = (*phGraphNode)->params.alloc.dptr;
     return result;
 }
 
@@ -577,11 +678,26 @@ API CUresult cuGraphAddEventWaitNode(ADD_ARGUMENTS, CUevent event) {
     return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
 }
 
+API CUresult cuGraphAddMemAllocNode(ADD_ARGUMENTS, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams) {
+    if (nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphNodeParams params = params_of(CU_GRAPH_NODE_TYPE_MEM_ALLOC, nodeParams, sizeof *nodeParams);
+    CUresult result = cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, &params);
+    if (result == CUDA_SUCCESS)
+        nodeParams->dptr = params.alloc.dptr;
+    return result;
+}
+
+API CUresult cuGraphAddMemFreeNode(ADD_ARGUMENTS, CUdeviceptr dptr) {
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {dptr}};
+    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+}
+
 API CUresult cuGraphDestroyNode(CUgraphNode hNode) {
     CUresult result = enter_node(hNode);
     if (result != CUDA_SUCCESS)
         return result;
-    if (hNode->graph->capturing)
+    if (hNode->graph->capturing || graph_has_memory(hNode->graph))
         return leave(CUDA_ERROR_INVALID_VALUE);
     node_delete(hNode);
     return leave_graphs(CUDA_SUCCESS);
@@ -639,6 +755,8 @@ NODE_GETTER(cuGraphMemsetNodeGetParams, CUDA_MEMSET_NODE_PARAMS, CU_GRAPH_NODE_T
 NODE_SETTER(cuGraphMemsetNodeSetParams, CUDA_MEMSET_NODE_PARAMS, CU_GRAPH_NODE_TYPE_MEMSET, memset)
 NODE_GETTER(cuGraphHostNodeGetParams, CUDA_HOST_NODE_PARAMS, CU_GRAPH_NODE_TYPE_HOST, host)
 NODE_SETTER(cuGraphHostNodeSetParams, CUDA_HOST_NODE_PARAMS, CU_GRAPH_NODE_TYPE_HOST, host)
+NODE_GETTER(cuGraphMemAllocNodeGetParams, CUDA_MEM_ALLOC_NODE_PARAMS, CU_GRAPH_NODE_TYPE_MEM_ALLOC, alloc)
+NODE_GETTER(cuGraphMemFreeNodeGetParams, CUdeviceptr, CU_GRAPH_NODE_TYPE_MEM_FREE, free.dptr)
 NODE_GETTER(cuGraphChildGraphNodeGetGraph, CUgraph, CU_GRAPH_NODE_TYPE_GRAPH, graph.graph)
 NODE_GETTER(cuGraphEventRecordNodeGetEvent, CUevent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, eventRecord.event)
 EVENT_SETTER(cuGraphEventRecordNodeSetEvent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, eventRecord.event)
@@ -879,6 +997,8 @@ API CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *fro
     CUresult result = enter_graph(hGraph);
     if (result != CUDA_SUCCESS)
         return result;
+    if (numDependencies != 0 && graph_has_memory(hGraph))
+        return leave(CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < numDependencies; i++) {
         if (!is_in(hGraph, from[i]) || !is_in(hGraph, to[i]))
             return leave(CUDA_ERROR_INVALID_VALUE);

@@ -25,6 +25,7 @@ struct CUgraph_st {
     size_t nodes;
     unsigned long long id, original; /* of the graph that it is a clone of */
     CUgraphNode owner;               /* the node whose child graph it is */
+    size_t executables;              /* made from it and alive */
     bool capturing;                  /* between cuStreamBeginCapture and cuStreamEndCapture */
     struct user_reference *references;
 };
@@ -38,6 +39,7 @@ struct CUgraphNode_st {
     void *arguments;
     CUlaunchAttributeValue *attributes; /* of a kernel, by id; NULL: all zero */
     CUgraph child;
+    struct node_memory *memory;      /* of an allocation node */
     unsigned long long id, original; /* of the node that it is a clone of */
     bool disabled;
     /* For whoever walks over the graph, and worth nothing afterwards. */
@@ -45,8 +47,28 @@ struct CUgraphNode_st {
     size_t mark;
 };
 
+/* What an allocation node and its clones allocate: each launch the same addresses. */
+struct node_memory {
+    struct graph_memory *memory;
+    size_t nodes;
+};
+
+/* A clone of the graph that it was made from, with the parameters that it was given since. */
+struct CUgraphExec_st {
+    struct object object;
+    CUgraph graph;
+    CUgraph source; /* which may be gone */
+    unsigned long long source_id;
+    cuuint64_t flags;
+    gpu_file *gpu; /* that it was last launched on, and the number of its last work there */
+    uint64_t last;
+};
+
 CUgraph graph_new(void);
+/* Its memory nodes' clones stand for the same memory. */
 CUgraph graph_clone(CUgraph graph);
+/* Whether there are nodes in it, or in the graphs within it, that allocate or free. */
+bool graph_has_memory(CUgraph graph);
 /* With its nodes; lets its user objects go. */
 void graph_delete(CUgraph graph);
 /* The node, in the graph or the graphs within it, that is a clone of the node with that id. */

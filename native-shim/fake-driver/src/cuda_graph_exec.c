@@ -11,12 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct CUgraphExec_st {
-    struct object object;
-    CUgraph graph;
-    cuuint64_t flags;
-};
-
 static CUresult enter_exec(CUgraphExec exec) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
@@ -60,6 +54,10 @@ static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, 
     *why = examine(graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0, culprit);
     if (*why != CUDA_GRAPH_INSTANTIATE_SUCCESS)
         return leave(CUDA_ERROR_INVALID_VALUE);
+    if (graph->executables != 0 && graph_has_memory(graph)) { /* there is one memory for all of them */
+        *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+        return leave(CUDA_ERROR_NOT_SUPPORTED);
+    }
     CUgraphExec exec = object_new(KIND_GRAPH_EXEC, sizeof *exec, NULL);
     if (exec == NULL)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -70,6 +68,9 @@ static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, 
         object_delete(exec);
         return leave_graphs(CUDA_ERROR_OUT_OF_MEMORY);
     }
+    exec->source = graph;
+    exec->source_id = graph->id;
+    graph->executables++;
     *made = exec;
     return leave(CUDA_SUCCESS);
 }
@@ -104,6 +105,9 @@ API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
     CUresult result = enter_exec(hGraphExec);
     if (result != CUDA_SUCCESS)
         return result;
+    CUgraph source = object_find(KIND_GRAPH, hGraphExec->source);
+    if (source != NULL && source->id == hGraphExec->source_id)
+        source->executables--;
     graph_delete(hGraphExec->graph);
     object_delete(hGraphExec);
     return leave_graphs(CUDA_SUCCESS);
@@ -331,90 +335,6 @@ API CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, un
         return result;
     *isEnabled = !own->disabled;
     return leave(CUDA_SUCCESS);
-}
-
-/* ---- launching them ---- */
-
-/* What a launch does, in an order that the graph allows, copied so that the graph may change meanwhile. */
-struct steps {
-    CUgraphNodeParams *all;
-    size_t count, room;
-};
-
-static bool plan(CUgraph graph, struct steps *steps) {
-    CUgraphNode culprit;
-    CUgraphNode *order = graph_order(graph, &culprit);
-    bool planned = order != NULL;
-    for (size_t i = 0; planned && i < graph->nodes; i++) {
-        const struct CUgraphNode_st *node = order[i];
-        if (node->disabled)
-            continue;
-        if (node->child != NULL) {
-            planned = plan(node->child, steps);
-            continue;
-        }
-        if (steps->count == steps->room) {
-            size_t room = steps->room == 0 ? 16 : 2 * steps->room;
-            CUgraphNodeParams *all = realloc(steps->all, room * sizeof *all);
-            if (all == NULL) {
-                planned = false;
-                break;
-            }
-            steps->all = all;
-            steps->room = room;
-        }
-        steps->all[steps->count++] = node->params;
-    }
-    free(order);
-    return planned;
-}
-
-static void record(CUstream stream, CUevent event) {
-    struct CUctx_st *context;
-    struct capturing *capturing;
-    if (enter_with_room(&context, stream, 1, &capturing) != CUDA_SUCCESS)
-        return;
-    if (capturing == NULL && object_find(KIND_EVENT, event) != NULL) {
-        capture_forget_event(event);
-        work_record(context, stream, event);
-    }
-    leave(CUDA_SUCCESS);
-}
-
-static void take_step(const CUgraphNodeParams *step, CUstream stream) {
-    if (step->type == CU_GRAPH_NODE_TYPE_MEMCPY)
-        do_copy(&step->memcpy.copyParams);
-    else if (step->type == CU_GRAPH_NODE_TYPE_MEMSET)
-        do_fill(&step->memset);
-    else if (step->type == CU_GRAPH_NODE_TYPE_HOST)
-        step->host.fn(step->host.userData);
-    else if (step->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
-        record(stream, step->eventRecord.event);
-}
-
-API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
-    struct CUctx_st *context;
-    struct capturing *capturing;
-    struct steps steps = {0};
-    CUresult result = enter(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (object_find(KIND_GRAPH_EXEC, hGraphExec) == NULL)
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    result = check_stream(hStream);
-    if (result == CUDA_SUCCESS)
-        result = capture_of(work_context(context, hStream), hStream, &capturing);
-    if (result != CUDA_SUCCESS)
-        return leave(result);
-    if (capturing != NULL) {
-        CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph = {.graph = hGraphExec->graph}};
-        return leave(capture_node(capturing, &params));
-    }
-    result = leave(plan(hGraphExec->graph, &steps) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
-    for (size_t i = 0; result == CUDA_SUCCESS && i < steps.count; i++)
-        take_step(&steps.all[i], hStream);
-    free(steps.all);
-    return result;
 }
 
 API CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {

@@ -708,8 +708,22 @@ CUresult check_copy(const CUDA_MEMCPY3D *copied) {
 
 void do_copy(const CUDA_MEMCPY3D *copied) {
     struct boxes boxes;
-    if (enter_driver() == CUDA_SUCCESS && leave(boxes_of(copied, 0, &boxes)) == CUDA_SUCCESS)
+    if (enter_driver() == CUDA_SUCCESS && leave(boxes_of(copied, PLANNED, &boxes)) == CUDA_SUCCESS)
         move_boxes(&boxes);
+}
+
+static bool is_on_host(CUmemorytype type, CUdeviceptr address) {
+    const struct allocation *allocation = type == CU_MEMORYTYPE_UNIFIED ? memory_find((uintptr_t)address) : NULL;
+    return type == CU_MEMORYTYPE_HOST ||
+           (type == CU_MEMORYTYPE_UNIFIED && (allocation == NULL || is_pinned(allocation)));
+}
+
+bool copies_from_host(const CUDA_MEMCPY3D *copied) {
+    return is_on_host(copied->srcMemoryType, copied->srcDevice);
+}
+
+bool copies_to_host(const CUDA_MEMCPY3D *copied) {
+    return is_on_host(copied->dstMemoryType, copied->dstDevice);
 }
 
 /* The copy itself runs without the lock, as other threads' calls go on beside it on a real GPU too. */
@@ -964,7 +978,7 @@ void do_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *filled) {
     if (enter_driver() != CUDA_SUCCESS)
         return;
     int drop = drop_of(filled);
-    if (leave(check_rows(filled, 0)) == CUDA_SUCCESS)
+    if (leave(check_rows(filled, PLANNED)) == CUDA_SUCCESS)
         fill_rows(filled, drop);
 }
 

@@ -12,6 +12,7 @@
  */
 #define _GNU_SOURCE
 #include "cuda_pool.h"
+#include "cuda_capture.h"
 #include "cuda_work.h"
 
 #include <pthread.h>
@@ -699,6 +700,15 @@ static CUresult enter_pool(CUmemoryPool pool) {
     return pool_find(pool) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
 }
 
+/* The same for what isn't safe beside a capture: NVIDIA/cccl#11360 found it so of pools' attributes. */
+static CUresult enter_pool_unsafe(CUmemoryPool pool) {
+    CUresult result = enter_pool(pool);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = capture_forbids();
+    return result == CUDA_SUCCESS ? result : leave(result);
+}
+
 API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     CUresult result = enter_pool(pool);
     if (result != CUDA_SUCCESS)
@@ -717,7 +727,7 @@ API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 }
 
 API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
-    CUresult result = enter_pool(pool);
+    CUresult result = enter_pool_unsafe(pool);
     if (result != CUDA_SUCCESS)
         return result;
     carry_out_what_is_over();
@@ -728,7 +738,7 @@ API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
 API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_pool(pool);
+    CUresult result = enter_pool_unsafe(pool);
     if (result != CUDA_SUCCESS)
         return result;
     switch ((int)attr) {
@@ -761,7 +771,7 @@ API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, 
 API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_pool(pool);
+    CUresult result = enter_pool_unsafe(pool);
     if (result != CUDA_SUCCESS)
         return result;
     switch ((int)attr) {
@@ -890,7 +900,12 @@ static CUresult allocate_in_order(CUdeviceptr *dptr, size_t bytes, struct CUmemP
     pool = from_pool ? pool_find(pool) : current_pool(context->device);
     if (pool == NULL)
         return leave(from_pool ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY);
-    return leave(pool_allocate(pool, bytes, context, stream, dptr));
+    struct capturing *capturing;
+    result = capture_of(context, stream, &capturing);
+    if (result == CUDA_SUCCESS)
+        result = capturing != NULL ? capture_allocation(capturing, ordinal_of(pool->device), bytes, dptr)
+                                   : pool_allocate(pool, bytes, context, stream, dptr);
+    return leave(result);
 }
 
 API CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
@@ -906,6 +921,14 @@ API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     CUresult result = enter_context_of(hStream, &context);
     if (result != CUDA_SUCCESS)
         return result;
+    struct capturing *capturing;
+    result = capture_of(context, hStream, &capturing);
+    if (result != CUDA_SUCCESS)
+        return leave(result);
+    if (capturing != NULL) {
+        const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {dptr}};
+        return leave(capture_node(capturing, &params));
+    }
     struct allocation *allocation = memory_find((uintptr_t)dptr);
     if (allocation == NULL || allocation->base != dptr)
         return leave(CUDA_ERROR_INVALID_VALUE);

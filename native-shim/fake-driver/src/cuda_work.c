@@ -96,6 +96,13 @@ uint64_t work_put(struct CUctx_st *current, CUstream stream, struct gpu_work wor
     return number;
 }
 
+uint64_t work_put_beside(struct CUctx_st *current, CUstream stream, unsigned branch, struct gpu_work work) {
+    struct CUctx_st *context = work_context(current, stream);
+    work.queue = GPU_QUEUES - 1 - branch % (GPU_QUEUES - GPU_BARRIER_QUEUES);
+    work.priority = is_default(stream) ? 0 : stream->priority;
+    return context->last[work.queue] = gpu_put(context->device->gpu, &work, NULL);
+}
+
 /* ---- waiting ---- */
 
 struct awaited work_of_stream(struct CUctx_st *current, CUstream stream) {

@@ -58,6 +58,12 @@ struct CUctx_st *work_context(struct CUctx_st *current, CUstream stream);
  */
 uint64_t work_put(struct CUctx_st *current, CUstream stream, struct gpu_work work, struct gpu_mark *mark);
 
+/*
+ * Puts work beside the stream, into a queue that branches of graphs share, to be started when work.after is over. The
+ * stream knows nothing of it: something in it must come after it. With the lock held and room.
+ */
+uint64_t work_put_beside(struct CUctx_st *current, CUstream stream, unsigned branch, struct gpu_work work);
+
 /* A time in the stream's order: takes none itself. Records the event. */
 void work_record(struct CUctx_st *current, CUstream stream, CUevent event);
 

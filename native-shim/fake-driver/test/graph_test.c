@@ -6,7 +6,7 @@
 enum { GPU_MIB = 1000 };
 
 static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n"
-                          ".visible .entry something(.param .u64 p)\n{\n\tret;\n}\n";
+                          ".visible .entry aliquot_busy(.param .u64 ns)\n{\n\tret;\n}\n";
 
 static CUfunction kernel(const char *name) {
     static CUmodule module;
@@ -498,8 +498,11 @@ static void unsafe_calls_are_those_that_allocate_or_wait(void) {
     CUdeviceptr pointer, made;
     void *pinned, *other;
     CUmodule module;
+    CUmemoryPool pool;
+    cuuint64_t value = 0;
     char text[64] = "";
     start_context(0);
+    EQUAL(CUDA_SUCCESS, cuDeviceGetDefaultMemPool(&pool, 0));
     CUevent event = new_event();
     CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
@@ -519,6 +522,9 @@ static void unsafe_calls_are_those_that_allocate_or_wait(void) {
     UNSAFE(cuMemcpyHtoD_v2(pointer, text, 64));
     UNSAFE(cuMemsetD8_v2(pointer, 0, 64));
     UNSAFE(cuModuleLoadData(&module, ptx));
+    UNSAFE(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value));
+    UNSAFE(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
+    UNSAFE(cuMemPoolTrimTo(pool, 0));
     UNSAFE(cuEventQuery(event));
     UNSAFE(cuEventSynchronize(event));
     UNSAFE(cuStreamQuery(side));
@@ -750,6 +756,305 @@ static void a_kernel_that_cannot_be_launched_is_no_node(void) {
     EQUAL(1, count_nodes(graph));
 }
 
+/* ---- memory ---- */
+
+static uint64_t graph_memory(CUgraphMem_attribute attribute) {
+    cuuint64_t value;
+    EQUAL(CUDA_SUCCESS, cuDeviceGetGraphMemAttribute(0, attribute, &value));
+    return value;
+}
+
+static void what_a_capture_allocates_is_there_while_its_graph_runs(void) {
+    CUdeviceptr pointer;
+    unsigned char out = 0;
+    start_context(0);
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointer, 3 * MIB, stream));
+    EQUAL(CUDA_SUCCESS, cuMemsetD8Async(pointer + MIB, 9, MIB, stream));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoHAsync_v2(&out, pointer + MIB + 5, 1, stream));
+    EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, stream));
+    CUgraph graph = end(stream);
+    EQUAL(4, count_nodes(graph));
+    EQUAL(0, graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(&out, pointer, 1)); /* an address, and nothing there */
+    CUgraphExec exec = instantiate(graph);
+    for (int i = 0; i < 3; i++) {
+        out = 0;
+        run(exec);
+        EQUAL(9, out);
+        EQUAL(0, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
+        EQUAL(4 * MIB, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH));
+        EQUAL(4 * MIB, graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
+    }
+    EQUAL(CUDA_SUCCESS, cuDeviceGraphMemTrim(0));
+    EQUAL(0, graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
+}
+
+static CUgraphNode allocate(CUgraph graph, size_t bytes, CUdeviceptr *pointer) {
+    CUgraphNode node;
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+        .bytesize = bytes,
+        .dptr = 42};
+    EQUAL(CUDA_SUCCESS, cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params));
+    *pointer = params.dptr;
+    return node;
+}
+
+static void what_a_graph_leaves_allocated_is_freed_before_it_runs_again(void) {
+    CUdeviceptr pointer;
+    CUgraphExec exec;
+    CUgraphNode node;
+    start_context(0);
+    CUgraph graph = new_graph(), other = new_graph();
+    allocate(graph, 2 * MIB, &pointer);
+    exec = instantiate(graph);
+    run(exec);
+    EQUAL(2 * MIB, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
+    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 1, 2 * MIB));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(exec, NULL));
+    EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, NULL));
+    run(exec);
+    EQUAL(CUDA_SUCCESS, cuGraphAddMemFreeNode(&node, other, NULL, 0, pointer));
+    CUgraphExec freeing = instantiate(other);
+    run(freeing);
+    EQUAL(0, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(freeing, NULL)); /* nothing is left to free */
+    EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(exec));
+    EQUAL(CUDA_SUCCESS, cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+    run(exec);
+    run(exec);
+    EQUAL(2 * MIB, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
+    EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(exec));
+    EQUAL(CUDA_SUCCESS, cuGraphDestroy(graph));
+    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 1, 2 * MIB)); /* memory outlives its graph */
+    EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointer));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(pointer));
+}
+
+static void graphs_with_memory_are_one_of_a_kind(void) {
+    CUdeviceptr pointer;
+    CUgraph clone;
+    CUgraphExec exec;
+    CUgraphNode node, freed;
+    start_context(0);
+    CUgraph graph = new_graph(), around = new_graph();
+    node = allocate(graph, 1, &pointer);
+    EQUAL(CUDA_SUCCESS, cuGraphAddMemFreeNode(&freed, graph, &node, 1, pointer));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, graph, &node, 1, pointer)); /* twice */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, around, NULL, 0, pointer)); /* and elsewhere */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, around, NULL, 0, 0x10000));
+    EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuGraphClone(&clone, graph));
+    EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddChildGraphNode(&freed, around, NULL, 0, graph));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphDestroyNode(node));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphRemoveDependencies(graph, &node, &freed, 1));
+    exec = instantiate(graph);
+    EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuGraphInstantiateWithFlags(&exec, graph, 0));
+    EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(exec));
+    run(instantiate(graph));
+}
+
+static void a_launch_without_room_for_its_memory_fails_and_takes_none(void) {
+    CUdeviceptr small, large, plain;
+    start_context(0);
+    gpu_file *gpu = open_gpu(0);
+    CUgraph graph = new_graph();
+    allocate(graph, 2 * MIB, &small);
+    allocate(graph, 900 * MIB, &large);
+    CUgraphExec exec = instantiate(graph);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 200 * MIB));
+    uint64_t before = gpu_used(gpu);
+    EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch(exec, NULL));
+    EQUAL(0, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
+    EQUAL(CUDA_SUCCESS, cuDeviceGraphMemTrim(0));
+    EQUAL(before, gpu_used(gpu));
+    EQUAL(CUDA_SUCCESS, cuMemFree_v2(plain));
+    run(exec);
+    EQUAL(902 * MIB, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
+}
+
+static void capturing_what_is_no_memory_of_a_graph_frees_nothing(void) {
+    CUdeviceptr pointer;
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointer, MIB, NULL));
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(pointer, stream));
+    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, stream));
+}
+
+/* ---- time: without jitter, and behind a kernel that runs until all that is measured has been put ---- */
+
+static void busy(CUstream stream, uint64_t us, unsigned blocks) {
+    uint64_t ns = us * 1000;
+    void *parameters[] = {&ns};
+    EQUAL(CUDA_SUCCESS, cuLaunchKernel(kernel("aliquot_busy"), blocks, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
+}
+
+enum { ALL = 108 /* multiprocessors */ };
+
+static void start_timed(void) {
+    setenv("ALIQUOT_FAKE_SEED", "0", 1);
+    start_context(0);
+    kernel("aliquot_busy");
+}
+
+static long time_of(CUgraphExec exec, int launches) {
+    float milliseconds;
+    CUevent from = new_event(), to = new_event();
+    CUstream stream = new_stream(0);
+    busy(stream, 50000, ALL);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(from, stream));
+    for (int i = 0; i < launches; i++)
+        EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, stream));
+    EQUAL(CUDA_SUCCESS, cuEventRecord(to, stream));
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
+    EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, from, to));
+    return (long)(milliseconds * 1000 + 0.5f);
+}
+
+static void a_graph_takes_the_time_of_what_it_does_one_after_the_other(void) {
+    start_timed();
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    busy(stream, 500, ALL);
+    busy(stream, 300, 1);
+    busy(stream, 200, ALL);
+    CUgraphExec exec = instantiate(end(stream));
+    EQUAL(1000, time_of(exec, 1));
+    EQUAL(7000, time_of(exec, 7));
+}
+
+/* One kernel, two side by side, and one again. */
+static CUgraph diamond(uint64_t us, unsigned blocks) {
+    CUevent forked = new_event(), joined = new_event();
+    CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    busy(stream, us, blocks);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(forked, stream));
+    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(side, forked, 0));
+    busy(stream, us, blocks);
+    busy(side, us, blocks);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(joined, side));
+    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, joined, 0));
+    busy(stream, us, blocks);
+    return end(stream);
+}
+
+static void branches_of_a_graph_run_side_by_side_where_they_fit(void) {
+    start_timed();
+    EQUAL(3000, time_of(instantiate(diamond(1000, ALL / 2)), 1));
+    EQUAL(4000, time_of(instantiate(diamond(1000, ALL)), 1));
+}
+
+static void roots_and_leaves_begin_and_end_with_the_graph(void) {
+    CUgraphNode node;
+    uint64_t ns = 700000;
+    void *parameters[] = {&ns};
+    start_timed();
+    CUgraph graph = new_graph();
+    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("aliquot_busy"),
+                                      .gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 32,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1,
+                                      .kernelParams = parameters};
+    for (int i = 0; i < 100; i++)
+        EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+    ns = 0; /* it has been copied */
+    CUgraphExec exec = instantiate(graph);
+    long alone = time_of(exec, 1);
+    CHECK(alone >= 700 && alone <= 4 * 700); /* there are 32 queues for branches */
+    EQUAL(2 * alone, time_of(exec, 2));
+}
+
+static void launches_of_one_executable_graph_follow_each_other_in_any_stream(void) {
+    float milliseconds;
+    start_timed();
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    busy(stream, 1000, 1);
+    CUgraph graph = end(stream);
+    CUgraphExec exec = instantiate(graph), other = instantiate(graph);
+    CUstream one = new_stream(CU_STREAM_NON_BLOCKING), two = new_stream(CU_STREAM_NON_BLOCKING);
+    CUevent start = new_event(), middle = new_event(), finish = new_event();
+    busy(one, 50000, ALL);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(start, one));
+    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(two, start, 0));
+    EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, one));
+    EQUAL(CUDA_SUCCESS, cuGraphLaunch(other, two));
+    EQUAL(CUDA_SUCCESS, cuEventRecord(middle, two));
+    EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, two));
+    EQUAL(CUDA_SUCCESS, cuEventRecord(finish, two));
+    EQUAL(CUDA_SUCCESS, cuEventSynchronize(finish));
+    EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, start, middle));
+    EQUAL(1000, (long)(milliseconds * 1000 + 0.5f)); /* beside the first */
+    EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, start, finish));
+    EQUAL(2000, (long)(milliseconds * 1000 + 0.5f)); /* after it */
+}
+
+struct exchange {
+    unsigned char sent, received;
+    int calls;
+};
+
+static void send_next(void *data) {
+    struct exchange *exchange = data;
+    exchange->sent = (unsigned char)(10 + exchange->received);
+    exchange->calls++;
+}
+
+static void host_functions_and_copies_see_what_came_before_them(void) {
+    CUdeviceptr pointer;
+    static struct exchange exchange;
+    start_timed();
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EQUAL(CUDA_SUCCESS, cuMemsetD8Async(pointer, 1, 1, stream));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoHAsync_v2(&exchange.received, pointer, 1, stream));
+    busy(stream, 20000, ALL);
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, send_next, &exchange));
+    EQUAL(CUDA_SUCCESS, cuMemcpyHtoDAsync_v2(pointer, &exchange.sent, 1, stream));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoHAsync_v2(&exchange.received, pointer, 1, stream));
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, send_next, &exchange));
+    CUgraphExec exec = instantiate(end(stream));
+    EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, stream));
+    EQUAL(0, exchange.calls); /* the kernel takes its time */
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
+    EQUAL(2, exchange.calls);
+    EQUAL(11, exchange.received);
+    EQUAL(21, exchange.sent);
+}
+
+static void a_graph_of_more_work_than_the_gpu_holds_at_once_runs_all_the_same(void) {
+    start_timed();
+    CUgraph graph = new_graph();
+    CUgraphNode nodes[1500], node;
+    uint64_t ns = 1000;
+    void *parameters[] = {&ns};
+    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("aliquot_busy"),
+                                      .gridDimX = ALL,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 32,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1,
+                                      .kernelParams = parameters};
+    for (int i = 0; i < 1500; i++)
+        EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&nodes[i], graph, NULL, 0, &params));
+    EQUAL(CUDA_SUCCESS, cuGraphAddEmptyNode(&node, graph, nodes, 1500));
+    CUgraphExec exec = instantiate(graph);
+    CUevent from = new_event(), to = new_event();
+    float milliseconds;
+    EQUAL(CUDA_SUCCESS, cuEventRecord(from, NULL));
+    EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, NULL)); /* waits for room on its way */
+    EQUAL(CUDA_SUCCESS, cuEventRecord(to, NULL));
+    EQUAL(CUDA_SUCCESS, cuEventSynchronize(to));
+    EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, from, to));
+    CHECK(milliseconds >= 1.5f); /* what is put late starts late */
+}
+
 /* ---- changing what has been instantiated ---- */
 
 static CUgraph captured_pair(CUdeviceptr pointer, unsigned value, CUmemorytype type, unsigned blocks) {
@@ -897,6 +1202,17 @@ int main(int count, char **arguments) {
         TEST(a_clone_is_a_graph_of_its_own),
         TEST(a_graph_within_a_graph_runs_where_its_node_is),
         TEST(a_kernel_that_cannot_be_launched_is_no_node),
+        TEST(what_a_capture_allocates_is_there_while_its_graph_runs),
+        TEST(what_a_graph_leaves_allocated_is_freed_before_it_runs_again),
+        TEST(graphs_with_memory_are_one_of_a_kind),
+        TEST(a_launch_without_room_for_its_memory_fails_and_takes_none),
+        TEST(capturing_what_is_no_memory_of_a_graph_frees_nothing),
+        TEST(a_graph_takes_the_time_of_what_it_does_one_after_the_other),
+        TEST(branches_of_a_graph_run_side_by_side_where_they_fit),
+        TEST(roots_and_leaves_begin_and_end_with_the_graph),
+        TEST(launches_of_one_executable_graph_follow_each_other_in_any_stream),
+        TEST(host_functions_and_copies_see_what_came_before_them),
+        TEST(a_graph_of_more_work_than_the_gpu_holds_at_once_runs_all_the_same),
         TEST(an_executable_graph_takes_the_parameters_of_a_graph_of_the_same_shape),
         TEST(flags_are_those_that_were_asked_for),
         TEST(user_objects_live_as_long_as_what_holds_them),
