@@ -1,0 +1,122 @@
+/*
+ * Any bytes as a region that a process finds: it is repaired or refused, and used without a crash, a hang or a process
+ * that holds more than the limit. An input's first byte says how the file is made of the rest: from 0 it is the file,
+ * else it is patches (3 bytes of offset, 8 of content) to a file of zeros (1) or to a right header and a device (2).
+ * Time is made up, so that bounded waits cost nothing.
+ */
+#include "account.h"
+#include "law.h"
+#include "os.h"
+#include "shared.h"
+#include "usage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LIMIT (100 * ALIQUOT_MIB)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int64_t now = 1000000000;
+
+int64_t __wrap_aliquot_os_clock(void);
+void __wrap_aliquot_os_sleep(int64_t nanoseconds);
+
+int64_t __wrap_aliquot_os_clock(void) {
+    return now;
+}
+
+void __wrap_aliquot_os_sleep(int64_t nanoseconds) {
+    now += nanoseconds;
+}
+
+static void expect(bool condition) {
+    if (!condition) {
+        abort();
+    }
+}
+
+static const struct aliquot_limits limits = {
+    .count = 1, .vgpu = {{.uuid = "\x8f\x6e\x8f\x0c\x01\x01\x4a\x5b\x9c\x3d\x01\x01\x01\x01\x01", .memory = LIMIT}}};
+
+static void make_file(int fd, const uint8_t *data, size_t size) {
+    static union {
+        struct aliquot_region region;
+        uint8_t bytes[ALIQUOT_REGION_SIZE];
+    } image;
+    expect(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0);
+    if (size == 0 || data[0] % 3 == 0) {
+        expect(size < 2 || write(fd, data + 1, size - 1) == (ssize_t)size - 1);
+        return;
+    }
+    memset(&image, 0, sizeof image);
+    if (data[0] % 3 == 2) {
+        image.region.header.magic = ALIQUOT_REGION_MAGIC;
+        image.region.header.version = ALIQUOT_REGION_VERSION;
+        image.region.header.process_high_water = ALIQUOT_REGION_PROCESSES;
+        memcpy(image.region.device[0].uuid, limits.vgpu[0].uuid, 16);
+    }
+    for (data++, size--; size >= 11; data += 11, size -= 11) {
+        size_t at = ((size_t)data[0] | (size_t)data[1] << 8 | (size_t)data[2] << 16) % (ALIQUOT_REGION_SIZE - 8);
+        memcpy(image.bytes + at, data + 3, 8);
+    }
+    expect(write(fd, &image, sizeof image) == sizeof image);
+}
+
+static void use_region(int device) {
+    uint16_t living[ALIQUOT_REGION_PROCESSES];
+    struct aliquot_share share = aliquot_account_vgpu(device);
+    uint64_t held = 0;
+    int64_t until = 0;
+    expect(!aliquot_account_reserve(device, LIMIT + 1));
+    for (uint64_t bytes = LIMIT; bytes > 0; bytes /= 3) {
+        held += aliquot_account_reserve(device, bytes) ? bytes : 0;
+        expect(held <= LIMIT && aliquot_account_used(device) >= held);
+    }
+    size_t count = aliquot_shared_living(living);
+    expect(count <= 1); /* nobody else has the file open */
+    /* Nobody living holds anything else, so but for what the node agent says it is all to be had. */
+    expect(aliquot_shared_slot_if_any() < 0 || held > 0 || share.region->unattributed != 0);
+    aliquot_usage_since(&share.region->gpu_time, share.region->history, 0, now);
+    for (enum aliquot_policy policy = ALIQUOT_POLICY_FIXED; policy <= ALIQUOT_POLICY_ELASTIC; policy++) {
+        uint32_t granted = aliquot_law_share(300000, policy, share.region->grant, now);
+        expect(granted >= ALIQUOT_LAW_LEAST && granted <= ALIQUOT_LAW_WHOLE);
+        expect(policy != ALIQUOT_POLICY_FIXED || granted <= 300000 * 9 / 8);
+        if (!aliquot_law_take(&share.region->tat, granted, 1000000, now, &until)) {
+            expect(until > now && until - now <= ALIQUOT_LAW_LONGEST_WAIT);
+        }
+        aliquot_law_correct(&share.region->tat, granted, -1000000, now);
+    }
+    if (held > 0) {
+        aliquot_account_release(device, held);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static int fd = -1;
+    static char path[64];
+    char error[ALIQUOT_SHARED_ERROR] = "";
+    if (fd < 0) {
+        fd = memfd_create("region", 0);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    }
+    make_file(fd, data, size);
+    bool opened = aliquot_shared_open(path, error);
+    expect(opened || error[0] != 0);
+    if (opened) {
+        const struct aliquot_header *header = &aliquot_shared_region()->header;
+        expect(header->magic == ALIQUOT_REGION_MAGIC && header->version == ALIQUOT_REGION_VERSION);
+        expect(header->total_size == ALIQUOT_REGION_SIZE && header->charge_size == sizeof(struct aliquot_charge));
+        if (aliquot_account_limits(&limits, error)) {
+            use_region(aliquot_account_device(limits.vgpu[0].uuid));
+        }
+    }
+    /* As in a forked child: nothing is mapped or known any more. */
+    aliquot_shared_before_fork();
+    aliquot_shared_after_fork_in_child();
+    aliquot_account_reset();
+    return 0;
+}
