@@ -25,8 +25,9 @@ make_test_python() {
     : > "$folder/complete"
 }
 
-prepare_tests() {
-    install_packages "the tests" <<-'END'
+# "PACKAGE COMMAND-OR-PATH" lines; clang's fuzzer and sanitizers are a package of their own only in newer systems.
+test_packages() {
+    cat <<-'END'
 		python3 python3
 		python3-venv /usr/lib/python3*/ensurepip/__init__.py
 		clang-format clang-format
@@ -34,7 +35,14 @@ prepare_tests() {
 		gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
 		libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdio.h
 		qemu-user-static qemu-aarch64-static
+		clang clang
 	END
+    ! apt-cache show libclang-rt-dev > /dev/null 2>&1 ||
+        echo 'libclang-rt-dev /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a'
+}
+
+prepare_tests() {
+    install_packages "the tests" < <(test_packages)
     lock_cache
     [ -f "$(test_python)/complete" ] || step python "Installing NVIDIA's Python packages for the tests, once" contained make_test_python
     unlock_cache
