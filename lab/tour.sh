@@ -38,6 +38,13 @@ expect() { # TEXT
     case $output in *"$1"*) ;; *) fail "to see: $1" ;; esac
 }
 
+# The numbers in the last output's second column are this on the average, give or take 10 percent of a GPU.
+expect_about() { # NUMBER
+    local found
+    found=$(printf '%s\n' "$output" | awk '$1 == "busy:" { sum += $2; lines++ } END { printf "%d", lines ? sum / lines : 0 }')
+    [ "$found" -ge $(($1 - 100)) ] && [ "$found" -le $(($1 + 100)) ] || fail "about $1, but found: $found"
+}
+
 expect_equal() { # WHAT EXPECTED FOUND
     [ "$2" = "$3" ] || fail "$1: $2, but found: $3"
 }
@@ -102,7 +109,19 @@ expect "alloc 1500 MiB: CUDA_ERROR_OUT_OF_MEMORY"
 expect "alloc 1000 MiB: CUDA_SUCCESS"
 quietly kubectl -n tour delete pod first --now
 
-title "2. Which GPU? Binpack fills one after the other"
+title "2. 30 and 70 percent of one GPU's time"
+tell "Two programs on one GPU, both with always something to do (lab/tour/compute.yaml). A GPU takes 1000 of their kernels a" \
+    "second; how many of its own it took, each says once a second:"
+try kubectl -n tour apply -f lab/tour/compute.yaml
+try kubectl -n tour wait --for=condition=Ready pod/thirty pod/seventy --timeout=30s
+sleep 8
+try kubectl -n tour logs thirty --tail=3
+expect_about 300
+try kubectl -n tour logs seventy --tail=3
+expect_about 700
+quietly kubectl -n tour delete pods thirty seventy --now
+
+title "3. Which GPU? Binpack fills one after the other"
 tell "Eleven pods of 8000 MiB each; a GPU has room for ten:"
 try kubectl -n tour apply -f lab/tour/binpack.yaml
 try kubectl -n tour wait '--for=jsonpath={.status.availableReplicas}=11' deployment/binpack --timeout=90s
@@ -132,7 +151,7 @@ tell "Sixteen pods of 5000 MiB on one GPU of 81920."
 try kubectl -n tour delete deployment slots --cascade=foreground --wait
 try kubectl annotate node node1 'aliquot.io/slots-'
 
-title "3. Several vGPUs"
+title "4. Several vGPUs"
 tell "Two vGPUs are always parts of two different GPUs of one node:"
 try kubectl -n tour apply -f lab/tour/two-gpus.yaml
 try kubectl -n tour wait --for=condition=Ready pod/two --timeout=30s
@@ -147,7 +166,7 @@ expect "3 vGPUs"
 tell "('./aliquot kubectl -n tour describe pod three' shows the same sentence as an event.)"
 quietly kubectl -n tour delete pods two three --now
 
-title "4. A pod waits for room, and gets it"
+title "5. A pod waits for room, and gets it"
 tell "Whoever asks for a GPU without saying how much gets all of it, alone. Four such pods take all there is:"
 try kubectl -n tour apply -f lab/tour/whole-cards.yaml
 try kubectl -n tour wait '--for=jsonpath={.status.availableReplicas}=4' deployment/whole --timeout=60s
@@ -164,7 +183,7 @@ tell "It holds half of a card:"
 try kubectl -n tour get pod waiting -o 'jsonpath={.metadata.annotations.aliquot\.io/vgpu\.main}'
 expect "memory=40960Mi"
 
-title "5. Who asks for nothing gets nothing"
+title "6. Who asks for nothing gets nothing"
 tell "This pod asks for no GPU, but its spec tells NVIDIA's runtime to give it all of them:"
 sed -n '/env:/,$p' lab/tour/no-gpu.yaml | sed 's/^/  /'
 try kubectl -n tour apply -f lab/tour/no-gpu.yaml
@@ -174,7 +193,7 @@ try kubectl -n tour exec nosy -- sh -c 'echo "NVIDIA_VISIBLE_DEVICES=$NVIDIA_VIS
 expect "NVIDIA_VISIBLE_DEVICES=void"
 expect "no nvidia-smi"
 
-title "6. What makes no sense is refused, with what to write instead"
+title "7. What makes no sense is refused, with what to write instead"
 tell "3Gi where MiB are meant (lab/tour/gigabytes.yaml):"
 try kubectl -n tour apply -f lab/tour/gigabytes.yaml
 expect "write 3072 instead of 3Gi"

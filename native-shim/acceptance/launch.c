@@ -1,7 +1,13 @@
-/* launch ROUNDS: nanoseconds that a launch of an empty kernel takes the program, the median of rounds of 500. */
+/*
+ * launch ROUNDS: nanoseconds that a launch of an empty kernel takes the program, the median of rounds of 500. They come
+ * ten at a time with a pause after them, as from an eager loop that has other things to do, too: a GPU that is kept
+ * busy by launches alone would show a limit of compute at work, not its cost.
+ */
 #include "busy.h"
 
-enum { LAUNCHES = 500, MOST_ROUNDS = 10000 };
+enum { LAUNCHES = 500, AT_ONCE = 10, MOST_ROUNDS = 10000 };
+
+static const double period = 100e-6; /* seconds from one ten to the next */
 
 static int ascending(const void *a, const void *b) {
     double difference = *(const double *)a - *(const double *)b;
@@ -20,12 +26,18 @@ int main(int count, char **arguments) {
     busy_launcher *launch = (busy_launcher *)driver_function("cuLaunchKernel");
     for (int round = -10; round < rounds; round++) {
         int failed = CUDA_SUCCESS;
-        double start = driver_now();
-        for (int i = 0; i < LAUNCHES; i++) {
-            failed |= launch(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+        double taken = 0;
+        for (int ten = 0; ten < LAUNCHES / AT_ONCE; ten++) {
+            double start = driver_now();
+            for (int i = 0; i < AT_ONCE; i++) {
+                failed |= launch(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+            }
+            taken += driver_now() - start;
+            while (driver_now() < start + period) {
+            }
         }
         if (round >= 0) {
-            times[round] = (driver_now() - start) / LAUNCHES * 1e9;
+            times[round] = taken / LAUNCHES * 1e9;
         }
         driver_must(failed, "cuLaunchKernel");
         MUST(CALL(cuCtxSynchronize, void)());

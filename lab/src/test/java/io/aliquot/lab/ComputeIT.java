@@ -1,0 +1,67 @@
+package io.aliquot.lab;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
+
+import io.aliquot.api.Resources;
+import io.fabric8.kubernetes.api.model.Pod;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** What pods get of a GPU's time. */
+@ExtendWith(LabExtension.class)
+class ComputeIT {
+    /** In points: shares are exact to less, but the two cores that run all of this are busy, too. */
+    private static final double TOLERANCE = 5;
+
+    @Test
+    void twoPodsThatAskFor30And70PercentOfOneGpuGet30And70(Lab lab, Space space) {
+        Pod thirty = space.run(asking(lab, "thirty", 30));
+        Pod seventy = space.run(asking(lab, "seventy", 70));
+        assertThat(Holdings.gpu(seventy)).as("one GPU").isEqualTo(Holdings.gpu(thirty));
+
+        keepBusy(space, "thirty");
+        keepBusy(space, "seventy");
+        sleep(
+                space, "thirty",
+                16); // the first seconds are one pod's alone, and the costs of kernels are learnt in them
+
+        assertThat(percentOfTheGpu(space, "thirty")).isCloseTo(30, within(TOLERANCE));
+        assertThat(percentOfTheGpu(space, "seventy")).isCloseTo(70, within(TOLERANCE));
+    }
+
+    @Test
+    void aPodWithoutCompanyGetsNoMoreThanItAskedFor(Lab lab, Space space) {
+        space.run(asking(lab, "alone", 40));
+
+        keepBusy(space, "alone");
+        sleep(space, "alone", 12);
+
+        assertThat(percentOfTheGpu(space, "alone")).isCloseTo(40, within(TOLERANCE));
+    }
+
+    private static Pod asking(Lab lab, String name, int cores) {
+        return Pods.asking(lab, name, Map.of(Resources.MEMORY, "1000", Resources.CORES, Integer.toString(cores)));
+    }
+
+    private static void keepBusy(Space space, String pod) {
+        space.exec(pod, "sh", "-c", "vgpu-sample busy 600 > /tmp/busy 2>&1 &").expectSuccess();
+    }
+
+    private static void sleep(Space space, String pod, int seconds) {
+        space.exec(pod, "sleep", Integer.toString(seconds)).expectSuccess();
+    }
+
+    /** Kernels of 1 ms that the GPU took in the last ten seconds, of the 1,000 a second that it can take. */
+    private static double percentOfTheGpu(Space space, String pod) {
+        return space.exec(pod, "tail", "-n", "10", "/tmp/busy")
+                        .expectSuccess()
+                        .lines()
+                        .filter(line -> line.startsWith("busy: "))
+                        .mapToInt(line -> Integer.parseInt(line.split(" ", -1)[1]))
+                        .average()
+                        .orElseThrow(() -> new AssertionError("nothing was counted"))
+                / 10;
+    }
+}
