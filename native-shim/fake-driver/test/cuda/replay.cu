@@ -1,0 +1,143 @@
+// What a framework does with graphs: warm up, capture with memory of the capture's own and a library's forks, replay,
+// update with a new capture, build by hand, and go on after a capture that failed.
+#include "program.h"
+
+#include <thread>
+
+__global__ void aliquot_busy(unsigned long long nanoseconds) {
+    if (nanoseconds == 0)
+        __trap();
+}
+
+__global__ void scale(float *to, const float *from, float factor, int count) {
+    for (int i = threadIdx.x; i < count; i += blockDim.x)
+        to[i] = factor * from[i];
+}
+
+static cudaStream_t main_stream, side_stream;
+static cudaEvent_t forked, joined;
+
+// A step whose middle part forks; its temporary memory lives in the graph.
+static cudaGraph_t capture(unsigned char value, char *memory, char *host, unsigned long long nanoseconds) {
+    char *temporary;
+    cudaGraph_t graph = nullptr;
+    MUST(cudaStreamBeginCapture(main_stream, cudaStreamCaptureModeGlobal));
+    MUST(cudaMallocAsync(&temporary, 5 * MIB, main_stream));
+    MUST(cudaMemsetAsync(temporary, value, 5 * MIB, main_stream));
+    MUST(cudaEventRecord(forked, main_stream));
+    MUST(cudaStreamWaitEvent(side_stream, forked, 0));
+    aliquot_busy<<<1, 32, 0, side_stream>>>(nanoseconds);
+    scale<<<8, 128, 0, main_stream>>>((float *)memory, (float *)temporary, 2.0f, 4);
+    aliquot_busy<<<1, 32, 0, main_stream>>>(nanoseconds);
+    MUST(cudaEventRecord(joined, side_stream));
+    MUST(cudaStreamWaitEvent(main_stream, joined, 0));
+    MUST(cudaMemcpyAsync(memory, temporary, 64, cudaMemcpyDeviceToDevice, main_stream));
+    MUST(cudaMemcpyAsync(host, memory, 64, cudaMemcpyDeviceToHost, main_stream));
+    MUST(cudaFreeAsync(temporary, main_stream));
+    MUST(cudaStreamEndCapture(main_stream, &graph));
+    return graph;
+}
+
+static float replay(cudaGraphExec_t executable, int times) {
+    cudaEvent_t start, end;
+    MUST(cudaEventCreate(&start));
+    MUST(cudaEventCreate(&end));
+    aliquot_busy<<<108, 32, 0, main_stream>>>(20000000); // until all is put, so that what is measured is the GPU's time
+    MUST(cudaEventRecord(start, main_stream));
+    for (int i = 0; i < times; i++)
+        MUST(cudaGraphLaunch(executable, main_stream));
+    MUST(cudaEventRecord(end, main_stream));
+    MUST(cudaStreamSynchronize(main_stream));
+    float milliseconds = 0;
+    MUST(cudaEventElapsedTime(&milliseconds, start, end));
+    return milliseconds;
+}
+
+static size_t reserved() {
+    size_t bytes = 0;
+    MUST(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrReservedMemCurrent, &bytes));
+    return bytes;
+}
+
+static void count(void *calls) {
+    ++*(int *)calls;
+}
+
+int main() {
+    char *memory, *host;
+    MUST(cudaStreamCreateWithFlags(&main_stream, cudaStreamNonBlocking));
+    MUST(cudaStreamCreateWithFlags(&side_stream, cudaStreamNonBlocking));
+    MUST(cudaEventCreateWithFlags(&forked, cudaEventDisableTiming));
+    MUST(cudaEventCreateWithFlags(&joined, cudaEventDisableTiming));
+    MUST(cudaMalloc(&memory, MIB));
+    MUST(cudaMallocHost(&host, 64));
+    aliquot_busy<<<1, 32, 0, main_stream>>>(1000);
+    scale<<<8, 128, 0, main_stream>>>((float *)memory, (float *)memory, 2.0f, 4);
+    MUST(cudaStreamSynchronize(main_stream));
+
+    host[0] = 0;
+    cudaGraph_t graph = capture(7, memory, host, 2000000);
+    cudaGraphExec_t executable;
+    MUST(cudaGraphInstantiate(&executable, graph, 0));
+    CHECK(host[0] == 0);
+    float milliseconds = replay(executable, 5);
+    CHECK(host[0] == 7 && host[63] == 7);
+    CHECK(reserved() >= 5 * MIB);
+    // Two branches of 2 ms side by side, and jitter.
+    CHECK(milliseconds > 5 * 1.8f && milliseconds < 5 * 3.0f);
+    MUST(cudaGraphExecDestroy(executable));
+    MUST(cudaGraphDestroy(graph));
+    MUST(cudaDeviceGraphMemTrim(0));
+    CHECK(reserved() == 0);
+
+    // Another thread allocates: in the way of a global capture, and in nobody's while it is relaxed.
+    for (bool relaxed : {false, true}) {
+        MUST(cudaStreamBeginCapture(main_stream, cudaStreamCaptureModeGlobal));
+        scale<<<8, 128, 0, main_stream>>>((float *)memory, (float *)memory, 2.0f, 4);
+        std::thread other([relaxed] {
+            void *allocated;
+            auto mode = relaxed ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeGlobal;
+            MUST(cudaThreadExchangeStreamCaptureMode(&mode));
+            ANSWERS(relaxed ? cudaSuccess : cudaErrorStreamCaptureUnsupported, cudaMalloc(&allocated, 64));
+        });
+        other.join();
+        ANSWERS(relaxed ? cudaSuccess : cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(main_stream, &graph));
+        (void)cudaGetLastError();
+    }
+
+    // By hand, then changed while it is executable.
+    cudaGraph_t built;
+    cudaGraphNode_t set, call, launched;
+    int calls = 0, blocks = 1;
+    MUST(cudaGraphCreate(&built, 0));
+    cudaMemsetParams filled = {};
+    filled.dst = memory;
+    filled.value = 3;
+    filled.elementSize = 1;
+    filled.width = 64;
+    filled.height = 1;
+    MUST(cudaGraphAddMemsetNode(&set, built, nullptr, 0, &filled));
+    cudaHostNodeParams called = {count, &calls};
+    MUST(cudaGraphAddHostNode(&call, built, &set, 1, &called));
+    float *floats = (float *)memory, factor = 2.0f;
+    void *arguments[] = {&floats, &floats, &factor, &blocks};
+    cudaKernelNodeParams kernel = {};
+    kernel.func = (void *)scale;
+    kernel.gridDim = dim3(1);
+    kernel.blockDim = dim3(32);
+    kernel.kernelParams = arguments;
+    MUST(cudaGraphAddKernelNode(&launched, built, &call, 1, &kernel));
+    MUST(cudaGraphInstantiate(&executable, built, 0));
+    MUST(cudaGraphLaunch(executable, main_stream));
+    filled.value = 4;
+    MUST(cudaGraphExecMemsetNodeSetParams(executable, set, &filled));
+    MUST(cudaGraphLaunch(executable, main_stream));
+    MUST(cudaStreamSynchronize(main_stream));
+    CHECK(calls == 2);
+    MUST(cudaMemcpy(host, memory, 64, cudaMemcpyDeviceToHost));
+    CHECK(host[0] == 4);
+    cudaKernelNodeParams got = {};
+    MUST(cudaGraphKernelNodeGetParams(launched, &got));
+    CHECK(got.func == (void *)scale && *(float *)got.kernelParams[2] == 2.0f);
+    return 0;
+}
