@@ -607,13 +607,20 @@ static bool is_valid(uintptr_t address, size_t bytes, enum side side, unsigned u
 /* A call that isn't given a stream uses the legacy one, and waits for it. */
 #define AT_ONCE ((CUstream)UINTPTR_MAX)
 
-/* What becomes of a copy or fill: see capture_of. With the lock held. */
-static CUresult check_order(struct CUctx_st *context, CUstream stream, struct capturing **capturing) {
-    *capturing = NULL;
-    if (stream == AT_ONCE)
-        return capture_forbids_stream(context, LEGACY_STREAM);
-    CUresult result = check_stream(stream);
-    return result == CUDA_SUCCESS ? capture_of(work_context(context, stream), stream, capturing) : result;
+/* enter_with_room for a copy or fill. */
+static CUresult enter_in_order(struct CUctx_st **context, CUstream stream, struct capturing **capturing) {
+    if (stream != AT_ONCE)
+        return enter_with_room(context, stream, 1, capturing);
+    CUresult result = enter(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = capture_forbids_stream(*context, LEGACY_STREAM);
+    leave(result);
+    return result == CUDA_SUCCESS ? enter_with_room(context, LEGACY_STREAM, 1, capturing) : result;
+}
+
+static CUstream order_of(CUstream stream) {
+    return stream == AT_ONCE ? LEGACY_STREAM : stream;
 }
 
 static CUmemorytype type_of(enum side side) {
@@ -726,27 +733,41 @@ bool copies_to_host(const CUDA_MEMCPY3D *copied) {
     return is_on_host(copied->dstMemoryType, copied->dstDevice);
 }
 
-/* The copy itself runs without the lock, as other threads' calls go on beside it on a real GPU too. */
+static struct gpu_work work_of_copy(const CUDA_MEMCPY3D *copied, const struct boxes *boxes) {
+    enum way way = copies_to_host(copied) ? WAY_OUT : copies_from_host(copied) ? WAY_IN : WAY_WITHIN;
+    return copy_work(way, boxes->extent[0] * boxes->extent[1] * boxes->extent[2]);
+}
+
+/*
+ * The copy itself runs without the lock, as other threads' calls go on beside it on a real GPU too. The data of one
+ * without a stream moves when it is over; that of the others at once, unless functions that are yet to be called could
+ * have to do with it.
+ */
 static CUresult copy_box(const CUDA_MEMCPY3D *copied, CUstream stream) {
     struct CUctx_st *context;
     struct capturing *capturing = NULL;
     struct boxes boxes;
     if (copied == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_in_order(&context, stream, &capturing);
     if (result != CUDA_SUCCESS)
         return result;
-    result = check_order(context, stream, &capturing);
-    if (result == CUDA_SUCCESS && capturing != NULL) {
+    if (capturing != NULL) {
         const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
                                           .memcpy = {.copyCtx = context, .copyParams = *copied}};
         return leave(capture_node(capturing, &params));
     }
-    if (result == CUDA_SUCCESS)
-        result = boxes_of(copied, 0, &boxes);
+    result = boxes_of(copied, 0, &boxes);
+    if (result != CUDA_SUCCESS || boxes.empty)
+        return leave(result);
+    uint64_t number = work_put(context, order_of(stream), work_of_copy(copied, &boxes), NULL);
+    struct awaited awaited = {.gpu = work_context(context, order_of(stream))->device->gpu};
+    bool within = !copies_to_host(copied) && !copies_from_host(copied); /* the host doesn't wait for those */
+    if (work_has_calls() || (stream == AT_ONCE && !within))
+        awaited.numbers[0] = number;
     leave(result);
-    if (result == CUDA_SUCCESS)
-        move_boxes(&boxes);
+    work_wait(&awaited);
+    move_boxes(&boxes);
     return result;
 }
 
@@ -987,7 +1008,7 @@ static CUresult fill(uintptr_t to, size_t pitch, unsigned value, size_t size, si
                      CUstream stream) {
     struct CUctx_st *context;
     struct capturing *capturing = NULL;
-    CUresult result = enter(&context);
+    CUresult result = enter_in_order(&context, stream, &capturing);
     if (result != CUDA_SUCCESS)
         return result;
     const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
@@ -998,12 +1019,14 @@ static CUresult fill(uintptr_t to, size_t pitch, unsigned value, size_t size, si
                                                  .width = width,
                                                  .height = height,
                                                  .ctx = context}};
-    result = check_order(context, stream, &capturing);
-    if (result == CUDA_SUCCESS && capturing != NULL)
+    if (capturing != NULL)
         return leave(capture_node(capturing, &params));
-    if (result == CUDA_SUCCESS)
-        result = check_rows(&params.memset, 0);
+    result = check_rows(&params.memset, 0);
     int drop = drop_of(&params.memset);
+    if (result == CUDA_SUCCESS && width != 0 && height != 0)
+        (void)work_put(context, order_of(stream),
+                       fill_work(work_context(context, order_of(stream))->device, row_of(&params.memset) * height),
+                       NULL);
     leave(result);
     if (result == CUDA_SUCCESS)
         fill_rows(&params.memset, drop);

@@ -198,6 +198,13 @@ static void *make_calls(void *unused) {
     }
 }
 
+bool work_has_calls(void) {
+    pthread_mutex_lock(&call_lock);
+    bool any = calling;
+    pthread_mutex_unlock(&call_lock);
+    return any;
+}
+
 /* Puts a gate into the stream that opens when function has been called, which is when the work of a GPU is over. */
 static CUresult call_after(struct CUctx_st *current, CUstream stream, gpu_file *before, uint64_t number,
                            void (*function)(void *), void *data) {

@@ -76,6 +76,9 @@ CUresult work_wait_for(struct CUctx_st *current, CUstream stream, CUevent event)
  */
 CUresult work_call(struct CUctx_st *current, CUstream stream, void (*function)(void *data), void *data);
 
+/* Whether there are such functions that have not returned yet. With the lock held. */
+bool work_has_calls(void);
+
 /* The latest work in each queue that somebody wants to see over. */
 struct awaited {
     gpu_file *gpu;

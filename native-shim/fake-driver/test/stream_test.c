@@ -1,0 +1,270 @@
+/* Time as a program sees it: streams, events, launches, copies and called functions. */
+#include "testing.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <time.h>
+
+enum { GPU_MIB = 1000, SMS = 108 };
+
+#define US UINT64_C(1000)
+#define MS UINT64_C(1000000)
+
+/* Entry points that clients rarely need, by the names of cuda.h. */
+#define SYMBOL(type, name, ...) CUresult (*name)(__VA_ARGS__) = (CUresult(*)(__VA_ARGS__))dlsym(RTLD_DEFAULT, type)
+
+static CUfunction busy, other;
+
+static void start(void) {
+    static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+                              ".visible .entry aliquot_busy(.param .u64 ns)\n{\n\tret;\n}\n"
+                              ".visible .entry other()\n{\n\tret;\n}\n";
+    CUmodule module;
+    setenv("ALIQUOT_FAKE_SEED", "0", 1);
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, ptx));
+    EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&busy, module, "aliquot_busy"));
+    EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&other, module, "other"));
+}
+
+static void launch(CUstream stream, uint64_t ns, unsigned blocks) {
+    void *parameters[] = {&ns};
+    EQUAL(CUDA_SUCCESS, cuLaunchKernel(busy, blocks, 1, 1, 128, 1, 1, 0, stream, parameters, NULL));
+}
+
+static CUstream new_stream(unsigned flags) {
+    CUstream stream;
+    EQUAL(CUDA_SUCCESS, cuStreamCreate(&stream, flags));
+    return stream;
+}
+
+static CUevent record(CUstream stream) {
+    CUevent event;
+    EQUAL(CUDA_SUCCESS, cuEventCreate(&event, 0));
+    EQUAL(CUDA_SUCCESS, cuEventRecord(event, stream));
+    return event;
+}
+
+static double us_between(CUevent from, CUevent to) {
+    float ms = -1;
+    EQUAL(CUDA_SUCCESS, cuEventSynchronize(from));
+    EQUAL(CUDA_SUCCESS, cuEventSynchronize(to));
+    EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&ms, from, to));
+    return (double)ms * 1e3;
+}
+
+/* Launches come some us after each other, and on a busy machine some ms. */
+#define BETWEEN(least, most, us)                                                                                       \
+    do {                                                                                                               \
+        double measured_us = (us);                                                                                     \
+        if (measured_us < (least)-1 || measured_us > (most)) {                                                         \
+            fprintf(stderr, "%s:%d: %s is %.0f, expected %.0f to %.0f\n", __FILE__, __LINE__, #us, measured_us,        \
+                    (double)(least), (double)(most));                                                                  \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static void a_stream_is_busy_until_its_kernels_are_over(void) {
+    start();
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    EQUAL(CUDA_SUCCESS, cuStreamQuery(stream));
+    launch(stream, 30 * MS, SMS);
+    CUevent end = record(stream);
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+    EQUAL(CUDA_ERROR_NOT_READY, cuEventQuery(end));
+    float ms;
+    EQUAL(CUDA_ERROR_NOT_READY, cuEventElapsedTime(&ms, end, end));
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
+    EQUAL(CUDA_SUCCESS, cuStreamQuery(stream));
+    EQUAL(CUDA_SUCCESS, cuEventQuery(end));
+}
+
+static void events_measure_what_kernels_take(void) {
+    start();
+    CUstream stream = new_stream(0);
+    CUevent begin = record(stream);
+    for (int i = 0; i < 20; i++)
+        launch(stream, 2 * MS, SMS);
+    BETWEEN(40000, 60000, us_between(begin, record(stream)));
+    begin = record(stream);
+    EQUAL(CUDA_SUCCESS, cuLaunchKernel(other, 2 * SMS * 16, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
+    BETWEEN(12, 20000, us_between(begin, record(stream))); /* 2 us and two waves of 5 us */
+}
+
+static void narrow_kernels_of_two_streams_overlap_and_wide_ones_do_not(void) {
+    start();
+    CUstream one = new_stream(CU_STREAM_NON_BLOCKING), two = new_stream(CU_STREAM_NON_BLOCKING);
+    CUevent begin = record(one);
+    launch(one, 50 * MS, SMS / 2);
+    launch(two, 50 * MS, SMS / 2);
+    BETWEEN(50000, 80000, us_between(begin, record(two)));
+    begin = record(one);
+    launch(one, 50 * MS, SMS);
+    launch(two, 50 * MS, SMS);
+    BETWEEN(100000, 150000, us_between(begin, record(two)));
+}
+
+static void the_legacy_stream_and_blocking_streams_wait_for_each_other(void) {
+    start();
+    CUstream blocking = new_stream(0), beside = new_stream(CU_STREAM_NON_BLOCKING);
+    launch(blocking, 30 * MS, 1);
+    launch(NULL, 20 * MS, 1);
+    launch(blocking, 10 * MS, 1);
+    launch(beside, 5 * MS, 1);
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(beside));
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+    CUevent begin = record(beside), end = record(blocking);
+    BETWEEN(45000, 80000, us_between(begin, end) + 5000);
+    EQUAL(CUDA_SUCCESS, cuStreamQuery(NULL));
+}
+
+static void a_stream_waits_for_an_event_of_another(void) {
+    start();
+    CUstream one = new_stream(CU_STREAM_NON_BLOCKING), two = new_stream(CU_STREAM_NON_BLOCKING);
+    SYMBOL("cuStreamWaitEvent", wait_event, CUstream, CUevent, unsigned);
+    CUevent begin = record(one);
+    launch(one, 40 * MS, 1);
+    CUevent end = record(one);
+    EQUAL(CUDA_SUCCESS, wait_event(two, end, 0));
+    launch(two, 10 * MS, 1);
+    BETWEEN(50000, 80000, us_between(begin, record(two)));
+}
+
+static void an_event_of_another_gpu_is_waited_for_too(void) {
+    start();
+    CUstream here = new_stream(CU_STREAM_NON_BLOCKING);
+    CUcontext there;
+    SYMBOL("cuStreamWaitEvent", wait_event, CUstream, CUevent, unsigned);
+    launch(here, 60 * MS, 1);
+    CUevent end = record(here);
+    EQUAL(CUDA_SUCCESS, cuCtxCreate_v2(&there, 0, 1));
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    EQUAL(CUDA_SUCCESS, wait_event(stream, end, 0));
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
+    EQUAL(CUDA_SUCCESS, cuEventQuery(end));
+}
+
+static void synchronising_a_context_waits_for_all_its_streams_even_destroyed_ones(void) {
+    start();
+    CUstream one = new_stream(0), two = new_stream(CU_STREAM_NON_BLOCKING);
+    launch(one, 5 * MS, 1);
+    launch(two, 40 * MS, 1);
+    CUevent end = record(two);
+    EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(two));
+    EQUAL(CUDA_ERROR_NOT_READY, cuEventQuery(end));
+    EQUAL(CUDA_SUCCESS, cuCtxSynchronize());
+    EQUAL(CUDA_SUCCESS, cuEventQuery(end));
+}
+
+static CUevent before_call;
+static int calls;
+
+static void called(void *data) {
+    EQUAL(CUDA_SUCCESS, cuEventQuery(before_call));
+    EQUAL(++calls, (int)(intptr_t)data);
+    usleep(20000);
+}
+
+static void called_back(CUstream stream, CUresult status, void *data) {
+    CHECK(stream != NULL);
+    EQUAL(CUDA_SUCCESS, status);
+    called(data);
+}
+
+static void functions_are_called_in_order_and_hold_up_what_comes_behind(void) {
+    start();
+    SYMBOL("cuLaunchHostFunc", launch_host, CUstream, CUhostFn, void *);
+    SYMBOL("cuStreamAddCallback", add_callback, CUstream, CUstreamCallback, void *, unsigned);
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    launch(stream, 20 * MS, SMS);
+    before_call = record(stream);
+    EQUAL(CUDA_SUCCESS, launch_host(stream, called, (void *)1));
+    EQUAL(CUDA_SUCCESS, add_callback(stream, called_back, (void *)2, 0));
+    launch(stream, 1 * MS, SMS);
+    CUevent end = record(stream);
+    EQUAL(0, calls);
+    BETWEEN(41000, 200000, us_between(before_call, end));
+    EQUAL(2, calls);
+    EQUAL(CUDA_SUCCESS, launch_host(stream, called, (void *)3)); /* the driver's thread may have ended */
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
+    EQUAL(3, calls);
+}
+
+static void copies_take_time_by_their_bytes_and_synchronous_ones_wait(void) {
+    enum { SIZE = 10 << 20 };
+    CUdeviceptr pointer;
+    struct timespec from, to;
+    void *host = calloc(1, SIZE);
+    SYMBOL("cuMemcpyHtoDAsync_v2", copy_in, CUdeviceptr, const void *, size_t, CUstream);
+    start();
+    CHECK(host != NULL);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, SIZE));
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUevent begin = record(stream);
+    EQUAL(CUDA_SUCCESS, copy_in(pointer, host, SIZE, stream));
+    BETWEEN(SIZE / 25000, 300000, us_between(begin, record(stream))); /* 25 GB/s */
+    launch(NULL, 30 * MS, SMS);
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(host, pointer, 4));
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    CHECK((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec > 25000000);
+    launch(NULL, 30 * MS, SMS);
+    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 1, SIZE));
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL)); /* a fill doesn't wait */
+}
+
+static void *own_stream(void *unused) {
+    (void)unused;
+    CUcontext context;
+    SYMBOL("cuLaunchKernel_ptsz", launch_own, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+           unsigned, CUstream, void **, void **);
+    SYMBOL("cuStreamSynchronize_ptsz", synchronise_own, CUstream);
+    uint64_t ns = 10 * MS;
+    void *parameters[] = {&ns};
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRetain(&context, 0));
+    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(context));
+    EQUAL(CUDA_SUCCESS, launch_own(busy, 1, 1, 1, 128, 1, 1, 0, NULL, parameters, NULL));
+    EQUAL(CUDA_SUCCESS, synchronise_own(NULL));
+    return NULL;
+}
+
+static void each_thread_has_a_default_stream_of_its_own(void) {
+    CUcontext context;
+    pthread_t thread;
+    SYMBOL("cuStreamQuery_ptsz", query_own, CUstream);
+    start();
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRetain(&context, 0));
+    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(context));
+    launch((CUstream)2, 3000 * MS, 1); /* CU_STREAM_PER_THREAD */
+    CHECK(pthread_create(&thread, NULL, own_stream, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    EQUAL(CUDA_ERROR_NOT_READY, query_own(NULL));
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL)); /* it is a blocking one */
+}
+
+static void a_launch_into_a_full_queue_lets_others_work(void) {
+    start();
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUevent begin = record(stream);
+    for (int i = 0; i < 1200; i++)
+        launch(stream, 200 * US, SMS);
+    BETWEEN(240000, 400000, us_between(begin, record(stream)));
+}
+
+int main(int count, char **arguments) {
+    static const struct test tests[] = {
+        TEST(a_stream_is_busy_until_its_kernels_are_over),
+        TEST(events_measure_what_kernels_take),
+        TEST(narrow_kernels_of_two_streams_overlap_and_wide_ones_do_not),
+        TEST(the_legacy_stream_and_blocking_streams_wait_for_each_other),
+        TEST(a_stream_waits_for_an_event_of_another),
+        TEST(an_event_of_another_gpu_is_waited_for_too),
+        TEST(synchronising_a_context_waits_for_all_its_streams_even_destroyed_ones),
+        TEST(functions_are_called_in_order_and_hold_up_what_comes_behind),
+        TEST(copies_take_time_by_their_bytes_and_synchronous_ones_wait),
+        TEST(each_thread_has_a_default_stream_of_its_own),
+        TEST(a_launch_into_a_full_queue_lets_others_work),
+    };
+    return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
+}
