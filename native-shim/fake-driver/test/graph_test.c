@@ -883,7 +883,7 @@ static void capturing_what_is_no_memory_of_a_graph_frees_nothing(void) {
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, stream));
 }
 
-/* ---- time: without jitter, and behind a kernel that runs until all that is measured has been put ---- */
+/* ---- time: without jitter, and behind a host function that returns when all that is measured has been put ---- */
 
 static void busy(CUstream stream, uint64_t us, unsigned blocks) {
     uint64_t ns = us * 1000;
@@ -899,16 +899,30 @@ static void start_timed(void) {
     kernel("aliquot_busy");
 }
 
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void wait_at_gate(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+}
+
+static void close_gate(CUstream stream) {
+    pthread_mutex_lock(&gate);
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, wait_at_gate, NULL));
+}
+
 static long time_of(CUgraphExec exec, int launches) {
     float milliseconds;
     CUevent from = new_event(), to = new_event();
     CUstream stream = new_stream(0);
-    busy(stream, 50000, ALL);
+    close_gate(stream);
     EQUAL(CUDA_SUCCESS, cuEventRecord(from, stream));
     for (int i = 0; i < launches; i++)
         EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, stream));
     EQUAL(CUDA_SUCCESS, cuEventRecord(to, stream));
     EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+    pthread_mutex_unlock(&gate);
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, from, to));
     return (long)(milliseconds * 1000 + 0.5f);
@@ -979,7 +993,7 @@ static void launches_of_one_executable_graph_follow_each_other_in_any_stream(voi
     CUgraphExec exec = instantiate(graph), other = instantiate(graph);
     CUstream one = new_stream(CU_STREAM_NON_BLOCKING), two = new_stream(CU_STREAM_NON_BLOCKING);
     CUevent start = new_event(), middle = new_event(), finish = new_event();
-    busy(one, 50000, ALL);
+    close_gate(one);
     EQUAL(CUDA_SUCCESS, cuEventRecord(start, one));
     EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(two, start, 0));
     EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, one));
@@ -987,6 +1001,7 @@ static void launches_of_one_executable_graph_follow_each_other_in_any_stream(voi
     EQUAL(CUDA_SUCCESS, cuEventRecord(middle, two));
     EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, two));
     EQUAL(CUDA_SUCCESS, cuEventRecord(finish, two));
+    pthread_mutex_unlock(&gate);
     EQUAL(CUDA_SUCCESS, cuEventSynchronize(finish));
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, start, middle));
     EQUAL(1000, (long)(milliseconds * 1000 + 0.5f)); /* beside the first */
