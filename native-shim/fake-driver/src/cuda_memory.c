@@ -9,6 +9,7 @@
 #include "cuda_memory.h"
 #include "cuda_array.h"
 #include "cuda_capture.h"
+#include "cuda_ipc.h"
 #include "cuda_pool.h"
 #include "cuda_vmm.h"
 #include "cuda_work.h"
@@ -38,6 +39,14 @@ struct allocation *memory_find(uintptr_t address) {
         return NULL;
     struct allocation *const *node = tfind(&byte, &tree, by_address);
     return node != NULL && !(*node)->freed ? *node : NULL;
+}
+
+struct allocation *memory_search(bool (*wanted)(const struct allocation *allocation, const void *data),
+                                 const void *data) {
+    struct allocation *allocation = allocations;
+    while (allocation != NULL && !wanted(allocation, data))
+        allocation = allocation->next;
+    return allocation;
 }
 
 struct allocation *memory_add(const struct allocation *values) {
@@ -109,9 +118,11 @@ static bool is_plain(enum memory_kind kind) {
     return kind == DEVICE_MEMORY || kind == MANAGED_MEMORY || kind == GLOBAL_MEMORY;
 }
 
-static void destroy(struct allocation *allocation) {
-    if (allocation->mapped != 0)
-        memory_unmap((void *)allocation->base, allocation->mapped);
+void memory_destroy(struct allocation *allocation) {
+    if (allocation->kind == DEVICE_MEMORY || allocation->kind == IPC_MEMORY)
+        ipc_forget(allocation);
+    if (allocation->mapped != 0) /* an import may start within a page */
+        memory_unmap((void *)(allocation->base & ~(uintptr_t)4095), allocation->mapped);
     if (is_plain(allocation->kind))
         gpu_release(allocation->device->gpu, allocation->bytes);
     memory_remove(allocation);
@@ -121,7 +132,10 @@ CUresult memory_free(struct allocation *allocation) {
     switch (allocation->kind) {
     case DEVICE_MEMORY:
     case MANAGED_MEMORY:
-        destroy(allocation);
+        memory_destroy(allocation);
+        return CUDA_SUCCESS;
+    case IMPORTED_MEMORY:
+        memory_destroy(allocation);
         return CUDA_SUCCESS;
     case POOL_MEMORY:
     case GRAPH_MEMORY:
@@ -138,7 +152,7 @@ void memory_free_all(const struct CUctx_st *context) {
     for (struct allocation *allocation = allocations; allocation != NULL; allocation = next) {
         next = allocation->next;
         if (allocation->context == context)
-            destroy(allocation);
+            memory_destroy(allocation);
     }
 }
 
@@ -193,7 +207,7 @@ struct allocation *memory_new_globals(struct CUctx_st *context, size_t bytes) {
 
 void memory_free_globals(struct allocation *allocation) {
     if (allocation != NULL)
-        destroy(allocation);
+        memory_destroy(allocation);
 }
 
 /* ---- allocating ---- */
@@ -358,7 +372,7 @@ static CUresult free_host(void *address, enum memory_kind kind, CUresult unknown
     struct allocation *allocation = memory_find((uintptr_t)address);
     if (allocation == NULL || allocation->base != (uintptr_t)address || allocation->kind != kind)
         return leave(unknown);
-    destroy(allocation);
+    memory_destroy(allocation);
     return leave(CUDA_SUCCESS);
 }
 
@@ -481,9 +495,11 @@ static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t point
         *(void **)data = (void *)pointer;
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         *(int *)data = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(int *)data = known && allocation->kind == DEVICE_MEMORY;
         break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = known ? allocation->id : 0;

@@ -16,6 +16,8 @@ enum memory_kind {
     GRAPH_MEMORY,      /* owner: its struct graph_memory; cuda_pool.c */
     GLOBAL_MEMORY,     /* a module's variables; cuda_image.c */
     MAPPED_MEMORY,     /* owner: its struct mapping; cuda_vmm.c */
+    IPC_MEMORY,        /* another process's; owner: what cuda_ipc.c keeps about it, as for exported DEVICE_MEMORY */
+    IMPORTED_MEMORY,   /* of another process's pool */
 };
 
 struct allocation {
@@ -39,6 +41,11 @@ struct allocation *memory_find(uintptr_t address);
 /* Makes one with these values known; NULL without host memory, or if something else is known there. */
 struct allocation *memory_add(const struct allocation *values);
 void memory_remove(struct allocation *allocation);
+/* The same, and gives back what it holds. Not for memory of pools and graphs, nor mappings. */
+void memory_destroy(struct allocation *allocation);
+/* One that wanted says yes to; NULL if there is none. */
+struct allocation *memory_search(bool (*wanted)(const struct allocation *allocation, const void *data),
+                                 const void *data);
 
 /* Address space that takes room once it is written and that a forked child doesn't see; NULL if there is none. */
 void *memory_map(size_t bytes);

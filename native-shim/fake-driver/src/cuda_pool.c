@@ -13,12 +13,15 @@
 #define _GNU_SOURCE
 #include "cuda_pool.h"
 #include "cuda_capture.h"
+#include "cuda_shared.h"
 #include "cuda_work.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { PART_ALIGNMENT = 512, SIZES = 40, ENTRIES_TO_COMPARE = 32 };
 
@@ -46,6 +49,7 @@ struct chunk {
     struct CUmemPoolHandle_st *pool;
     uintptr_t base;
     size_t bytes;
+    off_t offset; /* in the file of a pool that can be exported */
     struct part *first;
     struct chunk *previous, *next;
 };
@@ -53,6 +57,9 @@ struct chunk {
 struct CUmemPoolHandle_st {
     struct device *device;
     bool is_default;
+    bool imported;
+    int fd;         /* the file that the memory of a pool is that can be exported, or is an import; -1: none */
+    size_t in_file; /* bytes of it that were ever used: what is given back is a hole for ever */
     bool destroyed; /* its handle is not valid any more, and it goes with its last allocation */
     size_t max_bytes;
     cuuint64_t release_threshold;
@@ -171,13 +178,21 @@ static bool use_part(struct part *part, size_t bytes) {
 
 /* ---- chunks ---- */
 
+static void *chunk_map(struct CUmemPoolHandle_st *pool, size_t bytes) {
+    if (pool->fd < 0)
+        return memory_map(bytes);
+    return shared_grow(pool->fd, pool->in_file + bytes)
+               ? shared_map(pool->fd, SHARED_START + (off_t)pool->in_file, bytes)
+               : NULL;
+}
+
 static struct chunk *chunk_new(struct CUmemPoolHandle_st *pool, size_t bytes) {
     if ((pool->max_bytes != 0 && (bytes > pool->max_bytes || pool->usage.reserved > pool->max_bytes - bytes)) ||
         !memory_reserve(pool->device, bytes))
         return NULL;
     struct chunk *chunk = calloc(1, sizeof *chunk);
     struct part *part = calloc(1, sizeof *part);
-    void *start = chunk != NULL && part != NULL ? memory_map(bytes) : NULL;
+    void *start = chunk != NULL && part != NULL ? chunk_map(pool, bytes) : NULL;
     if (start == NULL) {
         free(chunk);
         free(part);
@@ -187,6 +202,9 @@ static struct chunk *chunk_new(struct CUmemPoolHandle_st *pool, size_t bytes) {
     *chunk =
         (struct chunk){.pool = pool, .base = (uintptr_t)start, .bytes = bytes, .first = part, .next = pool->chunks};
     *part = (struct part){.chunk = chunk, .base = chunk->base, .bytes = bytes};
+    chunk->offset = (off_t)pool->in_file;
+    if (pool->fd >= 0)
+        pool->in_file += bytes;
     if (pool->chunks != NULL)
         pool->chunks->previous = chunk;
     pool->chunks = chunk;
@@ -211,6 +229,8 @@ static void chunk_delete(struct chunk *chunk) {
     if (chunk->next != NULL)
         chunk->next->previous = chunk->previous;
     memory_unmap((void *)chunk->base, chunk->bytes);
+    if (pool->fd >= 0)
+        shared_drop(pool->fd, SHARED_START + chunk->offset, chunk->bytes);
     gpu_release(pool->device->gpu, chunk->bytes);
     pool->usage.reserved -= chunk->bytes;
     free(chunk);
@@ -237,6 +257,7 @@ static struct CUmemPoolHandle_st *pool_new(struct device *device) {
     if (pool == NULL)
         return NULL;
     pool->device = device;
+    pool->fd = -1;
     pool->access[ordinal_of(device)] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     for (size_t i = 0; i < sizeof pool->reuse / sizeof pool->reuse[0]; i++)
         pool->reuse[i] = 1;
@@ -255,6 +276,8 @@ static void pool_delete(struct CUmemPoolHandle_st *pool) {
         pools = pool->next;
     if (pool->next != NULL)
         pool->next->previous = pool->previous;
+    if (pool->fd >= 0)
+        close(pool->fd);
     free(pool);
 }
 
@@ -357,8 +380,8 @@ static bool is_of_pool(const struct pending_free *pending, const void *data) {
 }
 
 static CUresult free_in_order(struct allocation *allocation, struct CUctx_st *context, CUstream stream) {
-    bool waits =
-        allocation->kind == DEVICE_MEMORY || allocation->kind == MANAGED_MEMORY || allocation->kind == POOL_MEMORY;
+    bool waits = allocation->kind == DEVICE_MEMORY || allocation->kind == MANAGED_MEMORY ||
+                 allocation->kind == POOL_MEMORY || allocation->kind == IMPORTED_MEMORY;
     const struct awaited work = work_of_stream(context, stream);
     struct pending_free *pending = waits && !work_is_over(&work) ? malloc(sizeof *pending) : NULL;
     if (pending == NULL)
@@ -403,8 +426,12 @@ static CUresult pool_allocate(struct CUmemPoolHandle_st *pool, size_t bytes, str
     struct part *part = take_part(pool, round_up(bytes, PART_ALIGNMENT), &taker);
     if (part == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const struct allocation values = {
-        .base = part->base, .bytes = bytes, .kind = POOL_MEMORY, .device = pool->device, .owner = part};
+    const struct allocation values = {.base = part->base,
+                                      .bytes = bytes,
+                                      .kind = POOL_MEMORY,
+                                      .device = pool->device,
+                                      .owner = part,
+                                      .shared = pool->fd >= 0};
     if (memory_add(&values) == NULL) {
         free_part(part);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -683,11 +710,16 @@ API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps
     struct device *device = device_at(&poolProps->location);
     if (device == NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+    bool exportable = poolProps->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (!exportable && poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return leave(CUDA_ERROR_NOT_SUPPORTED);
     struct CUmemPoolHandle_st *made = pool_new(device);
     if (made == NULL)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    if (exportable && (made->fd = shared_create(SHARED_POOL, device, 0)) < 0) {
+        pool_delete(made);
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     made->max_bytes = poolProps->maxSize;
     *pool = made;
     return leave(CUDA_SUCCESS);
@@ -856,7 +888,7 @@ API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
     struct device *device = device_of(dev);
     if (device == NULL)
         return leave(CUDA_ERROR_INVALID_DEVICE);
-    if (pool->device != device)
+    if (pool->device != device || pool->imported)
         return leave(CUDA_ERROR_INVALID_VALUE);
     current_pools[dev] = pool;
     return leave(CUDA_SUCCESS);
@@ -886,6 +918,113 @@ API CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, 
     return result == CUDA_SUCCESS ? cuDeviceSetMemPool(location->id, pool) : result;
 }
 
+/* ---- pools of other processes ---- */
+
+#define EXPORT_MAGIC UINT64_C(0x3154505151494c41) /* "ALIQQPT1" */
+
+/* What the bytes of a CUmemPoolPtrExportData are. */
+struct exported_pointer {
+    uint64_t magic;
+    uint64_t pool; /* its file's id */
+    uint64_t offset, bytes;
+    uint64_t unused[4];
+};
+_Static_assert(sizeof(struct exported_pointer) == sizeof(CUmemPoolPtrExportData), "its size is CUDA's");
+
+API CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
+                                              unsigned long long flags) {
+    if (handle_out == NULL || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_pool(pool);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (pool->fd < 0 || pool->imported)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    int fd = fcntl(pool->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    *(int *)handle_out = fd;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                                CUmemAllocationHandleType handleType, unsigned long long flags) {
+    struct device *device;
+    size_t bytes;
+    uint64_t id;
+    if (pool_out == NULL || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    int fd = shared_open((int)(intptr_t)handle, SHARED_POOL, &device, &bytes, &id);
+    if (fd < 0)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    struct CUmemPoolHandle_st *made = pool_new(device);
+    if (made == NULL) {
+        close(fd);
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    made->fd = fd;
+    made->imported = true;
+    *pool_out = made;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr) {
+    if (shareData_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct allocation *allocation = memory_find((uintptr_t)ptr);
+    const struct CUmemPoolHandle_st *pool = allocation != NULL ? pool_of(allocation) : NULL;
+    if (pool == NULL || pool->fd < 0 || allocation->base != ptr)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    const struct part *part = allocation->owner;
+    const struct exported_pointer exported = {.magic = EXPORT_MAGIC,
+                                              .pool = shared_id(pool->fd),
+                                              .offset =
+                                                  (uint64_t)part->chunk->offset + (part->base - part->chunk->base),
+                                              .bytes = allocation->bytes};
+    memcpy(shareData_out, &exported, sizeof exported);
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData) {
+    struct exported_pointer exported;
+    struct device *device;
+    size_t in_file;
+    uint64_t id, end;
+    if (ptr_out == NULL || shareData == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&exported, shareData, sizeof exported);
+    CUresult result = enter_pool(pool);
+    if (result != CUDA_SUCCESS)
+        return result;
+    int fd = pool->imported ? shared_open(pool->fd, SHARED_POOL, &device, &in_file, &id) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (fd < 0 || exported.magic != EXPORT_MAGIC || exported.pool != id || exported.bytes == 0 ||
+        __builtin_add_overflow(exported.offset, exported.bytes, &end) || end > in_file)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    size_t within = exported.offset % 4096, mapped = round_up(within + exported.bytes, 4096);
+    char *start = shared_map(pool->fd, SHARED_START + (off_t)(exported.offset - within), mapped);
+    const struct allocation values = {.base = (uintptr_t)start + within,
+                                      .bytes = exported.bytes,
+                                      .mapped = mapped,
+                                      .kind = IMPORTED_MEMORY,
+                                      .device = pool->device,
+                                      .shared = true};
+    if (start == NULL || memory_add(&values) == NULL) {
+        if (start != NULL)
+            memory_unmap(start, mapped);
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    *ptr_out = values.base;
+    return leave(CUDA_SUCCESS);
+}
+
 /* ---- allocating and freeing in stream order ---- */
 
 /* pool NULL: the current one of the stream's device. */
@@ -898,6 +1037,8 @@ static CUresult allocate_in_order(CUdeviceptr *dptr, size_t bytes, struct CUmemP
     if (result != CUDA_SUCCESS)
         return result;
     pool = from_pool ? pool_find(pool) : current_pool(context->device);
+    if (pool != NULL && pool->imported)
+        return leave(CUDA_ERROR_INVALID_VALUE);
     if (pool == NULL)
         return leave(from_pool ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY);
     struct capturing *capturing;

@@ -33,7 +33,7 @@ int shared_create(enum shared_kind kind, const struct device *device, size_t byt
     static uint64_t last;
     struct timespec now;
     /* The C library has the function since 2.27 only. */
-    int fd = (int)syscall(SYS_memfd_create, "aliquot-fake-gpu-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = (int)syscall(SYS_memfd_create, SHARED_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -66,7 +66,7 @@ int shared_open(int fd, enum shared_kind kind, struct device **device, size_t *b
     struct head head;
     *device = NULL;
     off_t end = read_head(fd, &head) ? lseek(fd, 0, SEEK_END) : -1;
-    if (end <= SHARED_START || head.kind != (uint64_t)kind)
+    if (end < SHARED_START || head.kind != (uint64_t)kind)
         return -1;
     for (size_t i = 0; i < device_count() && *device == NULL; i++)
         if (strcmp(device_of((CUdevice)i)->identity->uuid, head.uuid) == 0)

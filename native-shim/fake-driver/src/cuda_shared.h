@@ -12,6 +12,8 @@
 
 enum shared_kind { SHARED_ALLOCATION = 1, SHARED_POOL, SHARED_LEGACY };
 
+#define SHARED_NAME "aliquot-fake-gpu-memory"
+
 /* The memory starts here, the head at 0. */
 #define SHARED_START ((off_t)4096)
 

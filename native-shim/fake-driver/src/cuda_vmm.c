@@ -287,7 +287,7 @@ API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle
     if (result != CUDA_SUCCESS)
         return result;
     int fd = shared_open((int)(intptr_t)osHandle, SHARED_ALLOCATION, &device, &bytes, &id);
-    if (fd < 0 || !is_aligned(bytes)) {
+    if (fd < 0 || bytes == 0 || !is_aligned(bytes)) {
         if (fd >= 0)
             close(fd);
         return leave(CUDA_ERROR_INVALID_VALUE);

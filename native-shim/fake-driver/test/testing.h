@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -131,6 +132,39 @@ static inline CUcontext start_context(int ordinal) {
     EQUAL(CUDA_SUCCESS, cuInit(0));
     EQUAL(CUDA_SUCCESS, cuCtxCreate_v2(&context, 0, ordinal));
     return context;
+}
+
+/* To and from a process at the other end of a socket. */
+static inline void send_descriptor(int socket, int descriptor) {
+    char byte = 0;
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {.room = {0}};
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(&control.header), &descriptor, sizeof descriptor);
+    CHECK(sendmsg(socket, &message, 0) == 1);
+}
+
+static inline int receive_descriptor(int socket) {
+    char byte;
+    int descriptor;
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+    CHECK(recvmsg(socket, &message, 0) == 1);
+    CHECK(control.header.cmsg_type == SCM_RIGHTS);
+    memcpy(&descriptor, CMSG_DATA(&control.header), sizeof descriptor);
+    return descriptor;
 }
 
 #endif

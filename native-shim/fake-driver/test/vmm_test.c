@@ -2,7 +2,6 @@
 #include "testing.h"
 
 #include <fcntl.h>
-#include <sys/socket.h>
 
 enum { GPU_MIB = 1000 };
 
@@ -226,38 +225,6 @@ static void memory_of_the_host_is_not_the_gpus(void) {
     EQUAL(CUDA_SUCCESS, cuMemCreate(&handle, 4 * MIB, &of_node, 0));
     EQUAL(CUDA_SUCCESS, cuMemRelease(handle));
     EQUAL(0, gpu_used(gpu));
-}
-
-static void send_descriptor(int socket, int descriptor) {
-    char byte = 0;
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {.room = {0}};
-    struct iovec data = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
-    control.header.cmsg_level = SOL_SOCKET;
-    control.header.cmsg_type = SCM_RIGHTS;
-    control.header.cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(&control.header), &descriptor, sizeof descriptor);
-    CHECK(sendmsg(socket, &message, 0) == 1);
-}
-
-static int receive_descriptor(int socket) {
-    char byte;
-    int descriptor;
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control;
-    struct iovec data = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
-    CHECK(recvmsg(socket, &message, 0) == 1);
-    CHECK(control.header.cmsg_type == SCM_RIGHTS);
-    memcpy(&descriptor, CMSG_DATA(&control.header), sizeof descriptor);
-    return descriptor;
 }
 
 static void another_process_sees_what_is_exported_to_it_and_is_not_charged(void) {

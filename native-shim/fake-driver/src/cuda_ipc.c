@@ -1,0 +1,224 @@
+/*
+ * Memory of cuMemAlloc in other processes (cuIpc...).
+ *
+ * When a handle is asked for, the memory moves into a file without a name, under the address that it has. The handle
+ * says whose file it is, by process and descriptor; another process of the same PID namespace opens it in /proc, as
+ * the kernel lets it if both have the same user. Nothing is left behind by a process that dies. An import is not
+ * charged. Memory that a copy on another thread writes while it moves may lose what is written.
+ */
+#define _GNU_SOURCE
+#include "cuda_ipc.h"
+#include "cuda_shared.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MAGIC UINT64_C(0x3143504951494c41) /* "ALIQIPC1" */
+
+enum { PAGE = 4096, PAGES_AT_ONCE = 512 };
+
+/* What the bytes of a CUipcMemHandle are. */
+struct ipc_handle {
+    uint64_t magic;
+    uint64_t id; /* of the file */
+    uint64_t bytes;
+    int32_t process;
+    int32_t descriptor;
+    char unused[32];
+};
+_Static_assert(sizeof(struct ipc_handle) == sizeof(CUipcMemHandle), "a handle's size is CUDA's");
+
+/* What an exported allocation and an import own. */
+struct sharing {
+    uint64_t id;
+    int fd;         /* of an export; -1: an import */
+    unsigned users; /* of an import: how often it was opened */
+};
+
+void ipc_forget(struct allocation *allocation) {
+    struct sharing *sharing = allocation->owner;
+    if (sharing != NULL && sharing->fd >= 0)
+        close(sharing->fd);
+    free(sharing);
+    allocation->owner = NULL;
+}
+
+/* Copies the pages that were ever written (Documentation/admin-guide/mm/pagemap.rst: bits 63, present, 62, swapped). */
+static bool copy_written(char *to, const char *from, size_t bytes) {
+    uint64_t entries[PAGES_AT_ONCE];
+    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (pagemap < 0)
+        return false;
+    bool right = true;
+    size_t pages = bytes / PAGE;
+    for (size_t page = 0; page < pages && right; page += PAGES_AT_ONCE) {
+        size_t some = pages - page < PAGES_AT_ONCE ? pages - page : PAGES_AT_ONCE;
+        off_t place = (off_t)(((uintptr_t)from / PAGE + page) * sizeof entries[0]);
+        right = pread(pagemap, entries, some * sizeof entries[0], place) == (ssize_t)(some * sizeof entries[0]);
+        for (size_t i = 0; i < some && right; i++)
+            if (entries[i] >> 62 != 0)
+                memcpy(to + (page + i) * PAGE, from + (page + i) * PAGE, PAGE);
+    }
+    close(pagemap);
+    return right;
+}
+
+/* Moves an allocation into a file of its own. */
+static bool make_shareable(struct allocation *allocation) {
+    struct sharing *sharing = calloc(1, sizeof *sharing);
+    int fd = sharing != NULL ? shared_create(SHARED_LEGACY, allocation->device, allocation->mapped) : -1;
+    void *copy = fd >= 0 ? shared_map(fd, SHARED_START, allocation->mapped) : NULL;
+    /* Moving the mapping puts it in the old one's place in one step. */
+    bool moved = copy != NULL && copy_written(copy, (const char *)allocation->base, allocation->mapped) &&
+                 mremap(copy, allocation->mapped, allocation->mapped, MREMAP_MAYMOVE | MREMAP_FIXED,
+                        (void *)allocation->base) == (void *)allocation->base;
+    if (!moved) {
+        if (copy != NULL)
+            memory_unmap(copy, allocation->mapped);
+        if (fd >= 0)
+            close(fd);
+        free(sharing);
+        return false;
+    }
+    *sharing = (struct sharing){.id = shared_id(fd), .fd = fd};
+    allocation->owner = sharing;
+    allocation->shared = true;
+    return true;
+}
+
+API CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
+    struct CUctx_st *context;
+    if (pHandle == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct allocation *allocation = memory_find((uintptr_t)dptr);
+    if (allocation == NULL || allocation->kind != DEVICE_MEMORY)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    if (allocation->owner == NULL && !make_shareable(allocation))
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    const struct sharing *sharing = allocation->owner;
+    const struct ipc_handle handle = {
+        .magic = MAGIC, .id = sharing->id, .bytes = allocation->bytes, .process = getpid(), .descriptor = sharing->fd};
+    memcpy(pHandle, &handle, sizeof handle);
+    return leave(CUDA_SUCCESS);
+}
+
+/* The other process's file, if that is what is there now; -1 if not. */
+static int open_exported(const struct ipc_handle *handle, struct device **device, size_t *bytes) {
+    static const char name[] = "/memfd:" SHARED_NAME;
+    char path[64], target[sizeof name];
+    uint64_t id;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->process, handle->descriptor);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length != (ssize_t)sizeof target - 1 || memcmp(target, name, sizeof target - 1) != 0)
+        return -1;
+    int theirs = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (theirs < 0)
+        return -1;
+    int fd = shared_open(theirs, SHARED_LEGACY, device, bytes, &id);
+    close(theirs);
+    if (fd >= 0 && (id != handle->id || handle->bytes > *bytes || *bytes - handle->bytes >= PAGE)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+struct search {
+    const struct ipc_handle *handle;
+    const struct CUctx_st *context;
+};
+
+static bool is_import(const struct allocation *allocation, const void *data) {
+    const struct search *search = data;
+    return allocation->kind == IPC_MEMORY && allocation->context == search->context &&
+           ((const struct sharing *)allocation->owner)->id == search->handle->id &&
+           allocation->bytes == search->handle->bytes;
+}
+
+static CUresult import(const struct ipc_handle *handle, struct CUctx_st *context, CUdeviceptr *address) {
+    struct device *device;
+    size_t bytes;
+    int fd = open_exported(handle, &device, &bytes);
+    if (fd < 0)
+        return CUDA_ERROR_MAP_FAILED;
+    struct sharing *sharing = calloc(1, sizeof *sharing);
+    void *start = sharing != NULL ? shared_map(fd, SHARED_START, bytes) : NULL;
+    close(fd);
+    struct allocation *made = NULL;
+    if (start != NULL) {
+        *sharing = (struct sharing){.id = handle->id, .fd = -1, .users = 1};
+        const struct allocation values = {.base = (uintptr_t)start,
+                                          .bytes = handle->bytes,
+                                          .mapped = bytes,
+                                          .kind = IPC_MEMORY,
+                                          .context = context,
+                                          .device = device,
+                                          .owner = sharing,
+                                          .shared = true};
+        made = memory_add(&values);
+        if (made == NULL)
+            memory_unmap(start, bytes);
+    }
+    if (made == NULL) {
+        free(sharing);
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    *address = made->base;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
+    struct CUctx_st *context;
+    struct ipc_handle wanted;
+    memcpy(&wanted, &handle, sizeof wanted);
+    if (pdptr == NULL || (Flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0 || wanted.magic != MAGIC ||
+        wanted.process <= 0 || wanted.descriptor < 0 || wanted.bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (wanted.process == getpid())
+        return leave(CUDA_ERROR_INVALID_CONTEXT); /* not in the process that it is from */
+    const struct search search = {&wanted, context};
+    struct allocation *open = memory_search(is_import, &search);
+    if (open == NULL)
+        return leave(import(&wanted, context, pdptr));
+    ((struct sharing *)open->owner)->users++;
+    *pdptr = open->base;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
+    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+}
+
+API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
+    struct CUctx_st *context;
+    CUresult result = enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct allocation *allocation = memory_find((uintptr_t)dptr);
+    if (allocation == NULL || allocation->kind != IPC_MEMORY || allocation->base != dptr)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    if (--((struct sharing *)allocation->owner)->users == 0)
+        memory_destroy(allocation);
+    return leave(CUDA_SUCCESS);
+}
+
+/* Events are not shared: CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED is 0. */
+API CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event) {
+    (void)event;
+    return pHandle == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+API CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle) {
+    (void)handle;
+    return phEvent == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+}
