@@ -47,6 +47,7 @@ typedef uint64_t cuuint64_t;
 #define CUDA_ERROR_ILLEGAL_STATE ((CUresult)401)
 #define CUDA_ERROR_NOT_READY ((CUresult)600)
 #define CU_STREAM_PER_THREAD ((CUstream)2)
+#define CU_STREAM_NON_BLOCKING 1u
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;

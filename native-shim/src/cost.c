@@ -10,16 +10,17 @@
 #define GRAPH_GUESS 500000
 #define DOUBLINGS 9
 #define WINDOW 16   /* samples from which one least is taken */
-#define SLOWNESS 8  /* a sample's weight in a mean is 1/8 at least */
+#define SLOWNESS 12 /* a sample has a twelfth of the weight in a mean, at least */
 #define CLOSE_TO 12 /* a sample is close to the least if it is at most 1/12 above it */
 
 struct aliquot_cost {
     _Atomic uint64_t key;     /* 0: free */
     _Atomic uint64_t launch;  /* what a launch is charged; while there are no samples, the guess */
-    _Atomic uint32_t samples; /* saturating */
+    _Atomic uint32_t samples; /* saturating, as the next */
+    uint32_t exact;           /* of them */
     _Atomic uint32_t guessed; /* launches charged by a guess */
-    uint64_t mean;
-    uint64_t close; /* mean of those close to the least */
+    uint64_t mean;            /* of the exact ones */
+    uint64_t close;           /* mean of those close to the least */
     uint64_t least, least_before;
     uint64_t in_window;
 };
@@ -46,6 +47,8 @@ static void start(struct aliquot_cost *cost, enum aliquot_cost_kind kind) {
     atomic_store_explicit(&cost->launch, kind == ALIQUOT_COST_GRAPH ? GRAPH_GUESS : KERNEL_GUESS, memory_order_relaxed);
     atomic_store_explicit(&cost->guessed, 0, memory_order_relaxed);
     atomic_store_explicit(&cost->samples, 0, memory_order_relaxed);
+    cost->exact = 0;
+    cost->in_window = 0;
 }
 
 static struct aliquot_cost *claim(uint64_t key, enum aliquot_cost_kind kind) {
@@ -107,15 +110,23 @@ static uint64_t towards(uint64_t mean, uint64_t sample, double part) {
     return moved < 1 ? 1 : (uint64_t)(moved + 0.5);
 }
 
-/* weight: how much of its batch these launches were, 0 to 1. */
-static void add_sample(struct aliquot_cost *cost, uint64_t sample, double weight, enum aliquot_cost_quality quality) {
-    uint32_t samples = atomic_load_explicit(&cost->samples, memory_order_relaxed);
-    if (samples == 0) {
-        cost->mean = cost->close = cost->least = cost->least_before = sample;
-        cost->in_window = 0;
+static uint32_t one_more(uint32_t count) {
+    return count < UINT32_MAX ? count + 1 : count;
+}
+
+static double part_of(uint32_t samples, double weight) {
+    return weight / (samples < SLOWNESS ? samples + 1 : SLOWNESS);
+}
+
+static void add_exact(struct aliquot_cost *cost, uint64_t sample, double weight) {
+    cost->mean = cost->exact == 0 ? sample : towards(cost->mean, sample, part_of(cost->exact, weight));
+    cost->exact = one_more(cost->exact);
+}
+
+static void add_bound(struct aliquot_cost *cost, uint64_t sample, double weight) {
+    if (cost->in_window == 0) {
+        cost->close = cost->least = cost->least_before = sample;
     }
-    double part = weight / (samples < SLOWNESS ? samples + 1 : SLOWNESS);
-    cost->mean = towards(cost->mean, sample, part);
     if (++cost->in_window > WINDOW) {
         cost->least_before = cost->least;
         cost->least = sample;
@@ -124,17 +135,28 @@ static void add_sample(struct aliquot_cost *cost, uint64_t sample, double weight
     cost->least = sample < cost->least ? sample : cost->least;
     uint64_t least = cost->least < cost->least_before ? cost->least : cost->least_before;
     uint64_t bound = least + least / CLOSE_TO;
-    if (cost->close > bound) {
-        cost->close = least;
-    } else if (cost->close < least) {
+    if (cost->close > bound || cost->close < least) {
         cost->close = least;
     }
     if (sample <= bound) {
-        cost->close = towards(cost->close, sample, part);
+        cost->close = towards(cost->close, sample, part_of(SLOWNESS, weight));
     }
-    uint64_t launch = quality == ALIQUOT_COST_EXACT ? cost->mean : cost->close;
+}
+
+/* weight: how much of its batch these launches were, 0 to 1. */
+static void add_sample(struct aliquot_cost *cost, uint64_t sample, double weight, enum aliquot_cost_quality quality) {
+    if (quality == ALIQUOT_COST_EXACT) {
+        add_exact(cost, sample, weight);
+    } else {
+        add_bound(cost, sample, weight);
+    }
+    uint64_t launch = cost->exact > 0 ? cost->mean : cost->close;
+    if (quality == ALIQUOT_COST_GAPS && sample < launch) {
+        launch = cost->mean = sample; /* it can't be more */
+    }
     atomic_store_explicit(&cost->launch, launch > 0 ? launch : 1, memory_order_relaxed);
-    atomic_store_explicit(&cost->samples, samples < UINT32_MAX ? samples + 1 : samples, memory_order_relaxed);
+    uint32_t samples = atomic_load_explicit(&cost->samples, memory_order_relaxed);
+    atomic_store_explicit(&cost->samples, one_more(samples), memory_order_relaxed);
 }
 
 uint64_t aliquot_cost_learn(const struct aliquot_cost_part *parts, size_t count, uint64_t measured,

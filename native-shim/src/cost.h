@@ -6,10 +6,10 @@
  * table full takes an entry over; a handle that comes to mean something else is learnt anew. Both only make a figure
  * wrong for a while.
  *
- * What is measured is not always what was used. A lone container's measurements are exact, and the mean of them is the
- * cost. Where others share the GPU, events see their time slices, too, so that each measurement is an upper bound: then
- * the cost is the mean of the samples close to the least of the last 16 to 32 (their lowest decile, when a few percent
- * are whatever jitter there is).
+ * What is measured is not always what was used. A lone process's measurements are exact, and so on the average are
+ * those from which others' turns could be subtracted: the mean of them is the cost. Where neither was ever had, events
+ * see others' time slices, too, so that each measurement is an upper bound: then the cost is the mean of the samples
+ * close to the least of the last 16 to 32 (their lowest decile, when a few percent are whatever jitter there is).
  */
 #ifndef ALIQUOT_COST_H
 #define ALIQUOT_COST_H
@@ -41,7 +41,7 @@ struct aliquot_cost_part {
 };
 
 enum aliquot_cost_quality {
-    ALIQUOT_COST_EXACT,  /* nobody else used the GPU */
+    ALIQUOT_COST_EXACT,  /* what was used, give or take */
     ALIQUOT_COST_SHARED, /* others' time slices may be in it */
     ALIQUOT_COST_GAPS,   /* and times at which nothing was there to run */
 };

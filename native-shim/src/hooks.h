@@ -84,6 +84,8 @@
           CUstreamCaptureMode mode)) \
     HOOK(CUDA, CUresult, cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, 2, \
          (CUstream stream, CUgraph *graph)) \
+    HOOK(CUDA, CUresult, cuStreamDestroy, "cuStreamDestroy", 2000, 0, (CUstream stream)) \
+    HOOK(CUDA, CUresult, cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, (CUstream stream)) \
     HOOK(CUDA, CUresult, cuLaunchCooperativeKernelMultiDevice, "cuLaunchCooperativeKernelMultiDevice", 9000, 0, \
          (CUDA_LAUNCH_PARAMS *launches, unsigned int count, unsigned int flags)) \
     HOOK(CUDA, CUresult, cuLaunch, "cuLaunch", 2000, 0, \
@@ -216,6 +218,8 @@
     BARE(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
     BARE(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
     BARE(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \
+    BARE(CUDA, CUresult, cuStreamCreate, (CUstream *stream, unsigned int flags)) \
+    BARE(CUDA, CUresult, cuCtxSetCurrent, (CUcontext context)) \
     BARE(CUDA, CUresult, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
     BARE(CUDA, CUresult, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode)) \
     BARE(CUDA, CUresult, cuEventCreate, (CUevent *event, unsigned int flags)) \

@@ -16,7 +16,7 @@
 #define ADVANCE 50000          /* ns of GPU time that a thread takes at once */
 #define AT_ONCE 1000000        /* ns: who is held back is held back for so long, so that it then launches several */
 #define LONGEST_SLEEP 10000000 /* ns; shares change */
-#define SHORT_SLEEP 2000000    /* ns: batches on their way may give something back */
+#define SHORT_SLEEP 500000     /* ns: batches on their way may give something back */
 
 /* Begins of captures less ends. While there are none, no stream captures, and nobody needs to be asked. */
 static atomic_int captures;
@@ -53,7 +53,7 @@ static bool wait_for(const struct aliquot_launch *launch, uint64_t ns) {
     }
     int saved = errno;
     int64_t start = aliquot_os_clock(), now = start;
-    aliquot_measure_pause(launch);
+    aliquot_measure_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
     while (now - start < ALIQUOT_LAW_LONGEST_WAIT && !aliquot_compute_take(launch->device, ns, &until)) {
         int64_t longest = now + (unfinished ? SHORT_SLEEP : LONGEST_SLEEP);
@@ -231,3 +231,15 @@ CAPTURE(cuStreamEndCapture, (CUstream stream, CUgraph *graph),
         ended(stream, aliquot_bare.cuStreamEndCapture(stream, graph)))
 CAPTURE(cuStreamEndCapture_ptsz, (CUstream stream, CUgraph *graph),
         ended(ptsz(stream), aliquot_bare.cuStreamEndCapture_ptsz(stream, graph)))
+
+#define DESTROY(symbol)                                                                                                \
+    CUresult symbol(CUstream stream) {                                                                                 \
+        if (!aliquot_lookup_cuda() || aliquot_bare.symbol == NULL) {                                                   \
+            return CUDA_ERROR_NOT_SUPPORTED;                                                                           \
+        }                                                                                                              \
+        aliquot_measure_forget_stream(stream);                                                                         \
+        return aliquot_bare.symbol(stream);                                                                            \
+    }
+
+DESTROY(cuStreamDestroy)
+DESTROY(cuStreamDestroy_v2)

@@ -21,7 +21,7 @@ static int64_t earning(uint64_t cost, uint32_t share) {
 
 /* What the word means: neither credit nor debt without end, whatever was written into it. */
 static int64_t bounded(uint64_t word, uint32_t share, int64_t now) {
-    int64_t least = now - earning(ALIQUOT_LAW_BURST, share) + ALIQUOT_LAW_BURST;
+    int64_t least = now - earning(ALIQUOT_LAW_BURST, share);
     int64_t most = now + ALIQUOT_LAW_LONGEST_WAIT;
     if (word > INT64_MAX) {
         return most;

@@ -5,12 +5,12 @@
  * given so far will have been earned at the granted rate, the theoretical arrival time. It needs no timer and no
  * refill, and any number of threads and processes share it by compare-and-swap.
  *
- *     base = max(word, now - (BURST / share - BURST))       idle time earns, but not without end
+ *     base = max(word, now - BURST / share)       idle time earns, but not without end
  *     base - now > BURST: not yet; come back at base - BURST
  *     word = base + cost / share
  *
- * So whoever was idle may start BURST of GPU time at once, whoever is busy never has more than that ahead, and what is
- * longer than BURST runs once and is repaid.
+ * So whoever was idle, or could not use what it had, makes up for BURST of GPU time at most, and what is longer than
+ * BURST runs once and is repaid.
  */
 #ifndef ALIQUOT_LAW_H
 #define ALIQUOT_LAW_H
@@ -23,7 +23,7 @@
 /* Shares are in millionths of the GPU, times in nanoseconds of CLOCK_MONOTONIC, costs in nanoseconds of GPU time. */
 #define ALIQUOT_LAW_WHOLE 1000000
 #define ALIQUOT_LAW_LEAST 1000 /* a share never falls below: nobody waits for ever */
-#define ALIQUOT_LAW_BURST INT64_C(10000000)
+#define ALIQUOT_LAW_BURST INT64_C(20000000)
 /* Debt beyond this is forgiven, and no launch waits longer: ranks of a collective wait for each other. */
 #define ALIQUOT_LAW_LONGEST_WAIT INT64_C(2000000000)
 /* A grant older than this says nothing. */

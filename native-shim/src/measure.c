@@ -14,17 +14,23 @@
 #define STREAMS 4   /* that a thread has batches on */
 #define PARTS 6     /* functions in a batch */
 #define GROUP_PARTS 16
-#define ENOUGH_WORK 1000000           /* ns that end a batch */
-#define ENOUGH_LAUNCHES 64            /* that do */
-#define ABANDONED INT64_C(1000000000) /* ns after which an open batch's thread is taken for dead */
-#define RECENT INT64_C(100000000)     /* ns for which a launch that isn't measured may be on the GPU */
-#define LATE 25000                    /* ns by which an event is late when another process has the GPU */
-#define DRIFT 20000                   /* one part in so many that the GPU's and the host's clocks may drift: 50 ppm */
-#define SLOW_RECORD 50000             /* ns: recording took so long that the thread was away */
-#define STARTS_NEEDED 8               /* before we believe that we are alone */
-#define LATE_ALLOWED 2                /* in 64 */
-#define HELPER_INTERVAL 5000000       /* ns */
-#define HELPER_PATIENCE 20            /* intervals without work */
+#define ENOUGH_WORK 1000000             /* ns that end a batch */
+#define ENOUGH_LAUNCHES 64              /* that do */
+#define ABANDONED INT64_C(1000000000)   /* ns after which an open batch's thread is taken for dead */
+#define RECENT INT64_C(100000000)       /* ns for which a launch that isn't measured may be on the GPU */
+#define LATE 25000                      /* ns by which an event is late when another process has the GPU */
+#define DRIFT 20000                     /* one part in so many that the GPU's and the host's clocks may drift: 50 ppm */
+#define SLOW_RECORD 50000               /* ns: recording took so long that the thread was away */
+#define STARTS_NEEDED 8                 /* events before we believe that we are alone */
+#define LATE_ALLOWED 24                 /* one late event in so many, and we still are alone */
+#define PROBES 64                       /* on their way */
+#define PROBED 1024                     /* probes that are remembered */
+#define PROBE_INTERVAL INT64_C(1000000) /* ns */
+#define PROBE_WEIGHT HELPER_INTERVAL    /* ns that a probe stands for at most */
+#define HELD_BACK_LATELY INT64_C(200000000) /* ns */
+#define GROUP_WORK 16000000              /* ns measured from which a group is learnt from where others share the GPU */
+#define HELPER_INTERVAL INT64_C(5000000) /* ns */
+#define HELPER_PATIENCE INT64_C(100000000) /* ns without work */
 
 enum state { FREE, OPEN, CLOSING, ON_ITS_WAY };
 #define STATE_BITS 2
@@ -36,8 +42,9 @@ struct batch {
     /* State and, above it, a count of its users: a thread whose batch was taken over finds another count. */
     _Atomic uint64_t word;
     CUevent start, end;
-    CUstream stream;
+    _Atomic(CUstream) stream;
     int64_t opened, closed; /* on the host's clock */
+    bool at_once;           /* closed right after its last launch */
     bool dry;               /* nothing of ours was on the GPU when start was recorded */
     uint64_t charged;
     uint64_t launches;
@@ -46,12 +53,25 @@ struct batch {
     struct aliquot_cost_part parts[PARTS];
 };
 
-/* Batches that overlap in time, as one. */
+/* Batches that overlap in time, as one; where others share the GPU, several after each other, too. */
 struct group {
     uint64_t measured, charged;
-    bool gaps;
+    double contested, probed; /* ns that others had the GPU, of so many in which we know */
     size_t part_count;
     struct aliquot_cost_part parts[GROUP_PARTS];
+};
+
+/* An event on a stream of our own, where it has nothing to wait for but our turn. */
+struct probe {
+    CUevent event;
+    int64_t host; /* when it was recorded */
+    int64_t weight;
+};
+
+struct probed {
+    double at;      /* on the GPU's clock, when it was recorded */
+    int64_t weight; /* ns, for which it stands */
+    bool late;
 };
 
 struct context {
@@ -61,6 +81,7 @@ struct context {
     atomic_uint target;          /* launches in a batch */
     _Atomic int64_t last_opened; /* on the coarse clock */
     _Atomic int64_t last_unmeasured;
+    _Atomic int64_t last_held_back;
     _Atomic uint64_t closed_count;
     struct batch batches[BATCHES];
     /* What follows is guarded by this flag. Nobody waits for it but who ends the context. */
@@ -70,9 +91,16 @@ struct context {
     bool has_least;
     double least_delay; /* GPU's clock less host's, the least seen for an event that was recorded */
     int64_t least_seen;
-    _Atomic uint64_t late; /* of the latest 64 dry starts, one bit each */
-    _Atomic uint32_t starts;
+    uint64_t late;   /* of the latest 64 events that had nothing to wait for, a bit each */
+    unsigned starts; /* how many there were, up to 64 */
     struct group group;
+    CUstream side; /* probes are recorded on it; NULL: none yet */
+    bool unprobeable;
+    struct probe probes[PROBES];
+    uint64_t first_probe, next_probe;
+    int64_t latest_probe; /* on the host's clock */
+    struct probed probed[PROBED];
+    uint64_t next_probed;
 };
 
 static struct context contexts[CONTEXTS];
@@ -211,6 +239,21 @@ static bool is_dry(struct context *context, int64_t now) {
     return dry;
 }
 
+/* The event from which times are reckoned until a batch is over. */
+static bool has_reference(struct context *context, CUstream stream) {
+    if (__atomic_load_n(&context->last, __ATOMIC_ACQUIRE) != NULL || atomic_flag_test_and_set(&context->busy)) {
+        return true;
+    }
+    CUevent event = NULL;
+    bool recorded = context->last != NULL || (aliquot_bare.cuEventCreate(&event, 0) == CUDA_SUCCESS &&
+                                              aliquot_bare.cuEventRecord(event, stream) == CUDA_SUCCESS);
+    if (recorded && event != NULL) {
+        __atomic_store_n(&context->last, event, __ATOMIC_RELEASE);
+    }
+    atomic_flag_clear(&context->busy);
+    return recorded;
+}
+
 static void open_batch(struct context *context, const struct aliquot_launch *launch) {
     struct mine *my = my_batches();
     struct open *open = &my->open[my->next++ % STREAMS];
@@ -230,9 +273,11 @@ static void open_batch(struct context *context, const struct aliquot_launch *lau
     }
     int mode = relax();
     batch->opened = now;
+    batch->stream = launch->stream;
     *open = (struct open){
         .context = context, .handle = launch->context, .stream = launch->stream, .batch = batch, .word = word};
-    if (!has_events(batch) || aliquot_bare.cuEventRecord(batch->start, launch->stream) != CUDA_SUCCESS) {
+    if (!has_events(batch) || !has_reference(context, launch->stream) ||
+        aliquot_bare.cuEventRecord(batch->start, launch->stream) != CUDA_SUCCESS) {
         give_up(open);
         aliquot_cost_unmeasurable(launch->cost);
     } else {
@@ -257,7 +302,11 @@ void aliquot_measure_begin(const struct aliquot_launch *launch, bool held_back) 
     }
     int64_t now = aliquot_os_clock_coarse();
     bool full = atomic_load_explicit(&context->target, memory_order_relaxed) == ENOUGH_LAUNCHES;
-    if (held_back || full || launch->charged >= ENOUGH_WORK || aliquot_cost_is_guess(launch->cost) ||
+    if (held_back) {
+        atomic_store_explicit(&context->last_held_back, now, memory_order_relaxed);
+    }
+    if (now - atomic_load_explicit(&context->last_held_back, memory_order_relaxed) < HELD_BACK_LATELY || full ||
+        launch->charged >= ENOUGH_WORK || aliquot_cost_is_guess(launch->cost) ||
         now != atomic_load_explicit(&context->last_opened, memory_order_relaxed)) {
         open_batch(context, launch);
     } else {
@@ -267,7 +316,7 @@ void aliquot_measure_begin(const struct aliquot_launch *launch, bool held_back) 
 
 static void start_helper(void);
 
-static void close_batch(struct open *open) {
+static void close_batch(struct open *open, bool at_once) {
     struct context *context = open->context;
     struct batch *batch = open->batch;
     if (open->launches == 0) {
@@ -280,7 +329,7 @@ static void close_batch(struct open *open) {
     if (!ours) {
         return;
     }
-    batch->stream = open->stream;
+    batch->at_once = at_once;
     batch->launches = open->launches;
     batch->charged = open->charged;
     batch->part_count = open->part_count;
@@ -324,14 +373,33 @@ void aliquot_measure_launched(const struct aliquot_launch *launch, bool succeede
     if (!room || open->charged >= ENOUGH_WORK ||
         open->launches >= atomic_load_explicit(&open->context->target, memory_order_relaxed) ||
         aliquot_cost_is_guess(launch->cost)) {
-        close_batch(open);
+        close_batch(open, true);
     }
 }
 
-void aliquot_measure_pause(const struct aliquot_launch *launch) {
-    struct open *open = my_batch(launch);
-    if (open != NULL) {
-        close_batch(open);
+void aliquot_measure_pause(void) {
+    struct mine *my = my_batches();
+    for (int i = 0; i < STREAMS; i++) {
+        if (my->open[i].batch != NULL) {
+            close_batch(&my->open[i], false);
+        }
+    }
+}
+
+void aliquot_measure_forget_stream(CUstream stream) {
+    for (int i = 0; i < CONTEXTS * BATCHES; i++) {
+        struct batch *batch = &contexts[i / BATCHES].batches[i % BATCHES];
+        if (atomic_load(&batch->stream) != stream) {
+            continue;
+        }
+        uint64_t word = atomic_load(&batch->word);
+        if (STATE_OF(word) == OPEN) {
+            atomic_compare_exchange_strong(&batch->word, &word, NEXT(word, FREE));
+        }
+        /* Another thread is recording on it. */
+        while (STATE_OF(atomic_load(&batch->word)) == CLOSING) {
+            aliquot_os_sleep_until(aliquot_os_clock() + 20000);
+        }
     }
 }
 
@@ -345,55 +413,110 @@ static bool between(CUevent from, CUevent to, double *ns) {
     return true;
 }
 
-/* A start that was recorded with nothing of ours on the GPU: did it come at once? */
-static void watch_start(struct context *context, const struct batch *batch, double start_time) {
-    double delay = start_time - (double)batch->opened;
-    double drifted = context->least_delay + (double)(batch->opened - context->least_seen) / DRIFT;
+/* Whether an event came later than the GPU's clock against the host's explains. */
+static bool is_late(struct context *context, double time, int64_t recorded) {
+    double delay = time - (double)recorded;
+    double drifted = context->least_delay + (double)(recorded - context->least_seen) / DRIFT;
     if (!context->has_least || delay < drifted) {
         context->least_delay = delay;
-        context->least_seen = batch->opened;
+        context->least_seen = recorded;
         context->has_least = true;
-        drifted = delay;
+        return false;
     }
-    if (batch->dry) {
-        uint64_t late = atomic_load_explicit(&context->late, memory_order_relaxed);
-        atomic_store_explicit(&context->late, late << 1 | (delay - drifted > LATE), memory_order_relaxed);
-        atomic_fetch_add_explicit(&context->starts, 1, memory_order_relaxed);
-    }
+    return delay - drifted > LATE;
+}
+
+static void remember_late(struct context *context, bool late) {
+    context->late = context->late << 1 | late;
+    context->starts += context->starts < 64;
 }
 
 static bool is_alone(struct context *context) {
-    return aliquot_compute_is_alone(
-        context->device,
-        atomic_load_explicit(&context->starts, memory_order_relaxed) >= STARTS_NEEDED &&
-            __builtin_popcountll(atomic_load_explicit(&context->late, memory_order_relaxed)) <= LATE_ALLOWED);
+    bool seems = context->starts >= STARTS_NEEDED &&
+                 (unsigned)__builtin_popcountll(context->late) * LATE_ALLOWED <= context->starts;
+    return aliquot_compute_is_alone(context->device, seems);
+}
+
+/* Looks which probes have come. */
+static void harvest(struct context *context) {
+    while (context->first_probe < context->next_probe) {
+        struct probe *probe = &context->probes[context->first_probe % PROBES];
+        double since = 0;
+        if (aliquot_bare.cuEventQuery(probe->event) != CUDA_SUCCESS) {
+            return;
+        }
+        if (context->last != NULL && between(context->last, probe->event, &since)) {
+            bool late = is_late(context, context->last_time + since, probe->host);
+            context->probed[context->next_probed++ % PROBED] =
+                (struct probed){(double)probe->host + context->least_delay, probe->weight, late};
+            remember_late(context, late);
+        }
+        context->first_probe++;
+    }
+}
+
+/* How long others had the GPU in a time of ours, and of how much of it we know. */
+static double contested(const struct context *context, double from, double to, double *known) {
+    double sum = 0;
+    for (uint64_t i = 1; i <= PROBED && i <= context->next_probed; i++) {
+        const struct probed *probed = &context->probed[(context->next_probed - i) % PROBED];
+        if (probed->at < from) {
+            break;
+        }
+        if (probed->at < to) {
+            sum += probed->late ? (double)probed->weight : 0;
+            *known += (double)probed->weight;
+        }
+    }
+    return sum;
+}
+
+static void settle(struct context *context, const struct aliquot_cost_part *parts, size_t count, uint64_t charged,
+                   uint64_t measured, enum aliquot_cost_quality quality) {
+    uint64_t worth = measured == 0 ? 0 : aliquot_cost_learn(parts, count, measured, quality);
+    aliquot_compute_correct(context->device, (int64_t)worth - (int64_t)charged);
+    aliquot_compute_used(context->device, worth);
 }
 
 static void learn(struct context *context) {
     struct group *group = &context->group;
-    if (group->charged > 0) {
-        enum aliquot_cost_quality quality = group->gaps         ? ALIQUOT_COST_GAPS
-                                            : is_alone(context) ? ALIQUOT_COST_EXACT
-                                                                : ALIQUOT_COST_SHARED;
-        uint64_t worth = aliquot_cost_learn(group->parts, group->part_count, group->measured, quality);
-        aliquot_compute_correct(context->device, (int64_t)worth - (int64_t)group->charged);
-        aliquot_compute_used(context->device, worth);
+    if (group->part_count > 0) {
+        bool alone = is_alone(context);
+        /* A probe stands for a millisecond, so it takes some of them to know. */
+        bool known = group->measured >= GROUP_WORK / 4 && group->probed > (double)group->measured / 4;
+        uint64_t measured = group->measured;
+        if (known) {
+            double ours = 1 - group->contested / group->probed;
+            measured = (uint64_t)((double)measured * (ours > 1.0 / 16 ? ours : 1.0 / 16));
+        }
+        enum aliquot_cost_quality quality = alone || known ? ALIQUOT_COST_EXACT : ALIQUOT_COST_SHARED;
+        settle(context, group->parts, group->part_count, group->charged, measured, quality);
     }
     *group = (struct group){0};
 }
 
-static void join(struct group *group, const struct batch *batch, double measured, bool gaps) {
-    group->measured += (uint64_t)measured;
-    group->charged += batch->charged;
-    group->gaps |= gaps;
+static bool has_guesses(const struct group *group) {
+    bool guesses = false;
+    for (size_t i = 0; i < group->part_count; i++) {
+        guesses |= aliquot_cost_is_guess(group->parts[i].cost);
+    }
+    return guesses;
+}
+
+static void join(struct context *context, const struct batch *batch, uint64_t measured) {
+    struct group *group = &context->group;
+    /* What is charged too much for certain is given back at once; the rest when the group is learnt from. */
+    uint64_t charged = batch->charged < measured ? batch->charged : measured;
+    aliquot_compute_correct(context->device, (int64_t)charged - (int64_t)batch->charged);
+    group->measured += measured;
+    group->charged += charged;
     for (size_t i = 0; i < batch->part_count; i++) {
         size_t at = 0;
         while (at < group->part_count && group->parts[at].cost != batch->parts[i].cost) {
             at++;
         }
         if (at == GROUP_PARTS) {
-            group->gaps = true; /* not all is told apart */
-            continue;
+            continue; /* learn() empties it before it is full */
         }
         if (at == group->part_count) {
             group->parts[group->part_count++] = (struct aliquot_cost_part){.cost = batch->parts[i].cost};
@@ -410,9 +533,12 @@ static bool finish(struct context *context, struct batch *batch) {
         return false;
     }
     double start_time = context->last_time + since;
-    watch_start(context, batch, start_time);
+    bool late = is_late(context, start_time, batch->opened);
+    if (batch->dry) {
+        remember_late(context, late);
+    }
     double host = (double)(batch->closed - batch->opened);
-    bool gaps = batch->launches > 1 && took < host * 1.25;
+    bool gaps = took < host * 4 && !(batch->launches == 1 && batch->at_once);
     unsigned target = atomic_load(&context->target);
     if (gaps) {
         atomic_store(&context->target, target > 1 ? target / 2 : 1);
@@ -420,11 +546,21 @@ static bool finish(struct context *context, struct batch *batch) {
         atomic_store(&context->target, target * 2);
     }
     double covered = since < 0 ? -since : 0; /* by batches before it */
+    struct group *group = &context->group;
     bool overlaps = covered > took / 16;
-    if (!overlaps || context->group.part_count > GROUP_PARTS - PARTS) {
-        learn(context);
+    bool enough = group->measured >= GROUP_WORK || group->part_count > GROUP_PARTS - PARTS;
+    uint64_t measured = took > covered ? (uint64_t)(took - covered) : 0;
+    if (gaps) {
+        settle(context, batch->parts, batch->part_count, batch->charged, measured, ALIQUOT_COST_GAPS);
+    } else {
+        if (enough || (!overlaps && is_alone(context))) {
+            learn(context);
+        }
+        join(context, batch, measured);
     }
-    join(&context->group, batch, took > covered ? took - covered : 0, gaps);
+    if (took > covered && !gaps) {
+        group->contested += contested(context, start_time + covered, start_time + took, &group->probed);
+    }
     if (took > covered) { /* the latest end so far */
         CUevent end = batch->end;
         batch->end = context->last;
@@ -474,6 +610,18 @@ static void forget_batches(struct context *context, bool destroy) {
     if (destroy && context->last != NULL && aliquot_bare.cuEventDestroy_v2 != NULL) {
         aliquot_bare.cuEventDestroy_v2(context->last);
     }
+    for (int i = 0; i < PROBES; i++) {
+        if (destroy && context->probes[i].event != NULL && aliquot_bare.cuEventDestroy_v2 != NULL) {
+            aliquot_bare.cuEventDestroy_v2(context->probes[i].event);
+        }
+        context->probes[i].event = NULL;
+    }
+    if (destroy && context->side != NULL && aliquot_bare.cuStreamDestroy_v2 != NULL) {
+        aliquot_bare.cuStreamDestroy_v2(context->side);
+    }
+    context->side = NULL;
+    context->first_probe = context->next_probe = context->next_probed = 0;
+    context->unprobeable = false;
     context->last = NULL;
     context->last_time = 0;
     context->has_least = false;
@@ -488,20 +636,28 @@ static bool poll_context(struct context *context) {
         return true; /* somebody is at it */
     }
     int mode = relax();
+    harvest(context);
+    CUstream waiting[STREAMS]; /* for a batch; those behind it are not asked, lest they be over by then */
+    size_t waiting_count = 0;
     struct batch *batch = first_of(context, 0);
-    while (batch != NULL) {
-        CUresult result = aliquot_bare.cuEventQuery(batch->end);
-        uint64_t next = batch->order + 1;
+    for (; batch != NULL && waiting_count < STREAMS; batch = first_of(context, batch->order + 1)) {
+        bool behind = false;
+        for (size_t i = 0; i < waiting_count; i++) {
+            behind |= waiting[i] == batch->stream;
+        }
+        CUresult result = behind ? CUDA_ERROR_NOT_READY : aliquot_bare.cuEventQuery(batch->end);
         if (result == CUDA_SUCCESS && finish(context, batch)) {
             take_off(context, batch);
         } else if (result != CUDA_ERROR_NOT_READY) {
             forget_batches(context, false); /* the context is gone, or broken for good */
             break;
+        } else if (!behind) {
+            waiting[waiting_count++] = batch->stream;
         }
-        batch = first_of(context, next);
     }
-    if (atomic_load(&context->on_their_way) == 0) {
-        learn(context); /* nothing is left that it could overlap with */
+    bool last = atomic_load(&context->on_their_way) == 0; /* nothing is left that it could overlap with */
+    if (last && (has_guesses(&context->group) || is_alone(context))) {
+        learn(context);
     }
     restore(mode);
     atomic_flag_clear(&context->busy);
@@ -525,8 +681,8 @@ void aliquot_compute_forget_context(CUcontext handle) {
     learn(context);
     forget_batches(context, true);
     restore(mode);
-    atomic_store(&context->late, 0);
-    atomic_store(&context->starts, 0);
+    context->late = 0;
+    context->starts = 0;
     atomic_store(&context->handle, NULL);
     atomic_flag_clear(&context->busy);
 }
@@ -538,33 +694,82 @@ void aliquot_measure_reset(void) {
     aliquot_cost_reset();
 }
 
-/* True: some are on their way. */
-static bool poll_all(void) {
-    bool any = false;
+static bool make_side(struct context *context) {
+    if (context->side == NULL &&
+        (aliquot_bare.cuStreamCreate == NULL ||
+         aliquot_bare.cuStreamCreate(&context->side, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)) {
+        context->side = NULL;
+        context->unprobeable = true;
+    }
+    return context->side != NULL;
+}
+
+static void probe(struct context *context) {
+    struct probe *probe = &context->probes[context->next_probe % PROBES];
+    int64_t now = aliquot_os_clock();
+    if (!make_side(context) || (probe->event == NULL && aliquot_bare.cuEventCreate(&probe->event, 0) != CUDA_SUCCESS) ||
+        aliquot_bare.cuEventRecord(probe->event, context->side) != CUDA_SUCCESS) {
+        return;
+    }
+    if (aliquot_os_clock() - now < SLOW_RECORD) {
+        int64_t weight = now - context->latest_probe;
+        probe->host = now;
+        probe->weight = weight < PROBE_WEIGHT ? weight : PROBE_WEIGHT;
+        context->next_probe++;
+    }
+    context->latest_probe = now;
+}
+
+/* Records a probe while work of ours is on the GPU. True: others share it, so more are wanted soon. */
+static bool probe_if_shared(struct context *context, CUcontext handle) {
+    if (context->unprobeable || aliquot_bare.cuCtxSetCurrent == NULL || atomic_flag_test_and_set(&context->busy)) {
+        return false;
+    }
+    bool there = context->last != NULL && atomic_load(&context->handle) == handle;
+    if (there && context->next_probe - context->first_probe < PROBES &&
+        aliquot_bare.cuCtxSetCurrent(handle) == CUDA_SUCCESS) {
+        probe(context);
+        aliquot_bare.cuCtxSetCurrent(NULL);
+    }
+    bool alone = is_alone(context);
+    atomic_flag_clear(&context->busy);
+    return there && !alone;
+}
+
+struct helped {
+    bool on_their_way, probing;
+};
+
+static struct helped help_all(void) {
+    struct helped helped = {false, false};
     for (int i = 0; i < CONTEXTS; i++) {
         CUcontext handle = atomic_load(&contexts[i].handle);
-        if (handle != NULL && atomic_load(&contexts[i].on_their_way) > 0) {
-            any |= poll_context(&contexts[i]);
+        if (handle != NULL && poll_context(&contexts[i])) {
+            helped.on_their_way = true;
+            helped.probing |= probe_if_shared(&contexts[i], handle);
         }
     }
-    return any;
+    return helped;
 }
 
 static void *help(void *unused) {
-    int idle = 0;
+    int64_t now = aliquot_os_clock(), worked = now;
+    struct helped helped = {false, false};
     relax();
     for (;;) {
-        aliquot_os_sleep_until(aliquot_os_clock() + HELPER_INTERVAL);
-        idle = poll_all() ? 0 : idle + 1;
-        if (idle < HELPER_PATIENCE) {
+        aliquot_os_sleep_until(now + (helped.probing ? PROBE_INTERVAL : HELPER_INTERVAL));
+        now = aliquot_os_clock();
+        helped = help_all();
+        worked = helped.on_their_way ? now : worked;
+        if (now - worked < HELPER_PATIENCE) {
             continue;
         }
         atomic_store(&helping, 0);
         int none = 0;
-        if (!poll_all() || !atomic_compare_exchange_strong(&helping, &none, 1)) {
+        if (!help_all().on_their_way || !atomic_compare_exchange_strong(&helping, &none, 1)) {
             return unused;
         }
-        idle = 0;
+        worked = now;
     }
 }
 

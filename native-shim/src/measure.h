@@ -9,17 +9,21 @@
  *
  * - The GPU had nothing to do between two launches of the batch. Then the batch took about as long as the program took
  *   to launch it; it only bounds the cost from above, and the next batch is half as long, down to a single launch.
- * - Another process had the GPU (they take turns of about 2 ms). Where the node agent publishes who is active, it says
- *   so. Else the events do: one that is recorded while nothing of ours is left on the GPU comes at once on a GPU to
- *   oneself, and only with our turn on one that is shared. Of the last 64 such events not more than a few are late:
- *   alone. The GPU's clock against the host's is had from the least delay seen.
+ * - Another process had the GPU (they take turns of about 2 ms). Nothing of a process moves out of turn, events
+ *   included: so an event that has nothing to wait for, on a stream of our own or recorded while nothing of ours is on
+ *   the GPU, comes at once in our turn, and late in another's. The helper thread records such probes while work is on
+ *   its way, each millisecond (5 ms as long as none is late), and the part of them that is late is the part of the time
+ *   that was others'. It is subtracted, over 16 ms at a time, since a few probes say little. The GPU's clock against
+ *   the host's is had from the least delay seen. Where nothing is late, or the node agent says that nobody else is
+ *   active, what was measured is exact. Where there are no probes, costs fall back on the least of many (cost.h).
  *
+ * What is certain to have been charged too much is given back as soon as a batch is over, the rest when it is learnt.
  * Where launches are neither held back nor new, batches are begun at most once in a tick of the coarse clock, so that a
  * program that launches fast doesn't pay for events it doesn't need.
  *
- * The thread is made when a batch is on its way, sleeps 5 ms at a time, blocks all signals, is detached, and ends after
- * 100 ms without work. All calls of the driver here are made in capture mode RELAXED: another thread's capture isn't
- * disturbed by them.
+ * The thread is made when a batch is on its way, sleeps 1 or 5 ms at a time, blocks all signals, is detached, and ends
+ * after 100 ms without work. All calls of the driver here are made in capture mode RELAXED: another thread's capture
+ * isn't disturbed by them.
  */
 #ifndef ALIQUOT_MEASURE_H
 #define ALIQUOT_MEASURE_H
@@ -45,8 +49,11 @@ void aliquot_measure_begin(const struct aliquot_launch *launch, bool held_back);
 /* After it; the batch may end. */
 void aliquot_measure_launched(const struct aliquot_launch *launch, bool succeeded);
 
-/* Before the thread sleeps, so that the time isn't in the batch. */
-void aliquot_measure_pause(const struct aliquot_launch *launch);
+/* Before the thread sleeps, so that the time isn't in its batches. */
+void aliquot_measure_pause(void);
+
+/* Before a stream is destroyed: nothing is recorded on it any more. */
+void aliquot_measure_forget_stream(CUstream stream);
 
 /* Learns from the batches of a context that are over. True: others are still on their way. */
 bool aliquot_measure_poll(CUcontext context);

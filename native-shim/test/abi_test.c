@@ -222,6 +222,8 @@ static void check_each_launch_reaches_its_own(void) {
     CHECK_REACHES(cuLaunchGridAsync, none, 1, 1, none);
     CHECK_REACHES(cuGraphLaunch, none, none);
     CHECK_REACHES(cuGraphLaunch_ptsz, none, none);
+    CHECK_REACHES(cuStreamDestroy, none);
+    CHECK_REACHES(cuStreamDestroy_v2, none);
     CHECK_REACHES(cuStreamBeginCapture, none);
     CHECK_REACHES(cuStreamBeginCapture_ptsz, none);
     CHECK_REACHES(cuStreamBeginCapture_v2, none, 0);

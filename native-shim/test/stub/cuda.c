@@ -353,6 +353,8 @@ EXPORT(cuMemFreeAsync_ptsz, CUdeviceptr address, void *stream) {
     LAUNCH(cuStreamBeginCapture, 10010, 2, cuStreamBeginCapture_v2_ptsz) \
     LAUNCH(cuStreamBeginCaptureToGraph, 12030, 2, cuStreamBeginCaptureToGraph_ptsz) \
     LAUNCH(cuStreamEndCapture, 10000, 2, cuStreamEndCapture_ptsz) \
+    LAUNCH(cuStreamDestroy, 2000, 0, cuStreamDestroy) \
+    LAUNCH(cuStreamDestroy, 4000, 0, cuStreamDestroy_v2) \
     LAUNCH(cuLaunchCooperativeKernelMultiDevice, 9000, 0, cuLaunchCooperativeKernelMultiDevice) \
     LAUNCH(cuLaunch, 2000, 0, cuLaunch) \
     LAUNCH(cuLaunchGrid, 2000, 0, cuLaunchGrid) \
