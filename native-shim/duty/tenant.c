@@ -1,0 +1,201 @@
+#include "tenant.h"
+
+#include "abi.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_LENGTHS = 16, MOST_STREAMS = 16, BLOCKS = 108, GRAPH_KERNELS = 20 };
+
+/* Takes as long as its first parameter says, on the make-believe GPU. */
+static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                          ".visible .entry aliquot_busy(.param .u64 nanoseconds)\n{\n    ret;\n}\n";
+
+struct work {
+    uint64_t lengths[MOST_LENGTHS];
+    int count;
+    bool one_grid;
+    CUgraphExec graph;
+    bool waits;
+    int streams;
+    double busy, idle; /* s; idle 0: always busy */
+};
+
+static void *find(const char *symbol) {
+    static void *driver;
+    if (driver == NULL) {
+        driver = dlopen("libcuda.so.1", RTLD_NOW);
+    }
+    void *function = driver == NULL ? NULL : dlsym(driver, symbol);
+    if (function == NULL) {
+        fprintf(stderr, "duty: no %s: %s\n", symbol, dlerror());
+        _exit(2);
+    }
+    return function;
+}
+
+#define MUST(symbol, ...)                                                                                              \
+    do {                                                                                                               \
+        CUresult must_result = symbol(__VA_ARGS__);                                                                    \
+        if (must_result != CUDA_SUCCESS) {                                                                             \
+            fprintf(stderr, "duty: %s: error %d\n", #symbol, (int)must_result);                                        \
+            _exit(2);                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+/* The driver's functions as this program finds them. */
+#define DRIVER(symbol, ...) static CUresult (*symbol)(__VA_ARGS__)
+DRIVER(init, unsigned);
+DRIVER(retain, CUcontext *, CUdevice);
+DRIVER(set_current, CUcontext);
+DRIVER(load, void **, const void *);
+DRIVER(get_function, CUfunction *, void *, const char *);
+DRIVER(create_stream, CUstream *, unsigned);
+DRIVER(synchronize, CUstream);
+DRIVER(launch, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **,
+       void **);
+DRIVER(begin_capture, CUstream, int);
+DRIVER(end_capture, CUstream, CUgraph *);
+DRIVER(instantiate, CUgraphExec *, CUgraph, unsigned long long);
+DRIVER(launch_graph, CUgraphExec, CUstream);
+
+#define FIND(function, symbol) function = (__typeof__(function))find(symbol)
+
+void tenant_sleep_until(uint64_t time) {
+    struct timespec until = {.tv_sec = (time_t)(time / 1000000000), .tv_nsec = (long)(time % 1000000000)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0) {
+    }
+}
+
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static _Noreturn void refuse(const char *what, const char *text) {
+    fprintf(stderr, "duty: not a %s: %s\n", what, text);
+    _exit(2);
+}
+
+/* 50us, 3.5ms, 1s */
+static const char *parse_length(const char *text, uint64_t *length) {
+    char *end;
+    double value = strtod(text, &end);
+    double unit = strncmp(end, "us", 2) == 0 ? 1e3 : strncmp(end, "ms", 2) == 0 ? 1e6 : *end == 's' ? 1e9 : 0;
+    if (end == text || unit == 0 || value * unit < 1 || value * unit > 1e11) {
+        refuse("shape", text);
+    }
+    *length = (uint64_t)(value * unit);
+    return end + (*end == 's' ? 1 : 2);
+}
+
+static void parse_shape(struct work *work, const char *shape) {
+    if (strcmp(shape, "mixed") == 0 || strcmp(shape, "varied") == 0) {
+        work->one_grid = shape[0] == 'v';
+        shape = "50us+200us+1ms+20ms";
+    }
+    for (const char *rest = shape;; rest++) {
+        rest = parse_length(rest, &work->lengths[work->count++]);
+        if (strcmp(rest, "!") == 0) {
+            work->one_grid = true;
+            rest++;
+        }
+        if (*rest == 0) {
+            return;
+        }
+        if (*rest != '+' || work->count == MOST_LENGTHS) {
+            refuse("shape", shape);
+        }
+    }
+}
+
+static void parse_pattern(struct work *work, const char *pattern) {
+    double busy = 200, idle = 300;
+    if (strcmp(pattern, "busy") == 0) {
+        return;
+    }
+    if (strcmp(pattern, "sync") == 0) {
+        work->waits = true;
+    } else if (strcmp(pattern, "burst") == 0 || sscanf(pattern, "burst=%lf/%lf", &busy, &idle) == 2) {
+        work->busy = busy / 1e3;
+        work->idle = idle / 1e3;
+    } else if (sscanf(pattern, "streams=%d", &work->streams) != 1 || work->streams < 1 ||
+               work->streams > MOST_STREAMS) {
+        refuse("pattern", pattern);
+    }
+}
+
+static void capture(struct work *work, CUfunction function, CUstream stream) {
+    uint64_t length = 50000;
+    void *parameters[] = {&length};
+    CUgraph graph;
+    FIND(begin_capture, "cuStreamBeginCapture_v2");
+    FIND(end_capture, "cuStreamEndCapture");
+    FIND(instantiate, "cuGraphInstantiateWithFlags");
+    FIND(launch_graph, "cuGraphLaunch");
+    MUST(begin_capture, stream, 0);
+    for (int i = 0; i < GRAPH_KERNELS; i++) {
+        MUST(launch, function, BLOCKS, 1, 1, 256, 1, 1, 0, stream, parameters, NULL);
+    }
+    MUST(end_capture, stream, &graph);
+    MUST(instantiate, &work->graph, graph, 0);
+}
+
+_Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long seed) {
+    struct work work = {.streams = 1};
+    CUcontext context;
+    CUfunction function;
+    CUstream streams[MOST_STREAMS];
+    void *module;
+    bool graph = strcmp(shape, "graph") == 0;
+    parse_pattern(&work, pattern);
+    if (!graph) {
+        parse_shape(&work, shape);
+    }
+    FIND(init, "cuInit");
+    FIND(retain, "cuDevicePrimaryCtxRetain");
+    FIND(set_current, "cuCtxSetCurrent");
+    FIND(load, "cuModuleLoadData");
+    FIND(get_function, "cuModuleGetFunction");
+    FIND(create_stream, "cuStreamCreate");
+    FIND(synchronize, "cuStreamSynchronize");
+    FIND(launch, "cuLaunchKernel");
+    MUST(init, 0);
+    MUST(retain, &context, 0);
+    MUST(set_current, context);
+    MUST(load, &module, ptx);
+    MUST(get_function, &function, module, "aliquot_busy");
+    for (int i = 0; i < work.streams; i++) {
+        MUST(create_stream, &streams[i], 1);
+    }
+    if (graph) {
+        capture(&work, function, streams[0]);
+    }
+    unsigned random = (unsigned)seed;
+    uint64_t start = now();
+    for (unsigned i = 0;; i++) {
+        CUstream stream = streams[i % (unsigned)work.streams];
+        if (graph) {
+            MUST(launch_graph, work.graph, stream);
+        } else {
+            int which = work.count > 1 ? rand_r(&random) % work.count : 0;
+            void *parameters[] = {&work.lengths[which]};
+            unsigned blocks = BLOCKS << (work.one_grid ? 0 : which);
+            MUST(launch, function, blocks, 1, 1, 256, 1, 1, 0, stream, parameters, NULL);
+        }
+        if (work.waits) {
+            MUST(synchronize, stream);
+        }
+        if (work.idle > 0 && (double)(now() - start) >= work.busy * 1e9) {
+            MUST(synchronize, stream);
+            tenant_sleep_until(now() + (uint64_t)(work.idle * 1e9));
+            start = now();
+        }
+    }
+}
