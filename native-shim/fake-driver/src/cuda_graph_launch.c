@@ -2,9 +2,9 @@
  * Launching graphs. A launch is a list of steps in an order that the graph allows, copied from its nodes, since the
  * graph may change while it runs.
  *
- * Data: copies and fills are done in that order, as everywhere in this driver when the call is made; from the first
- * host function on in the driver's thread that calls it, after it has returned. Memory is taken and given back when the
- * call is made.
+ * Data: copies and fills are done in that order, as everywhere in this driver when the call is made; but from the first
+ * host function on in the driver's thread that calls it, after it has returned, and all of them there, in the stream's
+ * order, while other host functions are yet to be called. Memory is taken and given back when the call is made.
  *
  * Time: steps that follow each other and nothing else, and that fill multiprocessors, are one piece of the GPU's work,
  * as long as all of them and as wide as they are on average. What the launch begins with is in the stream's queue;
@@ -116,6 +116,10 @@ static void move_data(const struct step *step) {
         do_fill(&step->params.memset);
 }
 
+static void do_nothing(void *unused) {
+    (void)unused;
+}
+
 /* A host function, and what is to be done with data after it and before the next one. */
 struct call {
     CUDA_HOST_NODE_PARAMS_v2 host;
@@ -135,13 +139,15 @@ static bool moves_data(const struct step *step) {
     return step->params.type == CU_GRAPH_NODE_TYPE_MEMCPY || step->params.type == CU_GRAPH_NODE_TYPE_MEMSET;
 }
 
+/* For the host function at that step; NONE: for what comes before the first of them. */
 static struct call *call_new(const struct launch *launch, size_t at) {
-    struct call *call = malloc(sizeof *call + (launch->count - at) * sizeof call->steps[0]);
+    size_t next = at == NONE ? 0 : at + 1;
+    struct call *call = malloc(sizeof *call + (launch->count - next) * sizeof call->steps[0]);
     if (call == NULL)
         return NULL;
-    call->host = launch->steps[at].params.host;
+    call->host = at == NONE ? (CUDA_HOST_NODE_PARAMS_v2){.fn = do_nothing} : launch->steps[at].params.host;
     call->count = 0;
-    for (size_t i = at + 1; i < launch->count && launch->steps[i].params.type != CU_GRAPH_NODE_TYPE_HOST; i++)
+    for (size_t i = next; i < launch->count && launch->steps[i].params.type != CU_GRAPH_NODE_TYPE_HOST; i++)
         if (moves_data(&launch->steps[i]))
             call->steps[call->count++] = launch->steps[i];
     return call;
@@ -259,6 +265,24 @@ static unsigned lane_for(struct launch *launch, const struct step *step, size_t 
     return 1 + launch->branches++ % BRANCHES;
 }
 
+/* Whether there are data to be moved before any host function. */
+static bool begins_with_data(const struct launch *launch) {
+    size_t i = 0;
+    while (i < launch->count && launch->steps[i].params.type != CU_GRAPH_NODE_TYPE_HOST &&
+           !moves_data(&launch->steps[i]))
+        i++;
+    return i < launch->count && moves_data(&launch->steps[i]);
+}
+
+static CUresult put_call(const struct launch *launch, size_t at) {
+    struct call *call = call_new(launch, at);
+    CUresult result =
+        call != NULL ? work_call(launch->context, launch->stream, make_call, call) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        free(call);
+    return result;
+}
+
 /* Puts the piece that begins with this step behind those that it comes after. Without the lock if it fails. */
 static CUresult put_piece(struct launch *launch, size_t at) {
     struct step *step = &launch->steps[at];
@@ -285,10 +309,7 @@ static CUresult put_piece(struct launch *launch, size_t at) {
     if (!stays_in_stream(step) || after != 0)
         step->number = put(launch, lane, step->work);
     if (step->params.type == CU_GRAPH_NODE_TYPE_HOST) {
-        struct call *call = call_new(launch, at);
-        result = call != NULL ? work_call(launch->context, launch->stream, make_call, call) : CUDA_ERROR_OUT_OF_MEMORY;
-        if (result != CUDA_SUCCESS)
-            free(call);
+        result = put_call(launch, at);
     } else if (step->params.type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
         if (object_find(KIND_EVENT, step->params.eventWait.event) != NULL)
             result = work_wait_for(launch->context, launch->stream, step->params.eventWait.event);
@@ -304,11 +325,17 @@ static CUresult put_piece(struct launch *launch, size_t at) {
 }
 
 /* Puts all of it, between a mark that comes after the graph's launch before this one and one that ends it. */
-static CUresult put_all(struct launch *launch, uint64_t before, uint64_t *last) {
-    CUresult result = make_room(launch, 1);
+static CUresult put_all(struct launch *launch, uint64_t before, bool data_is_late, uint64_t *last) {
+    CUresult result = make_room(launch, 4);
     if (result != CUDA_SUCCESS)
         return result;
     launch->start = put(launch, IN_STREAM, (struct gpu_work){.after = {before}});
+    if (data_is_late) {
+        result = put_call(launch, NONE);
+        if (result != CUDA_SUCCESS)
+            return leave(result);
+        launch->start = put(launch, IN_STREAM, (struct gpu_work){0});
+    }
     for (unsigned lane = 0; lane <= BRANCHES; lane++)
         launch->latest[lane] = NONE;
     for (size_t i = 0; i < launch->count; i++) {
@@ -341,8 +368,10 @@ static CUresult launch_all(struct launch *launch, CUgraphExec exec) {
     CUresult result = take_memory(launch, auto_free);
     if (result != CUDA_SUCCESS)
         return leave(result);
+    bool data_is_late = work_has_calls() && begins_with_data(launch);
     leave(result);
-    for (size_t i = 0; i < launch->count && launch->steps[i].params.type != CU_GRAPH_NODE_TYPE_HOST; i++)
+    for (size_t i = 0; !data_is_late && i < launch->count && launch->steps[i].params.type != CU_GRAPH_NODE_TYPE_HOST;
+         i++)
         move_data(&launch->steps[i]);
     struct capturing *capturing;
     result = enter_with_room(&launch->context, launch->stream, 1, &capturing);
@@ -350,7 +379,7 @@ static CUresult launch_all(struct launch *launch, CUgraphExec exec) {
         return result;
     bool lives = object_find(KIND_GRAPH_EXEC, exec) != NULL;
     uint64_t before = lives && exec->gpu == gpu ? exec->last : 0, last = 0;
-    result = put_all(launch, before, &last);
+    result = put_all(launch, before, data_is_late, &last);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_GRAPH_EXEC, exec) != NULL) {

@@ -1042,6 +1042,27 @@ static void host_functions_and_copies_see_what_came_before_them(void) {
     EQUAL(21, exchange.sent);
 }
 
+static void a_launch_after_host_functions_sees_what_they_did(void) {
+    CUdeviceptr pointer;
+    static struct exchange exchange;
+    start_timed();
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
+    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 0, 64));
+    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoHAsync_v2(&exchange.received, pointer, 1, stream));
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, send_next, &exchange));
+    EQUAL(CUDA_SUCCESS, cuMemcpyHtoDAsync_v2(pointer, &exchange.sent, 1, stream));
+    CUgraphExec exec = instantiate(end(stream));
+    close_gate(stream);
+    for (int i = 0; i < 5; i++)
+        EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, stream));
+    EQUAL(0, exchange.calls);
+    pthread_mutex_unlock(&gate);
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
+    EQUAL(5, exchange.calls);
+    EQUAL(50, exchange.sent); /* each launch has added ten to what the one before had sent */
+}
+
 static void a_graph_of_more_work_than_the_gpu_holds_at_once_runs_all_the_same(void) {
     start_timed();
     CUgraph graph = new_graph();
@@ -1227,6 +1248,7 @@ int main(int count, char **arguments) {
         TEST(roots_and_leaves_begin_and_end_with_the_graph),
         TEST(launches_of_one_executable_graph_follow_each_other_in_any_stream),
         TEST(host_functions_and_copies_see_what_came_before_them),
+        TEST(a_launch_after_host_functions_sees_what_they_did),
         TEST(a_graph_of_more_work_than_the_gpu_holds_at_once_runs_all_the_same),
         TEST(an_executable_graph_takes_the_parameters_of_a_graph_of_the_same_shape),
         TEST(flags_are_those_that_were_asked_for),
