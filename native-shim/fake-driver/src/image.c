@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "image.h"
+#include "unpack.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -646,11 +647,32 @@ enum {
     FAT_CUBIN = 2,
     FAT_LZ4 = 0x2000,
     FAT_ZSTD = 0x8000,
+    FAT_COMPRESSED = 0xf000 /* in any way */
 };
 
 /* Whether a device can run what was made for an architecture: cubins of its own generation, PTX of any before. */
 static bool runs_on(unsigned made_for, bool ptx, unsigned device) {
     return made_for <= device && (ptx || made_for / 10 == device / 10);
+}
+
+/* What an entry holds, unpacked, to be freed, with a zero behind it. */
+static unsigned char *payload_of(const struct source *source, size_t at, const struct fat_entry *entry, size_t *size) {
+    if ((entry->flags & FAT_COMPRESSED) == 0)
+        return copy_at(source, at, entry->size);
+    if (entry->compressed_size > entry->size || entry->uncompressed_size > LARGEST)
+        return NULL;
+    unsigned char *packed = copy_at(source, at, entry->compressed_size), *payload = NULL;
+    *size = entry->uncompressed_size;
+    if (packed != NULL)
+        payload = calloc(1, *size + 1);
+    bool (*unpack)(unsigned char *, size_t, const unsigned char *, size_t) =
+        (entry->flags & FAT_ZSTD) != 0 ? unpack_zstd : unpack_lz4;
+    if (payload != NULL && !unpack(payload, *size, packed, entry->compressed_size)) {
+        free(payload);
+        payload = NULL;
+    }
+    free(packed);
+    return payload;
 }
 
 static enum image_result read_fatbin(struct image *image, const struct source *source, unsigned architecture) {
@@ -679,14 +701,15 @@ static enum image_result read_fatbin(struct image *image, const struct source *s
         return IMAGE_OF_OTHER_DEVICES;
     image->architecture = best.architecture;
     image->ptx = best.kind == FAT_PTX;
-    if ((best.flags & (FAT_LZ4 | FAT_ZSTD)) != 0) {
+    if ((best.flags & FAT_COMPRESSED & ~(uint64_t)(FAT_LZ4 | FAT_ZSTD)) != 0) {
         image->opaque = true;
         return IMAGE_READ;
     }
-    unsigned char *payload = copy_at(source, best_at, best.size);
+    size_t size = best.size;
+    unsigned char *payload = payload_of(source, best_at, &best, &size);
     if (payload == NULL)
         return IMAGE_MALFORMED;
-    bool fine = image->ptx ? read_ptx(image, (char *)payload) : read_cubin(image, payload, best.size);
+    bool fine = image->ptx ? read_ptx(image, (char *)payload) : read_cubin(image, payload, size);
     free(payload);
     return fine ? IMAGE_READ : IMAGE_MALFORMED;
 }

@@ -29,7 +29,7 @@ struct image_global {
 };
 
 struct image {
-    bool opaque;           /* compressed in a way that isn't read here: what it holds isn't known */
+    bool opaque;           /* compressed in a way that isn't known here: what it holds isn't known */
     unsigned architecture; /* 80 for sm_80 or compute_80 */
     bool ptx;
     struct image_kernel *kernels;

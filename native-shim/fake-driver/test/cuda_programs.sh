@@ -41,12 +41,14 @@ done | xargs -n 2 -P 2 bash -c 'compile "$@"' compile
 
 # launch.cu once more, as what a program may load by itself.
 images=$output/images
-if [ ! "$images/launch.ptx" -nt "$sources/launch.cu" ]; then
+if [ ! "$images/launch.ptx" -nt "$sources/launch.cu" ] || [ ! -e "$images/launch.lz4" ]; then
     mkdir -p "$images"
     device() { "$runtime_13/bin/nvcc" -ccbin "${CXX:-g++}" -I"$runtime_13/include" "$@" "$sources/launch.cu"; }
     device -cubin -arch=sm_80 -o "$images/launch.cubin"
     device -cubin -arch=sm_90 -o "$images/newer.cubin"
     device -fatbin -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
         -o "$images/launch.fatbin"
+    device -fatbin -arch=sm_80 -Xfatbin -compress-all -o "$images/launch.zstd"
+    device -fatbin -arch=compute_80 -compress-mode=speed -o "$images/launch.lz4"
     device -ptx -arch=compute_80 -o "$images/launch.ptx"
 fi

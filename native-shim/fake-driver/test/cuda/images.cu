@@ -87,7 +87,7 @@ int main(int count, char **arguments) {
     auto load_library = DRIVER(cuLibraryLoadFromFile, 12000);
     auto load_library_data = DRIVER(cuLibraryLoadData, 12000);
     auto unload_library = DRIVER(cuLibraryUnload, 12000);
-    for (const char *form : {"cubin", "fatbin", "ptx"}) {
+    for (const char *form : {"cubin", "fatbin", "ptx", "zstd", "lz4"}) {
         std::string path = std::string(arguments[1]) + "/launch." + form, bytes = bytes_of(path);
         CUmodule module;
         CUlibrary library;
