@@ -9,6 +9,7 @@
 #include "config.h"
 #include "lookup.h"
 #include "os.h"
+#include "pool.h"
 #include "shared.h"
 #include "usage.h"
 
@@ -62,6 +63,7 @@ static struct memory seen(int device, unsigned long long really_free) {
         return (struct memory){0, 0, 0};
     }
     aliquot_shared_reap(); /* who looks here wants to know now */
+    aliquot_pool_true_up();
     struct memory memory = {.total = aliquot_account_limit(device), .used = aliquot_account_used(device)};
     unsigned long long room = memory.used < memory.total ? memory.total - memory.used : 0;
     memory.free = room < really_free ? room : really_free;

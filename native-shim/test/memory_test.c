@@ -122,6 +122,56 @@ TEST(a_plain_allocation_freed_in_stream_order_is_given_back) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
+/* Pools of the stub, since the fake driver has neither of these kinds. */
+static void use_a_pool_that_costs_nothing(CUmemoryPool pool) {
+    CUdeviceptr address = 0, plain = 0;
+    CHECK_EQUAL(
+        CALL(cuMemAllocFromPoolAsync, CUdeviceptr *, size_t, CUmemoryPool, CUstream)(&address, 200 * MIB, pool, NULL),
+        CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK_EQUAL(allocate(&plain, 100 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemFreeAsync, CUdeviceptr, CUstream)(address, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemPoolDestroy, CUmemoryPool)(pool), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 100 * MIB);
+    CHECK_EQUAL(deallocate(plain), CUDA_SUCCESS);
+}
+
+TEST(a_pool_of_host_memory_and_an_imported_pool_cost_nothing) {
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {CU_MEM_LOCATION_TYPE_HOST, 0}};
+    CUmemLocation host = {CU_MEM_LOCATION_TYPE_HOST, 0};
+    CUmemoryPool pool = NULL;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(CALL(cuMemPoolCreate, CUmemoryPool *, const CUmemPoolProps *)(&pool, &properties), CUDA_SUCCESS);
+    use_a_pool_that_costs_nothing(pool);
+    CHECK_EQUAL(CALL(cuMemPoolImportFromShareableHandle, CUmemoryPool *, void *, CUmemAllocationHandleType,
+                     unsigned long long)(&pool, NULL, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                CUDA_SUCCESS);
+    use_a_pool_that_costs_nothing(pool);
+    CHECK_EQUAL(CALL(cuMemGetDefaultMemPool, CUmemoryPool *, CUmemLocation *,
+                     CUmemAllocationType)(&pool, &host, CU_MEM_ALLOCATION_TYPE_PINNED),
+                CUDA_SUCCESS);
+    use_a_pool_that_costs_nothing(pool);
+}
+
+TEST(a_pool_of_managed_memory_is_charged_wherever_it_begins) {
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+                                 .location = {CU_MEM_LOCATION_TYPE_HOST, 0}};
+    CUmemoryPool pool = NULL;
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(CALL(cuMemPoolCreate, CUmemoryPool *, const CUmemPoolProps *)(&pool, &properties), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemAllocFromPoolAsync, CUdeviceptr *, size_t, CUmemoryPool, CUstream)(&address, 100 * MIB + 1,
+                                                                                             pool, NULL),
+                CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(
+        CALL(cuMemAllocFromPoolAsync, CUdeviceptr *, size_t, CUmemoryPool, CUstream)(&address, 100 * MIB, pool, NULL),
+        CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 100 * MIB);
+}
+
 TEST(the_end_of_a_context_gives_back_what_was_allocated_in_it) {
     CUdeviceptr address = 0;
     CUcontext context = NULL;

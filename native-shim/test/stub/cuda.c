@@ -37,6 +37,7 @@ static atomic_int initialised;
 static struct {
     _Atomic uint64_t bytes;
     CUcontext context;
+    void *pool; /* NULL: of no pool */
 } blocks[BLOCKS];
 static atomic_uint next_block;
 static _Atomic uint64_t used[DEVICES];
@@ -246,6 +247,7 @@ static CUresult allocate(CUdeviceptr *address, uint64_t bytes) {
         uint64_t none = 0;
         if (atomic_compare_exchange_strong(&blocks[block].bytes, &none, bytes)) {
             blocks[block].context = current;
+            blocks[block].pool = NULL;
             *address = (CUdeviceptr)(block + 1) * BLOCK_STEP;
             return 0;
         }
@@ -371,20 +373,26 @@ LAUNCHES(LAUNCH)
 
 /* ---- what only the ABI tests call: it says that it was entered, and little more ---- */
 
-#define UNUSED(...) (void)(__VA_ARGS__)
+/* A pool has reserved what was allocated from it. */
+static CUresult allocate_from(void *pool, CUdeviceptr *address, size_t bytes) {
+    CUresult result = allocate(address, bytes);
+    if (result == 0) {
+        blocks[*address / BLOCK_STEP - 1].pool = pool;
+    }
+    return result;
+}
 
-/* Memory of a pool, whose size is not asked. */
-#define ALLOC_ASYNC(name, ...)                                                                                         \
+#define ALLOC_ASYNC(name, from, ...)                                                                                   \
     EXPORT(name, CUdeviceptr *address, size_t bytes, __VA_ARGS__) {                                                    \
         ENTER;                                                                                                         \
-        UNUSED(stream);                                                                                                \
-        return allocate(address, bytes);                                                                               \
+        return allocate_from(from, address, bytes);                                                                    \
     }
 
-ALLOC_ASYNC(cuMemAllocAsync, void *stream)
-ALLOC_ASYNC(cuMemAllocAsync_ptsz, void *stream)
-ALLOC_ASYNC(cuMemAllocFromPoolAsync, void *pool ANY, void *stream)
-ALLOC_ASYNC(cuMemAllocFromPoolAsync_ptsz, void *pool ANY, void *stream)
+static char device_pools[DEVICES];
+ALLOC_ASYNC(cuMemAllocAsync, &device_pools[0], void *stream ANY)
+ALLOC_ASYNC(cuMemAllocAsync_ptsz, &device_pools[0], void *stream ANY)
+ALLOC_ASYNC(cuMemAllocFromPoolAsync, pool, void *pool, void *stream ANY)
+ALLOC_ASYNC(cuMemAllocFromPoolAsync_ptsz, pool, void *pool, void *stream ANY)
 
 /* A new handle of whatever it is. */
 static void *new_handle(void) {
@@ -447,14 +455,16 @@ DO(cuStreamQuery, void *stream ANY) /* which the shim doesn't hook */
 
 /* What the shim asks for itself. */
 EXPORT(cuDeviceGetMemPool, void **pool, int device) {
-    static char pools[DEVICES];
-    *pool = &pools[device];
+    *pool = &device_pools[device];
     return 0;
 }
 
 EXPORT(cuMemPoolGetAttribute, void *pool, int attribute, uint64_t *value) {
-    (void)pool, (void)attribute;
+    (void)attribute; /* it is always what the pool has reserved */
     *value = 0;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        *value += blocks[i].pool == pool ? blocks[i].bytes : 0;
+    }
     return 0;
 }
 
