@@ -48,6 +48,25 @@ void aliquot_pool_reset(void) {
     atomic_store(&any, false);
 }
 
+/* A stream may be capturing, and even to ask a pool for its attributes would spoil that (NVIDIA/cccl#11360). In relaxed
+   mode nothing that this thread does spoils it (cuda.h, cuThreadExchangeStreamCaptureMode). */
+static CUstreamCaptureMode mode_before; /* of the thread that has the mutex */
+
+static void enter(void) {
+    pthread_mutex_lock(&mutex);
+    mode_before = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (aliquot_bare.cuThreadExchangeStreamCaptureMode != NULL) {
+        aliquot_bare.cuThreadExchangeStreamCaptureMode(&mode_before);
+    }
+}
+
+static void leave(void) {
+    if (aliquot_bare.cuThreadExchangeStreamCaptureMode != NULL) {
+        aliquot_bare.cuThreadExchangeStreamCaptureMode(&mode_before);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
 /* ---- with the mutex ---- */
 
 static struct aliquot_pool *find(enum kind kind, CUmemoryPool handle, int device) {
@@ -167,14 +186,6 @@ static uint64_t lacking(int device, uint64_t bytes) {
     return used + bytes > limit ? used + bytes - limit : 0;
 }
 
-/* A stream of any thread may be capturing; in this mode nothing that we do spoils that (cuda.h,
-   cuThreadExchangeStreamCaptureMode). */
-static void exchange_capture_mode(CUstreamCaptureMode *mode) {
-    if (aliquot_bare.cuThreadExchangeStreamCaptureMode != NULL) {
-        aliquot_bare.cuThreadExchangeStreamCaptureMode(mode);
-    }
-}
-
 static uint64_t charged_on(int device) {
     uint64_t sum = 0;
     for (const struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
@@ -187,24 +198,21 @@ bool aliquot_pool_make_room(int device, uint64_t bytes) {
     if (!atomic_load_explicit(&any, memory_order_acquire) || bytes > aliquot_account_limit(device)) {
         return false;
     }
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    pthread_mutex_lock(&mutex);
+    enter();
     uint64_t before = charged_on(device);
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
         if (pool->device == device && pool->charged > 0) {
             true_up(pool); /* it may have shrunk by itself */
         }
     }
-    exchange_capture_mode(&mode);
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
         uint64_t lack = lacking(device, bytes);
         if (pool->device == device && pool->charged > 0 && lack > 0) {
             trim(pool, lack);
         }
     }
-    exchange_capture_mode(&mode);
     bool won = charged_on(device) < before;
-    pthread_mutex_unlock(&mutex);
+    leave();
     return won;
 }
 
@@ -212,13 +220,13 @@ void aliquot_pool_true_up(void) {
     if (!atomic_load_explicit(&any, memory_order_acquire)) {
         return;
     }
-    pthread_mutex_lock(&mutex);
+    enter();
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
         if (pool->charged > 0) {
             true_up(pool);
         }
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
 }
 
 bool aliquot_pool_begin(struct aliquot_pool *pool, uint64_t bytes) {
@@ -226,24 +234,24 @@ bool aliquot_pool_begin(struct aliquot_pool *pool, uint64_t bytes) {
         return false;
     }
     aliquot_account_undecided(pool->device);
-    pthread_mutex_lock(&mutex);
+    enter();
     pool->charged += bytes;
     pool->in_flight += bytes;
     pool->landing++;
-    pthread_mutex_unlock(&mutex);
+    leave();
     return true;
 }
 
 bool aliquot_pool_end(struct aliquot_pool *pool, uint64_t bytes) {
-    pthread_mutex_lock(&mutex);
+    enter();
     pool->in_flight -= bytes;
     uint64_t more = correct(pool);
     bool fits = !pool->overdrawn;
-    pthread_mutex_unlock(&mutex);
+    leave();
     aliquot_account_decided(pool->device);
     while (more > 0 && fits) {
         bool room = aliquot_charge_reserve(pool->device, more);
-        pthread_mutex_lock(&mutex);
+        enter();
         if (room) {
             pool->charged += more;
         }
@@ -254,41 +262,41 @@ bool aliquot_pool_end(struct aliquot_pool *pool, uint64_t bytes) {
             pool->overdrawn = true;
             fits = false;
         }
-        pthread_mutex_unlock(&mutex);
+        leave();
     }
     return fits;
 }
 
 void aliquot_pool_landed(struct aliquot_pool *pool) {
-    pthread_mutex_lock(&mutex);
+    enter();
     if (--pool->landing == 0) {
         pool->overdrawn = false;
         true_up(pool);
         drop_if_over(pool);
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
 }
 
 void aliquot_pool_freed(const struct aliquot_holding *holding, bool at_once) {
     struct aliquot_pool *pool = holding->owner;
-    pthread_mutex_lock(&mutex);
+    enter();
     if (at_once) {
         true_up(pool);
     }
     one_freed(pool);
-    pthread_mutex_unlock(&mutex);
+    leave();
 }
 
 struct aliquot_pool *aliquot_pool_of_graphs(int device, CUdevice ordinal) {
-    pthread_mutex_lock(&mutex);
+    enter();
     struct aliquot_pool *pool = find(OF_GRAPHS, NULL, device);
     pool = pool != NULL ? pool : add(OF_GRAPHS, NULL, device, ordinal);
-    pthread_mutex_unlock(&mutex);
+    leave();
     return pool;
 }
 
 void aliquot_pool_contexts_are_gone(int device) {
-    pthread_mutex_lock(&mutex);
+    enter();
     for (struct aliquot_pool *pool = pools, *next = NULL; pool != NULL; pool = next) {
         next = pool->next;
         if (pool->device == device && pool->landing == 0) {
@@ -300,7 +308,7 @@ void aliquot_pool_contexts_are_gone(int device) {
             }
         }
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
 }
 
 /* ---- whose pool, and is it charged? ---- */
@@ -330,7 +338,7 @@ static CUresult ordinal_of_stream(CUstream stream, CUdevice *ordinal) {
 /* The pool's entry, made if need be. What is not known as something else is a pool of the device. A new pool may have
    an old one's handle, whose end was not seen. */
 static struct aliquot_pool *entry_of(CUmemoryPool handle, enum kind kind, CUdevice ordinal, bool new) {
-    pthread_mutex_lock(&mutex);
+    enter();
     struct aliquot_pool *pool = find(kind, handle, 0);
     if (pool != NULL && new) {
         aliquot_table_take_owner(&aliquot_memory, pool, ignore);
@@ -343,7 +351,7 @@ static struct aliquot_pool *entry_of(CUmemoryPool handle, enum kind kind, CUdevi
     if (pool != NULL && new) {
         pool->of_program = true;
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
     return pool;
 }
 
@@ -393,9 +401,9 @@ static CUresult find_pool(CUmemoryPool handle, CUstream stream, struct aliquot_p
 static bool keep(struct aliquot_pool *pool, uint64_t bytes, CUdeviceptr address) {
     struct aliquot_holding holding = {.bytes = bytes, .owner = pool, .device = (uint32_t)pool->device, .pooled = true};
     bool fits = aliquot_pool_end(pool, bytes);
-    pthread_mutex_lock(&mutex);
+    enter();
     pool->live++;
-    pthread_mutex_unlock(&mutex);
+    leave();
     if (fits && aliquot_charge_keep(&holding, &aliquot_memory, address)) {
         aliquot_pool_landed(pool);
         return true;
@@ -507,7 +515,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes) {
    more: so it gives back first what it can, and keeps its charge until nothing of it is left. */
 CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     ALIQUOT_NEED(cuMemPoolDestroy)
-    pthread_mutex_lock(&mutex);
+    enter();
     struct aliquot_pool *pool = handle == NULL ? NULL : find(ORDINARY, handle, 0);
     enum kind kind = pool == NULL ? UNCHARGED : pool->kind;
     if (kind == ORDINARY && pool->of_program && pool->device >= 0) {
@@ -518,9 +526,9 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
         pool->handle = NULL;
         pool->live++; /* until here it is over */
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
     CUresult result = aliquot_bare.cuMemPoolDestroy(handle);
-    pthread_mutex_lock(&mutex);
+    enter();
     if (pool != NULL && result != CUDA_SUCCESS) {
         pool->kind = kind;
         pool->handle = handle;
@@ -528,7 +536,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     if (pool != NULL) {
         one_freed(pool);
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
     return result;
 }
 

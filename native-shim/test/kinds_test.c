@@ -585,6 +585,109 @@ TEST(an_array_that_is_mapped_later_is_charged_as_what_is_mapped_to_it) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
+/* ---- graphs ---- */
+
+static CUstream new_stream(void) {
+    CUstream stream = NULL;
+    CHECK_EQUAL(CALL(cuStreamCreate, CUstream *, unsigned)(&stream, 1), CUDA_SUCCESS);
+    return stream;
+}
+
+/* A captured allocation, freed in the graph again. */
+static CUgraph capture_allocation(CUstream stream, size_t bytes) {
+    CUdeviceptr address = 0;
+    CUgraph graph = NULL;
+    CHECK_EQUAL(CALL(cuStreamBeginCapture_v2, CUstream, CUstreamCaptureMode)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+                CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemAllocAsync, CUdeviceptr *, size_t, CUstream)(&address, bytes, stream), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemFreeAsync, CUdeviceptr, CUstream)(address, stream), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuStreamEndCapture, CUstream, CUgraph *)(stream, &graph), CUDA_SUCCESS);
+    return graph;
+}
+
+static CUgraphExec instantiate(CUgraph graph) {
+    CUgraphExec executable = NULL;
+    CHECK_EQUAL(CALL(cuGraphInstantiateWithFlags, CUgraphExec *, CUgraph, unsigned long long)(&executable, graph, 0),
+                CUDA_SUCCESS);
+    return executable;
+}
+
+static CUresult launch(CUgraphExec graph, CUstream stream) {
+    return CALL(cuGraphLaunch, CUgraphExec, CUstream)(graph, stream);
+}
+
+static unsigned long long reserved_by_graphs(void) {
+    cuuint64_t bytes = 0;
+    CHECK_EQUAL(CALL(cuDeviceGetGraphMemAttribute, CUdevice, CUgraphMem_attribute,
+                     void *)(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes),
+                CUDA_SUCCESS);
+    return bytes;
+}
+
+TEST(a_captured_allocation_is_charged_when_its_graph_is_launched_and_until_it_is_trimmed) {
+    sandbox(NO_LIMIT, 0);
+    use_device(0);
+    CUstream stream = new_stream();
+    size_t before = really_free();
+    CUgraphExec graph = instantiate(capture_allocation(stream, 60 * MIB));
+    CHECK_EQUAL(used_in_region(), before - really_free());
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQUAL(launch(graph, stream), CUDA_SUCCESS);
+        CHECK_EQUAL(used_in_region(), before - really_free());
+        CHECK_EQUAL(used_in_region(), reserved_by_graphs());
+    }
+    CHECK(used_in_region() >= 60 * MIB, "%llu", used_in_region());
+    CHECK_EQUAL(CALL(cuStreamSynchronize, CUstream)(stream), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuGraphExecDestroy, CUgraphExec)(graph), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDeviceGraphMemTrim, CUdevice)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK_EQUAL(really_free(), before);
+}
+
+TEST(a_graph_without_room_for_what_it_allocates_is_not_launched) {
+    CUdeviceptr plain = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CUstream stream = new_stream();
+    CUgraphExec graph = instantiate(capture_allocation(stream, 64 * MIB));
+    CUgraphExec large = instantiate(capture_allocation(stream, 128 * MIB));
+    CHECK_EQUAL(launch(large, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&plain, 60 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(launch(graph, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(CALL(cuGraphUpload, CUgraphExec, CUstream)(graph, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(used_in_region(), 60 * MIB);
+    CHECK_EQUAL(deallocate(plain), CUDA_SUCCESS);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQUAL(launch(graph, stream), CUDA_SUCCESS); /* again and again in the same memory */
+    }
+    CHECK_EQUAL(CALL(cuStreamSynchronize, CUstream)(stream), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), reserved_by_graphs());
+    CHECK_EQUAL(allocate(&plain, 100 * MIB),
+                CUDA_SUCCESS); /* what is kept for the next launch is no reason to refuse */
+    CHECK_EQUAL(launch(graph, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(deallocate(plain), CUDA_SUCCESS);
+    CHECK_EQUAL(launch(graph, stream), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuStreamSynchronize, CUstream)(stream), CUDA_SUCCESS);
+}
+
+TEST(a_refusal_in_the_middle_of_a_capture_leaves_the_capture_alone) {
+    CUdeviceptr address = 0;
+    CUgraph graph = NULL;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CUstream capturing = new_stream(), other = new_stream();
+    keep_freed_memory(default_pool(0));
+    CHECK_EQUAL(CALL(cuMemAllocAsync, CUdeviceptr *, size_t, CUstream)(&address, 60 * MIB, other), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemFreeAsync, CUdeviceptr, CUstream)(address, other), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuStreamSynchronize, CUstream)(other), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuStreamBeginCapture_v2, CUstream, CUstreamCaptureMode)(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL),
+                CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemAllocAsync, CUdeviceptr *, size_t, CUstream)(&address, 200 * MIB, other),
+                CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(CALL(cuMemAllocAsync, CUdeviceptr *, size_t, CUstream)(&address, 90 * MIB, other), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuStreamEndCapture, CUstream, CUgraph *)(capturing, &graph), CUDA_SUCCESS);
+}
+
 /* ---- contexts ---- */
 
 static unsigned long long context_in_region(void) {
