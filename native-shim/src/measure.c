@@ -43,9 +43,10 @@ struct batch {
     _Atomic uint64_t word;
     CUevent start, end;
     _Atomic(CUstream) stream;
-    int64_t opened, closed; /* on the host's clock */
-    bool at_once;           /* closed right after its last launch */
-    bool dry;               /* nothing of ours was on the GPU when start was recorded */
+    _Atomic int64_t opened; /* on the host's clock, as is closed; right in every state but FREE and CLOSING */
+    int64_t closed;
+    bool at_once; /* closed right after its last launch */
+    bool dry;     /* nothing of ours was on the GPU when start was recorded */
     uint64_t charged;
     uint64_t launches;
     uint64_t order; /* in which they closed */
@@ -214,8 +215,12 @@ static struct batch *take_batch(struct context *context, int64_t now, uint64_t *
         if (STATE_OF(found) != FREE && !abandoned) {
             continue;
         }
-        *word = NEXT(found, OPEN);
+        /* Open only once it says since when: until then what it says is old, and others would take it over. */
+        *word = NEXT(found, CLOSING);
         if (atomic_compare_exchange_strong(&batch->word, &found, *word)) {
+            *word = SAME(*word, OPEN);
+            atomic_store(&batch->opened, now);
+            atomic_store(&batch->word, *word);
             return batch;
         }
     }
@@ -272,7 +277,6 @@ static void open_batch(struct context *context, const struct aliquot_launch *lau
         return;
     }
     int mode = relax();
-    batch->opened = now;
     batch->stream = launch->stream;
     *open = (struct open){
         .context = context, .handle = launch->context, .stream = launch->stream, .batch = batch, .word = word};
