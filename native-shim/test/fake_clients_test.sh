@@ -29,6 +29,17 @@ nvidia_smi_shows_the_share)
     shimmed "$fake/bin/nvidia-smi" >"$folder/out" || fail "$(cat "$folder/out")"
     grep -q '0MiB / 3000MiB' "$folder/out" || fail "$(cat "$folder/out")"
     ;;
+nvidia_smi_shows_utilisation_of_the_share)
+    # Whoever wants more than 30 % of the GPU uses all of the share; and a while after, none of it.
+    utilisation() { "$@" "$fake/bin/nvidia-smi" -i "$uuid" --query-gpu=utilization.gpu --format=csv,noheader,nounits; }
+    shimmed "$sample" alloc 100 busy 3 >"$folder/busy" &
+    until [ "$(grep -c '^busy:' "$folder/busy")" -ge 2 ]; do sleep 0.05; done
+    of_the_share=$(utilisation shimmed) of_the_GPU=$(LD_LIBRARY_PATH=$fake/lib utilisation env)
+    wait $!
+    sleep 1.2
+    [ "$of_the_share" -ge 80 ] && [ "$of_the_GPU" -le 50 ] || fail "$of_the_share % of the share, $of_the_GPU % of the GPU"
+    [ "$(utilisation shimmed)" = 0 ] || fail "$(utilisation shimmed) % when nobody computes"
+    ;;
 nvidia_smi_lists_the_containers_processes_by_their_PIDs_in_it)
     unshare --pid --fork --mount-proc true 2>"$folder/err" || {
         echo "skipped: no PID namespace of one's own: $(cat "$folder/err")"
