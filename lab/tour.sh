@@ -119,6 +119,12 @@ try kubectl -n tour logs thirty --tail=3
 expect_about 300
 try kubectl -n tour logs seventy --tail=3
 expect_about 700
+tell "The node's own nvidia-smi says the same (sm: percent of the GPU's time), and what each takes of its memory: nothing but" \
+    "the 256 MiB that CUDA needs for a program on this GPU. In the pods it counts nothing until the node agent measures it:"
+node=$(./aliquot kubectl -n tour get pod thirty -o 'jsonpath={.spec.nodeName}')
+smi='cd /var/lib/aliquot/fake-driver && LD_LIBRARY_PATH=lib ALIQUOT_FAKE_GPUS=gpus bin/nvidia-smi'
+try node "$node" sh -c "$smi pmon -d 5 -c 1; $smi --query-compute-apps=pid,used_memory --format=csv"
+expect ", 256 MiB"
 quietly kubectl -n tour delete pods thirty seventy --now
 
 title "3. Which GPU? Binpack fills one after the other"

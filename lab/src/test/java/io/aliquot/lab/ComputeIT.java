@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.within;
 
 import io.aliquot.api.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -29,6 +30,11 @@ class ComputeIT {
 
         assertThat(percentOfTheGpu(space, "thirty")).isCloseTo(30, within(TOLERANCE));
         assertThat(percentOfTheGpu(space, "seventy")).isCloseTo(70, within(TOLERANCE));
+        assertThat(percentSeenByTheNode(lab, thirty))
+                .as("what NVML says on the node")
+                .hasSize(2)
+                .satisfies(seen -> assertThat(seen.get(0)).isCloseTo(30, within(TOLERANCE)))
+                .satisfies(seen -> assertThat(seen.get(1)).isCloseTo(70, within(TOLERANCE)));
     }
 
     @Test
@@ -39,6 +45,23 @@ class ComputeIT {
         sleep(space, "alone", 12);
 
         assertThat(percentOfTheGpu(space, "alone")).isCloseTo(40, within(TOLERANCE));
+    }
+
+    /** Of the GPU that a pod is on: what each process had of it in the last seconds, the smallest first. */
+    private static List<Double> percentSeenByTheNode(Lab lab, Pod pod) {
+        String shown = lab.onNode(
+                        pod.getSpec().getNodeName(),
+                        "sh",
+                        "-c",
+                        "cd /var/lib/aliquot/fake-driver && LD_LIBRARY_PATH=lib ALIQUOT_FAKE_GPUS=gpus"
+                                + " exec bin/nvidia-smi pmon -d 5 -c 1 -i " + Holdings.gpu(pod))
+                .expectSuccess();
+        return shown.lines()
+                .map(line -> line.trim().split(" +", -1))
+                .filter(columns -> columns[columns.length - 1].equals("vgpu-sample"))
+                .map(columns -> Double.valueOf(columns[3]))
+                .sorted()
+                .toList();
     }
 
     private static Pod asking(Lab lab, String name, int cores) {
