@@ -1,13 +1,16 @@
+/* clang-format off */
 /*
  * Virtual time, as a preload: real processes with real threads, and what is preloaded after this, live by a clock that
  * stands still while anybody works and jumps to the next wake-up when all sleep. Hours pass in seconds, on a busy
  * machine as on an idle one, and every run goes alike.
  *
- *   ALIQUOT_VIRTUAL_TIME=FILE             the clock: processes that name the same file share it. Without it nothing
- * changes ALIQUOT_VIRTUAL_TIME_PARTICIPANTS=N   time stands still until N processes have looked at the clock (1 unless
- * said) ALIQUOT_VIRTUAL_TIME_SEAT=K           who goes first at equal times: the lower K; processes without one, as
- * they come ALIQUOT_VIRTUAL_TIME_TICK=NS          what every look at the clock takes (200 unless said): programs that
- * wait by looking get there, and calls take time as they do on a real machine
+ *   ALIQUOT_VIRTUAL_TIME=FILE             the clock: processes that name the same file share it; without it nothing
+ *                                         changes
+ *   ALIQUOT_VIRTUAL_TIME_PARTICIPANTS=N   time stands still until N processes have looked at the clock; 1 unless said
+ *   ALIQUOT_VIRTUAL_TIME_SEAT=K           who goes first at equal times: the lower K; processes without one, as they
+ *                                         come
+ *   ALIQUOT_VIRTUAL_TIME_TICK=NS          what every look at the clock takes, 200 unless said: programs that wait by
+ *                                         looking get there, and calls take time as they do on a real machine
  *
  * One thread at a time works, and hands on when it sleeps: to whoever is due next, in the order of wake-ups, then
  * seats. A process takes part from its first look at the clock or its first sleep, its threads from pthread_create, a
@@ -18,6 +21,7 @@
  *
  * gettimeofday, time, timeouts of poll and of timed waits, and CPU-time clocks stay real.
  */
+/* clang-format on */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -5,6 +5,7 @@
 #include "cuda_client.h"
 #include "gpu_file.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,11 +116,13 @@ static inline int run_tests(const struct test *tests, size_t test_count, int cou
         fflush(NULL);
         pid_t child = fork();
         if (child == 0) {
+            setpgid(0, 0);
             tests[i].run();
             exit(0);
         }
         int status = 1;
         CHECK(waitpid(child, &status, 0) == child);
+        (void)kill(-child, SIGKILL); /* processes of its that a failed check left: they would hold the output open */
         printf("%s: %s\n", status == 0 ? "ok" : "FAILED", tests[i].name);
         failures += status != 0;
         remove_gpus(gpus);
