@@ -14,19 +14,19 @@
 #define STREAMS 4   /* that a thread has batches on */
 #define PARTS 6     /* functions in a batch */
 #define GROUP_PARTS 16
-#define ENOUGH_WORK 1000000             /* ns that end a batch */
-#define ENOUGH_LAUNCHES 64              /* that do */
-#define ABANDONED INT64_C(1000000000)   /* ns after which an open batch's thread is taken for dead */
-#define RECENT INT64_C(100000000)       /* ns for which a launch that isn't measured may be on the GPU */
-#define LATE 25000                      /* ns by which an event is late when another process has the GPU */
-#define DRIFT 20000                     /* one part in so many that the GPU's and the host's clocks may drift: 50 ppm */
-#define SLOW_RECORD 50000               /* ns: recording took so long that the thread was away */
-#define STARTS_NEEDED 8                 /* events before we believe that we are alone */
-#define LATE_ALLOWED 24                 /* one late event in so many, and we still are alone */
-#define PROBES 64                       /* on their way */
-#define PROBED 1024                     /* probes that are remembered */
-#define PROBE_INTERVAL INT64_C(1000000) /* ns */
-#define PROBE_WEIGHT HELPER_INTERVAL    /* ns that a probe stands for at most */
+#define ENOUGH_WORK 1000000            /* ns that end a batch */
+#define ENOUGH_LAUNCHES 64             /* that do */
+#define ABANDONED INT64_C(1000000000)  /* ns after which an open batch's thread is taken for dead */
+#define RECENT INT64_C(100000000)      /* ns for which a launch that isn't measured may be on the GPU */
+#define LATE 25000                     /* ns by which an event is late when another process has the GPU */
+#define DRIFT 20000                    /* one part in so many that the GPU's and the host's clocks may drift: 50 ppm */
+#define SLOW_RECORD 50000              /* ns: recording took so long that the thread was away */
+#define STARTS_NEEDED 8                /* events before we believe that we are alone */
+#define LATE_ALLOWED 24                /* one late event in so many, and we still are alone */
+#define PROBES 64                      /* on their way */
+#define PROBED 1024                    /* probes that are remembered */
+#define PROBE_INTERVAL INT64_C(800000) /* ns */
+#define PROBE_WEIGHT (2 * HELPER_INTERVAL)  /* ns that a probe stands for at most */
 #define HELD_BACK_LATELY INT64_C(200000000) /* ns */
 #define GROUP_WORK 16000000              /* ns measured from which a group is learnt from where others share the GPU */
 #define HELPER_INTERVAL INT64_C(5000000) /* ns */
@@ -374,9 +374,10 @@ void aliquot_measure_launched(const struct aliquot_launch *launch, bool succeede
     open->launches++;
     open->charged += launch->charged;
     bool room = add_part(open, launch->cost);
-    if (!room || open->charged >= ENOUGH_WORK ||
-        open->launches >= atomic_load_explicit(&open->context->target, memory_order_relaxed) ||
-        aliquot_cost_is_guess(launch->cost)) {
+    /* With many on their way only work ends one: there must be batches left for all that may be in flight. */
+    bool many = open->launches >= atomic_load_explicit(&open->context->target, memory_order_relaxed) &&
+                atomic_load_explicit(&open->context->on_their_way, memory_order_relaxed) < BATCHES / 2;
+    if (!room || open->charged >= ENOUGH_WORK || many || aliquot_cost_is_guess(launch->cost)) {
         close_batch(open, true);
     }
 }
@@ -756,12 +757,22 @@ static struct helped help_all(void) {
     return helped;
 }
 
+/* Probes at even intervals would keep step with the turns that they are to tell of. From three quarters of an
+   interval to one and a quarter; xorshift32 (Marsaglia, 2003). */
+static int64_t uneven(int64_t interval) {
+    static uint32_t random = 2463534242; /* the one helper's */
+    random ^= random << 13;
+    random ^= random >> 17;
+    random ^= random << 5;
+    return interval * 3 / 4 + interval / 2 * (int64_t)(random >> 16) / 65536;
+}
+
 static void *help(void *unused) {
     int64_t now = aliquot_os_clock(), worked = now;
     struct helped helped = {false, false};
     relax();
     for (;;) {
-        aliquot_os_sleep_until(now + (helped.probing ? PROBE_INTERVAL : HELPER_INTERVAL));
+        aliquot_os_sleep_until(now + uneven(helped.probing ? PROBE_INTERVAL : HELPER_INTERVAL));
         now = aliquot_os_clock();
         helped = help_all();
         worked = helped.on_their_way ? now : worked;
