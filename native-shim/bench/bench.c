@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,6 @@
 #define CALLS 2000
 #define THREADS 4
 #define PEERS 63 /* and the one that is measured */
-#define STARTS 101
 #define REPEATS 5
 
 typedef int alloc_function(unsigned long long *, size_t);
@@ -26,8 +24,6 @@ typedef int free_function(unsigned long long);
 typedef int info_function(size_t *, size_t *);
 typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                             void **, void **);
-
-extern char **environ;
 
 static alloc_function *alloc;
 static free_function *dealloc;
@@ -244,23 +240,6 @@ static void run(struct side side, char *const *arguments, double *figures, int c
     waitpid(child, NULL, 0);
 }
 
-/* Nanoseconds that `true` takes from its start to its end. */
-static double start_once(const char *shim) {
-    pid_t child;
-    char *arguments[] = {"true", NULL};
-    if (shim != NULL) {
-        setenv("LD_PRELOAD", shim, 1);
-    }
-    double start = now();
-    if (posix_spawnp(&child, "true", NULL, NULL, arguments, environ) != 0) {
-        die("true");
-    }
-    waitpid(child, NULL, 0);
-    double taken = now() - start;
-    unsetenv("LD_PRELOAD");
-    return taken;
-}
-
 static void row(const char *name, double bare, double shim, double target, const char *others) {
     double added = shim - bare;
     printf("%-38s %9.1f %9.1f %9.1f", name, bare, shim, added);
@@ -301,7 +280,7 @@ int main(int argc, char **argv) {
     char *crowds[CROWDS][5] = {{argv[0], "measure", "0", "idle", NULL},
                                {argv[0], "measure", peers, "idle", NULL},
                                {argv[0], "measure", peers, "active", NULL}};
-    static double found[SIDES][CALL_FIGURES][REPEATS], crowd[2][CROWDS][REPEATS], starts[2][STARTS];
+    static double found[SIDES][CALL_FIGURES][REPEATS], crowd[2][CROWDS][REPEATS];
     double figures[CALL_FIGURES];
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         for (int side = 0; side < SIDES; side++) {
@@ -314,10 +293,6 @@ int main(int argc, char **argv) {
             run(sides[BARE], crowds[i], &crowd[BARE][i][repeat], 1);
             run(sides[SHIM], crowds[i], &crowd[SHIM][i][repeat], 1);
         }
-    }
-    for (int i = 0; i < STARTS; i++) {
-        starts[BARE][i] = start_once(NULL) / 1000;
-        starts[SHIM][i] = start_once(argv[1]) / 1000;
     }
     unlink(limits);
     unlink(region);
@@ -338,7 +313,5 @@ int main(int argc, char **argv) {
     row("alloc+free, one process", CROWD(BARE, ONE), CROWD(SHIM, ONE), 0, "");
     row("alloc+free, 64 processes, 63 idle", CROWD(BARE, IDLE), CROWD(SHIM, IDLE), 2 * one, "");
     row("alloc+free, 64 processes, all active", CROWD(BARE, ACTIVE), CROWD(SHIM, ACTIVE), 2 * one, "");
-    printf("microseconds\n");
-    row("a program's start and end (true)", middle(starts[BARE], STARTS), middle(starts[SHIM], STARTS), 100, "");
     return EXIT_SUCCESS;
 }
