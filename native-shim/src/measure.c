@@ -18,7 +18,7 @@
 #define ENOUGH_LAUNCHES 64             /* that do */
 #define ABANDONED INT64_C(1000000000)  /* ns after which an open batch's thread is taken for dead */
 #define RECENT INT64_C(100000000)      /* ns for which a launch that isn't measured may be on the GPU */
-#define LATE 25000                     /* ns by which an event is late when another process has the GPU */
+#define LATE 12000                     /* ns by which an event is late when another process has the GPU */
 #define DRIFT 20000                    /* one part in so many that the GPU's and the host's clocks may drift: 50 ppm */
 #define SLOW_RECORD 50000              /* ns: recording took so long that the thread was away */
 #define STARTS_NEEDED 8                /* events before we believe that we are alone */
