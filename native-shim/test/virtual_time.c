@@ -2,7 +2,7 @@
 /*
  * Virtual time, as a preload: real processes with real threads, and what is preloaded after this, live by a clock that
  * stands still while anybody works and jumps to the next wake-up when all sleep. Hours pass in seconds, on a busy
- * machine as on an idle one, and every run goes alike.
+ * machine as on an idle one, and what depends on nothing but time goes alike in every run.
  *
  *   ALIQUOT_VIRTUAL_TIME=FILE             the clock: processes that name the same file share it; without it nothing
  *                                         changes
@@ -15,8 +15,8 @@
  * One thread at a time works, and hands on when it sleeps: to whoever is due next, in the order of wake-ups, then
  * seats. A process takes part from its first look at the clock or its first sleep, its threads from pthread_create, a
  * forked child from fork. pthread_join, waitpid, wait, wait4, sigwait and pause let others go on. Other calls that wait
- * for others (pipes, condition variables) look like work: time stands still, but after STUCK_MS others that are due at
- * the same time go on beside, so short waits for a lock end. A thread that works for longer than LEEWAY_NS of ticks is
+ * for others (pipes, condition variables) look like work: time stands still, but after STUCK_MS in them others that are
+ * due at the same time go on beside, so short waits for a lock end. A thread that works for longer than LEEWAY_NS of ticks is
  * joined by those that are due. What was killed is noticed within STUCK_MS.
  *
  * gettimeofday, time, timeouts of poll and of timed waits, and CPU-time clocks stay real.
@@ -61,7 +61,8 @@ struct thread {
     uint64_t order;  /* the lower goes first at equal times */
     uint64_t handle; /* pthread_t */
     int32_t joiner;  /* the thread that joins this one, -1: none */
-    uint32_t unused[5];
+    uint32_t tid;
+    uint32_t unused[4];
 };
 
 struct process {
@@ -188,6 +189,30 @@ static void hand_on(bool besides) {
     atomic_store(&shared->due, next != NULL ? next->wake : NEVER);
 }
 
+/* Whether some thread that counts as working waits in the kernel, for another one perhaps. On a busy machine one that
+   only hasn't got a processor for long is to be waited for: else runs would differ. */
+static bool somebody_is_stuck(void) {
+    for (uint32_t i = 0; i < shared->threads; i++) {
+        const struct thread *thread = &shared->places[i];
+        char name[64], text[512];
+        if (atomic_load(&thread->state) != WORKING) {
+            continue;
+        }
+        snprintf(name, sizeof name, "/proc/%u/task/%u/stat", shared->processes[thread->process].pid, thread->tid);
+        int status = open(name, O_RDONLY | O_CLOEXEC);
+        ssize_t length = status < 0 ? -1 : read(status, text, sizeof text - 1);
+        if (status >= 0) {
+            close(status);
+        }
+        text[length < 0 ? 0 : length] = '\0';
+        const char *end = strrchr(text, ')'); /* of the name; the state follows (proc(5)) */
+        if (end == NULL || strncmp(end, ") R", 3) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void bury(int process) {
     for (uint32_t i = 0; i < shared->threads; i++) {
         if (atomic_load(&shared->places[i].state) != FREE && shared->places[i].process == (uint32_t)process) {
@@ -242,7 +267,7 @@ static bool await(bool interruptible) {
                 rounds = 0;
             } else {
                 bury_the_dead();
-                hand_on(++rounds >= 4);
+                hand_on(++rounds >= 4 && somebody_is_stuck());
             }
             if (!complained && shared->turns == turns && real_seconds() - since >= STANDSTILL_S) {
                 complain();
@@ -292,6 +317,7 @@ static int new_thread(int process, uint64_t order) {
         thread->wake = atomic_load(&shared->now);
         thread->order = order;
         thread->handle = 0;
+        thread->tid = 0;
         thread->joiner = -1;
         atomic_store(&thread->state, WAITING);
         if (shared->threads <= (uint32_t)i) {
@@ -300,6 +326,11 @@ static int new_thread(int process, uint64_t order) {
         return i;
     }
     give_up("too many threads");
+}
+
+static void sit(int place) {
+    mine = place;
+    shared->places[place].tid = (uint32_t)syscall(SYS_gettid);
 }
 
 static void open_clock(void) {
@@ -346,7 +377,7 @@ static void after_fork_there(void) {
     if (mmap(shared, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
         give_up(path);
     }
-    mine = child_thread;
+    sit(child_thread);
     born = 0;
     seat = (seat << 8 | (shared->places[mine].order & 0xff)) & UINT32_MAX;
     take();
@@ -401,7 +432,7 @@ static bool take_part(void) {
         pthread_atfork(before_fork, after_fork_here, after_fork_there);
         shared->come++;
     }
-    mine = new_thread(self, (seat << 32) | born++);
+    sit(new_thread(self, (seat << 32) | born++));
     shared->places[mine].handle = (uint64_t)pthread_self();
     hand_on(false);
     let_go();
@@ -544,7 +575,7 @@ static void *begin_thread(void *data) {
     const struct beginning beginning = *(struct beginning *)data;
     void *result;
     free(data);
-    mine = beginning.place;
+    sit(beginning.place);
     pthread_cleanup_push(end_thread, NULL);
     (void)await(false);
     result = beginning.start(beginning.argument);
