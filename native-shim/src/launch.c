@@ -71,19 +71,23 @@ static bool wait_for(const struct aliquot_launch *launch, uint64_t ns) {
     return true;
 }
 
-/* Small launches take an advance for several, so that most of them cost next to nothing. */
+/* Small launches take an advance for several, so that most of them cost next to nothing. What is left of it is never
+   lost: of 20 us kernels that would be a fifth of the share. */
 static bool charge(const struct aliquot_launch *launch) {
     if (mine.device == launch->device && mine.credit >= launch->charged) {
         mine.credit -= launch->charged;
         return false;
     }
-    bool small = launch->charged < ADVANCE / 2;
-    uint64_t ns = small ? ADVANCE : launch->charged;
-    bool held_back = wait_for(launch, ns);
-    if (small) {
-        mine.device = launch->device;
-        mine.credit = ADVANCE - launch->charged;
+    if (launch->charged >= ADVANCE / 2) {
+        return wait_for(launch, launch->charged);
     }
+    bool held_back = wait_for(launch, ADVANCE);
+    if (mine.device != launch->device && mine.credit > 0) {
+        aliquot_compute_correct(mine.device, -(int64_t)mine.credit);
+        mine.credit = 0;
+    }
+    mine.device = launch->device;
+    mine.credit += ADVANCE - launch->charged;
     return held_back;
 }
 
