@@ -1,14 +1,15 @@
 /*
  * The least a C test needs. A test binary holds cases, each a TEST whose name is a sentence; `binary NAME` runs that
- * one (CTest runs each in a process of its own), `binary` alone runs all, each in a child. A failed check ends its
- * case.
+ * one (CTest's way), `binary` alone runs all; each runs in a process of its own. A failed check ends its case.
  */
 #ifndef ALIQUOT_CHECK_H
 #define ALIQUOT_CHECK_H
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,17 +62,33 @@ static struct check_case *check_cases;
         exit(CHECK_SKIPPED);                                                                                           \
     } while (0)
 
-static int check_run_in_child(const struct check_case *test) {
-    pid_t child = fork();
+/*
+ * In a child that leads a process group, so that a case that fails leaves nobody: a process of its that lived on would
+ * hold the output open, and CTest waits for that.
+ */
+static int check_run(const struct check_case *test) {
+    fflush(NULL);
+    pid_t runner = getpid(), child = fork();
     if (child == 0) {
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != runner) {
+            _exit(EXIT_FAILURE); /* it was gone before it could be followed */
+        }
         test->run();
         exit(EXIT_SUCCESS);
     }
     int status = 0;
-    waitpid(child, &status, 0);
-    int failed = status != 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == CHECK_SKIPPED);
-    printf("%s %s\n", failed ? "FAILED" : "passed", test->name);
-    return failed;
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        perror("a process for the test");
+        return EXIT_FAILURE;
+    }
+    (void)kill(-child, SIGKILL);
+    if (WIFSIGNALED(status)) {
+        fprintf(stderr, "%s\n", strsignal(WTERMSIG(status)));
+        return EXIT_FAILURE;
+    }
+    return WEXITSTATUS(status);
 }
 
 int main(int argc, char **argv) {
@@ -80,12 +97,17 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (const struct check_case *test = check_cases; test != NULL; test = test->next) {
         if (argc > 1 && strcmp(argv[1], test->name) == 0) {
-            test->run();
-            return EXIT_SUCCESS;
+            return check_run(test);
         }
         if (argc == 1) {
+            int result = check_run(test);
             found = 1;
-            failed |= check_run_in_child(test);
+            failed |= result != EXIT_SUCCESS && result != CHECK_SKIPPED;
+            printf("%s %s\n",
+                   result == EXIT_SUCCESS    ? "passed"
+                   : result == CHECK_SKIPPED ? "skipped"
+                                             : "FAILED",
+                   test->name);
         }
     }
     if (!found) {

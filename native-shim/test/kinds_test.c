@@ -5,7 +5,6 @@
 #include "sandbox.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 typedef CUmemGenericAllocationHandle handle_t;
 
@@ -26,14 +25,15 @@ static size_t really_free(void) {
     return available;
 }
 
-static unsigned long long used_on(int device) {
-    struct aliquot_region *region = map_region();
-    unsigned long long sum = 0;
-    for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
-        sum += __atomic_load_n(&region->charge[device][i].word, __ATOMIC_SEQ_CST) & ALIQUOT_CHARGE_BYTES;
+/* Runs body in so many threads, with their numbers from 1, to their ends. */
+static void run_threads(size_t count, void *(*body)(void *number)) {
+    pthread_t threads[8];
+    for (size_t i = 0; i < count; i++) {
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, body, (void *)(i + 1)), 0);
     }
-    munmap(region, ALIQUOT_REGION_SIZE);
-    return sum;
+    for (size_t i = 0; i < count; i++) {
+        pthread_join(threads[i], NULL);
+    }
 }
 
 /* ---- pools ---- */
@@ -249,11 +249,9 @@ TEST(the_end_of_the_last_context_is_the_end_of_what_pools_hold) {
     CHECK_EQUAL(used_in_region(), 32 * MIB);
 }
 
-static void *use_one_pool(void *argument) {
-    unsigned seed = (unsigned)(uintptr_t)argument;
-    CUcontext context = NULL;
-    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
-    CALL(cuCtxSetCurrent, CUcontext)(context);
+static void *use_one_pool(void *number) {
+    unsigned seed = (unsigned)(uintptr_t)number;
+    use_device(0);
     for (int i = 0; i < 300; i++) {
         CUdeviceptr address = 0;
         size_t bytes = (size_t)(1 + rand_r(&seed) % 100) * MIB / 2;
@@ -270,26 +268,18 @@ static void *use_one_pool(void *argument) {
 }
 
 TEST(eight_threads_that_share_a_pool_charge_nothing_twice_and_leave_nothing) {
-    pthread_t threads[8];
     sandbox(300 * MIB, 0);
     use_device(0);
-    for (size_t i = 0; i < 8; i++) {
-        CHECK_EQUAL(pthread_create(&threads[i], NULL, use_one_pool, (void *)(i + 1)), 0);
-    }
-    for (size_t i = 0; i < 8; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    run_threads(8, use_one_pool);
     synchronize();
     CHECK_EQUAL(used_in_region(), reserved_by(default_pool(0)));
     CHECK_EQUAL(used_in_region(), 0);
 }
 
 /* Six requests of a chunk each: they all fit, whoever comes first. */
-static void *take_a_chunk(void *argument) {
-    CUcontext context = NULL;
-    (void)argument;
-    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
-    CALL(cuCtxSetCurrent, CUcontext)(context);
+static void *take_a_chunk(void *number) {
+    (void)number;
+    use_device(0);
     for (int i = 0; i < 300; i++) {
         CUdeviceptr address = 0;
         CHECK_EQUAL(allocate_async(&address, 32 * MIB), CUDA_SUCCESS);
@@ -299,15 +289,9 @@ static void *take_a_chunk(void *argument) {
 }
 
 TEST(requests_that_fit_together_are_not_refused_because_one_is_counted_twice_for_a_moment) {
-    pthread_t threads[6];
     sandbox(192 * MIB, 0);
     use_device(0);
-    for (size_t i = 0; i < 6; i++) {
-        CHECK_EQUAL(pthread_create(&threads[i], NULL, take_a_chunk, NULL), 0);
-    }
-    for (size_t i = 0; i < 6; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    run_threads(6, take_a_chunk);
 }
 
 /* ---- virtual memory ---- */
@@ -421,15 +405,18 @@ TEST(virtual_memory_is_charged_to_the_device_that_it_lies_on) {
     CHECK_EQUAL(used_on(1), 0);
 }
 
+static CUresult export_piece(int *fd, handle_t handle) {
+    return CALL(cuMemExportToShareableHandle, void *, handle_t, CUmemAllocationHandleType,
+                unsigned long long)(fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
 TEST(what_is_imported_is_not_charged) {
     handle_t handle = 0, imported = 0;
     int fd = -1;
     sandbox(100 * MIB, 0);
     use_device(0);
     CHECK_EQUAL(create(&handle, 60 * MIB, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuMemExportToShareableHandle, void *, handle_t, CUmemAllocationHandleType,
-                     unsigned long long)(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-                CUDA_SUCCESS);
+    CHECK_EQUAL(export_piece(&fd, handle), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuMemImportFromShareableHandle, handle_t *, void *, CUmemAllocationHandleType)(
                     &imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                 CUDA_SUCCESS);
@@ -444,11 +431,9 @@ TEST(what_is_imported_is_not_charged) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-static void *create_and_map(void *argument) {
-    size_t bytes = (size_t)(uintptr_t)argument * 2 * MIB;
-    CUcontext context = NULL;
-    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
-    CALL(cuCtxSetCurrent, CUcontext)(context);
+static void *create_and_map(void *number) {
+    size_t bytes = (size_t)(uintptr_t)number * 2 * MIB;
+    use_device(0);
     CUdeviceptr address = reserve_addresses(bytes);
     for (int i = 0; i < 300; i++) {
         handle_t handle = 0;
@@ -465,16 +450,61 @@ static void *create_and_map(void *argument) {
 }
 
 TEST(threads_that_create_and_map_leave_nothing) {
-    pthread_t threads[6];
     sandbox(24 * MIB, 0);
     use_device(0);
-    for (size_t i = 0; i < 6; i++) {
-        CHECK_EQUAL(pthread_create(&threads[i], NULL, create_and_map, (void *)(i + 1)), 0);
-    }
-    for (size_t i = 0; i < 6; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    run_threads(6, create_and_map);
     CHECK_EQUAL(used_in_region(), 0);
+}
+
+/* ---- memory of other processes ---- */
+
+typedef struct {
+    char reserved[64];
+} CUipcMemHandle;
+
+enum { PIECE = 200, HANDLE = 201 }; /* descriptors in which the helper finds what it imports */
+
+HELPER(helper_that_imports_100_MiB_and_has_room_for_50) {
+    CUipcMemHandle memory;
+    CUdeviceptr opened = 0, own = 0;
+    handle_t piece = 0;
+    join_sandbox();
+    CHECK_EQUAL(read(HANDLE, &memory, sizeof memory), sizeof memory);
+    CHECK_EQUAL(CALL(cuIpcOpenMemHandle_v2, CUdeviceptr *, CUipcMemHandle, unsigned)(&opened, memory, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemImportFromShareableHandle, handle_t *, void *, CUmemAllocationHandleType)(
+                    &piece, (void *)(intptr_t)PIECE, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                CUDA_SUCCESS);
+    CUdeviceptr address = reserve_addresses(40 * MIB);
+    CHECK_EQUAL(map(address, 40 * MIB, piece), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 100 * MIB);
+    CHECK_EQUAL(allocate(&own, 50 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&own, 50 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuIpcCloseMemHandle, CUdeviceptr)(opened), CUDA_SUCCESS);
+    CHECK_EQUAL(unmap(address, 40 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(release(piece), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 150 * MIB); /* nor is what was never charged given back */
+}
+
+TEST(what_a_process_imports_from_another_is_charged_to_the_other_alone) {
+    CUipcMemHandle memory;
+    CUdeviceptr address = 0;
+    handle_t piece = 0;
+    int fd = -1, ends[2];
+    sandbox(150 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuIpcGetMemHandle, CUipcMemHandle *, CUdeviceptr)(&memory, address), CUDA_SUCCESS);
+    CHECK_EQUAL(create(&piece, 40 * MIB, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(export_piece(&fd, piece), CUDA_SUCCESS);
+    CHECK(pipe(ends) == 0 && write(ends[1], &memory, sizeof memory) == sizeof memory, "a pipe");
+    IN_CHILD({
+        CHECK(dup2(fd, PIECE) == PIECE && dup2(ends[0], HANDLE) == HANDLE, "descriptors");
+        execl("/proc/self/exe", "kinds_test", "helper_that_imports_100_MiB_and_has_room_for_50", NULL);
+        exit(EXIT_FAILURE);
+    });
+    CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+    CHECK_EQUAL(release(piece), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate(&address, 150 * MIB), CUDA_SUCCESS);
 }
 
 /* ---- arrays ---- */

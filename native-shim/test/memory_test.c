@@ -370,9 +370,7 @@ struct race {
 
 static void *race_for_memory(void *argument) {
     struct race *race = argument;
-    CUcontext context = NULL;
-    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
-    CALL(cuCtxSetCurrent, CUcontext)(context);
+    use_device(0);
     unsigned seed = (unsigned)(uintptr_t)&seed;
     for (int i = 0; i < 2000; i++) {
         CUdeviceptr address = 0;
@@ -415,9 +413,7 @@ TEST(eight_threads_that_race_for_one_limit_never_pass_it) {
 /* Each of n wants half an n-th less than its share all the time: every request fits, whatever the others do. */
 static void *keep_taking_a_fitting_share(void *argument) {
     (void)argument;
-    CUcontext context = NULL;
-    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
-    CALL(cuCtxSetCurrent, CUcontext)(context);
+    use_device(0);
     for (int i = 0; i < 20000; i++) {
         CUdeviceptr address = 0;
         CHECK_EQUAL(allocate(&address, 25 * MIB), CUDA_SUCCESS);
@@ -427,9 +423,7 @@ static void *keep_taking_a_fitting_share(void *argument) {
 }
 
 static void *keep_being_refused(void *stop) {
-    CUcontext context = NULL;
-    CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
-    CALL(cuCtxSetCurrent, CUcontext)(context);
+    use_device(0);
     while (!atomic_load((atomic_bool *)stop)) {
         CUdeviceptr address = 0;
         /* Never fits beside the 10 MiB that are held; while it is undecided, the others' requests don't fit either. */
@@ -552,7 +546,7 @@ static void allocate_until_killed(int started) {
 
 TEST(peers_killed_while_they_allocate_leave_nothing_and_hang_nobody) {
     const char *wanted = getenv("ALIQUOT_KILL_ROUNDS");
-    int rounds = wanted == NULL ? 300 : atoi(wanted);
+    int rounds = wanted == NULL ? 1000 : atoi(wanted);
     sandbox(100 * MIB, 0);
     unsigned seed = (unsigned)getpid();
     printf("seed %u\n", seed);
@@ -703,14 +697,6 @@ static CUresult init_and_capture(char *line, size_t size) {
     line[length < 0 ? 0 : length] = 0;
     CHECK_EQUAL(again, result);
     return result;
-}
-
-/* Run by other tests in a process of its own, with their limit and region; alone there is nothing to do. */
-static void join_sandbox(void) {
-    if (getenv("ALIQUOT_REGION") == NULL) {
-        exit(EXIT_SUCCESS);
-    }
-    use_device(0);
 }
 
 HELPER(helper_that_gets_40_MiB_and_no_more) {

@@ -128,15 +128,19 @@ __attribute__((unused)) static struct aliquot_region *map_region(void) {
     return region;
 }
 
-/* What the region says that the container uses of its first device. */
-__attribute__((unused)) static unsigned long long used_in_region(void) {
+/* What the region says that the container uses of a device of the limit file. */
+__attribute__((unused)) static unsigned long long used_on(int device) {
     struct aliquot_region *region = map_region();
     unsigned long long sum = 0;
     for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
-        sum += __atomic_load_n(&region->charge[0][i].word, __ATOMIC_SEQ_CST) & ALIQUOT_CHARGE_BYTES;
+        sum += __atomic_load_n(&region->charge[device][i].word, __ATOMIC_SEQ_CST) & ALIQUOT_CHARGE_BYTES;
     }
     munmap(region, ALIQUOT_REGION_SIZE);
     return sum;
+}
+
+__attribute__((unused)) static unsigned long long used_in_region(void) {
+    return used_on(0);
 }
 
 __attribute__((unused)) static void use_device(int device) {
@@ -172,5 +176,15 @@ __attribute__((unused)) static size_t free_memory(void) {
         CHECK(waitpid(in_child, &in_child_status, 0) == in_child, "a child");                                          \
         CHECK_EQUAL(in_child_status, 0);                                                                               \
     } while (0)
+
+/* In a test that others start in a process of its own, with their limit and region; alone there is nothing to do. */
+__attribute__((unused)) static void join_sandbox(void) {
+    const char *region = getenv("ALIQUOT_REGION");
+    if (region == NULL) {
+        exit(EXIT_SUCCESS);
+    }
+    snprintf(sandbox_region, sizeof sandbox_region, "%s", region);
+    use_device(0);
+}
 
 #endif
