@@ -45,8 +45,10 @@ void aliquot_compute_limits(const struct aliquot_limits *limits) {
         }
         struct device *device = &devices[number];
         bool none = vgpu->cores == 0 || vgpu->policy == ALIQUOT_POLICY_NONE;
-        device->shared = &aliquot_shared_region()->device[place];
-        device->charges = aliquot_shared_region()->charge[place];
+        if (device->shared == NULL) { /* it stays; other threads read it */
+            device->shared = &aliquot_shared_region()->device[place];
+            device->charges = aliquot_shared_region()->charge[place];
+        }
         atomic_store_explicit(&device->policy, (int)vgpu->policy, memory_order_relaxed);
         atomic_store_explicit(&device->share, none ? 0 : vgpu->cores * (ALIQUOT_LAW_WHOLE / 100), memory_order_release);
         limited |= !none;

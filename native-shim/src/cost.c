@@ -17,12 +17,12 @@ struct aliquot_cost {
     _Atomic uint64_t key;     /* 0: free */
     _Atomic uint64_t launch;  /* what a launch is charged; while there are no samples, the guess */
     _Atomic uint32_t samples; /* saturating, as the next */
-    uint32_t exact;           /* of them */
+    _Atomic uint32_t exact;   /* of them */
     _Atomic uint32_t guessed; /* launches charged by a guess */
-    uint64_t mean;            /* of the exact ones */
-    uint64_t close;           /* mean of those close to the least */
-    uint64_t least, least_before;
-    uint64_t in_window;
+    _Atomic uint64_t mean;    /* of the exact ones */
+    _Atomic uint64_t close;   /* mean of those close to the least */
+    _Atomic uint64_t least, least_before;
+    _Atomic uint64_t in_window;
 };
 
 static struct aliquot_cost table[ENTRIES];

@@ -39,7 +39,9 @@ enum state { FREE, OPEN, CLOSING, ON_ITS_WAY };
 #define SAME(word, state) (((word) & ~UINT64_C(3)) | (uint64_t)(state))
 
 struct batch {
-    /* State and, above it, a count of its users: a thread whose batch was taken over finds another count. */
+    /* State and, above it, a count of its users: a thread whose batch was taken over finds another count. CLOSING is
+       exclusive: whoever brought it there alone touches the rest, until it sets another state. OPEN, its thread writes
+       nothing into it, and anybody may take it over; ON_ITS_WAY, it belongs to who holds the context's flag. */
     _Atomic uint64_t word;
     CUevent start, end;
     _Atomic(CUstream) stream;
@@ -87,7 +89,8 @@ struct context {
     struct batch batches[BATCHES];
     /* What follows is guarded by this flag. Nobody waits for it but who ends the context. */
     atomic_flag busy;
-    CUevent last;     /* the end of the latest batch, from which the others' times are reckoned */
+    /* The end of the latest batch, from which the others' times are reckoned. Others look whether there is one. */
+    _Atomic(CUevent) last;
     double last_time; /* of it, on the GPU's clock, in ns from its first event */
     bool has_least;
     double least_delay; /* GPU's clock less host's, the least seen for an event that was recorded */
@@ -105,6 +108,7 @@ struct context {
 };
 
 static struct context contexts[CONTEXTS];
+static atomic_flag claiming = ATOMIC_FLAG_INIT;
 static atomic_uint epoch = 1; /* another one in a forked child */
 static atomic_int helping;
 
@@ -161,17 +165,22 @@ static struct context *find(CUcontext handle) {
     return NULL;
 }
 
+/* NULL: there are too many, or another thread is just claiming one. */
 static struct context *find_or_claim(CUcontext handle, int device) {
     struct context *context = find(handle);
+    if (context != NULL || atomic_flag_test_and_set(&claiming)) {
+        return context;
+    }
+    context = find(handle); /* another may have been faster */
     for (int i = 0; i < CONTEXTS && context == NULL; i++) {
-        CUcontext none = NULL;
-        if (atomic_load_explicit(&contexts[i].handle, memory_order_relaxed) == NULL &&
-            atomic_compare_exchange_strong(&contexts[i].handle, &none, handle)) {
+        if (atomic_load(&contexts[i].handle) == NULL) {
             context = &contexts[i];
             context->device = device;
             atomic_store(&context->target, ENOUGH_LAUNCHES);
+            atomic_store(&context->handle, handle); /* now others may find it */
         }
     }
+    atomic_flag_clear(&claiming);
     return context;
 }
 
@@ -206,25 +215,27 @@ static void give_up(struct open *open) {
     open->batch = NULL;
 }
 
-/* A free batch, or one whose thread is dead. */
+/* A free batch, or one whose thread is dead; it is CLOSING now. */
 static struct batch *take_batch(struct context *context, int64_t now, uint64_t *word) {
     for (int i = 0; i < BATCHES; i++) {
         struct batch *batch = &context->batches[i];
         uint64_t found = atomic_load(&batch->word);
-        bool abandoned = STATE_OF(found) == OPEN && now - batch->opened > ABANDONED;
+        bool abandoned = STATE_OF(found) == OPEN && now - atomic_load(&batch->opened) > ABANDONED;
         if (STATE_OF(found) != FREE && !abandoned) {
             continue;
         }
-        /* Open only once it says since when: until then what it says is old, and others would take it over. */
         *word = NEXT(found, CLOSING);
         if (atomic_compare_exchange_strong(&batch->word, &found, *word)) {
-            *word = SAME(*word, OPEN);
-            atomic_store(&batch->opened, now);
-            atomic_store(&batch->word, *word);
             return batch;
         }
     }
     return NULL;
+}
+
+static void destroy_event(CUevent event) {
+    if (event != NULL && aliquot_bare.cuEventDestroy_v2 != NULL) {
+        aliquot_bare.cuEventDestroy_v2(event);
+    }
 }
 
 static bool has_events(struct batch *batch) {
@@ -239,21 +250,23 @@ static bool is_dry(struct context *context, int64_t now) {
     for (int i = 0; i < BATCHES && dry; i++) {
         const struct batch *batch = &context->batches[i];
         enum state state = STATE_OF(atomic_load(&batch->word));
-        dry = state == FREE || (state == OPEN && now - batch->opened > RECENT);
+        dry = state == FREE || (state == OPEN && now - atomic_load(&batch->opened) > RECENT);
     }
     return dry;
 }
 
 /* The event from which times are reckoned until a batch is over. */
 static bool has_reference(struct context *context, CUstream stream) {
-    if (__atomic_load_n(&context->last, __ATOMIC_ACQUIRE) != NULL || atomic_flag_test_and_set(&context->busy)) {
+    if (atomic_load(&context->last) != NULL || atomic_flag_test_and_set(&context->busy)) {
         return true;
     }
     CUevent event = NULL;
-    bool recorded = context->last != NULL || (aliquot_bare.cuEventCreate(&event, 0) == CUDA_SUCCESS &&
-                                              aliquot_bare.cuEventRecord(event, stream) == CUDA_SUCCESS);
+    bool recorded = atomic_load(&context->last) != NULL || (aliquot_bare.cuEventCreate(&event, 0) == CUDA_SUCCESS &&
+                                                            aliquot_bare.cuEventRecord(event, stream) == CUDA_SUCCESS);
     if (recorded && event != NULL) {
-        __atomic_store_n(&context->last, event, __ATOMIC_RELEASE);
+        atomic_store(&context->last, event);
+    } else {
+        destroy_event(event);
     }
     atomic_flag_clear(&context->busy);
     return recorded;
@@ -277,16 +290,19 @@ static void open_batch(struct context *context, const struct aliquot_launch *lau
         return;
     }
     int mode = relax();
-    batch->stream = launch->stream;
-    *open = (struct open){
-        .context = context, .handle = launch->context, .stream = launch->stream, .batch = batch, .word = word};
+    atomic_store(&batch->stream, launch->stream);
+    atomic_store(&batch->opened, now);
     if (!has_events(batch) || !has_reference(context, launch->stream) ||
         aliquot_bare.cuEventRecord(batch->start, launch->stream) != CUDA_SUCCESS) {
-        give_up(open);
+        atomic_store(&batch->word, SAME(word, FREE));
         aliquot_cost_unmeasurable(launch->cost);
     } else {
         batch->dry = dry && aliquot_os_clock() - now < SLOW_RECORD;
         atomic_store_explicit(&context->last_opened, coarse, memory_order_relaxed);
+        word = SAME(word, OPEN);
+        *open = (struct open){
+            .context = context, .handle = launch->context, .stream = launch->stream, .batch = batch, .word = word};
+        atomic_store(&batch->word, word);
     }
     restore(mode);
 }
@@ -450,7 +466,8 @@ static void harvest(struct context *context) {
         if (aliquot_bare.cuEventQuery(probe->event) != CUDA_SUCCESS) {
             return;
         }
-        if (context->last != NULL && between(context->last, probe->event, &since)) {
+        CUevent last = atomic_load(&context->last);
+        if (last != NULL && between(last, probe->event, &since)) {
             bool late = is_late(context, context->last_time + since, probe->host);
             context->probed[context->next_probed++ % PROBED] =
                 (struct probed){(double)probe->host + context->least_delay, probe->weight, late};
@@ -533,16 +550,17 @@ static void join(struct context *context, const struct batch *batch, uint64_t me
 /* False: the driver doesn't tell its times. */
 static bool finish(struct context *context, struct batch *batch) {
     double took = 0, since = 0;
-    if (!between(batch->start, batch->end, &took) ||
-        (context->last != NULL && !between(context->last, batch->start, &since))) {
+    CUevent last = atomic_load(&context->last);
+    if (!between(batch->start, batch->end, &took) || (last != NULL && !between(last, batch->start, &since))) {
         return false;
     }
     double start_time = context->last_time + since;
-    bool late = is_late(context, start_time, batch->opened);
+    int64_t opened = atomic_load(&batch->opened);
+    bool late = is_late(context, start_time, opened);
     if (batch->dry) {
         remember_late(context, late);
     }
-    double host = (double)(batch->closed - batch->opened);
+    double host = (double)(batch->closed - opened);
     bool gaps = took < host * 4 && !(batch->launches == 1 && batch->at_once);
     unsigned target = atomic_load(&context->target);
     if (gaps) {
@@ -567,9 +585,7 @@ static bool finish(struct context *context, struct batch *batch) {
         group->contested += contested(context, start_time + covered, start_time + took, &group->probed);
     }
     if (took > covered) { /* the latest end so far */
-        CUevent end = batch->end;
-        batch->end = context->last;
-        context->last = end;
+        batch->end = atomic_exchange(&context->last, batch->end);
         context->last_time = start_time + took;
     }
     return true;
@@ -594,32 +610,45 @@ static void take_off(struct context *context, struct batch *batch) {
     atomic_store(&batch->word, SAME(atomic_load(&batch->word), FREE));
 }
 
+/* destroy: the context is alive, so its events are destroyed, also those that another thread is just recording.
+   Otherwise these are left to that thread. */
+static void forget_batch(struct context *context, struct batch *batch, bool destroy) {
+    uint64_t word = atomic_load(&batch->word), taken;
+    do {
+        while (destroy && STATE_OF(word) == CLOSING) {
+            aliquot_os_sleep_until(aliquot_os_clock() + 20000);
+            word = atomic_load(&batch->word);
+        }
+        if (STATE_OF(word) == CLOSING) {
+            return;
+        }
+        taken = NEXT(word, CLOSING);
+    } while (!atomic_compare_exchange_strong(&batch->word, &word, taken));
+    if (STATE_OF(word) == ON_ITS_WAY) {
+        aliquot_compute_unfinished(context->device, -(int64_t)batch->charged);
+        atomic_fetch_sub(&context->on_their_way, 1);
+    }
+    if (destroy) {
+        destroy_event(batch->start);
+        destroy_event(batch->end);
+    }
+    batch->start = batch->end = NULL;
+    atomic_store(&batch->word, SAME(taken, FREE));
+}
+
 static void forget_batches(struct context *context, bool destroy) {
     for (int i = 0; i < BATCHES; i++) {
-        struct batch *batch = &context->batches[i];
-        uint64_t word = atomic_load(&batch->word);
-        if (STATE_OF(word) == ON_ITS_WAY) {
-            take_off(context, batch);
-        }
-        if (destroy && aliquot_bare.cuEventDestroy_v2 != NULL) {
-            CUevent events[] = {batch->start, batch->end};
-            for (int event = 0; event < 2; event++) {
-                if (events[event] != NULL) {
-                    aliquot_bare.cuEventDestroy_v2(events[event]);
-                }
-            }
-        }
-        batch->start = batch->end = NULL;
-        atomic_store(&batch->word, NEXT(word, FREE));
-    }
-    if (destroy && context->last != NULL && aliquot_bare.cuEventDestroy_v2 != NULL) {
-        aliquot_bare.cuEventDestroy_v2(context->last);
+        forget_batch(context, &context->batches[i], destroy);
     }
     for (int i = 0; i < PROBES; i++) {
-        if (destroy && context->probes[i].event != NULL && aliquot_bare.cuEventDestroy_v2 != NULL) {
-            aliquot_bare.cuEventDestroy_v2(context->probes[i].event);
+        if (destroy) {
+            destroy_event(context->probes[i].event);
         }
         context->probes[i].event = NULL;
+    }
+    CUevent last = atomic_exchange(&context->last, NULL);
+    if (destroy) {
+        destroy_event(last);
     }
     if (destroy && context->side != NULL && aliquot_bare.cuStreamDestroy_v2 != NULL) {
         aliquot_bare.cuStreamDestroy_v2(context->side);
@@ -627,7 +656,6 @@ static void forget_batches(struct context *context, bool destroy) {
     context->side = NULL;
     context->first_probe = context->next_probe = context->next_probed = 0;
     context->unprobeable = false;
-    context->last = NULL;
     context->last_time = 0;
     context->has_least = false;
     context->group = (struct group){0};
@@ -645,10 +673,11 @@ static bool poll_context(struct context *context) {
     CUstream waiting[STREAMS]; /* for a batch; those behind it are not asked, lest they be over by then */
     size_t waiting_count = 0;
     struct batch *batch = first_of(context, 0);
-    for (; batch != NULL && waiting_count < STREAMS; batch = first_of(context, batch->order + 1)) {
+    for (uint64_t next; batch != NULL && waiting_count < STREAMS; batch = first_of(context, next)) {
+        next = batch->order + 1; /* once it is taken off, it is another's */
         bool behind = false;
         for (size_t i = 0; i < waiting_count; i++) {
-            behind |= waiting[i] == batch->stream;
+            behind |= waiting[i] == atomic_load(&batch->stream);
         }
         CUresult result = behind ? CUDA_ERROR_NOT_READY : aliquot_bare.cuEventQuery(batch->end);
         if (result == CUDA_SUCCESS && finish(context, batch)) {
@@ -657,7 +686,7 @@ static bool poll_context(struct context *context) {
             forget_batches(context, false); /* the context is gone, or broken for good */
             break;
         } else if (!behind) {
-            waiting[waiting_count++] = batch->stream;
+            waiting[waiting_count++] = atomic_load(&batch->stream);
         }
     }
     bool last = atomic_load(&context->on_their_way) == 0; /* nothing is left that it could overlap with */
@@ -695,6 +724,7 @@ void aliquot_compute_forget_context(CUcontext handle) {
 void aliquot_measure_reset(void) {
     memset(contexts, 0, sizeof contexts);
     atomic_store(&helping, 0);
+    atomic_flag_clear(&claiming);
     atomic_fetch_add(&epoch, 1);
     aliquot_cost_reset();
 }
@@ -730,7 +760,7 @@ static bool probe_if_shared(struct context *context, CUcontext handle) {
     if (context->unprobeable || aliquot_bare.cuCtxSetCurrent == NULL || atomic_flag_test_and_set(&context->busy)) {
         return false;
     }
-    bool there = context->last != NULL && atomic_load(&context->handle) == handle;
+    bool there = atomic_load(&context->last) != NULL && atomic_load(&context->handle) == handle;
     if (there && context->next_probe - context->first_probe < PROBES &&
         aliquot_bare.cuCtxSetCurrent(handle) == CUDA_SUCCESS) {
         probe(context);
