@@ -6,11 +6,14 @@
  * reference arbiter where it is asked for. With --virtual all of them live in one virtual time, which passes only while
  * all of them sleep, so that half a minute of GPU time takes seconds and no other load disturbs it.
  */
+#include "aliquot/region.h"
 #include "gpu_time.h"
 #include "tenant.h"
+#include "usage.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <math.h>
@@ -19,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -53,6 +57,8 @@ static const char help[] =
     "  --tolerance P      points that a tenant may be off (default 2); negative: only print\n"
     "  --expect 30,70     what each should get; default: its limit, scaled down where they are more than 100\n"
     "  --total P          least that all of them together should get, in percent\n"
+    "  --shown P          least utilisation of its share that each tenant's own books should show at any time\n"
+    "  --books P          points that they may be off the GPU's\n"
     "  --virtual, --real  which time (default virtual)\n"
     "  --seed N           of the kernels' jitter and the mixes (default 1)\n"
     "  --build FOLDER     where the shim and the fake driver were built (default: where this program is)\n"
@@ -62,12 +68,13 @@ struct tenant {
     double limit, expected;
     const char *policy, *shape, *pattern;
     pid_t pids[MOST_PROCESSES];
+    double own, least_shown, most_shown; /* by its own books, in percent of the GPU */
 };
 
 struct plan {
     struct tenant tenants[MOST_TENANTS];
     int count, processes;
-    double seconds, warm_up, tolerance, total;
+    double seconds, warm_up, tolerance, total, shown, books;
     bool is_virtual, arbiter, keep;
     unsigned long seed;
     char build[PATH_LENGTH];
@@ -163,7 +170,30 @@ static double busy_since(gpu_file *gpu, int slot, uint64_t from, uint64_t period
     return sum;
 }
 
-/* judge GPU_FILE WARM_UP SECONDS PID...: percent of the GPU, of all and of each. */
+static double gpu_time_of(const struct aliquot_region *region) {
+    return (double)__atomic_load_n(&region->device[0].gpu_time, __ATOMIC_RELAXED);
+}
+
+/* What the shim in a tenant shows as its utilisation, in percent of the GPU. */
+static double shown_by(const struct aliquot_region *region) {
+    const struct aliquot_device *device = &region->device[0];
+    struct aliquot_usage usage = aliquot_usage_since(&device->gpu_time, device->history, 0, (int64_t)gpu_now());
+    return usage.elapsed == 0 ? 0 : 100 * (double)usage.used / (double)usage.elapsed;
+}
+
+static const struct aliquot_region *map_region(const char *path) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    void *region = mmap(NULL, ALIQUOT_REGION_SIZE, PROT_READ, MAP_SHARED, file, 0);
+    struct stat status;
+    if (file < 0 || fstat(file, &status) != 0 || status.st_size < ALIQUOT_REGION_SIZE || region == MAP_FAILED) {
+        fail("a tenant has no region");
+    }
+    close(file);
+    return region;
+}
+
+/* judge GPU_FILE WARM_UP SECONDS TENANTS REGION... PID...: percent of the GPU, of all and of each process; then what
+   each tenant's own books say, and the least and the most that they show. */
 static int judge(int count, char **arguments) {
     char error[GPU_ERROR_LENGTH];
     gpu_file *gpu = gpu_open(arguments[0], error);
@@ -173,24 +203,46 @@ static int judge(int count, char **arguments) {
     double warm_up = atof(arguments[1]), seconds = atof(arguments[2]);
     uint64_t start = gpu_now() + (uint64_t)(warm_up * 1e9);
     tenant_sleep_until(start);
+    int tenants = atoi(arguments[3]);
+    const struct aliquot_region *regions[MOST_TENANTS];
+    double least[MOST_TENANTS], most[MOST_TENANTS], before[MOST_TENANTS];
+    for (int i = 0; i < tenants; i++) {
+        regions[i] = map_region(arguments[4 + i]);
+        least[i] = most[i] = shown_by(regions[i]);
+        before[i] = gpu_time_of(regions[i]);
+    }
+    int first = 4 + tenants;
     uint64_t from = start / GPU_USAGE_PERIOD_NS; /* in which it falls: counted from the next */
     uint64_t periods = (uint64_t)(seconds * 1e9) / GPU_USAGE_PERIOD_NS;
     /* Read in pieces: the books remember 128 periods. */
     double busy[MOST_TENANTS * MOST_PROCESSES + 1] = {0};
     int slots[MOST_TENANTS * MOST_PROCESSES + 1] = {-1};
-    for (int i = 3; i < count; i++) {
-        slots[i - 2] = slot_of(gpu, atoi(arguments[i]));
+    int processes = count - first;
+    for (int i = 0; i < processes; i++) {
+        slots[i + 1] = slot_of(gpu, atoi(arguments[first + i]));
     }
     for (uint64_t done = 0; done < periods;) {
         uint64_t piece = periods - done < GPU_USAGE_PERIODS / 2 ? periods - done : GPU_USAGE_PERIODS / 2;
-        tenant_sleep_until((from + done + piece + 2) * GPU_USAGE_PERIOD_NS);
-        for (int i = 0; i <= count - 3; i++) {
+        uint64_t end = from + done + piece + 2;
+        for (uint64_t period = from + done + 2; period <= end; period++) {
+            tenant_sleep_until(period * GPU_USAGE_PERIOD_NS);
+            for (int i = 0; i < tenants; i++) {
+                double shown = shown_by(regions[i]);
+                least[i] = fmin(least[i], shown);
+                most[i] = fmax(most[i], shown);
+            }
+        }
+        for (int i = 0; i <= processes; i++) {
             busy[i] += i > 0 && slots[i] < 0 ? 0 : busy_since(gpu, slots[i], from + done, piece);
         }
         done += piece;
     }
-    for (int i = 0; i <= count - 3; i++) {
+    for (int i = 0; i <= processes; i++) {
         printf("%f\n", 100 * busy[i] / ((double)periods * GPU_USAGE_PERIOD_NS));
+    }
+    for (int i = 0; i < tenants; i++) {
+        double used = gpu_time_of(regions[i]) - before[i];
+        printf("%f %f %f\n", 100 * used / (double)(gpu_now() - start), least[i], most[i]);
     }
     gpu_close(gpu);
     return EXIT_SUCCESS;
@@ -331,8 +383,8 @@ static void end(pid_t pid) {
 /* Percent of the GPU: shares[0] of all, then of each tenant. */
 static void run(struct plan *plan, const char *self, double shares[MOST_TENANTS + 1]) {
     int ends[2];
-    char gpu[PATH_LENGTH], numbers[2 + MOST_TENANTS * MOST_PROCESSES][32];
-    char *arguments[6 + MOST_TENANTS * MOST_PROCESSES];
+    char gpu[PATH_LENGTH], regions[MOST_TENANTS][PATH_LENGTH], numbers[3 + MOST_TENANTS * MOST_PROCESSES][32];
+    char *arguments[7 + MOST_TENANTS + MOST_TENANTS * MOST_PROCESSES];
     int participants = plan->count * plan->processes + 1 + plan->arbiter;
     make_gpu(plan);
     start_tenants(plan, participants, self);
@@ -346,10 +398,16 @@ static void run(struct plan *plan, const char *self, double shares[MOST_TENANTS 
     snprintf(numbers[1], sizeof numbers[1], "%f", plan->seconds);
     arguments[count++] = numbers[0];
     arguments[count++] = numbers[1];
+    snprintf(numbers[2], sizeof numbers[2], "%d", plan->count);
+    arguments[count++] = numbers[2];
+    for (int i = 0; i < plan->count; i++) {
+        path_in(plan, regions[i], "region-%d", i);
+        arguments[count++] = regions[i];
+    }
     for (int i = 0; i < plan->count * plan->processes; i++) {
-        snprintf(numbers[2 + i], sizeof numbers[0], "%d",
+        snprintf(numbers[3 + i], sizeof numbers[0], "%d",
                  (int)plan->tenants[i / plan->processes].pids[i % plan->processes]);
-        arguments[count++] = numbers[2 + i];
+        arguments[count++] = numbers[3 + i];
     }
     arguments[count] = NULL;
     if (pipe(ends) != 0) {
@@ -363,6 +421,10 @@ static void run(struct plan *plan, const char *self, double shares[MOST_TENANTS 
         double share = 0;
         complete = fscanf(report, "%lf", &share) == 1;
         shares[i == 0 ? 0 : 1 + (i - 1) / plan->processes] += share;
+    }
+    for (int i = 0; i < plan->count && complete; i++) {
+        struct tenant *tenant = &plan->tenants[i];
+        complete = fscanf(report, "%lf %lf %lf", &tenant->own, &tenant->least_shown, &tenant->most_shown) == 3;
     }
     fclose(report);
     waitpid(judging, NULL, 0);
@@ -387,11 +449,18 @@ static struct plan parse(int count, char **arguments) {
         {"limits", 1, NULL, 'l'},    {"tenants", 1, NULL, 't'},   {"shape", 1, NULL, 's'},   {"pattern", 1, NULL, 'p'},
         {"processes", 1, NULL, 'n'}, {"policy", 1, NULL, 'o'},    {"arbiter", 0, NULL, 'a'}, {"seconds", 1, NULL, 'S'},
         {"warm-up", 1, NULL, 'w'},   {"tolerance", 1, NULL, 'T'}, {"expect", 1, NULL, 'e'},  {"total", 1, NULL, 'A'},
-        {"virtual", 0, NULL, 'v'},   {"real", 0, NULL, 'r'},      {"seed", 1, NULL, 'd'},    {"build", 1, NULL, 'b'},
-        {"keep", 0, NULL, 'k'},      {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
+        {"shown", 1, NULL, 'U'},     {"books", 1, NULL, 'B'},     {"virtual", 0, NULL, 'v'}, {"real", 0, NULL, 'r'},
+        {"seed", 1, NULL, 'd'},      {"build", 1, NULL, 'b'},     {"keep", 0, NULL, 'k'},    {"help", 0, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
     const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL;
-    struct plan plan = {
-        .processes = 1, .seconds = 5, .warm_up = 2, .tolerance = 2, .total = -1, .is_virtual = true, .seed = 1};
+    struct plan plan = {.processes = 1,
+                        .seconds = 5,
+                        .warm_up = 2,
+                        .tolerance = 2,
+                        .total = -1,
+                        .books = 100,
+                        .is_virtual = true,
+                        .seed = 1};
     ssize_t length = readlink("/proc/self/exe", plan.build, sizeof plan.build - 1);
     plan.build[length > 0 ? length : 0] = 0;
     for (int up = 0; up < 2 && strrchr(plan.build, '/') != NULL; up++) { /* BUILD/duty/duty */
@@ -434,6 +503,12 @@ static struct plan parse(int count, char **arguments) {
             break;
         case 'A':
             plan.total = number(optarg, 0, 100);
+            break;
+        case 'U':
+            plan.shown = number(optarg, 0, 100);
+            break;
+        case 'B':
+            plan.books = number(optarg, 0, 100);
             break;
         case 'v':
             plan.is_virtual = true;
@@ -489,7 +564,7 @@ int main(int count, char **arguments) {
         return judge(count - 2, arguments + 2);
     }
     struct plan plan = parse(count, arguments);
-    double shares[MOST_TENANTS + 1] = {0}, worst = 0;
+    double shares[MOST_TENANTS + 1] = {0}, worst = 0, least_shown = 100, books_off = 0;
     char self[PATH_LENGTH];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length <= 0) {
@@ -503,10 +578,19 @@ int main(int count, char **arguments) {
         double off = tenant->expected < 0 ? 0 : shares[i + 1] - tenant->expected;
         printf("tenant %d: limit %3.0f %s, %s, %s: %5.1f %% of the GPU", i, tenant->limit, tenant->policy,
                tenant->shape, tenant->pattern, shares[i + 1]);
-        printf(tenant->expected < 0 ? "\n" : " (%+.1f)\n", off);
+        printf(tenant->expected < 0 ? "" : " (%+.1f)", off);
+        if (tenant->limit > 0) {
+            double of_share = 100 / tenant->limit, shown = tenant->least_shown * of_share;
+            printf("; own books %.1f, shown %.0f to %.0f %% of the share", tenant->own, shown,
+                   tenant->most_shown * of_share);
+            least_shown = fmin(shown, least_shown);
+            books_off = fmax(books_off, fabs(tenant->own - shares[i + 1]));
+        }
+        printf("\n");
         worst = fabs(off) > worst ? fabs(off) : worst;
     }
     printf("all: %.1f %%; worst error %.1f points\n", shares[0], worst);
-    bool good = (plan.tolerance < 0 || worst <= plan.tolerance) && shares[0] >= plan.total;
+    bool good = (plan.tolerance < 0 || worst <= plan.tolerance) && shares[0] >= plan.total &&
+                least_shown >= plan.shown && books_off <= plan.books;
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

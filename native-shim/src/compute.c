@@ -23,7 +23,7 @@ struct device {
     _Alignas(64) _Atomic int64_t unfinished;
     _Atomic uint64_t own_used;
     /* GPU time of the container's other processes, when it was last seen to grow. */
-    _Atomic uint64_t others_used;
+    _Atomic int64_t others_used;
     _Atomic int64_t others_seen;
 };
 
@@ -128,8 +128,10 @@ void aliquot_compute_used(int number, uint64_t nanoseconds) {
     struct device *device = &devices[number];
     int slot = aliquot_shared_slot();
     if (slot >= 0) {
-        aliquot_usage_charge(device->shared, &device->charges[slot], nanoseconds, aliquot_os_clock_coarse());
+        /* Its own first: then others' is never seen too large (has_peers). */
         atomic_fetch_add_explicit(&device->own_used, nanoseconds, memory_order_relaxed);
+        atomic_thread_fence(memory_order_release);
+        aliquot_usage_charge(device->shared, &device->charges[slot], nanoseconds, aliquot_os_clock_coarse());
     }
 }
 
@@ -143,9 +145,10 @@ void aliquot_compute_unfinished(int number, int64_t nanoseconds) {
 
 /* A peer of this container shares the GPU in time slices just as another container does. */
 static bool has_peers(struct device *device, int64_t now) {
-    uint64_t others = __atomic_load_n(&device->shared->gpu_time, __ATOMIC_RELAXED) -
-                      atomic_load_explicit(&device->own_used, memory_order_relaxed);
-    if (atomic_exchange_explicit(&device->others_used, others, memory_order_relaxed) != others) {
+    uint64_t all = __atomic_load_n(&device->shared->gpu_time, __ATOMIC_ACQUIRE);
+    int64_t others = (int64_t)(all - atomic_load_explicit(&device->own_used, memory_order_relaxed));
+    if (others > atomic_load_explicit(&device->others_used, memory_order_relaxed)) {
+        atomic_store_explicit(&device->others_used, others, memory_order_relaxed);
         atomic_store_explicit(&device->others_seen, now, memory_order_relaxed);
         return true;
     }

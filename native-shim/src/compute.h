@@ -60,7 +60,7 @@ bool aliquot_compute_take(int device, uint64_t cost, int64_t *until);
 /* Puts a charge right by the difference to what was used; a launch that failed used nothing. */
 void aliquot_compute_correct(int device, int64_t difference);
 
-/* GPU time that is certain to have been used, for the figures that others read. */
+/* GPU time that was used, for the figures that others read: as measured, or as charged if nobody measures. */
 void aliquot_compute_used(int device, uint64_t nanoseconds);
 
 /* This thread was held back for so long. */

@@ -14,7 +14,7 @@
 #define STREAMS 4   /* that a thread has batches on */
 #define PARTS 6     /* functions in a batch */
 #define GROUP_PARTS 16
-#define ENOUGH_WORK 1000000            /* ns that end a batch */
+#define ENOUGH_WORK 1000000            /* ns that end a batch, or are counted */
 #define ENOUGH_LAUNCHES 64             /* that do */
 #define ABANDONED INT64_C(1000000000)  /* ns after which an open batch's thread is taken for dead */
 #define RECENT INT64_C(100000000)      /* ns for which a launch that isn't measured may be on the GPU */
@@ -127,6 +127,8 @@ struct open {
 struct mine {
     unsigned epoch;
     unsigned next;
+    int device;         /* on which */
+    uint64_t uncounted; /* ns were charged for launches that nobody measures, since they were last counted */
     struct open open[STREAMS];
 };
 
@@ -204,6 +206,21 @@ static struct open *my_batch(const struct aliquot_launch *launch) {
     return NULL;
 }
 
+/* Nobody will know what they took: it counts as what was charged. */
+static void count_unmeasured(int device, uint64_t charged) {
+    struct mine *my = my_batches();
+    if (my->device != device && my->uncounted > 0) {
+        aliquot_compute_used(my->device, my->uncounted);
+        my->uncounted = 0;
+    }
+    my->device = device;
+    my->uncounted += charged;
+    if (my->uncounted >= ENOUGH_WORK) {
+        aliquot_compute_used(device, my->uncounted);
+        my->uncounted = 0;
+    }
+}
+
 /* False: it was taken over, and is no longer ours. */
 static bool set_state(const struct open *open, enum state next) {
     uint64_t word = open->word;
@@ -213,6 +230,7 @@ static bool set_state(const struct open *open, enum state next) {
 static void give_up(struct open *open) {
     set_state(open, FREE);
     open->batch = NULL;
+    count_unmeasured(open->context->device, open->charged);
 }
 
 /* A free batch, or one whose thread is dead; it is CLOSING now. */
@@ -347,6 +365,7 @@ static void close_batch(struct open *open, bool at_once) {
     bool ours = set_state(open, CLOSING);
     open->batch = NULL;
     if (!ours) {
+        count_unmeasured(context->device, open->charged);
         return;
     }
     batch->at_once = at_once;
@@ -360,6 +379,7 @@ static void close_batch(struct open *open, bool at_once) {
     bool recorded = aliquot_bare.cuEventRecord(batch->end, open->stream) == CUDA_SUCCESS;
     restore(mode);
     if (!recorded) {
+        count_unmeasured(context->device, open->charged);
         atomic_store(&batch->word, SAME(word, FREE));
         return;
     }
@@ -384,7 +404,11 @@ static bool add_part(struct open *open, struct aliquot_cost *cost) {
 
 void aliquot_measure_launched(const struct aliquot_launch *launch, bool succeeded) {
     struct open *open = my_batch(launch);
-    if (open == NULL || !succeeded) {
+    if (!succeeded) {
+        return;
+    }
+    if (open == NULL) {
+        count_unmeasured(launch->device, launch->charged);
         return;
     }
     open->launches++;
@@ -625,6 +649,7 @@ static void forget_batch(struct context *context, struct batch *batch, bool dest
         taken = NEXT(word, CLOSING);
     } while (!atomic_compare_exchange_strong(&batch->word, &word, taken));
     if (STATE_OF(word) == ON_ITS_WAY) {
+        aliquot_compute_used(context->device, batch->charged);
         aliquot_compute_unfinished(context->device, -(int64_t)batch->charged);
         atomic_fetch_sub(&context->on_their_way, 1);
     }
