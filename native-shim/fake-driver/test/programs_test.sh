@@ -42,6 +42,7 @@ refused() {
 }
 
 hold() { # hold MIB: a process that holds so much
+    : >"$folder/held" # or what an earlier one said would be taken for this one's
     "$driver/vgpu-sample" alloc "$1" hold >"$folder/held" &
     users="$users $!"
     until grep -q hold "$folder/held"; do sleep 0.05; done
@@ -109,7 +110,8 @@ a_running_user_keeps_its_files_when_the_driver_is_replaced() {
     driver=$folder/newer
     echo >>"$driver/libcuda.so.1"
     echo >>"$driver/nvidia-smi"
-    install | grep -q "installed $root/lib/libcuda.so.1" || fail "the newer library was not installed"
+    install >"$folder/said" # to its end, which a grep -q behind a pipe would not let it reach
+    grep -q "installed $root/lib/libcuda.so.1" "$folder/said" || fail "the newer library was not installed"
     grep -q "libcuda.so.1 (deleted)" "/proc/${users# }/maps" || fail "the user's library was written over"
     equal 2900 "$(smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)"
     hold 100
@@ -120,7 +122,8 @@ a_gpu_in_use_stays_as_it_is_and_the_installer_says_so() {
     install >/dev/null
     hold 2900
     printf 'NVIDIA A100-SXM4-40GB;40960;108\nNVIDIA L4;23034;58\n' >"$folder/gpus"
-    install 2>&1 | grep -q "is in use and stays as it is" || fail "nothing was said"
+    install >"$folder/said" 2>&1
+    grep -q "is in use and stays as it is" "$folder/said" || fail "nothing was said"
     equal 81920 "$(smi -i 0 --query-gpu=memory.total --format=csv,noheader,nounits)"
     kill -9 $users
     wait $users || true
