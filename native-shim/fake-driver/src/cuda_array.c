@@ -208,37 +208,23 @@ API CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR 
     return leave(result);
 }
 
-API CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray) {
-    if (pAllocateArray == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    const CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = pAllocateArray->Width,
-                                                .Height = pAllocateArray->Height,
-                                                .Format = pAllocateArray->Format,
-                                                .NumChannels = pAllocateArray->NumChannels};
-    return cuArray3DCreate_v2(pHandle, &descriptor);
-}
+/* What the forms of a descriptor have in common, whatever the type of their sizes. */
+#define FLAT(size, from)                                                                                               \
+    .Width = (size)(from).Width, .Height = (size)(from).Height, .Format = (from).Format,                               \
+    .NumChannels = (from).NumChannels
+#define DEEP(size, from) FLAT(size, from), .Depth = (size)(from).Depth, .Flags = (from).Flags
 
-API CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray) {
-    if (pAllocateArray == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    const CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = pAllocateArray->Width,
-                                                .Height = pAllocateArray->Height,
-                                                .Depth = pAllocateArray->Depth,
-                                                .Format = pAllocateArray->Format,
-                                                .NumChannels = pAllocateArray->NumChannels,
-                                                .Flags = pAllocateArray->Flags};
-    return cuArray3DCreate_v2(pHandle, &descriptor);
-}
+#define CREATE(function, form, type)                                                                                   \
+    API CUresult function(CUarray *pHandle, const type *pAllocateArray) {                                              \
+        if (pAllocateArray == NULL)                                                                                    \
+            return CUDA_ERROR_INVALID_VALUE;                                                                           \
+        const CUDA_ARRAY3D_DESCRIPTOR descriptor = {form(size_t, *pAllocateArray)};                                    \
+        return cuArray3DCreate_v2(pHandle, &descriptor);                                                               \
+    }
 
-API CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray) {
-    if (pAllocateArray == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    const CUDA_ARRAY_DESCRIPTOR descriptor = {.Width = pAllocateArray->Width,
-                                              .Height = pAllocateArray->Height,
-                                              .Format = pAllocateArray->Format,
-                                              .NumChannels = pAllocateArray->NumChannels};
-    return cuArrayCreate_v2(pHandle, &descriptor);
-}
+CREATE(cuArrayCreate_v2, FLAT, CUDA_ARRAY_DESCRIPTOR)
+CREATE(cuArrayCreate, FLAT, CUDA_ARRAY_DESCRIPTOR_v1)
+CREATE(cuArray3DCreate, DEEP, CUDA_ARRAY3D_DESCRIPTOR_v1)
 
 /* Takes the lock if handle is an array or a mipmapped one, which kind says. */
 static CUresult enter_handle(enum kind kind, const void *handle, void *answer) {
@@ -269,44 +255,18 @@ API CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor
     return leave(CUDA_SUCCESS);
 }
 
-API CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray) {
-    CUDA_ARRAY3D_DESCRIPTOR found;
-    if (pArrayDescriptor == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuArray3DGetDescriptor_v2(&found, hArray);
-    if (result == CUDA_SUCCESS)
-        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){
-            .Width = found.Width, .Height = found.Height, .Format = found.Format, .NumChannels = found.NumChannels};
-    return result;
-}
+#define GET_DESCRIPTOR(function, form, type, size)                                                                     \
+    API CUresult function(type *pArrayDescriptor, CUarray hArray) {                                                    \
+        CUresult result = enter_handle(KIND_ARRAY, hArray, pArrayDescriptor);                                          \
+        if (result != CUDA_SUCCESS)                                                                                    \
+            return result;                                                                                             \
+        *pArrayDescriptor = (type){form(size, hArray->descriptor)};                                                    \
+        return leave(CUDA_SUCCESS);                                                                                    \
+    }
 
-API CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray) {
-    CUDA_ARRAY3D_DESCRIPTOR found;
-    if (pArrayDescriptor == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuArray3DGetDescriptor_v2(&found, hArray);
-    if (result == CUDA_SUCCESS)
-        *pArrayDescriptor = (CUDA_ARRAY3D_DESCRIPTOR_v1){.Width = (unsigned)found.Width,
-                                                         .Height = (unsigned)found.Height,
-                                                         .Depth = (unsigned)found.Depth,
-                                                         .Format = found.Format,
-                                                         .NumChannels = found.NumChannels,
-                                                         .Flags = found.Flags};
-    return result;
-}
-
-API CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray) {
-    CUDA_ARRAY3D_DESCRIPTOR found;
-    if (pArrayDescriptor == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuArray3DGetDescriptor_v2(&found, hArray);
-    if (result == CUDA_SUCCESS)
-        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR_v1){.Width = (unsigned)found.Width,
-                                                       .Height = (unsigned)found.Height,
-                                                       .Format = found.Format,
-                                                       .NumChannels = found.NumChannels};
-    return result;
-}
+GET_DESCRIPTOR(cuArray3DGetDescriptor, DEEP, CUDA_ARRAY3D_DESCRIPTOR_v1, unsigned)
+GET_DESCRIPTOR(cuArrayGetDescriptor_v2, FLAT, CUDA_ARRAY_DESCRIPTOR, size_t)
+GET_DESCRIPTOR(cuArrayGetDescriptor, FLAT, CUDA_ARRAY_DESCRIPTOR_v1, unsigned)
 
 /* With the lock held. The driver answers for deferred arrays only (cuda.h, cuArrayGetMemoryRequirements). */
 static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *answer, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,

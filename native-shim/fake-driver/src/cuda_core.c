@@ -67,6 +67,13 @@ CUresult enter_driver(void) {
     return CUDA_SUCCESS;
 }
 
+CUresult enter_with(enum kind kind, const void *handle, CUresult wrong) {
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    return object_find(kind, handle) != NULL ? CUDA_SUCCESS : leave(wrong);
+}
+
 CUresult leave(CUresult result) {
     pthread_mutex_unlock(&driver_lock);
     return result;

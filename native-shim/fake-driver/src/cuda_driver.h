@@ -75,6 +75,9 @@ CUresult enter(struct CUctx_st **context);
 /* The same for what needs an initialised driver only. */
 CUresult enter_driver(void);
 
+/* As enter_driver, and answers wrong, the lock not held, unless handle is one of that kind. */
+CUresult enter_with(enum kind kind, const void *handle, CUresult wrong);
+
 /* Lets the lock go and answers result. */
 CUresult leave(CUresult result);
 

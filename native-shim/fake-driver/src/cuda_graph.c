@@ -493,17 +493,11 @@ CUgraphNode *graph_order(CUgraph graph, CUgraphNode *culprit) {
 /* ---- graphs by hand ---- */
 
 static CUresult enter_graph(CUgraph graph) {
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
-        return result;
-    return object_find(KIND_GRAPH, graph) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+    return enter_with(KIND_GRAPH, graph, CUDA_ERROR_INVALID_VALUE);
 }
 
 static CUresult enter_node(CUgraphNode node) {
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
-        return result;
-    return object_find(KIND_GRAPH_NODE, node) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+    return enter_with(KIND_GRAPH_NODE, node, CUDA_ERROR_INVALID_VALUE);
 }
 
 API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags) {

@@ -12,10 +12,7 @@
 #include <string.h>
 
 static CUresult enter_exec(CUgraphExec exec) {
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
-        return result;
-    return object_find(KIND_GRAPH_EXEC, exec) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+    return enter_with(KIND_GRAPH_EXEC, exec, CUDA_ERROR_INVALID_VALUE);
 }
 
 /* ---- making them ---- */

@@ -302,11 +302,9 @@ static void delete_kernel_of_library(void *object, void *library) {
 }
 
 API CUresult cuLibraryUnload(CUlibrary library) {
-    CUresult result = enter_driver();
+    CUresult result = enter_with(KIND_LIBRARY, library, CUDA_ERROR_INVALID_HANDLE);
     if (result != CUDA_SUCCESS)
         return result;
-    if (object_find(KIND_LIBRARY, library) == NULL)
-        return leave(CUDA_ERROR_INVALID_HANDLE);
     objects_visit(KIND_MODULE, delete_module_of_library, library);
     objects_visit(KIND_KERNEL, delete_kernel_of_library, library);
     object_delete(library);
@@ -429,10 +427,7 @@ API CUresult cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *
 /* ---- what libraries hold ---- */
 
 static CUresult enter_library(CUlibrary library) {
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
-        return result;
-    return object_find(KIND_LIBRARY, library) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
+    return enter_with(KIND_LIBRARY, library, CUDA_ERROR_INVALID_HANDLE);
 }
 
 static void match_kernel(void *object, void *data) {
@@ -579,10 +574,7 @@ API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
 }
 
 static CUresult enter_kernel(CUkernel kernel) {
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
-        return result;
-    return object_find(KIND_KERNEL, kernel) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
+    return enter_with(KIND_KERNEL, kernel, CUDA_ERROR_INVALID_HANDLE);
 }
 
 API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel) {

@@ -120,61 +120,24 @@ API CUresult cuStreamSynchronize(CUstream hStream) {
     return wait_and_leave(&work);
 }
 
-API CUresult cuStreamGetPriority(CUstream hStream, int *priority) {
-    if (priority == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_stream(hStream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *priority = is_default(hStream) ? 0 : hStream->priority;
-    return leave(CUDA_SUCCESS);
-}
+/* What can be asked about a stream: of a default one, in the current context, and of others. */
+#define STREAM_ANSWER(function, type, of_default, of_others)                                                           \
+    API CUresult function(CUstream hStream, type *answer) {                                                            \
+        struct CUctx_st *context;                                                                                      \
+        if (answer == NULL)                                                                                            \
+            return CUDA_ERROR_INVALID_VALUE;                                                                           \
+        CUresult result = enter_stream_of(hStream, &context);                                                          \
+        if (result != CUDA_SUCCESS)                                                                                    \
+            return result;                                                                                             \
+        *answer = is_default(hStream) ? (of_default) : (of_others);                                                    \
+        return leave(CUDA_SUCCESS);                                                                                    \
+    }
 
-API CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags) {
-    if (flags == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_stream(hStream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *flags = is_default(hStream) ? 0 : hStream->flags;
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
-    if (streamId == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_stream(hStream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *streamId = is_default(hStream) ? (unsigned long long)(uintptr_t)hStream : hStream->id;
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
-    struct CUctx_st *context;
-    if (pctx == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = check_stream(hStream);
-    if (result == CUDA_SUCCESS)
-        *pctx = is_default(hStream) ? context : hStream->object.context;
-    return leave(result);
-}
-
-API CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device) {
-    struct CUctx_st *context;
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = check_stream(hStream);
-    if (result == CUDA_SUCCESS)
-        *device = ordinal_of((is_default(hStream) ? context : hStream->object.context)->device);
-    return leave(result);
-}
+STREAM_ANSWER(cuStreamGetPriority, int, 0, hStream->priority)
+STREAM_ANSWER(cuStreamGetFlags, unsigned int, 0, hStream->flags)
+STREAM_ANSWER(cuStreamGetId, unsigned long long, (uintptr_t)hStream, hStream->id)
+STREAM_ANSWER(cuStreamGetCtx, CUcontext, context, hStream->object.context)
+STREAM_ANSWER(cuStreamGetDevice, CUdevice, ordinal_of(context->device), ordinal_of(hStream->object.context->device))
 
 API CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
     (void)length;
@@ -256,10 +219,7 @@ API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags) {
 }
 
 static CUresult enter_event(CUevent event) {
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
-        return result;
-    return object_find(KIND_EVENT, event) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
+    return enter_with(KIND_EVENT, event, CUDA_ERROR_INVALID_HANDLE);
 }
 
 API CUresult cuEventDestroy_v2(CUevent hEvent) {

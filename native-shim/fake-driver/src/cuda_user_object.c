@@ -101,10 +101,7 @@ API CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn de
 static CUresult enter_user_object(CUuserObject object, unsigned int count) {
     if (count == 0 || count > INT_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
-        return result;
-    return object_find(KIND_USER_OBJECT, object) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+    return enter_with(KIND_USER_OBJECT, object, CUDA_ERROR_INVALID_VALUE);
 }
 
 API CUresult cuUserObjectRetain(CUuserObject object, unsigned int count) {

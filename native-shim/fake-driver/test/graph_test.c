@@ -435,6 +435,12 @@ static bool may(void) {
     return result == CUDA_SUCCESS;
 }
 
+static void in_another_thread(void *(*body)(void *), void *data) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, body, data) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 struct attempt {
     CUcontext context;
     CUstreamCaptureMode mode;
@@ -451,9 +457,7 @@ static void *attempt(void *data) {
 
 static bool another_thread_may(CUcontext context, CUstreamCaptureMode mode) {
     struct attempt data = {context, mode, false};
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, attempt, &data) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    in_another_thread(attempt, &data);
     return data.allowed;
 }
 
@@ -555,9 +559,7 @@ static void *end_capture(void *data) {
 
 static CUresult end_in_another_thread(CUcontext context, CUstream stream) {
     struct ending ending = {context, stream, CUDA_ERROR_UNKNOWN, NULL};
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, end_capture, &ending) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    in_another_thread(end_capture, &ending);
     return ending.result;
 }
 
