@@ -20,32 +20,35 @@ struct CUmod_st {
     struct CUlib_st *library;
     struct image own;
     const struct image *image;
-    uintptr_t globals, managed;   /* its variables, one behind the other; 0: there are none */
-    struct CUfunc_st **functions; /* by their places in the image; NULL: nobody asked for it yet */
+    uintptr_t globals, managed; /* its variables, one behind the other; 0: there are none */
+    struct code **functions;    /* by their places in the image; NULL: nobody asked for it yet */
 };
 
 struct CUlib_st {
     struct object object;
     struct image image;
     uintptr_t managed;
-    struct CUkern_st **kernels; /* likewise */
+    struct code **kernels; /* likewise */
 };
 
-/* The image of an opaque module has no kernel to point to, and the name is all that is known. */
-struct CUfunc_st {
+/*
+ * A module's function or a library's kernel: launches take either. The image of an opaque module has no kernel to
+ * point to, and the name is all that is known.
+ */
+struct code {
     struct object object;
-    struct CUmod_st *module;
+    void *owner; /* the module; the library of a kernel */
     const struct image_kernel *image;
     struct settings settings;
-    char name[];
+    char *name; /* behind it */
+};
+
+struct CUfunc_st {
+    struct code code;
 };
 
 struct CUkern_st {
-    struct object object;
-    struct CUlib_st *library;
-    const struct image_kernel *image;
-    struct settings settings;
-    char name[];
+    struct code code;
 };
 
 static void globals_delete(uintptr_t base) {
@@ -146,7 +149,7 @@ static CUresult module_new(struct CUmod_st **made, struct CUctx_st *context, str
         return CUDA_ERROR_OUT_OF_MEMORY;
     module->library = library;
     module->image = library != NULL ? image : &module->own;
-    module->functions = calloc(image->kernel_count + 1, sizeof(struct CUfunc_st *));
+    module->functions = calloc(image->kernel_count + 1, sizeof(struct code *));
     CUresult result = module->functions != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         result = globals_new(&module->globals, image, false, context);
@@ -163,13 +166,13 @@ static CUresult module_new(struct CUmod_st **made, struct CUctx_st *context, str
     return CUDA_SUCCESS;
 }
 
-static void delete_if_of_module(void *object, void *module) {
-    if (((struct CUfunc_st *)object)->module == module)
+static void delete_code_of(void *object, void *owner) {
+    if (((struct code *)object)->owner == owner)
         object_delete(object);
 }
 
 static void module_delete(struct CUmod_st *module) {
-    objects_visit(KIND_FUNCTION, delete_if_of_module, module);
+    objects_visit(KIND_FUNCTION, delete_code_of, module);
     globals_delete(module->globals);
     object_delete(module);
 }
@@ -248,8 +251,7 @@ static CUresult load_library(CUlibrary *library, const void *start, size_t bytes
     for (size_t i = 0; i < device_count(); i++)
         if ((result = read_image(&made->image, start, bytes, device_of((CUdevice)i))) != CUDA_ERROR_NO_BINARY_FOR_GPU)
             break;
-    if (result == CUDA_SUCCESS &&
-        (made->kernels = calloc(made->image.kernel_count + 1, sizeof(struct CUkern_st *))) == NULL)
+    if (result == CUDA_SUCCESS && (made->kernels = calloc(made->image.kernel_count + 1, sizeof(struct code *))) == NULL)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         result = globals_new(&made->managed, &made->image, true, NULL);
@@ -296,17 +298,12 @@ static void delete_module_of_library(void *object, void *library) {
         module_delete(module);
 }
 
-static void delete_kernel_of_library(void *object, void *library) {
-    if (((struct CUkern_st *)object)->library == library)
-        object_delete(object);
-}
-
 API CUresult cuLibraryUnload(CUlibrary library) {
     CUresult result = enter_with(KIND_LIBRARY, library, CUDA_ERROR_INVALID_HANDLE);
     if (result != CUDA_SUCCESS)
         return result;
     objects_visit(KIND_MODULE, delete_module_of_library, library);
-    objects_visit(KIND_KERNEL, delete_kernel_of_library, library);
+    objects_visit(KIND_KERNEL, delete_code_of, library);
     object_delete(library);
     return leave(CUDA_SUCCESS);
 }
@@ -320,36 +317,47 @@ struct wanted {
     void *found;
 };
 
-static void match_function(void *object, void *data) {
-    struct CUfunc_st *function = object;
+static void match_code(void *object, void *data) {
+    struct code *code = object;
     struct wanted *wanted = data;
-    if (function->module == wanted->owner && strcmp(function->name, wanted->name) == 0)
-        wanted->found = function;
+    if (code->owner == wanted->owner && strcmp(code->name, wanted->name) == 0)
+        wanted->found = code;
 }
 
-/* The same handle for the same name, as the real driver gives. */
-static CUresult function_of(struct CUfunc_st **function, struct CUmod_st *module, const char *name) {
-    const struct image_kernel *image = image_kernel(module->image, name);
-    if (image == NULL && !module->image->opaque)
+/* The same handle for the same name, as the real driver gives; places: where the image's kernels keep theirs. */
+static CUresult code_of(struct code **code, enum kind kind, const char *name, void *owner, struct CUctx_st *context,
+                        const struct image *image, struct code **places) {
+    const struct image_kernel *kernel = image_kernel(image, name);
+    if (kernel == NULL && !image->opaque)
         return CUDA_ERROR_NOT_FOUND;
-    struct CUfunc_st **place = image != NULL ? &module->functions[image - module->image->kernels] : NULL;
-    struct wanted wanted = {name, module, NULL, NULL};
+    struct code **place = kernel != NULL ? &places[kernel - image->kernels] : NULL;
+    struct wanted wanted = {name, owner, NULL, NULL};
     if (place != NULL)
         wanted.found = *place;
     else
-        objects_visit(KIND_FUNCTION, match_function, &wanted);
-    *function = wanted.found;
+        objects_visit(kind, match_code, &wanted);
+    *code = wanted.found;
     if (wanted.found != NULL)
         return CUDA_SUCCESS;
-    *function = object_new(KIND_FUNCTION, sizeof **function + strlen(name) + 1, module->object.context);
-    if (*function == NULL)
+    *code = object_new(kind, sizeof **code + strlen(name) + 1, context);
+    if (*code == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    (*function)->module = module;
-    (*function)->image = image;
-    memcpy((*function)->name, name, strlen(name) + 1);
+    (*code)->owner = owner;
+    (*code)->image = kernel;
+    (*code)->name = (char *)(*code + 1);
+    memcpy((*code)->name, name, strlen(name) + 1);
     if (place != NULL)
-        *place = *function;
+        *place = *code;
     return CUDA_SUCCESS;
+}
+
+static CUresult function_of(CUfunction *function, struct CUmod_st *module, const char *name) {
+    struct code *code = NULL;
+    CUresult result =
+        code_of(&code, KIND_FUNCTION, name, module, module->object.context, module->image, module->functions);
+    if (result == CUDA_SUCCESS)
+        *function = (CUfunction)code;
+    return result;
 }
 
 static CUresult enter_module(CUmodule module) {
@@ -430,35 +438,12 @@ static CUresult enter_library(CUlibrary library) {
     return enter_with(KIND_LIBRARY, library, CUDA_ERROR_INVALID_HANDLE);
 }
 
-static void match_kernel(void *object, void *data) {
-    struct CUkern_st *kernel = object;
-    struct wanted *wanted = data;
-    if (kernel->library == wanted->owner && strcmp(kernel->name, wanted->name) == 0)
-        wanted->found = kernel;
-}
-
-static CUresult kernel_of(struct CUkern_st **kernel, struct CUlib_st *library, const char *name) {
-    const struct image_kernel *image = image_kernel(&library->image, name);
-    if (image == NULL && !library->image.opaque)
-        return CUDA_ERROR_NOT_FOUND;
-    struct CUkern_st **place = image != NULL ? &library->kernels[image - library->image.kernels] : NULL;
-    struct wanted wanted = {name, library, NULL, NULL};
-    if (place != NULL)
-        wanted.found = *place;
-    else
-        objects_visit(KIND_KERNEL, match_kernel, &wanted);
-    *kernel = wanted.found;
-    if (wanted.found != NULL)
-        return CUDA_SUCCESS;
-    *kernel = object_new(KIND_KERNEL, sizeof **kernel + strlen(name) + 1, NULL);
-    if (*kernel == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    (*kernel)->library = library;
-    (*kernel)->image = image;
-    memcpy((*kernel)->name, name, strlen(name) + 1);
-    if (place != NULL)
-        *place = *kernel;
-    return CUDA_SUCCESS;
+static CUresult kernel_of(CUkernel *kernel, struct CUlib_st *library, const char *name) {
+    struct code *code = NULL;
+    CUresult result = code_of(&code, KIND_KERNEL, name, library, NULL, &library->image, library->kernels);
+    if (result == CUDA_SUCCESS)
+        *kernel = (CUkernel)code;
+    return result;
 }
 
 API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name) {
@@ -569,8 +554,8 @@ API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
         return result;
     if (object_find(KIND_KERNEL, kernel) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    result = module_of(&module, kernel->library, context);
-    return leave(result == CUDA_SUCCESS ? function_of(pFunc, module, kernel->name) : result);
+    result = module_of(&module, kernel->code.owner, context);
+    return leave(result == CUDA_SUCCESS ? function_of(pFunc, module, kernel->code.name) : result);
 }
 
 static CUresult enter_kernel(CUkernel kernel) {
@@ -583,7 +568,7 @@ API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel) {
     CUresult result = enter_kernel(kernel);
     if (result != CUDA_SUCCESS)
         return result;
-    *pLib = kernel->library;
+    *pLib = kernel->code.owner;
     return leave(CUDA_SUCCESS);
 }
 
@@ -602,24 +587,20 @@ CUresult enter_function(CUfunction function) {
     return is_function(function) ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* A kernel that is cast to a function. */
-static struct CUkern_st *as_kernel(CUfunction function) {
-    return function->object.kind == KIND_KERNEL ? (struct CUkern_st *)(void *)function : NULL;
-}
-
 const char *function_name(CUfunction function) {
-    return as_kernel(function) != NULL ? as_kernel(function)->name : function->name;
+    return function->code.name;
 }
 
 const struct image_kernel *function_image(CUfunction function) {
-    return as_kernel(function) != NULL ? as_kernel(function)->image : function->image;
+    return function->code.image;
 }
 
-static CUresult get_attribute(int *value, unsigned attribute, const struct settings *settings,
-                              const struct image_kernel *kernel, const struct image *image) {
+static CUresult get_attribute(int *value, unsigned attribute, const struct code *code) {
     static const struct image_kernel unknown = {.registers = 32, .max_threads = 1024};
-    if (kernel == NULL)
-        kernel = &unknown;
+    const struct settings *settings = &code->settings;
+    const struct image_kernel *kernel = code->image != NULL ? code->image : &unknown;
+    const struct image *image = code->object.kind == KIND_KERNEL ? &((const struct CUlib_st *)code->owner)->image
+                                                                 : ((const struct CUmod_st *)code->owner)->image;
     if (attribute >= sizeof settings->values / sizeof settings->values[0])
         return CUDA_ERROR_INVALID_VALUE;
     if ((settings->set & 1u << attribute) != 0) {
@@ -673,20 +654,14 @@ API CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction
     CUresult result = enter_function(hfunc);
     if (result != CUDA_SUCCESS)
         return result;
-    const struct CUkern_st *kernel = as_kernel(hfunc);
-    if (kernel != NULL)
-        result = get_attribute(pi, attrib, &kernel->settings, kernel->image, &kernel->library->image);
-    else
-        result = get_attribute(pi, attrib, &hfunc->settings, hfunc->image, hfunc->module->image);
-    return leave(result);
+    return leave(get_attribute(pi, attrib, &hfunc->code));
 }
 
 API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
     CUresult result = enter_function(hfunc);
     if (result != CUDA_SUCCESS)
         return result;
-    struct CUkern_st *kernel = as_kernel(hfunc);
-    return leave(set_attribute(attrib, value, kernel != NULL ? &kernel->settings : &hfunc->settings));
+    return leave(set_attribute(attrib, value, &hfunc->code.settings));
 }
 
 static CUresult parameter_of(const struct image_kernel *kernel, size_t index, size_t *offset, size_t *size) {
@@ -712,7 +687,8 @@ API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *pa
     if (paramOffset == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_kernel(kernel);
-    return result == CUDA_SUCCESS ? leave(parameter_of(kernel->image, paramIndex, paramOffset, paramSize)) : result;
+    return result == CUDA_SUCCESS ? leave(parameter_of(kernel->code.image, paramIndex, paramOffset, paramSize))
+                                  : result;
 }
 
 API CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
@@ -728,9 +704,9 @@ API CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc) {
     CUresult result = enter_function(hfunc);
     if (result != CUDA_SUCCESS)
         return result;
-    if (as_kernel(hfunc) != NULL)
+    if (hfunc->code.object.kind == KIND_KERNEL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    *hmod = hfunc->module;
+    *hmod = hfunc->code.owner;
     return leave(CUDA_SUCCESS);
 }
 
@@ -765,7 +741,7 @@ API CUresult cuKernelGetName(const char **name, CUkernel hfunc) {
     CUresult result = enter_kernel(hfunc);
     if (result != CUDA_SUCCESS)
         return result;
-    *name = hfunc->name;
+    *name = hfunc->code.name;
     return leave(CUDA_SUCCESS);
 }
 
@@ -777,14 +753,15 @@ API CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel
         return result;
     if (device_of(dev) == NULL)
         return leave(CUDA_ERROR_INVALID_DEVICE);
-    return leave(get_attribute(pi, attrib, &kernel->settings, kernel->image, &kernel->library->image));
+    return leave(get_attribute(pi, attrib, &kernel->code));
 }
 
 API CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
     CUresult result = enter_kernel(kernel);
     if (result != CUDA_SUCCESS)
         return result;
-    return leave(device_of(dev) != NULL ? set_attribute(attrib, val, &kernel->settings) : CUDA_ERROR_INVALID_DEVICE);
+    return leave(device_of(dev) != NULL ? set_attribute(attrib, val, &kernel->code.settings)
+                                        : CUDA_ERROR_INVALID_DEVICE);
 }
 
 API CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
@@ -827,7 +804,7 @@ API CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *bl
     CUresult result = enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (object_find(KIND_FUNCTION, func) == NULL && object_find(KIND_KERNEL, func) == NULL)
+    if (!is_function(func))
         return leave(CUDA_ERROR_INVALID_HANDLE);
     *blockSize = blockSizeLimit > 0 && blockSizeLimit < 1024 ? blockSizeLimit : 1024;
     *minGridSize = (int)context->device->identity->multiprocessors * (2048 / *blockSize < 32 ? 2048 / *blockSize : 32);
