@@ -4,7 +4,8 @@
 set -u
 shim=$1 fake=$2 sample=$3 clients=$4 case=$5
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# What a failed check leaves running would hold the output open, and CTest waits for that.
+trap 'kill -9 $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
 fail() {
     echo "$case: $*" >&2
     exit 1
@@ -32,11 +33,15 @@ nvidia_smi_shows_the_share)
 nvidia_smi_shows_utilisation_of_the_share)
     # Whoever wants more than 30 % of the GPU uses all of the share; and a while after, none of it.
     utilisation() { "$@" "$fake/bin/nvidia-smi" -i "$uuid" --query-gpu=utilization.gpu --format=csv,noheader,nounits; }
-    shimmed "$sample" alloc 100 busy 3 >"$folder/busy" &
-    until [ "$(grep -c '^busy:' "$folder/busy")" -ge 2 ]; do sleep 0.05; done
-    of_the_share=$(utilisation shimmed) of_the_GPU=$(LD_LIBRARY_PATH=$fake/lib utilisation env)
-    wait $!
-    sleep 1.2
+    for try in 1 2 3; do # on a busy machine the sample may launch so late that the GPU was idle
+        shimmed "$sample" alloc 100 busy 3 >"$folder/busy" &
+        until [ "$(grep -c '^busy:' "$folder/busy")" -ge 2 ]; do sleep 0.05; done
+        of_the_share=$(utilisation shimmed) of_the_GPU=$(LD_LIBRARY_PATH=$fake/lib utilisation env)
+        wait $!
+        sleep 1.2
+        [ "$of_the_share" -lt 80 ] || break
+        echo "try $try: $of_the_share % of the share"
+    done
     [ "$of_the_share" -ge 80 ] && [ "$of_the_GPU" -le 50 ] || fail "$of_the_share % of the share, $of_the_GPU % of the GPU"
     [ "$(utilisation shimmed)" = 0 ] || fail "$(utilisation shimmed) % when nobody computes"
     ;;

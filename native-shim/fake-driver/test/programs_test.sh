@@ -242,13 +242,21 @@ smi_shows_utilisation_late_as_a_real_one_does() {
         users="$users $!"
     done
     sleep 1.5
-    smi -i 0 --query-gpu=utilization.gpu,utilization.memory --format=csv,noheader,nounits >"$folder/rates"
-    smi pmon -c 1 >"$folder/shares"
+    for try in 1 2 3 4 5; do # on a busy machine the samples may launch so late that the GPU was idle
+        smi -i 0 --query-gpu=utilization.gpu,utilization.memory --format=csv,noheader,nounits >"$folder/rates"
+        smi pmon -c 1 >"$folder/shares"
+        awk -F ', ' '$1 > 100 || $2 > 10 { exit 1 }' "$folder/rates" || fail "$(cat "$folder/rates")"
+        awk '/vgpu-sample/ { sum += $4; n++ } END { if (n != 2 || sum > 102) exit 1 }' "$folder/shares" ||
+            fail "$(cat "$folder/shares")"
+        if awk -F ', ' '$1 < 40 { exit 1 }' "$folder/rates" &&
+            awk '/vgpu-sample/ && ($4 < 15 || $4 > 85) { exit 1 }' "$folder/shares"; then
+            break
+        fi
+        [ "$try" -lt 5 ] || fail "$(cat "$folder/rates" "$folder/shares")"
+        sleep 0.5
+    done
     # shellcheck disable=SC2086
     kill -9 $users
-    awk -F ', ' '$1 < 40 || $1 > 100 || $2 > 10 { exit 1 }' "$folder/rates" || fail "$(cat "$folder/rates")"
-    awk '/vgpu-sample/ { sum += $4; if ($4 < 15 || $4 > 85) exit 1; n++ } END { if (n != 2 || sum > 102) exit 1 }' \
-        "$folder/shares" || fail "$(cat "$folder/shares")"
     sleep 0.4
     equal "0 %" "$(smi -i 0 --query-gpu=utilization.gpu --format=csv,noheader)"
 }
