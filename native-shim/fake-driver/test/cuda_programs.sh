@@ -15,7 +15,7 @@ compile() { # VERSION SOURCE
     set -eu
     local folder=runtime_$1 name linkage
     name=$output/$(basename "$2" .cu)-$1
-    for newer in "$2" "$sources/program.h" "$packages/installed"; do
+    for newer in "$2" "$sources/program.h" "$sources/../check.h" "$packages/installed"; do
         if [ ! "$name-static" -nt "$newer" ]; then
             "$runtime_13/bin/nvcc" -ccbin "${CXX:-g++}" -arch=sm_80 -I"${!folder}/include" -c "$2" -o "$name.o"
             for linkage in shared static; do

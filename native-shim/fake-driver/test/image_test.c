@@ -2,6 +2,7 @@
  * The reading of images, sound and broken ones. Further arguments name files, which are broken in the same ways where
  * they exist.
  */
+#include "check.h"
 #include "cubin.h"
 #include "image.h"
 
@@ -11,14 +12,6 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static const char ptx[] = "// .entry not_this(\n"
                           "/* .entry nor_this() {} */\n"

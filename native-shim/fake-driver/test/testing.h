@@ -2,6 +2,7 @@
 #ifndef ALIQUOT_FAKE_TESTING_H
 #define ALIQUOT_FAKE_TESTING_H
 
+#include "check.h"
 #include "cuda_client.h"
 #include "gpu_file.h"
 
@@ -15,14 +16,6 @@
 #include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 #define EQUAL(expected, actual)                                                                                        \
     do {                                                                                                               \

@@ -2,20 +2,14 @@
 #ifndef ALIQUOT_FAKE_PROGRAM_H
 #define ALIQUOT_FAKE_PROGRAM_H
 
+#include "../check.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <time.h>
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 #define MUST(call) ANSWERS(cudaSuccess, call)
 #define ANSWERS(expected, call)                                                                                        \
