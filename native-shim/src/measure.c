@@ -782,10 +782,11 @@ static void probe(struct context *context) {
 
 /* Records a probe while work of ours is on the GPU. True: others share it, so more are wanted soon. */
 static bool probe_if_shared(struct context *context, CUcontext handle) {
-    if (context->unprobeable || aliquot_bare.cuCtxSetCurrent == NULL || atomic_flag_test_and_set(&context->busy)) {
+    if (aliquot_bare.cuCtxSetCurrent == NULL || atomic_flag_test_and_set(&context->busy)) {
         return false;
     }
-    bool there = atomic_load(&context->last) != NULL && atomic_load(&context->handle) == handle;
+    bool there =
+        !context->unprobeable && atomic_load(&context->last) != NULL && atomic_load(&context->handle) == handle;
     if (there && context->next_probe - context->first_probe < PROBES &&
         aliquot_bare.cuCtxSetCurrent(handle) == CUDA_SUCCESS) {
         probe(context);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 enum { THREADS = 4, LAUNCHES = 250 };
 static const uint64_t kernel_time = 100000; /* ns; all of it together is 100 ms, of which the burst is a part */
@@ -14,17 +15,44 @@ static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 static void *function;
 static CUcontext context;
 
+/* Launches one kernel that takes so many ns. */
+static CUresult launch(void *stream, unsigned blocks, uint64_t nanoseconds) {
+    void *parameters[] = {&nanoseconds};
+    return CALL(cuLaunchKernel, void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
+                void **, void **)(function, blocks, 1, 1, 32, 1, 1, 0, stream, parameters, NULL);
+}
+
+static void use_context(void) {
+    void *module = NULL;
+    CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuModuleLoadData, void **, const void *)(&module, image), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuModuleGetFunction, void **, void *, const char *)(&function, module, "aliquot_busy"),
+                CUDA_SUCCESS);
+}
+
+/* In place of the limit of 30 that the sandbox gives. */
+static void write_cores(const char *cores) {
+    char text[512] = "", changed[1024];
+    FILE *file = fopen(sandbox_limits, "re");
+    CHECK(file != NULL && fgets(text, sizeof text, file) != NULL, "%s", sandbox_limits);
+    fclose(file);
+    char *at = strstr(text, "cores=");
+    int length = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, cores, strstr(at, " context="));
+    write_file(sandbox_limits, changed, (size_t)length);
+}
+
+static uint64_t throttled(const struct aliquot_region *region) {
+    return __atomic_load_n(&region->device[0].throttled, __ATOMIC_RELAXED);
+}
+
 static void *launch_on_a_stream(void *unused) {
     void *stream = NULL;
-    uint64_t nanoseconds = kernel_time;
-    void *parameters[] = {&nanoseconds};
     CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuStreamCreate, void **, unsigned)(&stream, 1), CUDA_SUCCESS);
-    CUresult (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
-                       void **) = CALL(cuLaunchKernel, void *, unsigned, unsigned, unsigned, unsigned, unsigned,
-                                       unsigned, unsigned, void *, void **, void **);
     for (int i = 0; i < LAUNCHES; i++) {
-        CHECK_EQUAL(launch(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL), CUDA_SUCCESS);
+        CHECK_EQUAL(launch(stream, 1, kernel_time), CUDA_SUCCESS);
     }
     CHECK_EQUAL(CALL(cuStreamSynchronize, void *)(stream), CUDA_SUCCESS);
     return unused;
@@ -42,15 +70,9 @@ static int threads_of_this_process(void) {
 
 TEST(threads_that_launch_share_the_limit_and_leave_no_helper_behind) {
     pthread_t threads[THREADS];
-    void *module = NULL;
     sandbox(100 * MIB, 0);
     int before = threads_of_this_process();
-    CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuModuleLoadData, void **, const void *)(&module, image), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuModuleGetFunction, void **, void *, const char *)(&function, module, "aliquot_busy"),
-                CUDA_SUCCESS);
+    use_context();
     for (size_t i = 0; i < THREADS; i++) {
         CHECK_EQUAL(pthread_create(&threads[i], NULL, launch_on_a_stream, NULL), 0);
     }
@@ -70,4 +92,119 @@ TEST(threads_that_launch_share_the_limit_and_leave_no_helper_behind) {
 #else
     (void)before;
 #endif
+}
+
+TEST(launches_that_the_driver_refuses_cost_nothing) {
+    sandbox(100 * MIB, 0);
+    use_context();
+    for (int i = 0; i < 1000; i++) {
+        CHECK(launch(NULL, 0, kernel_time) != CUDA_SUCCESS, "a grid without blocks");
+    }
+    struct aliquot_region *region = map_region();
+    CHECK_EQUAL(throttled(region), 0);
+    CHECK_EQUAL(region->device[0].gpu_time, 0);
+}
+
+static void check_unlimited(const char *cores) {
+    sandbox(100 * MIB, 0);
+    write_cores(cores);
+    int before = threads_of_this_process();
+    use_context();
+    for (int i = 0; i < LAUNCHES; i++) {
+        CHECK_EQUAL(launch(NULL, 1, kernel_time), CUDA_SUCCESS);
+    }
+    struct aliquot_region *region = map_region();
+    CHECK_EQUAL(threads_of_this_process(), before);
+    CHECK_EQUAL(throttled(region), 0);
+    CHECK_EQUAL(region->device[0].tat, 0);
+    CHECK_EQUAL(region->device[0].gpu_time, 0);
+}
+
+TEST(without_cores_nothing_is_charged_and_no_thread_is_made) {
+    check_unlimited("cores=0");
+}
+
+TEST(with_policy_none_nothing_is_charged_and_no_thread_is_made) {
+    check_unlimited("cores=30 policy=none");
+}
+
+/* Launches until it is held back (or no longer, for as many launches) and says whether that came within 20 s. */
+static bool comes_to(const struct aliquot_region *region, bool held_back) {
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
+        uint64_t before = throttled(region);
+        for (int i = 0; i < LAUNCHES; i++) { /* 25 ms, more than the burst */
+            CHECK_EQUAL(launch(NULL, 1, kernel_time), CUDA_SUCCESS);
+        }
+        CHECK_EQUAL(CALL(cuCtxSynchronize, void)(), CUDA_SUCCESS);
+        if ((throttled(region) != before) == held_back) {
+            return true;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec - start.tv_sec < 20);
+    return false;
+}
+
+TEST(a_limit_that_is_raised_and_lowered_holds_for_a_process_that_runs) {
+    sandbox(100 * MIB, 0);
+    use_context();
+    struct aliquot_region *region = map_region();
+    CHECK(comes_to(region, true), "held back at 30 percent");
+    write_limits(100 * MIB, 0);
+    write_cores("cores=100");
+    CHECK(comes_to(region, false), "no longer held back at 100 percent");
+    write_limits(100 * MIB, 0);
+    CHECK(comes_to(region, true), "held back again");
+}
+
+TEST(a_context_may_end_while_its_launches_are_being_measured) {
+    sandbox(100 * MIB, 0);
+    for (int i = 0; i < 5; i++) {
+        use_context();
+        for (int j = 0; j < LAUNCHES; j++) {
+            CHECK_EQUAL(launch(NULL, 1, kernel_time), CUDA_SUCCESS);
+        }
+        CHECK_EQUAL(CALL(cuDevicePrimaryCtxReset_v2, CUdevice)(0), CUDA_SUCCESS);
+    }
+    CHECK(map_region()->device[0].gpu_time > 0, "what they used is counted");
+}
+
+static atomic_bool enough;
+
+static void *launch_until_enough(void *unused) {
+    void *stream = NULL;
+    CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuStreamCreate, void **, unsigned)(&stream, 1), CUDA_SUCCESS);
+    while (!atomic_load(&enough)) {
+        CHECK_EQUAL(launch(stream, 1, kernel_time), CUDA_SUCCESS);
+    }
+    return unused;
+}
+
+TEST(a_thread_that_is_held_back_spoils_no_capture_of_another) {
+    enum { NODES = 20, GLOBAL = 0 };
+    pthread_t thread;
+    void *stream = NULL, *graph = NULL;
+    size_t nodes = 0;
+    sandbox(100 * MIB, 0);
+    use_context();
+    struct aliquot_region *region = map_region();
+    CHECK_EQUAL(CALL(cuStreamCreate, void **, unsigned)(&stream, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(pthread_create(&thread, NULL, launch_until_enough, NULL), 0);
+    while (throttled(region) == 0) {
+        usleep(1000);
+    }
+    uint64_t before = throttled(region);
+    CHECK_EQUAL(CALL(cuStreamBeginCapture_v2, void *, int)(stream, GLOBAL), CUDA_SUCCESS);
+    for (int i = 0; i < NODES; i++) {
+        CHECK_EQUAL(launch(stream, 1, kernel_time), CUDA_SUCCESS);
+        usleep(10000); /* meanwhile batches begin, end and are asked for */
+    }
+    CHECK_EQUAL(CALL(cuStreamEndCapture, void *, void **)(stream, &graph), CUDA_SUCCESS);
+    CHECK(throttled(region) > before, "it was held back meanwhile");
+    CHECK_EQUAL(CALL(cuGraphGetNodes, void *, void **, size_t *)(graph, NULL, &nodes), CUDA_SUCCESS);
+    CHECK_EQUAL(nodes, NODES);
+    atomic_store(&enough, true);
+    pthread_join(thread, NULL);
 }
