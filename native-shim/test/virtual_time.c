@@ -16,8 +16,8 @@
  * seats. A process takes part from its first look at the clock or its first sleep, its threads from pthread_create, a
  * forked child from fork. pthread_join, waitpid, wait, wait4, sigwait and pause let others go on. Other calls that wait
  * for others (pipes, condition variables) look like work: time stands still, but after STUCK_MS in them others that are
- * due at the same time go on beside, so short waits for a lock end. A thread that works for longer than LEEWAY_NS of ticks is
- * joined by those that are due. What was killed is noticed within STUCK_MS.
+ * due at the same time go on beside, so short waits for a lock end. A thread that works for longer than LEEWAY_NS of
+ * ticks is joined by those that are due. What was killed is noticed within STUCK_MS.
  *
  * gettimeofday, time, timeouts of poll and of timed waits, and CPU-time clocks stay real.
  */
