@@ -152,7 +152,8 @@ static void add_sample(struct aliquot_cost *cost, uint64_t sample, double weight
     }
     uint64_t launch = cost->exact > 0 ? cost->mean : cost->close;
     if (quality == ALIQUOT_COST_GAPS && sample < launch) {
-        launch = cost->mean = sample; /* it can't be more */
+        launch = sample; /* it can't be more */
+        cost->mean = sample;
     }
     atomic_store_explicit(&cost->launch, launch > 0 ? launch : 1, memory_order_relaxed);
     uint32_t samples = atomic_load_explicit(&cost->samples, memory_order_relaxed);
