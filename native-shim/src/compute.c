@@ -91,12 +91,19 @@ static void want(struct device *device, int64_t now) {
 static bool take_at(struct device *device, uint64_t cost, int64_t now, int64_t *until) {
     uint32_t share = share_of(device, now);
     want(device, now);
-    if (share == 0 || share >= ALIQUOT_LAW_WHOLE) {
+    /* Who is granted all of it for now doesn't queue for seconds, either: it would hold on to the GPU when others come,
+       and seem not to want it while the driver holds it back. */
+    bool whole = share >= ALIQUOT_LAW_WHOLE;
+    bool fixed = atomic_load_explicit(&device->share, memory_order_relaxed) >= ALIQUOT_LAW_WHOLE;
+    if (share == 0 || (whole && fixed)) {
         return true;
     }
     if (atomic_load_explicit(&device->unfinished, memory_order_relaxed) > ALIQUOT_LAW_BURST) {
         *until = now + POLL;
         return false;
+    }
+    if (whole) {
+        return true;
     }
     if (!aliquot_law_take(&device->own, share, cost, now, until)) {
         return false;
