@@ -6,7 +6,7 @@
 #define STEP 0.03     /* and never more than this: NVML lags, and what was owed is repaid */
 #define HEADROOM 1.25 /* who isn't held back wants that much more than it used */
 #define LEAST_WANT 0.03
-#define OVERCOMMIT 1.00 /* the elastic ones together, so that the GPU is never idle for a rounding */
+#define OVERCOMMIT 1.04 /* elastic ones are granted so much more: else what one misses by an error the GPU is idle */
 
 static bool is_limited(const struct arbiter_container *container) {
     return container->cores > 0 && container->policy != ALIQUOT_POLICY_NONE;
