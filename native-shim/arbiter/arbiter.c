@@ -98,11 +98,14 @@ void arbiter_divide(struct arbiter_container *containers, size_t count) {
 void arbiter_trim(struct arbiter_container *container, double used) {
     double target = container->divisions == 0 ? 0 : container->targets / container->divisions;
     bool saturated = container->divisions > 0 && container->waits == container->divisions;
-    if (saturated && used >= 0 && target > 0) {
-        double step = greater(-STEP, lesser(STEP, GAIN * (target - used) / target));
-        double trim = container->trim * (1 + step);
-        container->trim = greater(LEAST_TRIM, lesser(MOST_TRIM, trim));
+    bool known = saturated && used >= 0 && target > 0;
+    double error = known ? (target - used) / target : 0;
+    if (error * container->error > 0) { /* both too little, or both too much: the lesser of them */
+        double lasting = error > 0 ? lesser(error, container->error) : greater(error, container->error);
+        double step = greater(-STEP, lesser(STEP, GAIN * lasting));
+        container->trim = greater(LEAST_TRIM, lesser(MOST_TRIM, container->trim * (1 + step)));
     }
+    container->error = error;
     container->targets = 0;
     container->divisions = container->waits = 0;
 }

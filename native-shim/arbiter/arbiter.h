@@ -7,7 +7,8 @@
  * ones in proportion. Where the cores of those who want are more than the GPU, all are scaled down alike.
  *
  * Each second the shares are trimmed by what NVML saw the containers use, as an integral controller does, and only for
- * those that were held back all the time: one that didn't want its share must not wind it up.
+ * those that were held back all the time: one that didn't want its share must not wind it up. An error counts when two
+ * seconds agree on it: bursts, and what NVML says of the second before, come and go.
  *
  * The node agent's arbiter is a port of this.
  */
@@ -34,6 +35,7 @@ struct arbiter_container {
     /* The arbiter's own; zeros at first. */
     double target; /* the share that it should get */
     double trim;
+    double error;              /* of the last second, relative to the target; 0: none, or not known */
     double targets;            /* sum over the divisions since the last trim */
     unsigned divisions, waits; /* how many, and how many of them it was held back */
 
