@@ -7,9 +7,7 @@
 #include "pool.h"
 
 bool aliquot_charge_reserve(int device, uint64_t bytes) {
-    return aliquot_context_is_charged(device) &&
-           (aliquot_account_reserve(device, bytes) ||
-            (aliquot_pool_make_room(device, bytes) && aliquot_account_reserve(device, bytes)));
+    return aliquot_context_is_charged(device) && aliquot_pool_reserve(device, bytes);
 }
 
 CUresult aliquot_charge_begin(struct aliquot_holding *charge, uint64_t bytes) {

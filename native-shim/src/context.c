@@ -38,17 +38,12 @@ void aliquot_context_reset(void) {
     aliquot_table_reset(&made);
 }
 
-/* Not by aliquot_charge_reserve(), which would come back here. */
-static bool reserve(int device, uint64_t bytes) {
-    return bytes == 0 || aliquot_account_reserve(device, bytes) ||
-           (aliquot_pool_make_room(device, bytes) && aliquot_account_reserve(device, bytes));
-}
-
 /* With the mutex. False: it is the first, and there is no room for it. */
 static bool is_room_for_first(int device) {
     if (!atomic_load(&aliquot_context_seen[device])) {
         uint64_t bytes = aliquot_account_vgpu(device).context;
-        if (!reserve(device, bytes)) {
+        /* Not by aliquot_charge_reserve(), which would come back here. */
+        if (bytes > 0 && !aliquot_pool_reserve(device, bytes)) {
             return false;
         }
         of_device[device].charged = bytes;

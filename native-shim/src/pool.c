@@ -194,7 +194,8 @@ static uint64_t charged_on(int device) {
     return sum;
 }
 
-bool aliquot_pool_make_room(int device, uint64_t bytes) {
+/* Pools give back what they hold in vain, until so many bytes have room. False: nothing was won. */
+static bool make_room(int device, uint64_t bytes) {
     if (!atomic_load_explicit(&any, memory_order_acquire) || bytes > aliquot_account_limit(device)) {
         return false;
     }
@@ -214,6 +215,11 @@ bool aliquot_pool_make_room(int device, uint64_t bytes) {
     bool won = charged_on(device) < before;
     leave();
     return won;
+}
+
+bool aliquot_pool_reserve(int device, uint64_t bytes) {
+    return aliquot_account_reserve(device, bytes) ||
+           (make_room(device, bytes) && aliquot_account_reserve(device, bytes));
 }
 
 void aliquot_pool_true_up(void) {
@@ -414,7 +420,7 @@ static bool keep(struct aliquot_pool *pool, uint64_t bytes, CUdeviceptr address)
 
 /* After what was made is freed again. */
 static void give_up(struct aliquot_pool *pool) {
-    aliquot_pool_make_room(pool->device, aliquot_account_limit(pool->device));
+    make_room(pool->device, aliquot_account_limit(pool->device));
     aliquot_pool_landed(pool);
 }
 

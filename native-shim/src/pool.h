@@ -30,8 +30,8 @@ void aliquot_pool_freed(const struct aliquot_holding *holding, bool at_once);
 /* Charges what the driver says now. Costs nothing while no pool is known. */
 void aliquot_pool_true_up(void);
 
-/* Makes pools give back what they hold in vain, until so many bytes have room on a device. False: nothing was won. */
-bool aliquot_pool_make_room(int device, uint64_t bytes);
+/* Reserves bytes on a device, if need be after the pools have given back what they hold in vain. False: no room. */
+bool aliquot_pool_reserve(int device, uint64_t bytes);
 
 /* This process has no context on a device any more, so its pools hold nothing. They are not asked: their handles may
    mean nothing to the driver now. */
