@@ -12,12 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Every hook begins so: the driver's function, or an error that says that it has none. */
-#define ALIQUOT_NEED(function)                                                                                         \
-    if (!aliquot_lookup_cuda() || aliquot_bare.function == NULL) {                                                     \
-        return CUDA_ERROR_NOT_SUPPORTED;                                                                               \
-    }
-
 /*
  * Goes through all steps on the current context's device, and returns from the hook unless all succeed:
  * expected  bytes to reserve

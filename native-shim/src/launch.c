@@ -136,9 +136,7 @@ static CUstream ptsz(CUstream stream) {
 /* A hook of one launch. */
 #define LAUNCH(symbol, parameters, arguments, kind, handle, blocks, stream)                                            \
     CUresult symbol parameters {                                                                                       \
-        if (!aliquot_lookup_cuda() || aliquot_bare.symbol == NULL) {                                                   \
-            return CUDA_ERROR_NOT_SUPPORTED;                                                                           \
-        }                                                                                                              \
+        ALIQUOT_NEED(symbol)                                                                                           \
         struct aliquot_launch launch;                                                                                  \
         if (__builtin_expect(!is_watched(), 1) || !begin(&launch, ALIQUOT_COST_##kind, handle, blocks, stream)) {      \
             return CALL_##kind(symbol, arguments, handle, stream);                                                     \
@@ -215,9 +213,7 @@ static CUresult ended(CUstream stream, CUresult result) {
 
 #define CAPTURE(symbol, parameters, after)                                                                             \
     CUresult symbol parameters {                                                                                       \
-        if (!aliquot_lookup_cuda() || aliquot_bare.symbol == NULL) {                                                   \
-            return CUDA_ERROR_NOT_SUPPORTED;                                                                           \
-        }                                                                                                              \
+        ALIQUOT_NEED(symbol)                                                                                           \
         return after;                                                                                                  \
     }
 
@@ -238,9 +234,7 @@ CAPTURE(cuStreamEndCapture_ptsz, (CUstream stream, CUgraph *graph),
 
 #define DESTROY(symbol)                                                                                                \
     CUresult symbol(CUstream stream) {                                                                                 \
-        if (!aliquot_lookup_cuda() || aliquot_bare.symbol == NULL) {                                                   \
-            return CUDA_ERROR_NOT_SUPPORTED;                                                                           \
-        }                                                                                                              \
+        ALIQUOT_NEED(symbol)                                                                                           \
         aliquot_measure_forget_stream(stream);                                                                         \
         return aliquot_bare.symbol(stream);                                                                            \
     }

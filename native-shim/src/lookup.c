@@ -268,9 +268,7 @@ static void substitute(const char *name, void **function) {
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags) {
-    if (!aliquot_lookup_cuda() || aliquot_bare.cuGetProcAddress == NULL) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    ALIQUOT_NEED(cuGetProcAddress)
     CUresult result = aliquot_bare.cuGetProcAddress(symbol, function, version, flags);
     if (result == CUDA_SUCCESS && symbol != NULL && function != NULL && *function != NULL) {
         substitute(symbol, function);
@@ -280,9 +278,7 @@ CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuui
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status) {
-    if (!aliquot_lookup_cuda() || aliquot_bare.cuGetProcAddress_v2 == NULL) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    ALIQUOT_NEED(cuGetProcAddress_v2)
     CUresult result = aliquot_bare.cuGetProcAddress_v2(symbol, function, version, flags, status);
     if (result == CUDA_SUCCESS && symbol != NULL && function != NULL && *function != NULL) {
         substitute(symbol, function);

@@ -29,6 +29,12 @@ static inline bool aliquot_lookup_cuda(void) {
     return atomic_load_explicit(&aliquot_lookup_cuda_done, memory_order_acquire) || aliquot_lookup_cuda_now();
 }
 
+/* Every hook begins so: the driver's function, or an error that says that it has none. */
+#define ALIQUOT_NEED(function)                                                                                         \
+    if (!aliquot_lookup_cuda() || aliquot_bare.function == NULL) {                                                     \
+        return CUDA_ERROR_NOT_SUPPORTED;                                                                               \
+    }
+
 bool aliquot_lookup_nvml(void);
 
 /* What the whole program finds under a name; NULL: nothing. After aliquot_lookup_cuda(). */
