@@ -32,18 +32,48 @@ public final class Annotations {
     /** On a pod, by its user: how to choose its GPUs within the node, a {@link Placement}. */
     public static final String GPU_PLACEMENT = "aliquot.io/gpu-placement";
 
+    /** On a pod, by its user: the only models it takes, a list of {@link ModelPattern}s. */
+    public static final String USE_GPU_MODEL = "aliquot.io/use-gpu-model";
+
+    /** On a pod, by its user: models it doesn't take, a list of {@link ModelPattern}s. */
+    public static final String AVOID_GPU_MODEL = "aliquot.io/avoid-gpu-model";
+
+    /** On a pod, by its user: the only GPUs it takes, a list of UUIDs. */
+    public static final String USE_GPU_UUID = "aliquot.io/use-gpu-uuid";
+
+    /** On a pod, by its user: GPUs it doesn't take, a list of UUIDs. */
+    public static final String AVOID_GPU_UUID = "aliquot.io/avoid-gpu-uuid";
+
+    /** On a pod, by its user: whether a container's GPUs hang on one NUMA domain, a {@link Numa}. */
+    public static final String NUMA = "aliquot.io/numa";
+
+    /** On a pod, by its user: what its share of compute means while others are idle, a {@link CorePolicy}. */
+    public static final String CORE_POLICY = "aliquot.io/core-policy";
+
+    /** On a pod, by its user: whose kernels go first on a GPU, a {@link Priority}. */
+    public static final String PRIORITY = "aliquot.io/priority";
+
+    /** On a node, by its admin: GPUs that take no new vGPU, a list of UUIDs. */
+    public static final String CORDON_GPUS = "aliquot.io/cordon-gpus";
+
+    /** On a node, by its admin: memory sold per memory there is, a {@link Scaling}. */
+    public static final String MEMORY_SCALING = "aliquot.io/memory-scaling";
+
+    /** On a node, by its admin: compute sold per compute there is, a {@link Scaling}. */
+    public static final String CORE_SCALING = "aliquot.io/core-scaling";
+
     /** What a user may put on a pod. */
     public static final List<String> SUPPORTED_ON_PODS = List.of(NODE_PLACEMENT, GPU_PLACEMENT);
 
     /** Names we know on pods and refuse until they are supported. */
     public static final List<String> NOT_YET_ON_PODS = List.of(
-            "aliquot.io/use-gpu-model",
-            "aliquot.io/avoid-gpu-model",
-            "aliquot.io/use-gpu-uuid",
-            "aliquot.io/avoid-gpu-uuid",
-            "aliquot.io/numa",
-            "aliquot.io/core-policy",
-            "aliquot.io/priority",
+            USE_GPU_MODEL,
+            AVOID_GPU_MODEL,
+            USE_GPU_UUID,
+            AVOID_GPU_UUID,
+            NUMA,
+            CORE_POLICY,
+            PRIORITY,
             "nvidia.com/use-gputype",
             "nvidia.com/nouse-gputype",
             "nvidia.com/use-gpuuuid",
@@ -52,8 +82,7 @@ public final class Annotations {
             "hami.io/gpu-scheduler-policy");
 
     /** Names we know on nodes and refuse until they are supported. */
-    public static final List<String> NOT_YET_ON_NODES =
-            List.of("aliquot.io/cordon-gpus", "aliquot.io/memory-scaling", "aliquot.io/core-scaling");
+    public static final List<String> NOT_YET_ON_NODES = List.of(CORDON_GPUS, MEMORY_SCALING, CORE_SCALING);
 
     // A name part has at most 63 characters, and "visible-devices." takes 16 (Kubernetes: labels and annotations,
     // syntax).

@@ -1,5 +1,6 @@
 package io.aliquot.api;
 
+import java.util.List;
 import java.util.Locale;
 
 /** What a share of compute means while others leave theirs unused. */
@@ -11,6 +12,15 @@ public enum CorePolicy {
     /** No limit. */
     NONE;
 
+    /**
+     * Reads a policy by its name.
+     *
+     * @param where the annotation that the value comes from, for the message
+     */
+    public static CorePolicy parse(String where, String text) {
+        return Choices.parse(where, text, List.of(values()), CorePolicy::print);
+    }
+
     static CorePolicy parse(String text) {
         for (CorePolicy policy : values()) {
             if (policy.print().equals(text)) {
@@ -20,7 +30,7 @@ public enum CorePolicy {
         throw FormatException.expected("policy fixed, elastic or none", text);
     }
 
-    String print() {
+    public String print() {
         return name().toLowerCase(Locale.ROOT);
     }
 }

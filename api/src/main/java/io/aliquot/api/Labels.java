@@ -20,6 +20,12 @@ public final class Labels {
 
     public static final String WEBHOOK_IGNORE = "ignore";
 
+    /** On a node, ACK's name for {@link #SHARE}. */
+    public static final String ACK_SHARE = "ack.node.gpu.schedule";
+
+    /** On a node, ACK's name for {@link #PLACEMENT}, with the same values. */
+    public static final String ACK_PLACEMENT = "ack.node.gpu.placement";
+
     private static final String CORE_MEMORY = "core-memory";
     private static final List<String> SHARES_NOT_YET = List.of("memory", "none", "exclusive", "topology", "mig", "mps");
 

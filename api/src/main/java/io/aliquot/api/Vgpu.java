@@ -9,7 +9,7 @@ import java.util.Set;
  * @param uuid the physical GPU's, as NVML prints it
  * @param memoryMiB device memory in MiB, 1 to {@value #LARGEST_MIB}
  * @param cores compute in percent of the GPU, 0 to 100; 0 neither limits nor reserves
- * @param priority 0 to {@value #HIGHEST_PRIORITY}, higher first
+ * @param priority 0 to {@value Priority#HIGHEST}, higher first
  * @param contextMiB what a CUDA context costs on this model, in MiB
  * @param exclusive whether the whole card is this container's
  */
@@ -18,13 +18,11 @@ public record Vgpu(
     /** 16 TiB: beyond any card, and what leaves 64-bit sums of bytes far from overflow. */
     public static final int LARGEST_MIB = 1 << 24;
 
-    public static final int HIGHEST_PRIORITY = 1_000_000;
-
     public Vgpu {
         Uuids.check(uuid);
         range("memory", memoryMiB, 1, LARGEST_MIB);
         range("cores", cores, 0, 100);
-        range("priority", priority, 0, HIGHEST_PRIORITY);
+        range("priority", priority, Priority.LOWEST, Priority.HIGHEST);
         range("context", contextMiB, 0, LARGEST_MIB);
     }
 
