@@ -29,7 +29,9 @@ public final class Annotations {
     /** On a pod, by its user: how to choose its node, a {@link Placement}. */
     public static final String NODE_PLACEMENT = "aliquot.io/node-placement";
 
-    /** On a pod, by its user: how to choose its GPUs within the node, a {@link Placement}. */
+    /**
+     * On a pod, by its user: how to choose its GPUs within the node, a {@link Placement} or {@value PodWishes#TOPOLOGY}.
+     */
     public static final String GPU_PLACEMENT = "aliquot.io/gpu-placement";
 
     /** On a pod, by its user: the only models it takes, a list of {@link ModelPattern}s. */
@@ -44,6 +46,12 @@ public final class Annotations {
     /** On a pod, by its user: GPUs it doesn't take, a list of UUIDs. */
     public static final String AVOID_GPU_UUID = "aliquot.io/avoid-gpu-uuid";
 
+    /** On a pod, by its user: the only indexes that a GPU of it has on its node, a list of numbers from 0. */
+    public static final String USE_GPU_INDEX = "aliquot.io/use-gpu-index";
+
+    /** On a pod, by its user: indexes that no GPU of it has on its node, a list of numbers from 0. */
+    public static final String AVOID_GPU_INDEX = "aliquot.io/avoid-gpu-index";
+
     /** On a pod, by its user: whether a container's GPUs hang on one NUMA domain, a {@link Numa}. */
     public static final String NUMA = "aliquot.io/numa";
 
@@ -52,6 +60,9 @@ public final class Annotations {
 
     /** On a pod, by its user: whose kernels go first on a GPU, a {@link Priority}. */
     public static final String PRIORITY = "aliquot.io/priority";
+
+    /** On a pod, by its user or our webhook: whose meaning its resources have, a {@link Compatibility}. */
+    public static final String COMPATIBILITY = "aliquot.io/compatibility";
 
     /** On a node, by its admin: GPUs that take no new vGPU, a list of UUIDs. */
     public static final String CORDON_GPUS = "aliquot.io/cordon-gpus";

@@ -11,11 +11,13 @@ import org.jspecify.annotations.Nullable;
  * @param vgpus 1 to {@value #MOST_VGPUS}
  * @param memory of each vGPU
  * @param cores of each vGPU, in percent of its GPU, 0 to 100; 0 neither limits nor reserves
- * @param exclusive whether each vGPU is a whole card that nobody else may share
+ * @param exclusive whether nobody else may share the cards; by our own names, where neither memory nor cores are asked
  */
 public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exclusive) {
     /** More than any node has GPUs for; keeps sums far from overflow. */
     public static final int MOST_VGPUS = 1024;
+
+    private static final int ALL_CORES = 100;
 
     /**
      * Reads a container's limits (of extended resources the API server wants requests equal to limits).
@@ -35,7 +37,7 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
         String memory = limits.get(Resources.MEMORY);
         String percentage = limits.get(Resources.MEMORY_PERCENTAGE);
         int cores = limits.containsKey(Resources.CORES)
-                ? amount(Resources.CORES, limits.get(Resources.CORES), 0, 100, "percent of one GPU")
+                ? amount(Resources.CORES, limits.get(Resources.CORES), 0, ALL_CORES, "percent of one GPU")
                 : 0;
         int vgpus = limits.containsKey(Resources.GPU)
                 ? amount(Resources.GPU, limits.get(Resources.GPU), 0, MOST_VGPUS, "vGPUs")
@@ -53,6 +55,19 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
                     + ", not both: each says how much memory a vGPU gets");
         }
         return Optional.of(new GpuRequest(Math.max(vgpus, 1), memory(memory, percentage), cores, !asksElse));
+    }
+
+    /**
+     * The same by another's meaning. In HAMi all cores are the whole GPU (github.com/Project-HAMi/HAMi,
+     * pkg/device/nvidia/fit_checks.go, checkCardExclusive), and all memory without a word on cores is all cores
+     * (device.go, defaultExclusiveCoreIfNeeded).
+     */
+    public GpuRequest as(Compatibility compatibility) {
+        boolean allMemory = memory instanceof MemoryRequest.Percentage percentage && percentage.percent() == 100;
+        boolean whole = cores == ALL_CORES || (cores == 0 && allMemory);
+        return compatibility == Compatibility.HAMI && whole && !exclusive
+                ? new GpuRequest(vgpus, memory, ALL_CORES, true)
+                : this;
     }
 
     private static MemoryRequest memory(@Nullable String memory, @Nullable String percentage) {

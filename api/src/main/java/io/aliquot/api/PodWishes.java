@@ -7,9 +7,12 @@ import java.util.Set;
 import java.util.function.BiFunction;
 import org.jspecify.annotations.Nullable;
 
-/** All that a user may wish by annotations of a pod. Immutable. */
+/** All that a user may wish by annotations of a pod, in our names or in HAMi's. Immutable. */
 public final class PodWishes {
-    /** The annotations that are read. */
+    /** As how to choose the GPUs: those that are linked best. */
+    public static final String TOPOLOGY = "topology";
+
+    /** Our annotations that are read. */
     public static final List<String> NAMES = List.of(
             Annotations.NODE_PLACEMENT,
             Annotations.GPU_PLACEMENT,
@@ -17,9 +20,12 @@ public final class PodWishes {
             Annotations.AVOID_GPU_MODEL,
             Annotations.USE_GPU_UUID,
             Annotations.AVOID_GPU_UUID,
+            Annotations.USE_GPU_INDEX,
+            Annotations.AVOID_GPU_INDEX,
             Annotations.NUMA,
             Annotations.CORE_POLICY,
-            Annotations.PRIORITY);
+            Annotations.PRIORITY,
+            Annotations.COMPATIBILITY);
 
     private final @Nullable Placement nodePlacement;
     private final @Nullable Placement gpuPlacement;
@@ -27,29 +33,38 @@ public final class PodWishes {
     private final @Nullable List<ModelPattern> avoidModels;
     private final @Nullable Set<String> useUuids;
     private final @Nullable Set<String> avoidUuids;
+    private final @Nullable Set<Integer> useIndexes;
+    private final @Nullable Set<Integer> avoidIndexes;
+    private final boolean topology;
     private final @Nullable Numa numa;
     private final @Nullable CorePolicy corePolicy;
     private final @Nullable Integer priority;
+    private final @Nullable Compatibility compatibility;
 
     private PodWishes(Map<String, String> annotations) {
         nodePlacement = read(annotations, Annotations.NODE_PLACEMENT, Placement::parse);
-        gpuPlacement = read(annotations, Annotations.GPU_PLACEMENT, Placement::parse);
+        topology = TOPOLOGY.equals(annotations.get(Annotations.GPU_PLACEMENT));
+        gpuPlacement = topology ? null : read(annotations, Annotations.GPU_PLACEMENT, PodWishes::gpuPlacement);
         useModels = read(annotations, Annotations.USE_GPU_MODEL, ModelPattern::parseList);
         avoidModels = read(annotations, Annotations.AVOID_GPU_MODEL, ModelPattern::parseList);
         useUuids = read(annotations, Annotations.USE_GPU_UUID, Uuids::parseList);
         avoidUuids = read(annotations, Annotations.AVOID_GPU_UUID, Uuids::parseList);
+        useIndexes = read(annotations, Annotations.USE_GPU_INDEX, PodWishes::indexes);
+        avoidIndexes = read(annotations, Annotations.AVOID_GPU_INDEX, PodWishes::indexes);
         numa = read(annotations, Annotations.NUMA, Numa::parse);
         corePolicy = read(annotations, Annotations.CORE_POLICY, CorePolicy::parse);
         priority = read(annotations, Annotations.PRIORITY, Priority::parse);
+        compatibility = read(annotations, Annotations.COMPATIBILITY, Compatibility::parse);
     }
 
     /**
-     * Reads a pod's annotations; others are passed over.
+     * Reads a pod's annotations; others are passed over. Where a wish stands there in our name and in HAMi's, ours goes
+     * first.
      *
      * @throws FormatException where a value is unknown, with those that are allowed
      */
     public static PodWishes parse(Map<String, String> annotations) {
-        return new PodWishes(annotations);
+        return new PodWishes(HamiAnnotations.asOurs(annotations));
     }
 
     private static <T> @Nullable T read(
@@ -58,19 +73,50 @@ public final class PodWishes {
         return text == null ? null : parse.apply("annotation " + name, text);
     }
 
+    private static Placement gpuPlacement(String where, String text) {
+        return Choices.parse(where, text, List.of(Placement.values()), Placement::print, TOPOLOGY);
+    }
+
+    private static Set<Integer> indexes(String where, String text) {
+        return Set.copyOf(Lists.parse(where, text, element -> {
+            if (!element.matches("[0-9]{1,3}")) {
+                throw FormatException.expected("a GPU's index on its node such as 0", element);
+            }
+            return Integer.valueOf(element);
+        }));
+    }
+
     /** How it wants its node chosen, if it says. */
     public Optional<Placement> nodePlacement() {
         return Optional.ofNullable(nodePlacement);
     }
 
-    /** How it wants its GPUs chosen within the node, if it says. */
+    /** How it wants its GPUs chosen within the node, if it says so by a placement. */
     public Optional<Placement> gpuPlacement() {
         return Optional.ofNullable(gpuPlacement);
     }
 
+    /** Whether it wants, of the GPUs that it may have, those that are linked best. */
+    public boolean topology() {
+        return topology;
+    }
+
     /** Whether it takes or avoids some GPUs only. */
     public boolean choosesGpus() {
-        return useModels != null || avoidModels != null || useUuids != null || avoidUuids != null;
+        return useModels != null
+                || avoidModels != null
+                || useUuids != null
+                || avoidUuids != null
+                || useIndexes != null
+                || avoidIndexes != null;
+    }
+
+    /** Whether it takes this GPU: its model, its UUID and its index. */
+    public boolean takes(Gpu gpu) {
+        return takesUuid(gpu.uuid())
+                && (useIndexes == null || useIndexes.contains(gpu.index()))
+                && (avoidIndexes == null || !avoidIndexes.contains(gpu.index()))
+                && takesModel(gpu.model());
     }
 
     /** Whether it takes a GPU of this name. */
@@ -92,6 +138,11 @@ public final class PodWishes {
     /** What its share of compute means; {@link CorePolicy#FIXED} where it doesn't say. */
     public CorePolicy corePolicy() {
         return corePolicy == null ? CorePolicy.FIXED : corePolicy;
+    }
+
+    /** Whose meaning its resources have, if it says. */
+    public Optional<Compatibility> compatibility() {
+        return Optional.ofNullable(compatibility);
     }
 
     /** {@link Priority#LOWEST} where it doesn't say. */

@@ -39,7 +39,8 @@ class PodWishesTest {
                 "aliquot.io/avoid-gpu-uuid", TWO,
                 "aliquot.io/numa", "required",
                 "aliquot.io/core-policy", "elastic",
-                "aliquot.io/priority", "7"));
+                "aliquot.io/priority", "7",
+                "aliquot.io/compatibility", "hami"));
 
         assertThat(wishes.choosesGpus()).isTrue();
         assertThat(wishes.takesModel("NVIDIA A100-SXM4-80GB")).isTrue();
@@ -47,6 +48,7 @@ class PodWishesTest {
         assertThat(wishes.takesModel("Tesla V100-SXM2-32GB")).isFalse();
         assertThat(wishes.takesUuid(ONE)).isTrue();
         assertThat(wishes.takesUuid(TWO)).isFalse();
+        assertThat(wishes.compatibility()).contains(Compatibility.HAMI);
         assertThat(wishes.nodePlacement()).contains(Placement.SPREAD);
         assertThat(wishes.gpuPlacement()).contains(Placement.BINPACK);
         assertThat(wishes.numa()).contains(Numa.REQUIRED);

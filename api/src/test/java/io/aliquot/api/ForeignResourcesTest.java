@@ -1,0 +1,140 @@
+package io.aliquot.api;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class ForeignResourcesTest {
+    private static final Map<String, String> NO_LABELS = Map.of();
+
+    private static Map<String, String> ours(Map<String, String> limits) {
+        return ForeignResources.asOurs(limits, NO_LABELS, Compatibility.NONE);
+    }
+
+    private static Map<String, String> hamis(Map<String, String> limits) {
+        return ForeignResources.asOurs(limits, NO_LABELS, Compatibility.HAMI);
+    }
+
+    @Test
+    void gibibytesBecomeMebibytesOfOneGpu() {
+        assertThat(ours(Map.of("cpu", "1", "aliyun.com/gpu-mem", "3")))
+                .isEqualTo(Map.of("cpu", "1", "nvidia.com/gpu", "1", "nvidia.com/gpumem", "3072"));
+        assertThat(ours(Map.of("aliyun.com/gpu-mem", "2", "aliyun.com/gpu-core.percentage", "30")))
+                .isEqualTo(Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "2048", "nvidia.com/gpucores", "30"));
+    }
+
+    @Test
+    void thePodsLabelSpreadsThemOverSeveralGpus() {
+        assertThat(ForeignResources.asOurs(
+                        Map.of("aliyun.com/gpu-mem", "8"), Map.of("aliyun.com/gpu-count", "2"), Compatibility.NONE))
+                .isEqualTo(Map.of("nvidia.com/gpu", "2", "nvidia.com/gpumem", "4096"));
+        assertThatThrownBy(() -> ForeignResources.asOurs(
+                        Map.of("aliyun.com/gpu-mem", "9"), Map.of("aliyun.com/gpu-count", "2"), Compatibility.NONE))
+                .hasMessageContaining("9 GiB can't be on 2 GPUs equally")
+                .hasMessageContaining("write a multiple of 2");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"", "0", "two", "-1", "1025", "1.0"})
+    void aLabelThatIsNoNumberOfGpusIsRefused(String count) {
+        assertThatThrownBy(() -> ForeignResources.asOurs(
+                        Map.of("aliyun.com/gpu-mem", "8"), Map.of("aliyun.com/gpu-count", count), Compatibility.NONE))
+                .hasMessageContaining("is not a number of GPUs from 1 to 1024");
+    }
+
+    @Test
+    void wholeGpusOfAckAreWholeGpusThatAreLinkedWell() {
+        Map<String, String> limits = Map.of("aliyun.com/gpu", "4");
+
+        assertThat(ours(limits)).isEqualTo(Map.of("nvidia.com/gpu", "4"));
+        assertThat(ForeignResources.wantsLinks(limits)).isTrue();
+        assertThat(ForeignResources.wantsLinks(ours(limits))).isFalse();
+    }
+
+    @Test
+    void whatIsOursAlreadyStaysAsItIs() {
+        Map<String, String> limits = Map.of("nvidia.com/gpu", "2", "nvidia.com/gpumem", "3k", "memory", "1Gi");
+
+        assertThat(ours(limits)).isEqualTo(limits);
+        assertThat(hamis(limits)).isEqualTo(limits);
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "aliyun.com/gpu-mem, 3Gi, 'aliyun.com/gpu-mem: write a whole number from 1 to 16384 (GiB) instead of 3Gi'",
+        "aliyun.com/gpu-mem, 0, 'from 1 to 16384 (GiB) instead of 0'",
+        "aliyun.com/gpu-mem, 2500m, 'instead of 2500m'",
+        "aliyun.com/gpu-mem, 99999999999999999999, 'from 1 to 16384'",
+        "aliyun.com/gpu-mem, much, 'aliyun.com/gpu-mem: expected a Kubernetes quantity'",
+        "aliyun.com/gpu-core.percentage, 30, 'write aliyun.com/gpu-mem beside aliyun.com/gpu-core.percentage'",
+        "aliyun.com/gpu, -1, 'aliyun.com/gpu: write a whole number from 0 to 1024 (GPUs)'"
+    })
+    void nonsenseIsRefusedWithWhatToWrite(String name, String amount, String sentence) {
+        assertThatThrownBy(() -> ours(Map.of(name, amount)))
+                .isInstanceOf(FormatException.class)
+                .hasMessageContaining(sentence);
+    }
+
+    @Test
+    void twoVocabulariesInOneContainerAreRefused() {
+        assertThatThrownBy(() -> ours(Map.of("aliyun.com/gpu-mem", "3", "nvidia.com/gpu", "1")))
+                .hasMessage("write either aliyun.com/gpu-mem or nvidia.com/gpu, not both");
+        assertThatThrownBy(() -> ours(Map.of("aliyun.com/gpu-mem", "3", "aliyun.com/gpu", "1")))
+                .hasMessageContaining("remove it, or aliyun.com/gpu-mem");
+    }
+
+    @Test
+    void priorityIsTakenOutAndInHamiTurnedRound() {
+        Map<String, String> high = Map.of("nvidia.com/gpu", "1", "nvidia.com/priority", "0");
+        Map<String, String> low = Map.of("nvidia.com/priority", "1");
+
+        assertThat(ours(high)).isEqualTo(Map.of("nvidia.com/gpu", "1"));
+        assertThat(ForeignResources.priority(high, Compatibility.NONE)).hasValue(0);
+        assertThat(ForeignResources.priority(low, Compatibility.NONE)).hasValue(1);
+        assertThat(ForeignResources.priority(Map.of("nvidia.com/priority", "2k"), Compatibility.NONE))
+                .hasValue(2000);
+        assertThat(ForeignResources.priority(high, Compatibility.HAMI)).hasValue(1);
+        assertThat(ForeignResources.priority(low, Compatibility.HAMI)).hasValue(0);
+        assertThat(ForeignResources.priority(Map.of(), Compatibility.HAMI)).isEmpty();
+        assertThatThrownBy(() -> ForeignResources.priority(Map.of("nvidia.com/priority", "2"), Compatibility.HAMI))
+                .hasMessageContaining("from 0 to 1 (0 for high, 1 for low)");
+    }
+
+    @Test
+    void hamiClampsCoresAndLetsMebibytesGoFirst() {
+        assertThat(hamis(Map.of("nvidia.com/gpucores", "150"))).containsEntry("nvidia.com/gpucores", "100");
+        assertThat(hamis(Map.of("nvidia.com/gpumem", "3k", "nvidia.com/gpumem-percentage", "50")))
+                .isEqualTo(Map.of("nvidia.com/gpumem", "3k"));
+        assertThat(hamis(Map.of("nvidia.com/gpumem", "0", "nvidia.com/gpumem-percentage", "50")))
+                .isEqualTo(Map.of("nvidia.com/gpumem-percentage", "50"));
+        assertThat(hamis(Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "0")))
+                .isEqualTo(Map.of("nvidia.com/gpu", "1"));
+    }
+
+    @Test
+    void inHamiAllCoresOrAllMemoryIsTheWholeCard() {
+        assertThat(request(Compatibility.HAMI, "nvidia.com/gpumem", "3k", "nvidia.com/gpucores", "100"))
+                .isEqualTo(new GpuRequest(1, new MemoryRequest.Mebibytes(3000), 100, true));
+        assertThat(request(Compatibility.NONE, "nvidia.com/gpumem", "3k", "nvidia.com/gpucores", "100"))
+                .isEqualTo(new GpuRequest(1, new MemoryRequest.Mebibytes(3000), 100, false));
+        assertThat(request(Compatibility.HAMI, "nvidia.com/gpu", "1", "nvidia.com/gpumem-percentage", "100")
+                        .exclusive())
+                .isTrue();
+        assertThat(request(Compatibility.HAMI, "nvidia.com/gpucores", "30", "nvidia.com/gpumem-percentage", "100")
+                        .exclusive())
+                .isFalse();
+        assertThat(request(Compatibility.HAMI, "nvidia.com/gpu", "1", "nvidia.com/gpucores", "99")
+                        .exclusive())
+                .isFalse();
+    }
+
+    private static GpuRequest request(
+            Compatibility compatibility, String one, String amount, String two, String other) {
+        return GpuRequest.parse(Map.of(one, amount, two, other)).orElseThrow().as(compatibility);
+    }
+}
