@@ -5,29 +5,25 @@ import java.util.List;
 /**
  * Models of GPUs: those whose name, as NVML tells it, has these words in it, whatever their case. {@code A10} means
  * NVIDIA A10 and not NVIDIA A100-SXM4-80GB; {@code A10*} means both, {@code A100-SXM4} the latter.
+ *
+ * @param words 1 to {@value #LONGEST} letters, digits, spaces and {@code . _ / ( ) + -}
+ * @param openStart whether the first word may begin earlier, a {@code *} before it in the text
+ * @param openEnd whether the last word may go on, a {@code *} after it in the text
  */
-public final class ModelPattern {
+public record ModelPattern(String words, boolean openStart, boolean openEnd) {
     private static final int LONGEST = 100;
 
-    private final String words;
-    private final boolean openStart;
-    private final boolean openEnd;
-
-    private ModelPattern(String text) {
-        if (text.length() > LONGEST || !text.matches("\\*?[A-Za-z0-9]([A-Za-z0-9 ._/()+-]*[A-Za-z0-9)+])?\\*?")) {
-            throw FormatException.expected("a GPU's model or words of it, such as A100 or RTX 4090", text);
+    public ModelPattern {
+        if (words.length() > LONGEST || !words.matches("[A-Za-z0-9]([A-Za-z0-9 ._/()+-]*[A-Za-z0-9)+])?")) {
+            throw FormatException.expected("a GPU's model or words of it, such as A100 or RTX 4090", words);
         }
-        openStart = text.startsWith("*");
-        openEnd = text.endsWith("*");
-        words = text.substring(openStart ? 1 : 0, text.length() - (openEnd ? 1 : 0));
     }
 
-    /**
-     * Reads a pattern: 1 to {@value #LONGEST} letters, digits, spaces and {@code . _ / ( ) + -}; a {@code *} at either
-     * end lets the word go on there.
-     */
     public static ModelPattern parse(String text) {
-        return new ModelPattern(text);
+        boolean openStart = text.startsWith("*");
+        boolean openEnd = text.endsWith("*") && text.length() > 1;
+        return new ModelPattern(
+                text.substring(openStart ? 1 : 0, text.length() - (openEnd ? 1 : 0)), openStart, openEnd);
     }
 
     /**

@@ -5,9 +5,10 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.function.BiFunction;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
-/** All that a user may wish by annotations of a pod, in our names or in HAMi's. Immutable. */
+/** All that a user may wish by annotations of a pod, in our names or in HAMi's. Immutable; equal if they wish the same. */
 public final class PodWishes {
     /** As how to choose the GPUs: those that are linked best. */
     public static final String TOPOLOGY = "topology";
@@ -148,6 +149,35 @@ public final class PodWishes {
     /** {@link Priority#LOWEST} where it doesn't say. */
     public int priority() {
         return priority == null ? Priority.LOWEST : priority;
+    }
+
+    @Override
+    public boolean equals(@Nullable Object other) {
+        return other instanceof PodWishes wishes && all().equals(wishes.all());
+    }
+
+    @Override
+    public int hashCode() {
+        return all().hashCode();
+    }
+
+    private List<Object> all() {
+        return Stream.of(
+                        nodePlacement,
+                        gpuPlacement,
+                        topology,
+                        useModels,
+                        avoidModels,
+                        useUuids,
+                        avoidUuids,
+                        useIndexes,
+                        avoidIndexes,
+                        numa,
+                        corePolicy,
+                        priority,
+                        compatibility)
+                .map(wish -> wish == null ? "" : wish)
+                .toList();
     }
 
     private static boolean anyMatches(List<ModelPattern> patterns, String model) {

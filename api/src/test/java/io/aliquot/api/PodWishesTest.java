@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -54,6 +55,19 @@ class PodWishesTest {
         assertThat(wishes.numa()).contains(Numa.REQUIRED);
         assertThat(wishes.corePolicy()).isEqualTo(CorePolicy.ELASTIC);
         assertThat(wishes.priority()).isEqualTo(7);
+    }
+
+    @Test
+    void equalWishesAreEqual() {
+        var one = Map.of("aliquot.io/use-gpu-model", "A100, H100", "aliquot.io/numa", "required");
+
+        assertThat(PodWishes.parse(one))
+                .isEqualTo(PodWishes.parse(new HashMap<>(one)))
+                .hasSameHashCodeAs(PodWishes.parse(one))
+                .isNotEqualTo(
+                        PodWishes.parse(Map.of("aliquot.io/use-gpu-model", "A100", "aliquot.io/numa", "required")))
+                .isNotEqualTo(PodWishes.parse(
+                        Map.of("aliquot.io/avoid-gpu-model", "A100, H100", "aliquot.io/numa", "required")));
     }
 
     @Test
