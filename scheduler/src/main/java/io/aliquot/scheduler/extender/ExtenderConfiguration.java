@@ -21,7 +21,7 @@ class ExtenderConfiguration {
 
     @Bean
     PendingPods pendingPods() {
-        return new PendingPods();
+        return new PendingPods(System::nanoTime);
     }
 
     @Bean
@@ -54,7 +54,8 @@ class ExtenderConfiguration {
                 .description("Claims that the cluster has not confirmed")
                 .register(metrics);
         return new Housekeeping(
-                new Waker(ledger, news, pending, cluster),
+                ledger,
+                new Waker(ledger, news, pending, cluster, System::nanoTime),
                 new Auditor(news, cluster, metrics),
                 binder,
                 new LedgerMetrics(ledger, metrics));

@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.scheduler.ledger.Ledger;
+import java.time.Duration;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
@@ -16,14 +18,15 @@ final class Housekeeping implements AutoCloseable {
         return thread;
     });
 
-    Housekeeping(Waker waker, Auditor auditor, Binder binder, LedgerMetrics metrics) {
-        every(1, waker::wake);
-        every(5, metrics::refresh);
-        every(5, auditor::audit);
-        every(10, binder::settle);
+    Housekeeping(Ledger ledger, Waker waker, Auditor auditor, Binder binder, LedgerMetrics metrics) {
+        every(Duration.ofMillis(100), waker::wake);
+        every(Duration.ofSeconds(1), ledger::expire);
+        every(Duration.ofSeconds(5), metrics::refresh);
+        every(Duration.ofSeconds(5), auditor::audit);
+        every(Duration.ofSeconds(10), binder::settle);
     }
 
-    private void every(int seconds, Runnable work) {
+    private void every(Duration pause, Runnable work) {
         var unused = threads.scheduleWithFixedDelay(
                 () -> {
                     try {
@@ -32,9 +35,9 @@ final class Housekeeping implements AutoCloseable {
                         LOG.error("housekeeping failed", e);
                     }
                 },
-                seconds,
-                seconds,
-                TimeUnit.SECONDS);
+                pause.toMillis(),
+                pause.toMillis(),
+                TimeUnit.MILLISECONDS);
     }
 
     @Override

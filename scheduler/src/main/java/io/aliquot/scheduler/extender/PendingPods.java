@@ -2,11 +2,16 @@ package io.aliquot.scheduler.extender;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
+import com.github.benmanes.caffeine.cache.Interner;
+import io.aliquot.scheduler.extender.NodeSets.NodeSet;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
+import java.util.Collection;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.LongSupplier;
 
 /**
  * What pods that are being placed want, and which of them wait for room. kube-scheduler sends a pod with Filter only,
@@ -16,24 +21,62 @@ import java.util.Optional;
 public final class PendingPods {
     private static final int MOST = 20_000;
 
-    private record Entry(PodId pod, PodAsk ask, boolean waits) {}
+    /**
+     * What a pod wants, and where. Thousands of pods of one kind share one object.
+     *
+     * @param nodes that kube-scheduler asked about: the pod may go there, were it not for us
+     */
+    record Wish(PodAsk ask, Rank rank, NodeSet nodes) {}
 
+    /**
+     * A pod that waits for room.
+     *
+     * @param lookedAt when, of the clock that this was given
+     */
+    record Waiting(PodId pod, Wish wish, long lookedAt) {}
+
+    private record Entry(Waiting pod, boolean waits) {}
+
+    private final LongSupplier nanoTime;
+    private final NodeSets nodeSets = new NodeSets();
+    private final Interner<Wish> wishes = Interner.newWeakInterner();
     private final Cache<String, Entry> entries = Caffeine.newBuilder()
             .maximumSize(MOST)
             .expireAfterWrite(Duration.ofMinutes(15))
             .build();
 
-    /** A pod that wants this, and waits for room until it is told otherwise. */
-    void waits(PodId pod, PodAsk ask) {
-        entries.put(pod.uid(), new Entry(pod, ask, true));
+    PendingPods(LongSupplier nanoTime) {
+        this.nanoTime = nanoTime;
     }
 
-    void fits(PodId pod, PodAsk ask) {
-        entries.put(pod.uid(), new Entry(pod, ask, false));
+    /** A pod that is looked at. Until it is told otherwise it waits, for room anywhere. */
+    void looksFor(PodId pod, PodAsk ask, Rank rank) {
+        put(pod, new Wish(ask, rank, nodeSets.everywhere()), true);
+    }
+
+    /** None of these nodes, the only ones where kube-scheduler would have it, holds the pod now. */
+    void waits(PodId pod, PodAsk ask, Rank rank, Collection<String> nodes) {
+        put(pod, new Wish(ask, rank, nodeSets.of(nodes)), true);
+    }
+
+    /** The node that it was promised doesn't hold it any more. */
+    void waits(PodId pod, PodAsk ask) {
+        Entry before = entries.getIfPresent(pod.uid());
+        Rank rank = before == null ? Rank.LOWEST : before.pod().wish().rank();
+        put(pod, new Wish(ask, rank, nodeSets.everywhere()), true);
+    }
+
+    void fits(PodId pod, PodAsk ask, Rank rank) {
+        put(pod, new Wish(ask, rank, nodeSets.everywhere()), false);
+    }
+
+    private void put(PodId pod, Wish wish, boolean waits) {
+        entries.put(pod.uid(), new Entry(new Waiting(pod, wishes.intern(wish), nanoTime.getAsLong()), waits));
     }
 
     Optional<PodAsk> ask(String uid) {
-        return Optional.ofNullable(entries.getIfPresent(uid)).map(Entry::ask);
+        return Optional.ofNullable(entries.getIfPresent(uid))
+                .map(entry -> entry.pod().wish().ask());
     }
 
     /** The pod has a node, has ended or is gone. */
@@ -41,13 +84,27 @@ public final class PendingPods {
         entries.invalidate(uid);
     }
 
-    /** A pod that waits for room, with what it wants. */
-    record Waiting(PodId pod, PodAsk ask) {}
-
     List<Waiting> waiting() {
         return entries.asMap().values().stream()
                 .filter(Entry::waits)
-                .map(entry -> new Waiting(entry.pod(), entry.ask()))
+                .map(Entry::pod)
                 .toList();
+    }
+
+    Optional<Waiting> waiting(String uid) {
+        return Optional.ofNullable(entries.getIfPresent(uid))
+                .filter(Entry::waits)
+                .map(Entry::pod);
+    }
+
+    /** What waiting pods wish, each different wish once, with one of the pods that have it. */
+    Collection<Waiting> kinds() {
+        var kinds = new IdentityHashMap<Wish, Waiting>();
+        for (Entry entry : entries.asMap().values()) {
+            if (entry.waits()) {
+                kinds.putIfAbsent(entry.pod().wish(), entry.pod());
+            }
+        }
+        return kinds.values();
     }
 }

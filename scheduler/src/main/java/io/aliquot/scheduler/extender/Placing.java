@@ -54,39 +54,50 @@ final class Placing {
             return only(sent.get(), nodes);
         }
         // Before looking: room that is freed while we look must find the pod waiting.
-        pending.waits(id, ask);
+        pending.looksFor(id, ask, pod.rank());
         int most = ledger.mostGpus();
         if (most > 0 && ask.mostVgpus() > most) {
+            pending.waits(id, ask, pod.rank(), nodes);
             return none(
                     nodes,
                     "asks for " + ask.mostVgpus() + " vGPUs on different GPUs, no node has more than " + most
                             + (most == 1 ? " GPU" : " GPUs"));
         }
-        FilterResult result = look(id, ask, nodes);
-        if (!result.nodeNames().isEmpty()) {
-            pending.fits(id, ask);
+        FilterResult result = look(id, ask, nodes, pod.status().nominatedNodeName());
+        if (result.nodeNames().isEmpty()) {
+            pending.waits(id, ask, pod.rank(), nodes);
+        } else {
+            pending.fits(id, ask, pod.rank());
             ledger.expect(id, result.nodeNames().get(0), ask);
         }
         return result;
     }
 
-    private FilterResult look(PodId pod, PodAsk ask, List<String> nodes) {
+    /*
+     * A node that refuses is called unresolvable, whoever may be evicted from it: kube-scheduler passed it itself, so
+     * its own search for victims finds that none is needed, and puts an error with the node's name into the pod's status,
+     * never the same twice (1.35, framework/preemption/preemption.go, DryRunPreemption). Evicting for a shortage that
+     * only a single GPU has is ours. Not so the node where it has made room already: that one being unresolvable would
+     * let it make room once more (defaultpreemption, PodEligibleToPreemptOthers).
+     */
+    private FilterResult look(PodId pod, PodAsk ask, List<String> nodes, String nominated) {
         var likings = new HashMap<String, Double>();
         var failed = new HashMap<String, String>();
-        var hopeless = new HashMap<String, String>();
+        var unresolvable = new HashMap<String, String>();
         Placement policy = ask.nodePlacement().orElse(nodePlacement);
         for (String node : nodes) {
             Offer offer = ledger.ask(node, pod.uid(), ask);
             if (offer instanceof Offer.Fits fits) {
                 likings.put(node, Scores.liking(policy, fits.fullness()));
             } else if (offer instanceof Offer.Refuses refuses) {
-                (refuses.hopeless() ? hopeless : failed).put(node, refuses.reason());
+                (node.equals(nominated) ? failed : unresolvable).put(node, refuses.reason());
             }
         }
         List<String> fitting = bestFirst(likings);
         // A pod with preferences of its own may like a node best that we like least.
         boolean all = nodesPerFilter == 0 || ask.preferences() || fitting.size() <= nodesPerFilter;
-        return new FilterResult(all ? fitting : List.copyOf(fitting.subList(0, nodesPerFilter)), failed, hopeless, "");
+        return new FilterResult(
+                all ? fitting : List.copyOf(fitting.subList(0, nodesPerFilter)), failed, unresolvable, "");
     }
 
     /** 0 to 10 for each of these nodes; for a pod that makes no sense, or asks for nothing, 0 for all. */

@@ -1,49 +1,82 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
 import io.aliquot.scheduler.extender.PendingPods.Waiting;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.Offer;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
+import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
+/*
+ * kube-scheduler (1.35, backend/queue/scheduling_queue.go) tries a pod that an extender refused again at any event of
+ * any node or bound pod, all such pods at once, each after its backoff. So most room needs no word of ours; that which
+ * does is room that kube-scheduler heard of before our ledger did, or that it cannot see: a reservation that ended.
+ * A word of ours, too, makes it try all of them, whomever it helps: hence only where it helps somebody.
+ */
 /**
- * Tells kube-scheduler when room was freed that a waiting pod fits into; of its own accord it would retry only when a
- * node changes. Called over and over, at most once a second, which also bounds the writes.
+ * Tells kube-scheduler when room was freed that a waiting pod fits into. Called over and over; writes at most once a
+ * second. A look costs a question for each node where room was freed and each kind of waiting pod, however many pods
+ * are of a kind.
  */
 final class Waker {
+    static final Duration PAUSE = Duration.ofSeconds(1);
+
     private static final Logger LOG = LoggerFactory.getLogger(Waker.class);
+    /** Questions at one look, tens of milliseconds; what is left is asked at the next. */
+    private static final int MOST_QUESTIONS = 20_000;
 
     private final Ledger ledger;
     private final LedgerNews news;
     private final PendingPods pending;
     private final Cluster cluster;
+    private final LongSupplier nanoTime;
+    private long written;
 
-    Waker(Ledger ledger, LedgerNews news, PendingPods pending, Cluster cluster) {
+    Waker(Ledger ledger, LedgerNews news, PendingPods pending, Cluster cluster, LongSupplier nanoTime) {
         this.ledger = ledger;
         this.news = news;
         this.pending = pending;
         this.cluster = cluster;
+        this.nanoTime = nanoTime;
+        this.written = nanoTime.getAsLong() - PAUSE.toNanos();
     }
 
     void wake() {
-        ledger.expire();
-        Set<String> nodes = news.takeFreed();
-        if (nodes.isEmpty()) {
+        if (nanoTime.getAsLong() - written < PAUSE.toNanos() || !(cluster.standing() instanceof Leads)) {
+            return; // what is freed in the meantime is kept
+        }
+        Set<String> freed = news.takeFreed();
+        if (freed.isEmpty()) {
             return;
         }
-        List<Waiting> waiting = pending.waiting();
-        for (String node : nodes) {
-            for (Waiting one : waiting) {
-                if (ledger.ask(node, one.pod().uid(), one.ask()) instanceof Offer.Fits) {
-                    LOG.info("wake node={} for {}", node, one.pod());
-                    if (!cluster.wake(node)) {
-                        nodes.forEach(news::roomFreed); // next time
-                    }
-                    return;
+        Collection<Waiting> kinds = pending.kinds();
+        List<String> nodes = new ArrayList<>(freed);
+        int atOnce = Math.max(1, MOST_QUESTIONS / Math.max(1, kinds.size()));
+        for (String node : nodes.subList(0, Math.min(atOnce, nodes.size()))) {
+            Optional<Waiting> helped = kinds.stream()
+                    .filter(waiting -> waiting.wish().nodes().contains(node)
+                            && ledger.ask(
+                                            node,
+                                            waiting.pod().uid(),
+                                            waiting.wish().ask())
+                                    instanceof Offer.Fits)
+                    .findFirst();
+            if (helped.isPresent()) {
+                LOG.info("wake node={} for {}", node, helped.get().pod());
+                written = nanoTime.getAsLong();
+                if (!cluster.wake(node)) {
+                    nodes.forEach(news::roomFreed); // next time
                 }
+                return; // it wakes all
             }
         }
+        nodes.stream().skip(atOnce).forEach(news::roomFreed);
     }
 }

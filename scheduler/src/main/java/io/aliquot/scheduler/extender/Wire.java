@@ -63,10 +63,15 @@ final class Wire {
     @JsonNaming(UpperCamelCaseStrategy.class)
     record PreemptionResult(JsonNode nodeNameToMetaVictims) {}
 
-    record Pod(Metadata metadata, Spec spec) {
+    record Pod(Metadata metadata, Spec spec, Status status) {
         Pod {
             expect(metadata, "metadata");
             expect(spec, "spec");
+            status = status == null ? new Status("") : status;
+        }
+
+        Rank rank() {
+            return new Rank(spec.priority() == null ? 0 : spec.priority(), !"Never".equals(spec.preemptionPolicy()));
         }
 
         PodId id() {
@@ -105,7 +110,9 @@ final class Wire {
             List<Container> containers,
             List<Container> initContainers,
             @Nullable Affinity affinity,
-            List<Spread> topologySpreadConstraints) {
+            List<Spread> topologySpreadConstraints,
+            @Nullable Integer priority,
+            @Nullable String preemptionPolicy) {
         Spec {
             containers = orEmpty(containers);
             initContainers = orEmpty(initContainers);
@@ -117,6 +124,13 @@ final class Wire {
             return (affinity != null && affinity.preferences())
                     || topologySpreadConstraints.stream()
                             .anyMatch(spread -> "ScheduleAnyway".equals(spread.whenUnsatisfiable()));
+        }
+    }
+
+    /** {@code nominatedNodeName} is where kube-scheduler has made room for the pod; empty if it hasn't. */
+    record Status(String nominatedNodeName) {
+        Status {
+            nominatedNodeName = nominatedNodeName == null ? "" : nominatedNodeName;
         }
     }
 

@@ -5,6 +5,7 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.Placement;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
@@ -74,5 +75,20 @@ public final class PodAsk {
     /** The most vGPUs, and so different GPUs, that one container asks for; 0 where none asks. */
     public int mostVgpus() {
         return containers.stream().mapToInt(c -> c.request().vgpus()).max().orElse(0);
+    }
+
+    /** Whether both want the same, so that what fits one fits the other. */
+    @Override
+    public boolean equals(@Nullable Object other) {
+        return other instanceof PodAsk that
+                && containers.equals(that.containers)
+                && nodePlacement == that.nodePlacement
+                && gpuPlacement == that.gpuPlacement
+                && preferences == that.preferences;
+    }
+
+    @Override
+    public int hashCode() {
+        return Objects.hash(containers, nodePlacement, gpuPlacement, preferences);
     }
 }

@@ -69,11 +69,28 @@ class PlacingTest {
         world.takenElsewhere("y", 1, 1, 78_000);
         var answer = binpack.filter(pod("a", mebibytes(3000)), List.of("n1", "n2", "nobody"));
         assertThat(answer.nodeNames()).isEmpty();
-        assertThat(answer.failedNodes()).isEqualTo(Map.of("n1", "no GPU with 3000 MiB free"));
+        assertThat(answer.failedNodes()).isEmpty();
         assertThat(answer.failedAndUnresolvableNodes())
                 .isEqualTo(Map.of(
-                        "n2", "not labelled gpu=on", "nobody", "the Aliquot scheduler does not know the node yet"));
+                        "n1",
+                        "no GPU with 3000 MiB free",
+                        "n2",
+                        "not labelled gpu=on",
+                        "nobody",
+                        "the Aliquot scheduler does not know the node yet"));
         assertThat(answer.error()).isEmpty();
+    }
+
+    @Test
+    void theNodeWhereKubeSchedulerHasMadeRoomMayNotBeTakenForHopeless() {
+        world.takenElsewhere("x", 1, 0, 78_000);
+        world.takenElsewhere("y", 1, 1, 78_000);
+        String json = World.podJson("a", mebibytes(3000), "")
+                .replace("\"status\": {}", "\"status\": {\"nominatedNodeName\": \"n1\"}");
+        var nominated = JsonMapper.shared().readValue(json, Wire.Pod.class);
+        var answer = binpack.filter(nominated, List.of("n1"));
+        assertThat(answer.failedNodes()).isEqualTo(Map.of("n1", "no GPU with 3000 MiB free"));
+        assertThat(answer.failedAndUnresolvableNodes()).isEmpty();
     }
 
     @Test
@@ -143,36 +160,5 @@ class PlacingTest {
     void whoDoesNotLeadSaysSoInsteadOfAnswering() {
         world.cluster.standing = new Standing.Waits("another one holds the Lease");
         assertThat(binpack.filter(pod("a", mebibytes(1)), NODES).error()).isEqualTo("another one holds the Lease");
-    }
-
-    @Test
-    void waitingPodsAreWokenWhenRoomForThemIsFreedAndOnlyThen() {
-        world.takenElsewhere("x", 1, 0, 79_000);
-        world.takenElsewhere("y", 1, 1, 79_000);
-        world.news.takeFreed();
-        binpack.filter(pod("a", mebibytes(2000)), List.of("n1"));
-        world.waker.wake();
-        assertThat(world.cluster.woken).isEmpty();
-        world.takenElsewhere("x", 1, 0, 78_500);
-        world.waker.wake();
-        assertThat(world.cluster.woken).isEmpty();
-        world.cluster.wakes = false;
-        world.ledger.forget("uid-x");
-        world.waker.wake();
-        world.cluster.wakes = true;
-        world.waker.wake();
-        world.waker.wake();
-        assertThat(world.cluster.woken).as("tried again until it worked").containsExactly("n1", "n1");
-    }
-
-    @Test
-    void aPodThatIsGoneWakesNobody() {
-        world.takenElsewhere("x", 1, 0, 80_000);
-        world.takenElsewhere("y", 1, 1, 80_000);
-        binpack.filter(pod("a", mebibytes(2000)), List.of("n1"));
-        world.pending.forget("uid-a");
-        world.ledger.forget("uid-x");
-        world.waker.wake();
-        assertThat(world.cluster.woken).isEmpty();
     }
 }

@@ -25,9 +25,9 @@ final class World {
     final FakeCluster cluster = new FakeCluster();
     final LedgerNews news = new LedgerNews();
     final Ledger ledger = new Ledger(now::get, news);
-    final PendingPods pending = new PendingPods();
+    final PendingPods pending = new PendingPods(now::get);
     final Binder binder = new Binder(ledger, cluster, pending);
-    final Waker waker = new Waker(ledger, news, pending, cluster);
+    final Waker waker = new Waker(ledger, news, pending, cluster, now::get);
 
     World() {
         node(ledger, 1);

@@ -1,0 +1,178 @@
+package io.aliquot.scheduler.extender;
+
+import static io.aliquot.scheduler.extender.World.id;
+import static io.aliquot.scheduler.extender.World.mebibytes;
+import static io.aliquot.scheduler.extender.World.pod;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.placement.Gpus;
+import java.time.Duration;
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+class WakerTest {
+    private final World world = new World();
+    private final Placing placing = world.placing(Placement.BINPACK, 100);
+
+    @BeforeEach
+    void noRoom() {
+        world.takenElsewhere("x", 1, 0, 79_000);
+        world.takenElsewhere("y", 1, 1, 79_000);
+        world.takenElsewhere("z", 2, 0, 79_000);
+        world.takenElsewhere("v", 2, 1, 79_000);
+        world.news.takeFreed();
+    }
+
+    @Test
+    void nobodyIsWokenByRoomThatIsTooSmall() {
+        waits("a", 2000, "n1");
+        world.takenElsewhere("x", 1, 0, 78_500);
+        assertThat(wokenAfterASecond()).isEmpty();
+    }
+
+    @Test
+    void aReleaseWakesAtOnce() {
+        waits("a", 2000, "n1");
+        world.ledger.forget("uid-x");
+        world.waker.wake();
+        assertThat(world.cluster.woken).containsExactly("n1");
+        assertThat(wokenAfterASecond()).as("once").containsExactly("n1");
+    }
+
+    @Test
+    void aGpuThatIsHealthyAgainWakes() {
+        sick(true);
+        waits("a", 2000, "n1");
+        world.ledger.forget("uid-x");
+        assertThat(wokenAfterASecond()).isEmpty();
+        sick(false);
+        assertThat(wokenAfterASecond()).containsExactly("n1");
+    }
+
+    private void sick(boolean sick) {
+        World.node(world.ledger, 1, Gpus.gpu(1, 0, World.MEMORY, !sick), Gpus.gpu(1, 1, World.MEMORY));
+    }
+
+    @Test
+    void aNewNodeAndAnAgentThatIsBackWake() {
+        waits("a", 2000, "n1", "n3");
+        Gpu gpu = Gpus.gpu(3, 0, World.MEMORY);
+        world.ledger.setServed("n3", false);
+        World.node(world.ledger, 3, gpu);
+        assertThat(wokenAfterASecond()).isEmpty();
+        world.ledger.setServed("n3", true);
+        assertThat(wokenAfterASecond()).containsExactly("n3");
+        world.ledger.putNode("n3", new NodeFacts.LeftOut("not labelled gpu=on"));
+        assertThat(wokenAfterASecond()).containsExactly("n3");
+        World.node(world.ledger, 3, gpu);
+        assertThat(wokenAfterASecond()).containsExactly("n3", "n3");
+    }
+
+    @Test
+    void aPlaceThatAnotherPodWasExpectedAtAndDidNotTakeWakes() {
+        world.ledger.forget("uid-x");
+        world.ledger.expect(id("b"), "n1", Gpus.ask("APP:main: gpumem=80000"));
+        waits("a", 2000, "n1");
+        world.news.takeFreed();
+        world.pass(Ledger.EXPECTED_FOR.plusSeconds(1));
+        world.ledger.expire();
+        assertThat(wokenAfterASecond()).containsExactly("n1");
+    }
+
+    @Test
+    void roomWhereThePodMayNotGoWakesNobody() {
+        waits("a", 2000, "n1");
+        world.ledger.forget("uid-z");
+        assertThat(wokenAfterASecond()).isEmpty();
+    }
+
+    @Test
+    void aPodWhoseBindFailedMayGoAnywhere() {
+        world.pending.waits(id("a"), Gpus.ask("APP:main: gpumem=2000"));
+        world.ledger.forget("uid-z");
+        assertThat(wokenAfterASecond()).containsExactly("n2");
+    }
+
+    @Test
+    void aPodThatIsGoneWakesNobody() {
+        waits("a", 2000, "n1");
+        world.pending.forget("uid-a");
+        world.ledger.forget("uid-x");
+        assertThat(wokenAfterASecond()).isEmpty();
+    }
+
+    @Test
+    void howeverMuchRoomIsFreedOneWriteASecond() {
+        waits("a", 2000, "n1", "n2");
+        for (int tenth = 0; tenth < 50; tenth++) {
+            world.takenElsewhere("x", 1, 0, 79_000);
+            world.ledger.forget("uid-x");
+            world.waker.wake();
+            world.pass(Duration.ofMillis(100));
+        }
+        assertThat(world.cluster.woken).hasSize(5);
+    }
+
+    @Test
+    void aWriteThatFailedIsTriedAgain() {
+        waits("a", 2000, "n1");
+        world.cluster.wakes = false;
+        world.ledger.forget("uid-x");
+        world.waker.wake();
+        assertThat(wokenAfterASecond()).containsExactly("n1", "n1");
+        world.cluster.wakes = true;
+        wokenAfterASecond();
+        assertThat(wokenAfterASecond()).containsExactly("n1", "n1", "n1");
+    }
+
+    @Test
+    void whoTakesOverWakesForWhatWasFreedBefore() {
+        waits("a", 2000, "n1");
+        Standing leads = world.cluster.standing;
+        world.cluster.standing = new Standing.Waits("another one holds the Lease");
+        world.ledger.forget("uid-x");
+        assertThat(wokenAfterASecond()).isEmpty();
+        world.cluster.standing = leads;
+        assertThat(wokenAfterASecond()).containsExactly("n1");
+    }
+
+    @Test
+    void thousandsOfPodsOfAKindAreOneQuestion() {
+        for (int i = 0; i < 5000; i++) {
+            waits("a" + i, 2000 + i % 3, "n1", "n2");
+        }
+        assertThat(world.pending.waiting()).hasSize(5000);
+        assertThat(world.pending.kinds()).hasSize(3);
+    }
+
+    @Test
+    void moreKindsThanCanBeAskedAtOnceAreAskedInTurn() {
+        for (int i = 0; i < 15_000; i++) {
+            waits("a" + i, 60_000 + i, "n2");
+        }
+        world.ledger.forget("uid-x");
+        world.ledger.forget("uid-z");
+        for (int second = 0; second < 3; second++) {
+            wokenAfterASecond();
+        }
+        assertThat(world.cluster.woken).containsExactly("n2");
+    }
+
+    private void waits(String name, int mebibytes, String... nodes) {
+        assertThat(placing.filter(pod(name, mebibytes(mebibytes)), List.of(nodes))
+                        .nodeNames())
+                .isEmpty();
+    }
+
+    private List<String> wokenAfterASecond() {
+        world.pass(Waker.PAUSE);
+        world.waker.wake();
+        return world.cluster.woken;
+    }
+}
