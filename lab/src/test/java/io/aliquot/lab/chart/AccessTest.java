@@ -33,6 +33,8 @@ class AccessTest {
                         "pods/binding: create",
                         "nodes: get list watch patch",
                         "events: create",
+                        "authentication.k8s.io/tokenreviews: create",
+                        "authorization.k8s.io/subjectaccessreviews: create",
                         "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: get patch");
     }
 

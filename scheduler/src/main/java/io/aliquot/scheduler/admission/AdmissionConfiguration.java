@@ -4,6 +4,7 @@ import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.time.Clock;
 import java.util.Optional;
+import java.util.stream.Stream;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
@@ -24,7 +25,9 @@ class AdmissionConfiguration {
     CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings) {
         var names = new CertificateKeeper.Names(
                 settings.namespace(),
-                settings.webhookService(),
+                Stream.of(settings.webhookService(), settings.apiService())
+                        .filter(service -> !service.isEmpty())
+                        .toList(),
                 settings.webhookSecret(),
                 settings.webhookConfiguration());
         return new CertificateKeeper(kubernetes, names, Clock.systemUTC());

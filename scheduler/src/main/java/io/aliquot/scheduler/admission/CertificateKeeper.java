@@ -49,13 +49,23 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     /**
      * Where things are.
      *
-     * @param service by which the API server reaches the webhooks, in {@code namespace}
+     * @param services by which we are reached, in {@code namespace}; by the first the API server reaches the webhooks
      * @param secret in {@code namespace}
      * @param configuration a MutatingWebhookConfiguration
      */
-    record Names(String namespace, String service, String secret, String configuration) {
+    record Names(String namespace, List<String> services, String secret, String configuration) {
+        Names {
+            services = List.copyOf(services);
+        }
+
         String host() {
-            return service + "." + namespace + ".svc";
+            return hosts().get(0);
+        }
+
+        List<String> hosts() {
+            return services.stream()
+                    .map(service -> service + "." + namespace + ".svc")
+                    .toList();
         }
     }
 
@@ -154,12 +164,12 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
             LOG.warn("replaced the content of secret {} with {}: {}", names.secret(), created, e.getMessage());
             return created;
         }
-        if (kept.dueForRenewal(clock.instant())) {
+        if (kept.dueForRenewal(names.hosts(), clock.instant())) {
             if (shown.isEmpty()) { // just started, so it is this one that the webhooks trust
                 shown = Optional.of(kept);
             }
             ServingCertificate renewed =
-                    ServingCertificate.create(names.host(), clock.instant(), Optional.of(kept.certificate()));
+                    ServingCertificate.create(names.hosts(), clock.instant(), Optional.of(kept.certificate()));
             update(secret, renewed);
             LOG.info("renewed {} with {}", kept, renewed);
             return renewed;
@@ -174,7 +184,7 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
 
     /** Trusting what we still show, so that its end disturbs nobody. */
     private ServingCertificate create() {
-        return ServingCertificate.create(names.host(), clock.instant(), shown.map(ServingCertificate::certificate));
+        return ServingCertificate.create(names.hosts(), clock.instant(), shown.map(ServingCertificate::certificate));
     }
 
     private Secret empty() {

@@ -53,7 +53,7 @@ import org.bouncycastle.operator.jcajce.JcaContentSignerBuilder;
  * one and worth just as much to a thief, or thrown away and good for nothing.
  *
  * @param key EC P-256
- * @param certificate for the webhooks' Service, 90 days
+ * @param certificate for our Services, 90 days
  * @param trusted the certificate, and while it takes over also the one before
  */
 record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509Certificate> trusted) {
@@ -80,10 +80,10 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
     /**
      * Makes a new one.
      *
-     * @param host the DNS name by which the API server calls
+     * @param hosts the DNS names by which it is called
      * @param shown what webhooks still show while this takes over
      */
-    static ServingCertificate create(String host, Instant now, Optional<X509Certificate> shown) {
+    static ServingCertificate create(List<String> hosts, Instant now, Optional<X509Certificate> shown) {
         try {
             var random = new SecureRandom();
             KeyPairGenerator generator = KeyPairGenerator.getInstance("EC");
@@ -104,7 +104,9 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
                     .addExtension(
                             Extension.subjectAlternativeName,
                             false,
-                            new GeneralNames(new GeneralName(GeneralName.dNSName, host)));
+                            new GeneralNames(hosts.stream()
+                                    .map(host -> new GeneralName(GeneralName.dNSName, host))
+                                    .toArray(GeneralName[]::new)));
             X509Certificate certificate = new JcaX509CertificateConverter()
                     .getCertificate(builder.build(new JcaContentSignerBuilder(ALGORITHM).build(pair.getPrivate())));
             return new ServingCertificate(
@@ -163,8 +165,9 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
         return new Identity(key, List.of(certificate));
     }
 
-    boolean dueForRenewal(Instant now) {
-        return !now.isBefore(made().plus(RENEWAL));
+    /** Whether it is old, or lacks a name that has come since. */
+    boolean dueForRenewal(List<String> hosts, Instant now) {
+        return !now.isBefore(made().plus(RENEWAL)) || !hosts(certificate).containsAll(hosts);
     }
 
     /** Without what it took over from, once that is past. */

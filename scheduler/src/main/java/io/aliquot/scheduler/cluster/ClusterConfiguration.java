@@ -2,6 +2,7 @@ package io.aliquot.scheduler.cluster;
 
 import io.aliquot.scheduler.extender.Cluster;
 import io.aliquot.scheduler.extender.PendingPods;
+import io.aliquot.scheduler.inspection.Reviews;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.settings.Settings;
@@ -58,6 +59,11 @@ class ClusterConfiguration {
                         .findFirst(),
                 events,
                 Clock.systemUTC());
+    }
+
+    @Bean
+    Reviews reviews(KubernetesClient kubernetes) {
+        return new KubernetesReviews(kubernetes);
     }
 
     @Bean

@@ -8,6 +8,8 @@ import org.apache.catalina.connector.Connector;
 import org.apache.catalina.connector.Request;
 import org.apache.catalina.connector.Response;
 import org.apache.catalina.valves.ValveBase;
+import org.springframework.http.HttpStatus;
+import org.springframework.http.ProblemDetail;
 
 /**
  * Turns away, before anything else sees it, a request for another port's path or with too large a body. Tells ports
@@ -27,31 +29,29 @@ final class DoorValve extends ValveBase {
     @Override
     public void invoke(Request request, Response response) throws IOException, ServletException {
         Door door = doors.get(request.getConnector());
-        String path = request.getRequestURI();
         // Compared as sent: none of our paths needs escapes, so whoever sends them wants to confuse somebody.
-        if (door == null || !door.paths().contains(path)) {
-            refuse(response, 404, "nothing here");
+        if (door == null || !door.answers(request.getRequestURI())) {
+            refuse(request, response, HttpStatus.NOT_FOUND, "nothing here");
             return;
         }
         if (request.getContentLengthLong() > door.largestBody()) {
             refuse(
+                    request,
                     response,
-                    413,
+                    HttpStatus.CONTENT_TOO_LARGE,
                     "expected a body of at most " + door.largestBody() + " bytes, found "
                             + request.getContentLengthLong());
             return;
         }
         // Go's clients, and so kube-scheduler and the API server, always tell the length of a JSON body.
         if (request.getContentLengthLong() < 0 && request.getHeader("Transfer-Encoding") != null) {
-            refuse(response, 411, "expected a Content-Length");
+            refuse(request, response, HttpStatus.LENGTH_REQUIRED, "expected a Content-Length");
             return;
         }
         getNext().invoke(request, response);
     }
 
-    private static void refuse(Response response, int status, String why) throws IOException {
-        response.setStatus(status);
-        response.setContentType("text/plain;charset=utf-8");
-        response.getWriter().println(why);
+    private static void refuse(Request request, Response response, HttpStatus status, String why) throws IOException {
+        Problems.write(request.getRequest(), response.getResponse(), ProblemDetail.forStatusAndDetail(status, why));
     }
 }

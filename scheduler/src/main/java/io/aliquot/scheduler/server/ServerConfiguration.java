@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.server;
 
+import io.aliquot.scheduler.settings.Settings;
 import java.net.InetAddress;
 import java.util.List;
 import java.util.Optional;
@@ -22,8 +23,11 @@ class ServerConfiguration {
 
     @Bean
     WebServerFactoryCustomizer<TomcatServletWebServerFactory> doors(
-            ObjectProvider<Ports> chosen, ObjectProvider<CertificateSource> certificates) {
+            ObjectProvider<Ports> chosen,
+            ObjectProvider<CertificateSource> certificates,
+            ObjectProvider<Settings> settings) {
         Ports ports = chosen.getIfAvailable(() -> Ports.STANDARD);
+        Settings set = settings.getIfAvailable();
         return factory -> {
             var valve = new DoorValve();
             factory.setAddress(InetAddress.getLoopbackAddress());
@@ -34,18 +38,29 @@ class ServerConfiguration {
             health.setPort(ports.health());
             open(valve, health, Door.HEALTH, 4);
 
-            var webhooks = new Connector();
-            webhooks.setPort(ports.webhooks());
+            CertificateSource certificate =
+                    () -> Optional.ofNullable(certificates.getIfAvailable()).flatMap(CertificateSource::current);
+            Connector webhooks = encrypted(ports.webhooks(), certificate);
             open(valve, webhooks, Door.WEBHOOKS, 16);
-            webhooks.setScheme("https");
-            webhooks.setSecure(true);
-            webhooks.setProperty("SSLEnabled", "true");
-            webhooks.addSslHostConfig(
-                    tls(() -> Optional.ofNullable(certificates.getIfAvailable()).flatMap(CertificateSource::current)));
-
             factory.addAdditionalConnectors(webhooks, health);
+
+            if (set != null && !set.apiService().isEmpty()) {
+                Connector api = encrypted(ports.api(), certificate);
+                open(valve, api, Door.API, 8);
+                factory.addAdditionalConnectors(api);
+            }
             factory.setEngineValves(List.of(valve));
         };
+    }
+
+    private static Connector encrypted(int port, CertificateSource certificate) {
+        var connector = new Connector();
+        connector.setPort(port);
+        connector.setScheme("https");
+        connector.setSecure(true);
+        connector.setProperty("SSLEnabled", "true");
+        connector.addSslHostConfig(tls(certificate));
+        return connector;
     }
 
     private static void open(DoorValve valve, Connector connector, Door door, int threads) {

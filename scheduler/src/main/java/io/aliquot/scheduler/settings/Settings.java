@@ -19,6 +19,7 @@ import org.jspecify.annotations.Nullable;
  * @param webhookService {@code ALIQUOT_WEBHOOK_SERVICE}: by which the API server reaches the webhooks
  * @param webhookSecret {@code ALIQUOT_WEBHOOK_SECRET}: holds the webhooks' certificate
  * @param webhookConfiguration {@code ALIQUOT_WEBHOOK_CONFIGURATION}: whose {@code caBundle} we keep right
+ * @param apiService {@code ALIQUOT_API_SERVICE}: by which users reach {@code /api/v1}; empty: nobody listens there
  */
 public record Settings(
         String podName,
@@ -31,7 +32,8 @@ public record Settings(
         String runtimeClass,
         String webhookService,
         String webhookSecret,
-        String webhookConfiguration) {
+        String webhookConfiguration,
+        String apiService) {
     private static final String OBJECT_NAME = "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?";
     private static final int MOST_NODES = 100_000;
 
@@ -52,7 +54,8 @@ public record Settings(
                 optionalName(environment, "ALIQUOT_RUNTIME_CLASS"),
                 name(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook"),
                 name(environment, "ALIQUOT_WEBHOOK_SECRET", "aliquot-webhook-tls"),
-                name(environment, "ALIQUOT_WEBHOOK_CONFIGURATION", "aliquot"));
+                name(environment, "ALIQUOT_WEBHOOK_CONFIGURATION", "aliquot"),
+                optionalName(environment, "ALIQUOT_API_SERVICE"));
     }
 
     private static String optionalName(Function<String, @Nullable String> environment, String variable) {

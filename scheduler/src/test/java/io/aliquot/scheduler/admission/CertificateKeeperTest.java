@@ -26,7 +26,7 @@ import org.junit.jupiter.api.Test;
 @EnableKubernetesMockClient(crud = true)
 class CertificateKeeperTest {
     static final CertificateKeeper.Names NAMES =
-            new CertificateKeeper.Names("aliquot", "aliquot-webhook", "aliquot-webhook-tls", "aliquot");
+            new CertificateKeeper.Names("aliquot", List.of("aliquot-webhook"), "aliquot-webhook-tls", "aliquot");
 
     @SuppressWarnings("NullAway.Init") // set by the extension
     private KubernetesClient kubernetes;
@@ -152,6 +152,28 @@ class CertificateKeeperTest {
         assertThat(kept().trusted()).containsExactly(renewed.certificate());
         assertThat(bundles()).contains(kept().caBundle());
         assertThat(shown(keeper)).isEqualTo(renewed.certificate());
+    }
+
+    @Test
+    void aServiceThatIsNewGetsIntoTheCertificateAsByRenewal() {
+        keeper().look();
+        X509Certificate old = kept().certificate();
+        var names = new CertificateKeeper.Names(
+                "aliquot", List.of("aliquot-webhook", "aliquot-api"), "aliquot-webhook-tls", "aliquot");
+        var upgraded = new CertificateKeeper(kubernetes, names, clock);
+
+        upgraded.look();
+        assertThat(shown(upgraded)).isEqualTo(old);
+        assertThat(kept().trusted()).containsExactly(kept().certificate(), old);
+
+        upgraded.look();
+        assertThat(shown(upgraded)).isEqualTo(kept().certificate());
+        assertThat(kept().dueForRenewal(names.hosts(), clock.instant())).isFalse();
+
+        // A replica of before the upgrade leaves it alone.
+        ServingCertificate both = kept();
+        keeper().look();
+        assertThat(kept()).isEqualTo(both);
     }
 
     @Test

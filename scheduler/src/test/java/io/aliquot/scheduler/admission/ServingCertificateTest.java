@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 class ServingCertificateTest {
     private static final String HOST = "aliquot-webhook.aliquot.svc";
     private static final Instant NOW = Instant.parse("2026-03-01T00:00:00Z");
-    private static final ServingCertificate MADE = ServingCertificate.create(HOST, NOW, Optional.empty());
+    private static final ServingCertificate MADE = ServingCertificate.create(List.of(HOST), NOW, Optional.empty());
 
     @Test
     void whatIsPrintedReadsTheSame() {
@@ -42,21 +42,23 @@ class ServingCertificateTest {
     void aHostLongerThanACommonNameIsServedToo() {
         String host = "a".repeat(63) + "." + "b".repeat(63) + ".svc";
 
-        ServingCertificate made = ServingCertificate.create(host, NOW, Optional.empty());
+        ServingCertificate made = ServingCertificate.create(List.of(host), NOW, Optional.empty());
 
         assertThat(ServingCertificate.parse(made.print(), host, NOW)).isEqualTo(made);
     }
 
     @Test
     void itIsDueForRenewalAfterTwoThirdsOfItsLife() {
-        assertThat(MADE.dueForRenewal(NOW.plus(Duration.ofDays(60)).minusSeconds(1)))
+        assertThat(MADE.dueForRenewal(
+                        List.of(HOST), NOW.plus(Duration.ofDays(60)).minusSeconds(1)))
                 .isFalse();
-        assertThat(MADE.dueForRenewal(NOW.plus(Duration.ofDays(60)))).isTrue();
+        assertThat(MADE.dueForRenewal(List.of(HOST), NOW.plus(Duration.ofDays(60))))
+                .isTrue();
     }
 
     @Test
     void theOneItTakesOverFromIsTrustedForAnHour() {
-        ServingCertificate next = ServingCertificate.create(HOST, NOW, Optional.of(MADE.certificate()));
+        ServingCertificate next = ServingCertificate.create(List.of(HOST), NOW, Optional.of(MADE.certificate()));
 
         assertThat(next.trusted()).containsExactly(next.certificate(), MADE.certificate());
         assertThat(next.settled(NOW.plusSeconds(3599))).isEqualTo(next);
@@ -66,7 +68,7 @@ class ServingCertificateTest {
 
     @Test
     void contentThatIsNotOursSaysWhatIsWrong() {
-        ServingCertificate other = ServingCertificate.create(HOST, NOW, Optional.empty());
+        ServingCertificate other = ServingCertificate.create(List.of(HOST), NOW, Optional.empty());
 
         assertBad(Map.of(), "tls.crt is missing");
         assertBad(with("tls.key", null), "tls.key is missing");

@@ -23,6 +23,7 @@ import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Base64;
+import java.util.List;
 import java.util.Optional;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLException;
@@ -153,7 +154,7 @@ class WebhooksTest {
         nobody.load(null, null);
         nobody.setCertificateEntry(
                 "x",
-                ServingCertificate.create("x", clock.instant(), Optional.empty())
+                ServingCertificate.create(List.of("x"), clock.instant(), Optional.empty())
                         .certificate());
 
         assertThatThrownBy(() -> post(nobody, "/admission/gpu", "{}")).isInstanceOf(SSLException.class);

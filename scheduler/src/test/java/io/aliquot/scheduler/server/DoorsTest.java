@@ -54,7 +54,7 @@ class DoorsTest {
     static class Program {
         @Bean
         Ports ports() {
-            return new Ports(0, 0, 0);
+            return new Ports(0, 0, 0, 0);
         }
 
         @Bean

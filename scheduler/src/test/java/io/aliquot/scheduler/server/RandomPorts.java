@@ -13,7 +13,7 @@ import org.springframework.context.annotation.Configuration;
 public class RandomPorts {
     @Bean
     Ports ports() {
-        return new Ports(0, 0, 0);
+        return new Ports(0, 0, 0, 0);
     }
 
     public static int extender(ApplicationContext context) {

@@ -23,7 +23,8 @@ class SettingsTest {
                         "",
                         "aliquot-webhook",
                         "aliquot-webhook-tls",
-                        "aliquot"));
+                        "aliquot",
+                        ""));
     }
 
     @Test
