@@ -2,6 +2,7 @@ package io.aliquot.scheduler.settings;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Placement;
+import java.util.List;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
@@ -20,6 +21,8 @@ import org.jspecify.annotations.Nullable;
  * @param webhookSecret {@code ALIQUOT_WEBHOOK_SECRET}: holds the webhooks' certificate
  * @param webhookConfiguration {@code ALIQUOT_WEBHOOK_CONFIGURATION}: whose {@code caBundle} we keep right
  * @param apiService {@code ALIQUOT_API_SERVICE}: by which users reach {@code /api/v1}; empty: nobody listens there
+ * @param logFormat {@code ALIQUOT_LOG_FORMAT}: empty for text, or one of {@link #LOG_FORMATS}; Spring Boot reads it before
+ *     us, too ({@code application.properties})
  */
 public record Settings(
         String podName,
@@ -33,8 +36,12 @@ public record Settings(
         String webhookService,
         String webhookSecret,
         String webhookConfiguration,
-        String apiService) {
+        String apiService,
+        String logFormat) {
     private static final String OBJECT_NAME = "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?";
+    /** Spring Boot's structured ones. */
+    private static final List<String> LOG_FORMATS = List.of("ecs", "logstash", "gelf");
+
     private static final int MOST_NODES = 100_000;
 
     /**
@@ -55,7 +62,8 @@ public record Settings(
                 name(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook"),
                 name(environment, "ALIQUOT_WEBHOOK_SECRET", "aliquot-webhook-tls"),
                 name(environment, "ALIQUOT_WEBHOOK_CONFIGURATION", "aliquot"),
-                optionalName(environment, "ALIQUOT_API_SERVICE"));
+                optionalName(environment, "ALIQUOT_API_SERVICE"),
+                logFormat(environment, "ALIQUOT_LOG_FORMAT"));
     }
 
     private static String optionalName(Function<String, @Nullable String> environment, String variable) {
@@ -74,6 +82,18 @@ public record Settings(
         }
         if (!value.matches(OBJECT_NAME)) {
             throw new FormatException(variable + ": \"" + value + "\" is not the name of a Kubernetes object");
+        }
+        return value;
+    }
+
+    private static String logFormat(Function<String, @Nullable String> environment, String variable) {
+        String value = environment.apply(variable);
+        if (value == null || value.isEmpty()) {
+            return "";
+        }
+        if (!LOG_FORMATS.contains(value)) {
+            throw new FormatException(variable + ": \"" + value + "\" is unknown; allowed: nothing for text, "
+                    + String.join(", ", LOG_FORMATS));
         }
         return value;
     }

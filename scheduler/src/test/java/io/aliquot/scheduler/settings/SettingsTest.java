@@ -24,6 +24,7 @@ class SettingsTest {
                         "aliquot-webhook",
                         "aliquot-webhook-tls",
                         "aliquot",
+                        "",
                         ""));
     }
 
@@ -35,6 +36,8 @@ class SettingsTest {
                 .hasMessage("ALIQUOT_NODE_PLACEMENT: \"best\" is unknown; allowed: binpack, spread");
         assertThatThrownBy(() -> read("ALIQUOT_RUNTIME_CLASS", "NV!"))
                 .hasMessage("ALIQUOT_RUNTIME_CLASS: \"NV!\" is not the name of a Kubernetes object");
+        assertThatThrownBy(() -> read("ALIQUOT_LOG_FORMAT", "xml"))
+                .hasMessage("ALIQUOT_LOG_FORMAT: \"xml\" is unknown; allowed: nothing for text, ecs, logstash, gelf");
         assertThatThrownBy(() -> read("POD_NAME", "")).hasMessage("POD_NAME is not set; the chart sets it");
     }
 
