@@ -7,26 +7,33 @@ import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.ledger.Share;
 import io.aliquot.scheduler.placement.ContainerAsk;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodCondition;
 import io.fabric8.kubernetes.api.model.PodSpec;
+import io.fabric8.kubernetes.api.model.PodStatus;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.math.BigDecimal;
+import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /** What the ledger wants to know of a pod, from the API's object. */
 final class PodReader {
     private static final Set<String> ENDED = Set.of("Succeeded", "Failed");
+    /** Of a pod that doesn't say; the API server fills it in. */
+    private static final long DEFAULT_GRACE_SECONDS = 30;
 
     private PodReader() {}
 
@@ -60,21 +67,57 @@ final class PodReader {
 
     static Reading bound(Pod pod) {
         var problems = new ArrayList<String>();
-        var perGpu = new LinkedHashMap<String, List<Amount.Timed>>();
+        var shares = new ArrayList<Share>();
         Map<String, String> annotations = annotations(pod);
         for (Part part : parts(pod.getSpec())) {
             String key = Annotations.vgpu(part.name());
             String text = annotations.get(key);
             if (text != null) {
-                for (Vgpu vgpu : readable(key, text, problems)) {
-                    perGpu.computeIfAbsent(vgpu.uuid(), uuid -> new ArrayList<>())
-                            .add(new Amount.Timed(part.kind(), Amount.of(vgpu)));
+                List<Vgpu> vgpus = readable(key, text, problems);
+                if (!vgpus.isEmpty()) {
+                    shares.add(new Share(part.name(), part.kind(), new Vgpus(vgpus)));
                 }
             }
         }
-        var peaks = new HashMap<String, Amount>();
-        perGpu.forEach((uuid, timed) -> peaks.put(uuid, Amount.peak(timed)));
-        return new Reading(new BoundPod(id(pod), node(pod), peaks, requests(pod.getSpec())), problems);
+        return new Reading(
+                new BoundPod(
+                        id(pod),
+                        node(pod),
+                        version(pod),
+                        shares,
+                        requests(pod.getSpec()),
+                        Optional.ofNullable(pod.getSpec().getPriority()).orElse(0),
+                        created(pod),
+                        boundAt(pod.getStatus()).orElseGet(() -> created(pod)),
+                        Duration.ofSeconds(Optional.ofNullable(pod.getSpec().getTerminationGracePeriodSeconds())
+                                .orElse(DEFAULT_GRACE_SECONDS)),
+                        Optional.ofNullable(pod.getMetadata().getDeletionTimestamp())
+                                .map(Instant::parse)
+                                .orElse(Instant.MAX)),
+                problems);
+    }
+
+    /** 0 for an object that never was at an API server. */
+    static long version(Pod pod) {
+        String version = pod.getMetadata().getResourceVersion();
+        return version == null ? 0 : Long.parseLong(version);
+    }
+
+    private static Instant created(Pod pod) {
+        return Optional.ofNullable(pod.getMetadata().getCreationTimestamp())
+                .map(Instant::parse)
+                .orElse(Instant.EPOCH);
+    }
+
+    /** The API server notes it with the Binding (k8s.io/kubernetes, pkg/registry/core/pod/storage). */
+    private static Optional<Instant> boundAt(@Nullable PodStatus status) {
+        return Optional.ofNullable(status).map(PodStatus::getConditions).stream()
+                .flatMap(List::stream)
+                .filter(condition -> condition.getType().equals("PodScheduled")
+                        && condition.getStatus().equals("True"))
+                .findFirst()
+                .map(PodCondition::getLastTransitionTime)
+                .map(Instant::parse);
     }
 
     /** All vGPUs of an annotation; of one that is malformed those in lines that are not. */

@@ -1,16 +1,45 @@
 package io.aliquot.scheduler.ledger;
 
 import io.aliquot.scheduler.placement.Amount;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
 import java.util.Map;
 
 /**
  * A pod that has a node and has not ended, as the cluster tells.
  *
- * @param perGpu what it holds of each GPU, by UUID
+ * @param version of the API's object: a larger one is newer (KEP-5504, comparable resource versions)
+ * @param shares in the order of the containers' declaration, init containers first
  * @param requests of CPU and memory
+ * @param priority Kubernetes' (the priority class's value), by which pods preempt others
+ * @param created when the pod was
+ * @param bound when it got its node
+ * @param grace that its containers get to end in
+ * @param leavesBy when it is gone at the latest, if its node does what it is told; {@link Instant#MAX} while it stays
  */
-public record BoundPod(PodId id, String node, Map<String, Amount> perGpu, HostLoad requests) {
+public record BoundPod(
+        PodId id,
+        String node,
+        long version,
+        List<Share> shares,
+        HostLoad requests,
+        int priority,
+        Instant created,
+        Instant bound,
+        Duration grace,
+        Instant leavesBy) {
     public BoundPod {
-        perGpu = Map.copyOf(perGpu);
+        shares = List.copyOf(shares);
+    }
+
+    /** What it holds of each GPU, by UUID. */
+    public Map<String, Amount> perGpu() {
+        return Share.perGpu(shares);
+    }
+
+    /** Whether it was told to end. */
+    public boolean leaves() {
+        return leavesBy.isBefore(Instant.MAX);
     }
 }

@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.ledger;
 
 import io.aliquot.api.Gpu;
-import io.aliquot.scheduler.ledger.Claim.State;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
+import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Choice;
@@ -16,20 +16,22 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Function;
 import java.util.function.LongSupplier;
 import java.util.function.Predicate;
 
 /*
  * Each node is an account with a lock of its own, and a pod has a claim on at most one node. A claim's life:
  *
- *      expect          commit          hold
- *   -  ------> EXPECTED ----> ASSUMED ------> HELD
- *         (gone by itself)   release |          | forget
- *                                    v          v
- *                                  (gone)     (gone)
+ *      expect          commit          hold        vanish
+ *   -  ------> EXPECTED ----> ASSUMED ------> HELD ------> LINGERING
+ *      keepFor KEPT          release |          | forget       |
+ *         (gone by itself)           v          v              v
+ *                                  (gone)     (gone)   (gone by itself)
  *
  * The cluster's word (hold, forget) goes from any state. Only it, a definite refusal of the Binding, or a reading of
  * the pod ends an ASSUMED claim: what was sent may have been done.
@@ -42,6 +44,15 @@ import java.util.function.Predicate;
  * over all claims stays within its capacity, and a whole card is nobody else's. Thread-safe.
  */
 public final class Ledger {
+    /** How long room is kept that others were made to leave, unless the keeping is renewed. */
+    public static final Duration KEPT_FOR = Duration.ofSeconds(30);
+
+    /**
+     * A kubelet gives a container whose preStop hook used up the grace period 2 s more (k8s.io/kubernetes,
+     * pkg/kubelet/kuberuntime, minimumGracePeriodInSeconds), and it must hear of the deletion first.
+     */
+    static final Duration LATE = Duration.ofSeconds(3);
+
     /** How long a place is kept free between Filter and Bind; kube-scheduler usually needs milliseconds. */
     public static final Duration EXPECTED_FOR = Duration.ofSeconds(5);
 
@@ -107,13 +118,13 @@ public final class Ledger {
             NodeAccount account = account(pod.node());
             synchronized (account) {
                 Map<String, Amount> earlier =
-                        account.claim(uid).map(claim -> claim.perGpu).orElse(Map.of());
-                if (!earlier.isEmpty() && !earlier.equals(pod.perGpu())) {
-                    freed.add(pod.node());
-                }
-                Claim claim = Claim.held(pod, nanoTime.getAsLong());
+                        account.claim(uid).map(known -> known.perGpu).orElse(Map.of());
+                Claim claim = Claim.told(State.HELD, pod, nanoTime.getAsLong());
                 account.put(claim);
-                if (!earlier.equals(pod.perGpu())) {
+                if (!earlier.equals(claim.perGpu)) {
+                    if (!earlier.isEmpty()) {
+                        freed.add(pod.node());
+                    }
                     for (String gpu : account.oversold(claim)) {
                         Set<PodId> holders = account.holders(gpu);
                         oversold.add(() -> listener.oversold(pod.node(), gpu, pod.id(), holders));
@@ -133,22 +144,47 @@ public final class Ledger {
     public void suppose(BoundPod pod) {
         whereIs.compute(pod.id().uid(), (uid, before) -> {
             if (before != null) {
-                if (state(before, uid).filter(state -> state != State.EXPECTED).isPresent()) {
+                if (claim(before, uid).filter(Claim::mayBeBound).isPresent()) {
                     return before;
                 }
                 take(before, uid, new ArrayList<>());
             }
             NodeAccount account = account(pod.node());
             synchronized (account) {
-                account.put(Claim.supposed(pod, nanoTime.getAsLong()));
+                account.put(Claim.told(State.ASSUMED, pod, nanoTime.getAsLong()));
             }
             return pod.node();
         });
     }
 
-    /** A pod has ended or is gone. */
+    /** A pod has ended, or is gone and had ended before. */
     public void forget(String uid) {
         end(uid, claim -> true);
+    }
+
+    /**
+     * A pod is gone, and the cluster has not told of its end: somebody deleted it by force. What it held is held for its
+     * grace period, for so long its node may take to end its containers.
+     */
+    public void vanish(String uid) {
+        var freed = new ArrayList<String>();
+        whereIs.computeIfPresent(uid, (key, node) -> {
+            NodeAccount account = account(node);
+            synchronized (account) {
+                Optional<BoundPod> told = account.claim(uid).flatMap(Claim::told);
+                if (told.isPresent() && !told.get().shares().isEmpty()) {
+                    if (account.claim(uid)
+                            .filter(claim -> claim.state == State.LINGERING)
+                            .isEmpty()) {
+                        account.put(Claim.told(State.LINGERING, told.get(), nanoTime.getAsLong()));
+                    }
+                    return node;
+                }
+            }
+            take(node, uid, freed);
+            return null;
+        });
+        freed.forEach(listener::roomFreed);
     }
 
     // What the verbs do.
@@ -160,33 +196,82 @@ public final class Ledger {
             return new Offer.Refuses(NodeAccount.UNKNOWN.reason(), true);
         }
         synchronized (account) {
-            Choice choice = account.choose(uid, ask);
-            return choice instanceof Chosen chosen
-                    ? new Offer.Fits(Scores.fullness(chosen.fullness(), account.hostFullness()))
-                    : new Offer.Refuses(((Refused) choice).reason(), ((Refused) choice).hopeless());
+            return offer(account.choose(uid, ask), account);
         }
+    }
+
+    /**
+     * As {@link #ask}, if the pods {@code without} were gone. Those that are not on this node make no difference.
+     *
+     * @param without uids
+     */
+    public Offer askWithout(String node, String uid, PodAsk ask, Set<String> without) {
+        NodeAccount account = nodes.get(node);
+        if (account == null) {
+            return new Offer.Refuses(NodeAccount.UNKNOWN.reason(), true);
+        }
+        synchronized (account) {
+            return offer(account.chooseWithout(uid, ask, without), account);
+        }
+    }
+
+    private static Offer offer(Choice choice, NodeAccount account) {
+        return choice instanceof Chosen chosen
+                ? new Offer.Fits(Scores.fullness(chosen.fullness(), account.hostFullness()))
+                : new Offer.Refuses(((Refused) choice).reason(), ((Refused) choice).hopeless());
     }
 
     /** Keeps room on the node where the pod will probably go, for {@link #EXPECTED_FOR}, if it fits there. */
     public void expect(PodId pod, String node, PodAsk ask) {
+        reserve(pod, node, account -> account.choose(pod.uid(), ask), Claim::expected);
+    }
+
+    /**
+     * Keeps the room for this pod that others make who were told to leave, for {@link #KEPT_FOR}; to be called again
+     * before that while the pod still waits. Until they have left nobody else gets it, and nor does the pod.
+     *
+     * @param without uids of those who were told to leave
+     * @return whether it is kept; not where the pod doesn't fit even without them, or may be bound already
+     */
+    public boolean keepFor(PodId pod, String node, PodAsk ask, Set<String> without) {
+        return reserve(pod, node, account -> account.chooseWithout(pod.uid(), ask, without), Claim::kept);
+    }
+
+    /** Nothing needs to be kept for this pod any more: it is gone, or will go elsewhere. */
+    public void letGo(String uid) {
+        end(uid, claim -> claim.state == State.KEPT);
+    }
+
+    private interface Reservation {
+        Claim of(PodId pod, Map<String, Amount> perGpu, long now);
+    }
+
+    /** Where it doesn't fit any more what was expected ends, but not what is kept: those others may not have left yet. */
+    private boolean reserve(PodId pod, String node, Function<NodeAccount, Choice> choose, Reservation reservation) {
         var freed = new ArrayList<String>();
+        var reserved = new boolean[1];
         whereIs.compute(pod.uid(), (uid, before) -> {
-            if (before != null) {
-                if (state(before, uid).filter(state -> state != State.EXPECTED).isPresent()) {
-                    return before;
-                }
-                take(before, uid, before.equals(node) ? new ArrayList<>() : freed);
+            Optional<Claim> known = before == null ? Optional.empty() : claim(before, uid);
+            if (known.filter(Claim::mayBeBound).isPresent()) {
+                return before;
             }
             NodeAccount account = account(node);
             synchronized (account) {
-                if (account.choose(uid, ask) instanceof Chosen chosen) {
-                    account.put(Claim.expected(pod, chosen.perGpu(), nanoTime.getAsLong()));
-                    return node;
+                if (choose.apply(account) instanceof Chosen chosen) {
+                    account.put(reservation.of(pod, chosen.perGpu(), nanoTime.getAsLong()));
+                    reserved[0] = true;
                 }
-                return null;
             }
+            if (!reserved[0] && known.filter(claim -> claim.state == State.KEPT).isPresent()) {
+                return before;
+            }
+            if (before != null && !(reserved[0] && before.equals(node))) {
+                take(before, uid, freed);
+            }
+            return reserved[0] ? node : null;
         });
         freed.forEach(listener::roomFreed);
+        return reserved[0];
     }
 
     /** The node of the pod's claim, whatever its state. */
@@ -197,7 +282,9 @@ public final class Ledger {
     /** Where a Binding of this pod was sent whose effect the cluster has not told yet. */
     public Optional<String> unsettled(String uid) {
         return Optional.ofNullable(whereIs.get(uid))
-                .filter(node -> state(node, uid).equals(Optional.of(State.ASSUMED)));
+                .filter(node -> claim(node, uid)
+                        .filter(claim -> claim.state == State.ASSUMED)
+                        .isPresent());
     }
 
     /**
@@ -208,10 +295,7 @@ public final class Ledger {
         var freed = new ArrayList<String>();
         var answer = new Commitment[1];
         whereIs.compute(pod.uid(), (uid, before) -> {
-            if (before != null
-                    && state(before, uid)
-                            .filter(state -> state != State.EXPECTED)
-                            .isPresent()) {
+            if (before != null && claim(before, uid).filter(Claim::mayBeBound).isPresent()) {
                 answer[0] = again(uid, before, node);
                 return before;
             }
@@ -224,7 +308,7 @@ public final class Ledger {
                 }
                 var granted =
                         new Granted(chosen.containers(), sharing.inventory().visibleDevices());
-                account.put(Claim.assumed(pod, chosen.perGpu(), nanoTime.getAsLong(), granted));
+                account.put(Claim.assumed(pod, shares(ask, granted), chosen.perGpu(), nanoTime.getAsLong(), granted));
                 answer[0] = granted;
             }
             if (before != null && !before.equals(node)) {
@@ -234,6 +318,15 @@ public final class Ledger {
         });
         freed.forEach(listener::roomFreed);
         return answer[0];
+    }
+
+    private static List<Share> shares(PodAsk ask, Granted granted) {
+        return ask.containers().stream()
+                .map(container -> new Share(
+                        container.name(),
+                        container.kind(),
+                        Objects.requireNonNull(granted.containers().get(container.name()))))
+                .toList();
     }
 
     /** For a pod that is bound, or may be. */
@@ -249,14 +342,14 @@ public final class Ledger {
                 return new Conflict("a bind to node " + present + " was sent and its outcome is not known yet");
             }
             // As old as the latest Binding that may still be carried out.
-            account.put(Claim.assumed(claim.pod, claim.perGpu, nanoTime.getAsLong(), granted.get()));
+            account.put(claim.since(nanoTime.getAsLong()));
             return granted.get();
         }
     }
 
     /** The Binding was refused for certain, or the pod was read and is not bound. Leaves what the cluster told alone. */
     public void release(String uid) {
-        end(uid, claim -> claim.state != State.HELD);
+        end(uid, claim -> claim.state != State.HELD && claim.state != State.LINGERING);
     }
 
     // What has to be done from time to time.
@@ -267,7 +360,7 @@ public final class Ledger {
         end(uid, claim -> claim.state == State.ASSUMED && now - claim.since >= age.toNanos());
     }
 
-    /** Ends expectations that did not come true. */
+    /** Ends what lasts for a time only, once that is over. */
     public void expire() {
         long now = nanoTime.getAsLong();
         for (PodId pod : claims(claim -> expired(claim, now))) {
@@ -276,7 +369,16 @@ public final class Ledger {
     }
 
     private static boolean expired(Claim claim, long now) {
-        return claim.state == State.EXPECTED && now - claim.since > EXPECTED_FOR.toNanos();
+        return lasts(claim).filter(time -> now - claim.since > time.toNanos()).isPresent();
+    }
+
+    private static Optional<Duration> lasts(Claim claim) {
+        return switch (claim.state) {
+            case EXPECTED -> Optional.of(EXPECTED_FOR);
+            case KEPT -> Optional.of(KEPT_FOR);
+            case LINGERING -> claim.told().map(pod -> pod.grace().plus(LATE));
+            case ASSUMED, HELD -> Optional.empty();
+        };
     }
 
     /** Pods whose Binding was sent that long ago, and the cluster has not told of its effect. */
@@ -300,6 +402,25 @@ public final class Ledger {
         return most;
     }
 
+    /** The nodes that it knows, in no order. */
+    public List<String> nodeNames() {
+        return List.copyOf(nodes.keySet());
+    }
+
+    /** A node as it is now. */
+    public Optional<NodeView> view(String node) {
+        NodeAccount account = nodes.get(node);
+        if (account == null) {
+            return Optional.empty();
+        }
+        long now = nanoTime.getAsLong();
+        synchronized (account) {
+            var holdings = new ArrayList<Holding>();
+            account.claims().forEach(claim -> holdings.add(claim.holding(now)));
+            return Optional.of(new NodeView(node, account.facts(), account.served(), account.rooms(), holdings));
+        }
+    }
+
     /** Every GPU of every node and what is taken of it, each node at one instant. */
     public List<GpuReport> report() {
         var reports = new ArrayList<GpuReport>();
@@ -315,7 +436,7 @@ public final class Ledger {
         return reports;
     }
 
-    /** Claims that the cluster has not confirmed: expected and assumed ones. */
+    /** Claims that the cluster does not confirm. */
     public int reservations() {
         return claims(claim -> claim.state != State.HELD).size();
     }
@@ -358,10 +479,10 @@ public final class Ledger {
         }
     }
 
-    private Optional<State> state(String node, String uid) {
+    private Optional<Claim> claim(String node, String uid) {
         NodeAccount account = account(node);
         synchronized (account) {
-            return account.claim(uid).map(claim -> claim.state);
+            return account.claim(uid);
         }
     }
 

@@ -39,12 +39,14 @@ final class NodeAccount {
         private int cores;
         private int slots;
         private int exclusive;
+        private int pods;
 
         void add(Amount amount, int sign) {
             memoryMiB += sign * amount.memoryMiB();
             cores += sign * amount.cores();
             slots += sign * amount.slots();
             exclusive += amount.exclusive() ? sign : 0;
+            pods += sign;
         }
 
         Amount sum() {
@@ -95,7 +97,7 @@ final class NodeAccount {
         claim.perGpu.forEach((uuid, amount) -> {
             Tally tally = tallies.computeIfAbsent(uuid, any -> new Tally());
             tally.add(amount, sign);
-            if (tally.slots == 0) {
+            if (tally.pods == 0) {
                 tallies.remove(uuid);
             }
         });
@@ -116,14 +118,36 @@ final class NodeAccount {
                 return new Refused(UNSERVED.reason(), true);
             }
             Optional<Claim> own = remove(uid);
-            List<GpuRoom> rooms = new ArrayList<>(sharing.inventory().gpus().size());
-            for (Gpu gpu : sharing.inventory().gpus()) {
-                rooms.add(new GpuRoom(gpu, sharing.inventory().slots(), taken(gpu.uuid())));
-            }
+            List<GpuRoom> rooms = rooms();
             own.ifPresent(this::put);
             return Chooser.choose(ask, rooms, ask.gpuPlacement().orElse(sharing.gpuPlacement()));
         }
         return new Refused(((LeftOut) facts).reason(), true);
+    }
+
+    /** As {@link #choose}, with these pods' claims set aside too. */
+    Choice chooseWithout(String uid, PodAsk ask, Set<String> without) {
+        var aside = new ArrayList<Claim>();
+        for (String other : without) {
+            remove(other).ifPresent(aside::add);
+        }
+        try {
+            return choose(uid, ask);
+        } finally {
+            aside.forEach(this::put);
+        }
+    }
+
+    /** Every GPU that the node shares. */
+    List<GpuRoom> rooms() {
+        if (facts instanceof Sharing sharing) {
+            List<GpuRoom> rooms = new ArrayList<>(sharing.inventory().gpus().size());
+            for (Gpu gpu : sharing.inventory().gpus()) {
+                rooms.add(new GpuRoom(gpu, sharing.inventory().slots(), taken(gpu.uuid())));
+            }
+            return rooms;
+        }
+        return List.of();
     }
 
     /** How much of the host's CPU and memory is requested, 0 to 1. */
@@ -140,17 +164,16 @@ final class NodeAccount {
         return whole <= 0 ? 1 : Math.min(1, (double) part / whole);
     }
 
-    /** Those of the claim's GPUs of which there is less than all claims together take. */
+    /** Those of the claim's GPUs of which there is less than bound pods take together. */
     List<String> oversold(Claim claim) {
         var oversold = new ArrayList<String>();
         if (facts instanceof Sharing sharing) {
             for (Gpu gpu : sharing.inventory().gpus()) {
-                Tally tally = tallies.get(gpu.uuid());
-                if (tally != null
+                Tally all = tallies.get(gpu.uuid());
+                if (all != null
                         && claim.perGpu.containsKey(gpu.uuid())
-                        && (tally.memoryMiB > gpu.memoryMiB()
-                                || tally.cores > 100
-                                || (tally.exclusive > 0 && holders(gpu.uuid()).size() > 1))) {
+                        && tooMuch(all, gpu)
+                        && tooMuch(bound(gpu), gpu)) {
                     oversold.add(gpu.uuid());
                 }
             }
@@ -158,10 +181,27 @@ final class NodeAccount {
         return oversold;
     }
 
+    private static boolean tooMuch(Tally tally, Gpu gpu) {
+        return tally.memoryMiB > gpu.memoryMiB() || tally.cores > 100 || (tally.exclusive > 0 && tally.pods > 1);
+    }
+
+    /** Without what is merely reserved. */
+    private Tally bound(Gpu gpu) {
+        var tally = new Tally();
+        for (Claim claim : claims.values()) {
+            Amount amount = claim.perGpu.get(gpu.uuid());
+            if (amount != null && claim.mayBeBound()) {
+                tally.add(amount, 1);
+            }
+        }
+        return tally;
+    }
+
+    /** The pods that have a part of this GPU, or may have it. */
     Set<PodId> holders(String uuid) {
         var holders = new LinkedHashSet<PodId>();
         for (Claim claim : claims.values()) {
-            if (claim.perGpu.containsKey(uuid)) {
+            if (claim.perGpu.containsKey(uuid) && claim.mayBeBound()) {
                 holders.add(claim.pod);
             }
         }

@@ -4,7 +4,7 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
@@ -13,7 +13,6 @@ import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Gpus;
 import java.time.Duration;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -56,7 +55,7 @@ final class World {
 
     void takenElsewhere(String pod, int node, int gpu, int memoryMiB) {
         var amount = new Amount(memoryMiB, 0, 1, false);
-        ledger.hold(new BoundPod(id(pod), "n" + node, Map.of(Gpus.uuid(node, gpu), amount), HostLoad.NONE));
+        ledger.hold(BoundPods.of(id(pod), "n" + node, 1, BoundPods.main(Gpus.uuid(node, gpu), amount)));
     }
 
     static PodId id(String name) {

@@ -141,7 +141,7 @@ class LedgerModelTest {
             if (!(ledger.commit(pod.id(), node, pod.ask()) instanceof Granted granted)) {
                 return;
             }
-            var binding = new BoundPod(pod.id(), node, perGpu(pod.ask(), granted), HostLoad.NONE);
+            var binding = bound(pod, node, granted);
             switch (random.nextInt(4)) {
                 case 0 -> inFlight.put(uid, binding); // no answer; perhaps carried out later
                 case 1 -> {
@@ -291,16 +291,17 @@ class LedgerModelTest {
             return "n" + number;
         }
 
-        private static Map<String, Amount> perGpu(PodAsk ask, Granted granted) {
-            var timed = new LinkedHashMap<String, List<Amount.Timed>>();
-            ask.containers()
-                    .forEach(container -> Gpus.of(granted.containers(), container.name())
-                            .list()
-                            .forEach(vgpu -> timed.computeIfAbsent(vgpu.uuid(), any -> new ArrayList<>())
-                                    .add(new Amount.Timed(container.kind(), Amount.of(vgpu)))));
-            var perGpu = new HashMap<String, Amount>();
-            timed.forEach((uuid, list) -> perGpu.put(uuid, Amount.peak(list)));
-            return perGpu;
+        private static BoundPod bound(Pod pod, String node, Granted granted) {
+            return BoundPods.of(
+                    pod.id(),
+                    node,
+                    1,
+                    pod.ask().containers().stream()
+                            .map(container -> new Share(
+                                    container.name(),
+                                    container.kind(),
+                                    Gpus.of(granted.containers(), container.name())))
+                            .toArray(Share[]::new));
         }
 
         @Override

@@ -13,12 +13,12 @@ import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.GpuRoom;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.BeforeEach;
@@ -194,6 +194,90 @@ class LedgerTest {
     }
 
     @Test
+    void aNodeIsSeenWithItsRoomsAndWhoHoldsWhat() {
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(300, 10, 1, false)));
+        ledger.commit(pod("b"), "n1", HALF);
+        now.addAndGet(Duration.ofSeconds(2).toNanos());
+        ledger.expect(pod("c"), "n1", ask("APP:main: gpumem=100"));
+        NodeView view = ledger.view("n1").orElseThrow();
+        assertThat(view.rooms()).extracting(GpuRoom::taken).containsExactly(new Amount(900, 10, 3, false));
+        assertThat(view.holdings())
+                .extracting(holding -> holding.pod().name() + " " + holding.state() + " "
+                        + holding.age().toSeconds() + " " + holding.shares().size())
+                .containsExactlyInAnyOrder("a HELD 2 1", "b ASSUMED 2 1", "c EXPECTED 0 0");
+        assertThat(ledger.nodeNames()).containsExactlyInAnyOrder("n1", "n2");
+        assertThat(ledger.view("n9")).isEmpty();
+    }
+
+    @Test
+    void whatWouldFitWithoutOthersIsAskedWithoutChangingAnything() {
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
+        ledger.hold(bound("b", "n2", uuid(2, 0), new Amount(800, 0, 1, false)));
+        assertThat(ledger.askWithout("n1", "c", HALF, Set.of("b"))).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.askWithout("n1", "c", WHOLE, Set.of("a", "b"))).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.ask("n1", "c", HALF)).isInstanceOf(Offer.Refuses.class);
+    }
+
+    @Test
+    void roomThatOthersMustLeaveIsKeptUntilItIsTaken() {
+        ledger.hold(bound("victim", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
+        assertThat(ledger.keepFor(pod("c"), "n1", HALF, Set.of())).isFalse();
+        assertThat(ledger.keepFor(pod("c"), "n1", HALF, Set.of("victim"))).isTrue();
+        ledger.expect(pod("c"), "n1", HALF);
+        assertThat(ledger.ask("n1", "c", HALF)).as("the victim is still there").isInstanceOf(Offer.Refuses.class);
+        ledger.forget("victim");
+        assertThat(ledger.ask("n1", "d", WHOLE)).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.ask("n1", "c", HALF)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.commit(pod("c"), "n1", HALF)).isInstanceOf(Granted.class);
+        ledger.letGo("c");
+        assertThat(ledger.unsettled("c")).contains("n1");
+        assertThat(told).as("what is kept is not oversold").containsExactly("freed n1");
+    }
+
+    @Test
+    void keptRoomIsFreeAgainOnceNobodyRenewsTheKeepingOrLetsGo() {
+        assertThat(ledger.keepFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
+        now.addAndGet(Ledger.KEPT_FOR.toNanos());
+        assertThat(ledger.keepFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
+        now.addAndGet(Ledger.KEPT_FOR.toNanos());
+        ledger.expire();
+        assertThat(ledger.ask("n1", "d", WHOLE)).isInstanceOf(Offer.Refuses.class);
+        now.addAndGet(1);
+        ledger.expire();
+        assertThat(ledger.ask("n1", "d", WHOLE)).isInstanceOf(Offer.Fits.class);
+        ledger.keepFor(pod("c"), "n1", WHOLE, Set.of());
+        ledger.letGo("c");
+        assertThat(ledger.ask("n1", "d", WHOLE)).isInstanceOf(Offer.Fits.class);
+        assertThat(told).containsExactly("freed n1", "freed n1");
+    }
+
+    @Test
+    void whoWasDeletedByForceHoldsItsShareForItsGracePeriod() {
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
+        ledger.vanish("a");
+        now.addAndGet(BoundPods.GRACE.toNanos());
+        ledger.vanish("a");
+        ledger.expire();
+        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Refuses.class);
+        now.addAndGet(Ledger.LATE.toNanos() + 1);
+        ledger.expire();
+        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
+        assertThat(told).containsExactly("freed n1");
+        assertThat(ledger.place("a")).isEmpty();
+    }
+
+    @Test
+    void whoVanishesWithoutAShareLeavesNothing() {
+        ledger.hold(BoundPods.of(pod("a"), "n1", 1));
+        ledger.expect(pod("b"), "n1", WHOLE);
+        ledger.vanish("a");
+        ledger.vanish("b");
+        ledger.vanish("never heard of");
+        assertThat(ledger.reservations()).isZero();
+        assertThat(ledger.view("n1").orElseThrow().holdings()).isEmpty();
+    }
+
+    @Test
     void whatWasGrantedIsWrittenAsTheNodesRuntimeWantsIt() {
         var granted = (Granted) ledger.commit(pod("a"), "n1", HALF);
         assertThat(Gpus.of(granted.containers(), "main").print())
@@ -213,6 +297,6 @@ class LedgerTest {
     }
 
     static BoundPod bound(String name, String node, String gpu, Amount amount) {
-        return new BoundPod(pod(name), node, Map.of(gpu, amount), HostLoad.NONE);
+        return BoundPods.of(pod(name), node, 1, BoundPods.main(gpu, amount));
     }
 }

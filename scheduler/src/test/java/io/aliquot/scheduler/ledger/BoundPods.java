@@ -1,0 +1,31 @@
+package io.aliquot.scheduler.ledger;
+
+import io.aliquot.api.CorePolicy;
+import io.aliquot.api.Vgpu;
+import io.aliquot.api.Vgpus;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.ContainerKind;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+
+/** Bound pods for tests. */
+public final class BoundPods {
+    public static final Duration GRACE = Duration.ofSeconds(30);
+
+    private BoundPods() {}
+
+    public static BoundPod of(PodId id, String node, long version, Share... shares) {
+        return new BoundPod(
+                id, node, version, List.of(shares), HostLoad.NONE, 0, Instant.EPOCH, Instant.EPOCH, GRACE, Instant.MAX);
+    }
+
+    /** The container {@code main}'s. */
+    public static Share main(String gpu, Amount amount) {
+        return new Share("main", ContainerKind.APP, new Vgpus(List.of(vgpu(gpu, amount))));
+    }
+
+    public static Vgpu vgpu(String gpu, Amount amount) {
+        return new Vgpu(gpu, (int) amount.memoryMiB(), amount.cores(), CorePolicy.FIXED, 0, 0, amount.exclusive());
+    }
+}
