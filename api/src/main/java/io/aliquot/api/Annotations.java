@@ -93,7 +93,7 @@ public final class Annotations {
             "hami.io/gpu-scheduler-policy");
 
     /** Names we know on nodes and refuse until they are supported. */
-    public static final List<String> NOT_YET_ON_NODES = List.of(CORDON_GPUS, MEMORY_SCALING, CORE_SCALING);
+    public static final List<String> NOT_YET_ON_NODES = List.of(MEMORY_SCALING, CORE_SCALING);
 
     // A name part has at most 63 characters, and "visible-devices." takes 16 (Kubernetes: labels and annotations,
     // syntax).

@@ -18,13 +18,13 @@ import java.util.TreeMap;
  * agent. Unknown JSON fields are of a newer version and ignored.
  *
  * @param visibleDevices how the node's runtime wants GPUs named
- * @param memoryScaling memory sold per memory there is; 1 for now
- * @param coreScaling compute sold per compute there is; 1 for now
+ * @param memoryScaling memory sold per memory there is
+ * @param coreScaling compute sold per compute there is
  * @param slots vGPUs per GPU at most
  * @param gpus each UUID and index once; may be empty
  */
 public record Inventory(
-        VisibleDevices visibleDevices, double memoryScaling, double coreScaling, int slots, List<Gpu> gpus) {
+        VisibleDevices visibleDevices, Scaling memoryScaling, Scaling coreScaling, int slots, List<Gpu> gpus) {
     private static final int VERSION = 1;
     private static final ObjectMapper JSON = JsonMapper.builder()
             .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
@@ -32,12 +32,20 @@ public record Inventory(
             .build();
 
     public Inventory {
-        expect(memoryScaling == 1.0, "memoryScaling 1.0 (others are not supported yet)", memoryScaling);
-        expect(coreScaling == 1.0, "coreScaling 1.0 (others are not supported yet)", coreScaling);
         expect(slots >= 1 && slots <= Slots.MOST, "slots from 1 to " + Slots.MOST, slots);
         gpus = List.copyOf(gpus);
         expect(gpus.stream().map(Gpu::uuid).distinct().count() == gpus.size(), "each UUID once", "one twice");
         expect(gpus.stream().map(Gpu::index).distinct().count() == gpus.size(), "each index once", "one twice");
+    }
+
+    /** Memory of a GPU that all vGPUs on it may have together, in MiB; one vGPU never has more than the card. */
+    public long sellableMiB(Gpu gpu) {
+        return Math.max(1, memoryScaling.of(gpu.memoryMiB()));
+    }
+
+    /** Compute of a GPU that all vGPUs on it may have together, in percent of the card. */
+    public int sellableCores() {
+        return (int) coreScaling.of(100);
     }
 
     public static Inventory parse(String text) {
@@ -58,8 +66,8 @@ public record Inventory(
         }
         return new Inventory(
                 new VisibleDevices(text(root, "visibleDevices")),
-                number(root, "memoryScaling"),
-                number(root, "coreScaling"),
+                scaling(root, "memoryScaling"),
+                scaling(root, "coreScaling"),
                 integer(root, "slots"),
                 gpus);
     }
@@ -68,8 +76,8 @@ public record Inventory(
         ObjectNode root = JSON.createObjectNode()
                 .put("version", VERSION)
                 .put("visibleDevices", visibleDevices.template())
-                .put("memoryScaling", memoryScaling)
-                .put("coreScaling", coreScaling)
+                .put("memoryScaling", memoryScaling.hundredths() / 100.0)
+                .put("coreScaling", coreScaling.hundredths() / 100.0)
                 .put("slots", slots);
         var list = root.putArray("gpus");
         for (Gpu gpu : gpus) {
@@ -128,10 +136,10 @@ public record Inventory(
         return value.intValue();
     }
 
-    private static double number(JsonNode object, String name) {
+    private static Scaling scaling(JsonNode object, String name) {
         JsonNode value = field(object, name);
         expect(value.isNumber(), "a number " + name, value);
-        return value.doubleValue();
+        return Scaling.parse(name, value.asText());
     }
 
     private static String text(JsonNode object, String name) {

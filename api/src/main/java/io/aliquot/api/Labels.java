@@ -1,7 +1,5 @@
 package io.aliquot.api;
 
-import java.util.List;
-
 /** Labels on nodes and namespaces, and the values they may have. */
 public final class Labels {
     /** On a node: {@value #GPU_ON} takes part; taken away, no new share lands there and running ones stay. */
@@ -12,7 +10,7 @@ public final class Labels {
     /** On a node: which GPU of the node a vGPU goes to, a {@link Placement}. */
     public static final String PLACEMENT = "aliquot.io/placement";
 
-    /** On a node: what its GPUs are shared by. */
+    /** On a node: what its GPUs are shared by, a {@link Share}. */
     public static final String SHARE = "aliquot.io/share";
 
     /** On a namespace: {@value #WEBHOOK_IGNORE} leaves its pods alone. */
@@ -20,26 +18,11 @@ public final class Labels {
 
     public static final String WEBHOOK_IGNORE = "ignore";
 
-    /** On a node, ACK's name for {@link #SHARE}. */
+    /** On a node, ACK's name for {@link #SHARE}, with words of its own. */
     public static final String ACK_SHARE = "ack.node.gpu.schedule";
 
     /** On a node, ACK's name for {@link #PLACEMENT}, with the same values. */
     public static final String ACK_PLACEMENT = "ack.node.gpu.placement";
 
-    private static final String CORE_MEMORY = "core-memory";
-    private static final List<String> SHARES_NOT_YET = List.of("memory", "none", "exclusive", "topology", "mig", "mps");
-
     private Labels() {}
-
-    /** Checks the value of {@link #SHARE}. */
-    public static void checkShare(String value) {
-        if (SHARES_NOT_YET.contains(value)) {
-            throw new FormatException(
-                    SHARE + ": " + FormatException.quote(value) + " is not supported yet; allowed: " + CORE_MEMORY);
-        }
-        if (!value.equals(CORE_MEMORY)) {
-            throw new FormatException(
-                    SHARE + ": " + FormatException.quote(value) + " is unknown; allowed: " + CORE_MEMORY);
-        }
-    }
 }

@@ -63,7 +63,12 @@ class InventoryTest {
                                             (a, b) -> a,
                                             TreeMap::new))))
                     .toList();
-            var inventory = new Inventory(new VisibleDevices("{uuid}"), 1, 1, 1 + random.nextInt(Slots.MOST), gpus);
+            var inventory = new Inventory(
+                    new VisibleDevices("{uuid}"),
+                    new Scaling(10 + random.nextInt(9991)),
+                    new Scaling(10 + random.nextInt(9991)),
+                    1 + random.nextInt(Slots.MOST),
+                    gpus);
 
             assertThat(Inventory.parse(inventory.print())).isEqualTo(inventory);
         });
@@ -77,7 +82,8 @@ class InventoryTest {
                 "\"version\":1, | '' | version",
                 "\"slots\":10 | \"slots\":0 | slots from 1",
                 "\"slots\":10 | \"slots\":\"10\" | slots",
-                "\"memoryScaling\":1.0 | \"memoryScaling\":2.0 | memoryScaling 1.0",
+                "\"memoryScaling\":1.0 | \"memoryScaling\":0.001 | a scaling from 0.1",
+                "\"coreScaling\":1.0 | \"coreScaling\":\"2\" | a number coreScaling",
                 "\"memoryMiB\":81920 | \"memoryMiB\":-1 | memoryMiB from 1",
                 "\"memoryMiB\":81920 | \"memoryMiB\":99999999999 | memoryMiB",
                 "\"index\":0 | \"index\":0.5 | index",
@@ -101,7 +107,17 @@ class InventoryTest {
         var one = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, true, Gpu.SHIM, Map.of());
         var two = new Gpu("GPU-8f6e8f0c-0002-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, true, Gpu.SHIM, Map.of());
 
-        assertThatThrownBy(() -> new Inventory(new VisibleDevices("{uuid}"), 1, 1, 1, List.of(one, two)))
+        assertThatThrownBy(() ->
+                        new Inventory(new VisibleDevices("{uuid}"), Scaling.ONE, Scaling.ONE, 1, List.of(one, two)))
                 .isInstanceOf(FormatException.class);
+    }
+
+    @Test
+    void whatIsSoldIsWhatThereIsTimesItsScaling() {
+        var gpu = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 81_921, 0, -1, true, Gpu.SHIM, Map.of());
+        var inventory = new Inventory(new VisibleDevices("{uuid}"), new Scaling(150), new Scaling(80), 1, List.of(gpu));
+
+        assertThat(inventory.sellableMiB(gpu)).isEqualTo(122_881);
+        assertThat(inventory.sellableCores()).isEqualTo(80);
     }
 }

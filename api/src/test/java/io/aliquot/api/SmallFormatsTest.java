@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -69,11 +70,25 @@ class SmallFormatsTest {
     }
 
     @Test
-    void sharesOtherThanCoreAndMemoryAreNotSupportedYet() {
-        Labels.checkShare("core-memory");
-        assertThatThrownBy(() -> Labels.checkShare("mig"))
-                .hasMessageContaining("not supported yet; allowed: core-memory");
-        assertThatThrownBy(() -> Labels.checkShare("all")).hasMessageContaining("unknown; allowed: core-memory");
+    void aNodesShareIsReadFromOurLabelOrFromAcks() {
+        assertThat(Share.of(Map.of())).isEqualTo(Share.CORE_MEMORY);
+        assertThat(Share.of(Map.of(Labels.SHARE, "topology"))).isEqualTo(Share.TOPOLOGY);
+        assertThat(Share.of(Map.of(Labels.ACK_SHARE, "core_mem"))).isEqualTo(Share.CORE_MEMORY);
+        assertThat(Share.of(Map.of(Labels.ACK_SHARE, "default"))).isEqualTo(Share.EXCLUSIVE);
+        assertThat(Share.of(Map.of(Labels.ACK_SHARE, "cgpu", Labels.SHARE, "none")))
+                .isEqualTo(Share.NONE);
+    }
+
+    @Test
+    void anUnknownShareIsAnErrorThatNamesTheAllowedOnes() {
+        assertThatThrownBy(() -> Share.of(Map.of(Labels.SHARE, "mig")))
+                .hasMessageContaining("not supported yet")
+                .hasMessageContaining("allowed: core-memory, memory, none, exclusive, topology");
+        assertThatThrownBy(() -> Share.of(Map.of(Labels.SHARE, "all")))
+                .hasMessage("aliquot.io/share: \"all\" is unknown; allowed: core-memory, memory, none, exclusive,"
+                        + " topology");
+        assertThatThrownBy(() -> Share.of(Map.of(Labels.ACK_SHARE, "mps")))
+                .hasMessageContaining("not supported yet; allowed: default, core_mem");
     }
 
     @ParameterizedTest

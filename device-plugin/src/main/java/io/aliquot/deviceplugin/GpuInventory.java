@@ -3,6 +3,7 @@ package io.aliquot.deviceplugin;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Resources;
+import io.aliquot.api.Scaling;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.SlotOffer;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
@@ -23,7 +24,6 @@ import java.util.stream.Collectors;
  * forgotten with the Node object, which whoever takes a GPU out of a machine deletes after draining it.
  */
 final class GpuInventory {
-    private static final double UNSCALED = 1.0;
     private static final int WHOLE = 100;
 
     private GpuInventory() {}
@@ -62,7 +62,7 @@ final class GpuInventory {
             }
         }
         gpus.sort(Comparator.comparing(Gpu::index));
-        return new Inventory(visibleDevices, UNSCALED, UNSCALED, slots, gpus);
+        return new Inventory(visibleDevices, Scaling.ONE, Scaling.ONE, slots, gpus);
     }
 
     /** The node's totals, of all its GPUs whatever their health. */

@@ -2,7 +2,7 @@ package io.aliquot.deviceplugin.node;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
-import io.aliquot.api.Labels;
+import io.aliquot.api.Share;
 import io.aliquot.api.Slots;
 import java.util.ArrayList;
 import java.util.List;
@@ -26,13 +26,10 @@ public record NodeWishes(int slots) {
                 refused.add(key + " is not supported yet; allowed on a node: " + Annotations.SLOTS);
             }
         }
-        String share = node.labels().get(Labels.SHARE);
-        if (share != null) {
-            try {
-                Labels.checkShare(share);
-            } catch (FormatException e) {
-                refused.add(e.getMessage());
-            }
+        try {
+            Share.of(node.labels());
+        } catch (FormatException e) {
+            refused.add(e.getMessage());
         }
         int slots = slotsByDefault;
         String text = node.annotations().get(Annotations.SLOTS);

@@ -5,19 +5,25 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Labels;
 import io.aliquot.api.Placement;
+import io.aliquot.api.Scaling;
+import io.aliquot.api.Share;
 import io.aliquot.api.Slots;
+import io.aliquot.api.Uuids;
 import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.placement.Cards;
 import io.fabric8.kubernetes.api.model.Node;
 import java.util.Map;
-import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 
 /** What the ledger wants to know of a node, from the API's object. */
 final class NodeReader {
     private static final LeftOut NOT_LABELLED = new LeftOut("not labelled gpu=on");
+    private static final LeftOut NOT_SHARED = new LeftOut("gives no GPUs (label aliquot.io/share=none)");
     private static final LeftOut NO_INVENTORY = new LeftOut("no GPU inventory from the node's device plugin yet");
     private static final LeftOut MISCONFIGURED = new LeftOut("GPU settings of the node have an error, see its events");
     private static final LeftOut UNREADABLE = new LeftOut("GPU inventory of the node cannot be read, see its events");
@@ -32,7 +38,7 @@ final class NodeReader {
     /**
      * A node.
      *
-     * @param problem why it is left out, for its admin; empty where that is as it should be
+     * @param problem what is wrong on it, for its admin; empty where that is as it should be
      */
     record Reading(NodeFacts facts, String problem) {
         private Reading(NodeFacts facts) {
@@ -40,41 +46,79 @@ final class NodeReader {
         }
     }
 
+    /** What its admin asks for. */
+    private record Settings(Placement placement, Share share, Set<String> cordoned) {}
+
     Reading read(Node node) {
         Map<String, String> labels = orEmpty(node.getMetadata().getLabels());
         Map<String, String> annotations = orEmpty(node.getMetadata().getAnnotations());
         if (!Labels.GPU_ON.equals(labels.get(Labels.GPU))) {
             return new Reading(NOT_LABELLED);
         }
-        Placement placement;
+        Settings settings;
         try {
-            placement = settings(labels, annotations);
+            settings = settings(labels, annotations);
         } catch (FormatException e) {
             return new Reading(MISCONFIGURED, String.valueOf(e.getMessage()));
         }
-        String inventory = annotations.get(Annotations.GPUS);
-        if (inventory == null) {
+        if (settings.share() == Share.NONE) {
+            return new Reading(NOT_SHARED);
+        }
+        String text = annotations.get(Annotations.GPUS);
+        if (text == null) {
             return new Reading(NO_INVENTORY);
         }
+        Inventory inventory;
         try {
-            return new Reading(new Sharing(Inventory.parse(inventory), placement, allocatable(node)));
+            inventory = Inventory.parse(text);
         } catch (FormatException e) {
             return new Reading(UNREADABLE, Annotations.GPUS + ": " + e.getMessage());
         }
+        var cards = new Cards(inventory, settings.share(), settings.cordoned());
+        return new Reading(
+                new Sharing(cards, settings.placement(), allocatable(node)), notThere(inventory, settings.cordoned()));
     }
 
-    private Placement settings(Map<String, String> labels, Map<String, String> annotations) {
-        for (String name : Annotations.NOT_YET_ON_NODES) {
-            if (annotations.containsKey(name)) {
-                throw new FormatException(
-                        "annotation " + name + " is not supported yet; allowed: " + Annotations.SLOTS);
+    /** The node shares the rest all the same: a cordon mistyped must not stop its other GPUs. */
+    private static String notThere(Inventory inventory, Set<String> cordoned) {
+        Set<String> unknown = Cards.unknown(inventory, cordoned);
+        return unknown.isEmpty()
+                ? ""
+                : Annotations.CORDON_GPUS + ": the node has no GPU " + String.join(", ", new TreeSet<>(unknown))
+                        + "; its GPUs are in its annotation " + Annotations.GPUS;
+    }
+
+    private Settings settings(Map<String, String> labels, Map<String, String> annotations) {
+        // Slots and scaling come with the inventory; the node's agent keeps the old one where they make no sense.
+        check(annotations, Annotations.SLOTS, Slots::parse);
+        check(annotations, Annotations.MEMORY_SCALING, Scaling::parse);
+        check(annotations, Annotations.CORE_SCALING, Scaling::parse);
+        String cordoned = annotations.get(Annotations.CORDON_GPUS);
+        return new Settings(
+                placement(labels),
+                Share.of(labels),
+                cordoned == null || cordoned.isBlank() ? Set.of() : Uuids.parseList(Annotations.CORDON_GPUS, cordoned));
+    }
+
+    private Placement placement(Map<String, String> labels) {
+        for (String name : new String[] {Labels.PLACEMENT, Labels.ACK_PLACEMENT}) {
+            String text = labels.get(name);
+            if (text != null) {
+                return Placement.parse(name, text);
             }
         }
-        Optional.ofNullable(labels.get(Labels.SHARE)).ifPresent(Labels::checkShare);
-        Optional.ofNullable(annotations.get(Annotations.SLOTS)).ifPresent(text -> Slots.parse(Annotations.SLOTS, text));
-        return Optional.ofNullable(labels.get(Labels.PLACEMENT))
-                .map(text -> Placement.parse(Labels.PLACEMENT, text))
-                .orElse(gpuPlacement);
+        return gpuPlacement;
+    }
+
+    private interface Parser {
+        Object parse(String where, String text);
+    }
+
+    private static void check(Map<String, String> annotations, String name, Parser parser) {
+        String text = annotations.get(name);
+        if (text != null) {
+            parser.parse(name, text);
+        }
     }
 
     private static HostLoad allocatable(Node node) {

@@ -4,6 +4,7 @@ import io.aliquot.api.Gpu;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.Choice;
 import io.aliquot.scheduler.placement.Choice.Refused;
 import io.aliquot.scheduler.placement.Chooser;
@@ -141,9 +142,9 @@ final class NodeAccount {
     /** Every GPU that the node shares. */
     List<GpuRoom> rooms() {
         if (facts instanceof Sharing sharing) {
-            List<GpuRoom> rooms = new ArrayList<>(sharing.inventory().gpus().size());
-            for (Gpu gpu : sharing.inventory().gpus()) {
-                rooms.add(new GpuRoom(gpu, sharing.inventory().slots(), taken(gpu.uuid())));
+            List<GpuRoom> rooms = new ArrayList<>(sharing.cards().list().size());
+            for (Card card : sharing.cards().list()) {
+                rooms.add(new GpuRoom(card, taken(card.gpu().uuid())));
             }
             return rooms;
         }
@@ -168,21 +169,23 @@ final class NodeAccount {
     List<String> oversold(Claim claim) {
         var oversold = new ArrayList<String>();
         if (facts instanceof Sharing sharing) {
-            for (Gpu gpu : sharing.inventory().gpus()) {
-                Tally all = tallies.get(gpu.uuid());
+            for (Card card : sharing.cards().list()) {
+                Tally all = tallies.get(card.gpu().uuid());
                 if (all != null
-                        && claim.perGpu.containsKey(gpu.uuid())
-                        && tooMuch(all, gpu)
-                        && tooMuch(bound(gpu), gpu)) {
-                    oversold.add(gpu.uuid());
+                        && claim.perGpu.containsKey(card.gpu().uuid())
+                        && tooMuch(all, card)
+                        && tooMuch(bound(card.gpu()), card)) {
+                    oversold.add(card.gpu().uuid());
                 }
             }
         }
         return oversold;
     }
 
-    private static boolean tooMuch(Tally tally, Gpu gpu) {
-        return tally.memoryMiB > gpu.memoryMiB() || tally.cores > 100 || (tally.exclusive > 0 && tally.pods > 1);
+    private static boolean tooMuch(Tally tally, Card card) {
+        return tally.memoryMiB > card.memoryMiB()
+                || tally.cores > card.cores()
+                || (tally.exclusive > 0 && tally.pods > 1);
     }
 
     /** Without what is merely reserved. */

@@ -29,28 +29,39 @@ public record Amount(long memoryMiB, int cores, int slots, boolean exclusive) {
      * @param containers in the order of their declaration, init containers first
      */
     public static Amount peak(List<Timed> containers) {
-        Amount running = NOTHING;
-        Amount peak = NOTHING;
+        var peak = new Peak();
         for (Timed container : containers) {
-            Amount with = running.plus(container.amount());
-            peak = peak.max(with);
-            if (container.kind() != ContainerKind.INIT) {
-                running = with;
+            Amount amount = container.amount();
+            peak.add(container.kind(), amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
+        }
+        return peak.amount();
+    }
+
+    /** Adds a pod's containers up to the most that they hold at once. */
+    static final class Peak {
+        private long memoryMiB;
+        private int cores;
+        private int slots;
+        private long runningMiB;
+        private int runningCores;
+        private int runningSlots;
+        private boolean exclusive;
+
+        /** The next container, in the order of their declaration. */
+        void add(ContainerKind kind, long ofMemoryMiB, int ofCores, int ofSlots, boolean ofExclusive) {
+            memoryMiB = Math.max(memoryMiB, runningMiB + ofMemoryMiB);
+            cores = Math.max(cores, runningCores + ofCores);
+            slots = Math.max(slots, runningSlots + ofSlots);
+            exclusive |= ofExclusive;
+            if (kind != ContainerKind.INIT) {
+                runningMiB += ofMemoryMiB;
+                runningCores += ofCores;
+                runningSlots += ofSlots;
             }
         }
-        return peak;
-    }
 
-    Amount plus(Amount other) {
-        return new Amount(
-                memoryMiB + other.memoryMiB, cores + other.cores, slots + other.slots, exclusive || other.exclusive);
-    }
-
-    private Amount max(Amount other) {
-        return new Amount(
-                Math.max(memoryMiB, other.memoryMiB),
-                Math.max(cores, other.cores),
-                Math.max(slots, other.slots),
-                exclusive || other.exclusive);
+        Amount amount() {
+            return new Amount(memoryMiB, cores, slots, exclusive);
+        }
     }
 }

@@ -1,41 +1,75 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.Gpu;
+import io.aliquot.api.Share;
 
 /**
- * A GPU and what others hold of it.
- *
- * @param slots vGPUs at most
- * @param taken by everybody but the pod in question
+ * A GPU and what others hold of it. Immutable, and made anew only when what is taken changes: what the chooser compares
+ * for each pod is worked out here.
  */
-public record GpuRoom(Gpu gpu, int slots, Amount taken) {
-    private static final int ALL_CORES = 100;
+public final class GpuRoom {
+    /** What {@link #fullness} counts in. */
+    static final int FULL = 1 << 20;
 
-    /** Whether a pod may hold {@code amount} here beside the others. */
-    boolean holds(Amount amount) {
-        return gpu.healthy()
-                && hasMemory(amount)
-                && alone(amount)
-                && taken.cores() + amount.cores() <= ALL_CORES
-                && taken.slots() + amount.slots() <= slots;
+    final Card card;
+    final long freeMiB;
+    final int freeCores;
+    final int freeSlots;
+    /** 0 for empty to {@link #FULL}: the mean of memory and compute, so that either makes a GPU full to some extent. */
+    final int fullness;
+
+    private final Amount taken;
+
+    /**
+     * Room.
+     *
+     * @param taken by everybody but the pod in question
+     */
+    public GpuRoom(Card card, Amount taken) {
+        this.card = card;
+        this.taken = taken;
+        this.freeMiB = card.memoryMiB - taken.memoryMiB();
+        this.freeCores = card.cores - taken.cores();
+        this.freeSlots = card.slots - taken.slots();
+        this.fullness = fullnessWith(0, 0, false);
     }
 
-    boolean hasMemory(Amount amount) {
-        return taken.memoryMiB() + amount.memoryMiB() <= gpu.memoryMiB();
+    public Card card() {
+        return card;
     }
 
-    boolean hasCores(Amount amount) {
-        return taken.cores() + amount.cores() <= ALL_CORES;
+    public Gpu gpu() {
+        return card.gpu;
     }
 
-    boolean alone(Amount amount) {
-        return !taken.exclusive() && (!amount.exclusive() || taken.slots() == 0);
+    public Amount taken() {
+        return taken;
     }
 
-    /** 0 for empty to 1 for full: the mean of memory and compute, so that either makes a GPU full to some extent. */
-    double fullnessWith(Amount amount) {
-        double memory = (double) (taken.memoryMiB() + amount.memoryMiB()) / gpu.memoryMiB();
-        double cores = (double) (taken.cores() + amount.cores()) / ALL_CORES;
-        return taken.exclusive() || amount.exclusive() ? 1 : (memory + cores) / 2;
+    /** Whether a pod may hold so much here beside the others. */
+    boolean holds(long memoryMiB, int cores, int slots, boolean exclusive) {
+        return card.open && memoryMiB <= freeMiB && cores <= freeCores && slots <= freeSlots && alone(exclusive);
+    }
+
+    /** Whether nobody's wish for a whole card is hurt. */
+    boolean alone(boolean exclusive) {
+        return !taken.exclusive() && (!exclusive || taken.slots() == 0);
+    }
+
+    int fullnessWith(long memoryMiB, int cores, boolean exclusive) {
+        if (exclusive || taken.exclusive()) {
+            return FULL;
+        }
+        long memory = (taken.memoryMiB() + memoryMiB) * FULL / card.memoryMiB;
+        if (card.share == Share.MEMORY) {
+            return (int) memory;
+        }
+        long compute = (long) (taken.cores() + cores) * FULL / card.cores;
+        return (int) ((memory + compute) / 2);
+    }
+
+    @Override
+    public String toString() {
+        return card.gpu.uuid() + " " + taken;
     }
 }

@@ -1,30 +1,46 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.Annotations;
+import io.aliquot.api.CorePolicy;
 import io.aliquot.api.FormatException;
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Numa;
 import io.aliquot.api.Placement;
+import io.aliquot.api.PodWishes;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
-/** What a pod wants of GPUs and of their placing. Immutable. */
+/**
+ * What a pod wants of GPUs and of their placing. Immutable; two are equal if every node would answer both alike, which
+ * pods of one template are.
+ */
 public final class PodAsk {
     private final List<ContainerAsk> containers;
-    private final @Nullable Placement nodePlacement;
-    private final @Nullable Placement gpuPlacement;
+    private final PodWishes wishes;
     private final boolean preferences;
 
-    private PodAsk(
-            List<ContainerAsk> containers,
-            @Nullable Placement nodePlacement,
-            @Nullable Placement gpuPlacement,
-            boolean preferences) {
+    private final boolean choosesGpus;
+    private final boolean oneDomain;
+    private final int hash;
+    /** Of each container, by its place. */
+    private final List<Refusals> refusals;
+    /** Whether it takes a model, by the model: a cluster has few models and many GPUs. */
+    private final Map<String, Boolean> models = new ConcurrentHashMap<>();
+
+    private PodAsk(List<ContainerAsk> containers, PodWishes wishes, boolean preferences) {
         this.containers = List.copyOf(containers);
-        this.nodePlacement = nodePlacement;
-        this.gpuPlacement = gpuPlacement;
+        this.wishes = wishes;
         this.preferences = preferences;
+        this.choosesGpus = wishes.choosesGpus();
+        this.oneDomain = wishes.numa().filter(Numa.REQUIRED::equals).isPresent();
+        this.hash = Objects.hash(containers, wishes, preferences);
+        this.refusals = IntStream.range(0, containers.size())
+                .mapToObj(i -> new Refusals(containers.get(i), containers.size() > 1))
+                .toList();
     }
 
     /**
@@ -33,25 +49,10 @@ public final class PodAsk {
      * @param containers that ask for GPUs, in the order of their declaration, init containers first
      * @param annotations the pod's
      * @param preferences whether the pod states soft preferences that kube-scheduler scores nodes by
-     * @throws FormatException where an annotation's value is unknown or its name not supported yet
+     * @throws FormatException where an annotation's value is unknown
      */
     public static PodAsk of(List<ContainerAsk> containers, Map<String, String> annotations, boolean preferences) {
-        for (String name : Annotations.NOT_YET_ON_PODS) {
-            if (annotations.containsKey(name)) {
-                throw new FormatException("annotation " + name + " is not supported yet; allowed: "
-                        + String.join(", ", Annotations.SUPPORTED_ON_PODS));
-            }
-        }
-        return new PodAsk(
-                containers,
-                placement(annotations, Annotations.NODE_PLACEMENT),
-                placement(annotations, Annotations.GPU_PLACEMENT),
-                preferences);
-    }
-
-    private static @Nullable Placement placement(Map<String, String> annotations, String name) {
-        String value = annotations.get(name);
-        return value == null ? null : Placement.parse(name, value);
+        return new PodAsk(containers, PodWishes.parse(annotations), preferences);
     }
 
     public List<ContainerAsk> containers() {
@@ -60,16 +61,54 @@ public final class PodAsk {
 
     /** How the pod wants its node chosen, if it says. */
     public Optional<Placement> nodePlacement() {
-        return Optional.ofNullable(nodePlacement);
+        return wishes.nodePlacement();
     }
 
     /** How the pod wants its GPUs chosen, if it says. */
     public Optional<Placement> gpuPlacement() {
-        return Optional.ofNullable(gpuPlacement);
+        return wishes.gpuPlacement();
+    }
+
+    /** Whether the pod wants the GPUs that are linked best, whatever the placement. */
+    boolean topology() {
+        return wishes.topology();
+    }
+
+    /** Whether all GPUs of a container shall hang on one NUMA domain, if the pod says. */
+    public Optional<Numa> numa() {
+        return wishes.numa();
+    }
+
+    /** Whether a container's GPUs have to hang on one NUMA domain. */
+    boolean oneDomain() {
+        return oneDomain;
+    }
+
+    /** What its share of compute means while others are idle. */
+    public CorePolicy corePolicy() {
+        return wishes.corePolicy();
+    }
+
+    /** Whose kernels go first on a GPU. */
+    public int priority() {
+        return wishes.priority();
     }
 
     public boolean preferences() {
         return preferences;
+    }
+
+    /** Whether the pod takes this GPU at all: its model, its UUID, its index. */
+    public boolean takes(Gpu gpu) {
+        return !choosesGpus || (takesModel(gpu) && wishes.takes(gpu));
+    }
+
+    boolean takesModel(Gpu gpu) {
+        return !choosesGpus || models.computeIfAbsent(gpu.model(), wishes::takesModel);
+    }
+
+    Refusals refusals(int container) {
+        return refusals.get(container);
     }
 
     /** The most vGPUs, and so different GPUs, that one container asks for; 0 where none asks. */
@@ -77,18 +116,22 @@ public final class PodAsk {
         return containers.stream().mapToInt(c -> c.request().vgpus()).max().orElse(0);
     }
 
-    /** Whether both want the same, so that what fits one fits the other. */
     @Override
     public boolean equals(@Nullable Object other) {
-        return other instanceof PodAsk that
-                && containers.equals(that.containers)
-                && nodePlacement == that.nodePlacement
-                && gpuPlacement == that.gpuPlacement
-                && preferences == that.preferences;
+        return other instanceof PodAsk ask
+                && hash == ask.hash
+                && preferences == ask.preferences
+                && containers.equals(ask.containers)
+                && wishes.equals(ask.wishes);
     }
 
     @Override
     public int hashCode() {
-        return Objects.hash(containers, nodePlacement, gpuPlacement, preferences);
+        return hash;
+    }
+
+    @Override
+    public String toString() {
+        return containers.toString();
     }
 }

@@ -2,25 +2,25 @@ package io.aliquot.scheduler.cluster;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.Scaling;
+import io.aliquot.api.Share;
 import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.Gpus;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
-import java.util.List;
+import java.util.HashMap;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 class NodeReaderTest {
-    private static final List<Gpu> GPUS = List.of(Gpus.gpu(1, 0, 80_000));
-    private static final Inventory INVENTORY = new Inventory(new VisibleDevices("{uuid}"), 1, 1, 10, GPUS);
+    private static final Inventory INVENTORY = Gpus.inventory(10, Gpus.gpu(1, 0, 80_000), Gpus.gpu(1, 1, 80_000));
 
     private final NodeReader reader = new NodeReader(Placement.BINPACK);
 
@@ -56,26 +56,87 @@ class NodeReaderTest {
         assertThat(reading.problem()).isEqualTo("aliquot.io/gpus: expected version 1, found \"2\"");
     }
 
+    @Test
+    void theNodesLabelSaysWhatItsGpusAreSharedBy() {
+        assertThat(sharing(Map.of("aliquot.io/share", "memory"), Map.of())
+                        .cards()
+                        .share())
+                .isEqualTo(Share.MEMORY);
+        var acks = Map.of("ack.node.gpu.schedule", "topology", "ack.node.gpu.placement", "spread");
+        assertThat(sharing(acks, Map.of()).cards().share()).isEqualTo(Share.TOPOLOGY);
+        assertThat(sharing(acks, Map.of()).gpuPlacement()).isEqualTo(Placement.SPREAD);
+        assertThat(read(Map.of("aliquot.io/share", "none"), Map.of()))
+                .isEqualTo(new NodeReader.Reading(
+                        new NodeFacts.LeftOut("gives no GPUs (label aliquot.io/share=none)"), ""));
+    }
+
+    @Test
+    void aCordonedGpuTakesNoShareAndTheOthersDo() {
+        var cards = sharing(Map.of(), Map.of("aliquot.io/cordon-gpus", Gpus.uuid(1, 1)))
+                .cards();
+        assertThat(cards.list()).extracting(Card::cordoned).containsExactly(false, true);
+        assertThat(sharing(Map.of(), Map.of("aliquot.io/cordon-gpus", ""))
+                        .cards()
+                        .list())
+                .extracting(Card::cordoned)
+                .containsOnly(false);
+    }
+
+    @Test
+    void aCordonOfAGpuThatTheNodeDoesNotHaveIsToldAndTheRestOfItHolds() {
+        NodeReader.Reading reading =
+                read(Map.of(), Map.of("aliquot.io/cordon-gpus", Gpus.uuid(1, 0) + ", " + Gpus.uuid(2, 0)));
+        assertThat(reading.problem())
+                .isEqualTo("aliquot.io/cordon-gpus: the node has no GPU " + Gpus.uuid(2, 0)
+                        + "; its GPUs are in its annotation aliquot.io/gpus");
+        assertThat(((NodeFacts.Sharing) reading.facts()).cards().list())
+                .extracting(Card::cordoned)
+                .containsExactly(true, false);
+    }
+
+    @Test
+    void whatIsSoldFollowsTheInventorysScaling() {
+        var scaled =
+                new Inventory(INVENTORY.visibleDevices(), new Scaling(200), new Scaling(150), 10, INVENTORY.gpus());
+        var facts =
+                (NodeFacts.Sharing) reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", scaled.print())))
+                        .facts();
+        assertThat(facts.cards().list()).extracting(Card::memoryMiB).containsOnly(160_000L);
+        assertThat(facts.cards().list()).extracting(Card::cores).containsOnly(150);
+    }
+
     @ParameterizedTest
     @CsvSource({
         "label,aliquot.io/placement,fragmentation,is not supported yet; allowed: binpack",
         "label,aliquot.io/placement,best,is unknown; allowed: binpack",
-        "label,aliquot.io/share,mig,is not supported yet; allowed: core-memory",
-        "annotation,aliquot.io/cordon-gpus,GPU-1,is not supported yet; allowed: aliquot.io/slots",
-        "annotation,aliquot.io/memory-scaling,2,is not supported yet",
+        "label,ack.node.gpu.placement,best,is unknown; allowed: binpack",
+        "label,aliquot.io/share,mig,is not supported yet",
+        "label,aliquot.io/share,all,is unknown; allowed: core-memory",
+        "label,ack.node.gpu.schedule,all,is unknown; allowed: default",
+        "annotation,aliquot.io/cordon-gpus,GPU-1,expected a GPU's UUID",
+        "annotation,aliquot.io/memory-scaling,much,is not a scaling",
+        "annotation,aliquot.io/core-scaling,0,is not a scaling",
         "annotation,aliquot.io/slots,many,is not a number of slots"
     })
     void anUnknownSettingLeavesTheNodeOutAndTellsItsAdminWhatIsAllowed(
             String where, String name, String value, String says) {
-        boolean label = where.equals("label");
-        var labels = label ? Map.of("gpu", "on", name, value) : Map.of("gpu", "on");
-        var annotations = label
-                ? Map.of("aliquot.io/gpus", INVENTORY.print())
-                : Map.of("aliquot.io/gpus", INVENTORY.print(), name, value);
-        NodeReader.Reading reading = reader.read(node(labels, annotations));
+        NodeReader.Reading reading =
+                where.equals("label") ? read(Map.of(name, value), Map.of()) : read(Map.of(), Map.of(name, value));
         assertThat(reading.facts())
                 .isEqualTo(new NodeFacts.LeftOut("GPU settings of the node have an error, see its events"));
         assertThat(reading.problem()).contains(name).contains(says);
+    }
+
+    private NodeFacts.Sharing sharing(Map<String, String> labels, Map<String, String> annotations) {
+        return (NodeFacts.Sharing) read(labels, annotations).facts();
+    }
+
+    private NodeReader.Reading read(Map<String, String> labels, Map<String, String> annotations) {
+        var allLabels = new HashMap<>(labels);
+        allLabels.put("gpu", "on");
+        var allAnnotations = new HashMap<>(annotations);
+        allAnnotations.put("aliquot.io/gpus", INVENTORY.print());
+        return reader.read(node(allLabels, allAnnotations));
     }
 
     private static Node node(Map<String, String> labels, Map<String, String> annotations) {

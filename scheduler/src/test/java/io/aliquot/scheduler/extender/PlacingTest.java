@@ -101,13 +101,15 @@ class PlacingTest {
     }
 
     @Test
-    void anUnknownPolicyOrAnUnsupportedNameIsAnErrorThatNamesTheAllowedOnes() {
+    void anUnknownWishIsAnErrorThatNamesTheAllowedOnes() {
         var unknown = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/gpu-placement\": \"best\"}");
         assertThat(binpack.filter(unknown, NODES).failedAndUnresolvableNodes())
-                .containsEntry("n1", "aliquot.io/gpu-placement: \"best\" is unknown; allowed: binpack, spread");
-        var notYet = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/numa\": \"1\"}");
-        assertThat(binpack.filter(notYet, NODES).failedAndUnresolvableNodes().get("n1"))
-                .startsWith("annotation aliquot.io/numa is not supported yet; allowed: ");
+                .containsEntry(
+                        "n1",
+                        "annotation aliquot.io/gpu-placement: \"best\" is unknown; allowed: binpack, spread, topology");
+        var wrong = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/numa\": \"1\"}");
+        assertThat(binpack.filter(wrong, NODES).failedAndUnresolvableNodes())
+                .containsEntry("n1", "annotation aliquot.io/numa: \"1\" is unknown; allowed: required, preferred");
         var nonsense = pod("a", "\"nvidia.com/gpumem\": \"3Gi\"");
         assertThat(binpack.filter(nonsense, NODES).failedAndUnresolvableNodes())
                 .containsEntry("n1", "container main: nvidia.com/gpumem counts MiB: write 3072 instead of 3Gi");

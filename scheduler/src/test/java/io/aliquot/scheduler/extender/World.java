@@ -1,9 +1,7 @@
 package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
-import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -12,7 +10,6 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Gpus;
 import java.time.Duration;
-import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -39,14 +36,10 @@ final class World {
     }
 
     static void node(Ledger ledger, int number, Gpu... gpus) {
-        List<Gpu> list =
-                gpus.length > 0 ? List.of(gpus) : List.of(Gpus.gpu(number, 0, MEMORY), Gpus.gpu(number, 1, MEMORY));
+        Gpu[] those = gpus.length > 0 ? gpus : new Gpu[] {Gpus.gpu(number, 0, MEMORY), Gpus.gpu(number, 1, MEMORY)};
         ledger.putNode(
                 "n" + number,
-                new NodeFacts.Sharing(
-                        new Inventory(new VisibleDevices("{uuid}"), 1.0, 1.0, 10, list),
-                        Placement.BINPACK,
-                        new HostLoad(1000, 1000)));
+                new NodeFacts.Sharing(Gpus.inventory(10, those), Placement.BINPACK, new HostLoad(1000, 1000)));
     }
 
     void pass(Duration time) {

@@ -6,7 +6,6 @@ import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
@@ -286,10 +285,7 @@ class LedgerTest {
     }
 
     static NodeFacts sharing(int slots, Gpu... gpus) {
-        return new NodeFacts.Sharing(
-                new Inventory(new VisibleDevices("{uuid}"), 1.0, 1.0, slots, List.of(gpus)),
-                Placement.BINPACK,
-                new HostLoad(1000, 1000));
+        return new NodeFacts.Sharing(Gpus.inventory(slots, gpus), Placement.BINPACK, new HostLoad(1000, 1000));
     }
 
     static PodId pod(String name) {

@@ -48,7 +48,7 @@ class ChooserTest {
     void aWholeCardIsNotSharedEitherWay() {
         assertThat(reason("APP:main: gpu=1", List.of(room(gpu(1, 0, 80000), 10, 1, 0, 1))))
                 .isEqualTo("no GPU wholly free");
-        var held = new GpuRoom(gpu(1, 0, 80000), 10, new Amount(80000, 0, 1, true));
+        var held = new GpuRoom(Gpus.cards(10, gpu(1, 0, 80000)).list().get(0), new Amount(80000, 0, 1, true));
         assertThat(reason("APP:main: gpumem=1", List.of(held))).isEqualTo("no GPU with 1 MiB free");
     }
 
@@ -75,7 +75,7 @@ class ChooserTest {
         assertThat(reason("APP:main: gpumem=3000", List.of(room(gpu(1, 0, 80000), 10, 0, 0, 10))))
                 .isEqualTo("no GPU with 3000 MiB and a slot free");
         assertThat(reason("APP:main: gpu=3 gpumem=3000", empty(2, 80000)))
-                .isEqualTo("asks for 3 vGPUs, the node has 2 GPUs");
+                .isEqualTo("asks for 3 vGPUs, the node has fewer GPUs");
         assertThat(reason("APP:main: gpumem=90000", empty(2, 80000))).isEqualTo("no GPU that large: 90000 MiB");
         assertThat(reason("APP:main: gpu=2 gpumem-percentage=60", TWO_HALF_TAKEN))
                 .isEqualTo("fewer than 2 GPUs with 60 % of its memory free");

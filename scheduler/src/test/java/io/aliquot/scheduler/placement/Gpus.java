@@ -2,12 +2,17 @@ package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuRequest;
+import io.aliquot.api.Inventory;
+import io.aliquot.api.Scaling;
+import io.aliquot.api.Share;
 import io.aliquot.api.Vgpus;
+import io.aliquot.api.VisibleDevices;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.stream.IntStream;
 
 /** GPUs and requests for tests. */
@@ -48,12 +53,20 @@ public final class Gpus {
                 GpuRequest.parse(limits).orElseThrow());
     }
 
+    public static Inventory inventory(int slots, Gpu... gpus) {
+        return new Inventory(new VisibleDevices("{uuid}"), Scaling.ONE, Scaling.ONE, slots, List.of(gpus));
+    }
+
+    static Cards cards(int slots, Gpu... gpus) {
+        return new Cards(inventory(slots, gpus), Share.CORE_MEMORY, Set.of());
+    }
+
     static GpuRoom room(Gpu gpu, int slots, long takenMiB, int takenCores, int takenSlots) {
-        return new GpuRoom(gpu, slots, new Amount(takenMiB, takenCores, takenSlots, false));
+        return new GpuRoom(cards(slots, gpu).list().get(0), new Amount(takenMiB, takenCores, takenSlots, false));
     }
 
     static GpuRoom empty(Gpu gpu) {
-        return new GpuRoom(gpu, 10, Amount.NOTHING);
+        return new GpuRoom(cards(10, gpu).list().get(0), Amount.NOTHING);
     }
 
     static List<GpuRoom> empty(int gpus, int memoryMiB) {

@@ -1,0 +1,70 @@
+package io.aliquot.scheduler.placement;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Share;
+
+/** A GPU as its node offers it. Immutable; made by {@link Cards}. */
+public final class Card {
+    final Gpu gpu;
+    final Share share;
+    final long memoryMiB;
+    final int cores;
+    final int slots;
+    /** Whether it takes new shares. */
+    final boolean open;
+
+    private final boolean cordoned;
+    private final int place;
+    private final Wiring wiring;
+
+    Card(Gpu gpu, Share share, long memoryMiB, int cores, int slots, boolean cordoned, int place, Wiring wiring) {
+        this.gpu = gpu;
+        this.share = share;
+        this.memoryMiB = memoryMiB;
+        this.cores = cores;
+        this.slots = slots;
+        this.open = gpu.healthy() && !cordoned;
+        this.cordoned = cordoned;
+        this.place = place;
+        this.wiring = wiring;
+    }
+
+    public Gpu gpu() {
+        return gpu;
+    }
+
+    /** What the GPUs of its node are shared by. */
+    public Share share() {
+        return share;
+    }
+
+    /** Memory for all vGPUs on it together; each has at most what the GPU has. */
+    public long memoryMiB() {
+        return memoryMiB;
+    }
+
+    /** Compute for all vGPUs on it together, in percent of the GPU. */
+    public int cores() {
+        return cores;
+    }
+
+    /** vGPUs at most. */
+    public int slots() {
+        return slots;
+    }
+
+    /** Whether its admin keeps new shares off it. */
+    public boolean cordoned() {
+        return cordoned;
+    }
+
+    /** How well it reaches another card of its node, see {@link Wiring}. */
+    int worthTo(Card other) {
+        return wiring.worth(place, other.place);
+    }
+
+    /** Whether some card of its node is known to reach another one. */
+    boolean wired() {
+        return wiring.known();
+    }
+}
