@@ -852,6 +852,8 @@ static size_t process_usage(nvmlDevice_t device, unsigned long long since, bool 
         size_t periods = usage_since(device, all[i].slot, since, history);
         uint64_t busy = 0, copying = 0, whole = 0;
         for (size_t n = 0; n < periods; n++) {
+            if (history[n].period > newest) /* has ended since: whoever asks next would count it again */
+                continue;
             busy += history[n].busy_ns;
             copying += history[n].copying_ns;
         }
