@@ -61,6 +61,7 @@ static const char help[] =
     "  --books P          points that they may be off the GPU's\n"
     "  --virtual, --real  which time (default virtual)\n"
     "  --seed N           of the kernels' jitter and the mixes (default 1)\n"
+    "  --latency US       after which work reaches the GPU, on the average: exponentially distributed (default 0)\n"
     "  --build FOLDER     where the shim and the fake driver were built (default: where this program is)\n"
     "  --keep             leave the folder there, and say where it is\n";
 
@@ -77,6 +78,7 @@ struct plan {
     double seconds, warm_up, tolerance, total, shown, books;
     bool is_virtual, arbiter, keep;
     unsigned long seed;
+    int latency;
     char build[PATH_LENGTH];
     char folder[PATH_LENGTH];
 };
@@ -289,6 +291,8 @@ static pid_t start(const struct plan *plan, int participants, bool shim, int out
         setenv("ALIQUOT_FAKE_GPUS", text, 1);
         snprintf(text, sizeof text, "%lu", plan->seed);
         setenv("ALIQUOT_FAKE_SEED", text, 1);
+        snprintf(text, sizeof text, "%d", plan->latency);
+        setenv("ALIQUOT_FAKE_LATENCY", text, 1);
         set_virtual_time(plan, participants);
         set_preload(plan, shim);
         execv(arguments[0], arguments);
@@ -451,7 +455,7 @@ static struct plan parse(int count, char **arguments) {
         {"warm-up", 1, NULL, 'w'},   {"tolerance", 1, NULL, 'T'}, {"expect", 1, NULL, 'e'},  {"total", 1, NULL, 'A'},
         {"shown", 1, NULL, 'U'},     {"books", 1, NULL, 'B'},     {"virtual", 0, NULL, 'v'}, {"real", 0, NULL, 'r'},
         {"seed", 1, NULL, 'd'},      {"build", 1, NULL, 'b'},     {"keep", 0, NULL, 'k'},    {"help", 0, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+        {"latency", 1, NULL, 'y'},   {NULL, 0, NULL, 0}};
     const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL;
     struct plan plan = {.processes = 1,
                         .seconds = 5,
@@ -518,6 +522,9 @@ static struct plan parse(int count, char **arguments) {
             break;
         case 'd':
             plan.seed = (unsigned long)number(optarg, 0, 1e9);
+            break;
+        case 'y':
+            plan.latency = (int)number(optarg, 0, 1000);
             break;
         case 'b':
             snprintf(plan.build, sizeof plan.build, "%s", optarg);

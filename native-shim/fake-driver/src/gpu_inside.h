@@ -69,6 +69,7 @@ struct gpu_own_time {
     int slot;                   /* -1: not attached. Changes under both */
     uint64_t tail;              /* the latest work's number, over all slots that the process has had */
     uint64_t random;            /* 0: no jitter */
+    uint64_t latency;           /* ns, on the average */
     uint64_t totals[GPU_QUEUES];
     struct gpu_mark *marks[GPU_QUEUE_LENGTH];
 };

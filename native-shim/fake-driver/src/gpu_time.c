@@ -519,15 +519,28 @@ void gpu_wait(gpu_file *gpu, uint64_t number) {
 /* ---- putting work ---- */
 
 /* xorshift64 (Marsaglia 2003): any generator does, as long as the seed decides. */
-static uint64_t with_jitter(struct gpu_own_time *own, uint64_t ns) {
-    if (own->random == 0)
-        return ns;
+static uint64_t next_random(struct gpu_own_time *own) {
     own->random ^= own->random << 13;
     own->random ^= own->random >> 7;
     own->random ^= own->random << 17;
+    return own->random;
+}
+
+static uint64_t with_jitter(struct gpu_own_time *own, uint64_t ns) {
+    if (own->random == 0)
+        return ns;
     int64_t most = (int64_t)ns * JITTER_PERCENT / 100;
-    int64_t part = (int64_t)(own->random >> 48) - 32768; /* -32768 .. 32767 */
+    int64_t part = (int64_t)(next_random(own) >> 48) - 32768; /* -32768 .. 32767 */
     return ns + (uint64_t)(most * part / 32768);
+}
+
+/* How long what is put takes to reach the GPU: exponential, in pieces between powers of two. */
+static uint64_t latency_of(struct gpu_own_time *own) {
+    if (own->latency == 0 || own->random == 0)
+        return own->latency;
+    uint64_t random = next_random(own);
+    double octaves = __builtin_clzll(random | 1) + (double)(random & 0xffff) / 65536;
+    return (uint64_t)((double)own->latency * 0.6931 * octaves);
 }
 
 static bool has_room(gpu_file *gpu, unsigned pieces) {
@@ -585,7 +598,7 @@ uint64_t gpu_put(gpu_file *gpu, const struct gpu_work *work, struct gpu_mark *ma
         if (work->sms != 0)
             ns = with_jitter(own, ns);
         own->totals[queue] += ns;
-        entry->arrival = gpu_now();
+        entry->arrival = gpu_now() + latency_of(own);
         atomic_store_explicit(&entry->ns, ns, memory_order_relaxed);
         entry->total = own->totals[queue];
         entry->after[0] = work->after[0];
@@ -647,6 +660,12 @@ static uint64_t first_random(int slot) {
                      : 0;
 }
 
+static uint64_t first_latency(void) {
+    const char *text = getenv("ALIQUOT_FAKE_LATENCY");
+    uint64_t us = text != NULL ? strtoull(text, NULL, 10) : 0;
+    return lesser(us, 1000000) * 1000;
+}
+
 void gpu_time_open(gpu_file *gpu) {
     gpu->time.slot = -1;
     pthread_mutex_init(&gpu->time.put_mutex, NULL);
@@ -669,6 +688,7 @@ void gpu_time_attach(gpu_file *gpu, int slot) {
     memset(process->usage, 0, sizeof process->usage);
     memset(own->totals, 0, sizeof own->totals);
     own->random = first_random(slot);
+    own->latency = first_latency();
     own->slot = slot;
     gpu_area_unlock(gpu);
     pthread_mutex_unlock(&own->play_mutex);

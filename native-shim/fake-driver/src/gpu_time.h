@@ -15,6 +15,8 @@
  *   multiprocessors as it fills are free; nothing overtakes work that waits for multiprocessors but what needs none.
  * - Work that fills multiprocessors takes its time give or take JITTER_PERCENT, by a generator that ALIQUOT_FAKE_SEED
  *   seeds (a number; 0: no jitter).
+ * - Work reaches the GPU ALIQUOT_FAKE_LATENCY us after it is put, on the average: exponentially distributed by the same
+ *   generator, or always so many where that is off. Without it, at once.
  */
 #ifndef ALIQUOT_FAKE_GPU_TIME_H
 #define ALIQUOT_FAKE_GPU_TIME_H
