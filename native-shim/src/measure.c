@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CONTEXTS 16 /* that are measured at a time; others are charged what was learnt */
@@ -18,7 +19,10 @@
 #define ENOUGH_LAUNCHES 64             /* that do */
 #define ABANDONED INT64_C(1000000000)  /* ns after which an open batch's thread is taken for dead */
 #define RECENT INT64_C(100000000)      /* ns for which a launch that isn't measured may be on the GPU */
-#define LATE 12000                     /* ns by which an event is late when another process has the GPU */
+#define LATE_AT_FIRST 12000            /* ns by which an event is late that waited for another's turn, until learnt */
+#define LATE_LEAST 8000                /* and at least, */
+#define LATE_MOST 100000               /* and at most, however much on-time events differ */
+#define DELAYS 64                      /* of events on time, from which it is learnt */
 #define DRIFT 20000                    /* one part in so many that the GPU's and the host's clocks may drift: 50 ppm */
 #define SLOW_RECORD 50000              /* ns: recording took so long that the thread was away */
 #define STARTS_NEEDED 8                /* events before we believe that we are alone */
@@ -26,7 +30,6 @@
 #define PROBES 64                      /* on their way */
 #define PROBED 1024                    /* probes that are remembered */
 #define PROBE_INTERVAL INT64_C(800000) /* ns */
-#define PROBE_WEIGHT (2 * HELPER_INTERVAL)  /* ns that a probe stands for at most */
 #define HELD_BACK_LATELY INT64_C(200000000) /* ns */
 #define GROUP_WORK 16000000              /* ns measured from which a group is learnt from where others share the GPU */
 #define HELPER_INTERVAL INT64_C(5000000) /* ns */
@@ -59,7 +62,7 @@ struct batch {
 /* Batches that overlap in time, as one; where others share the GPU, several after each other, too. */
 struct group {
     uint64_t measured, charged;
-    double contested, probed; /* ns that others had the GPU, of so many in which we know */
+    unsigned contested, probed; /* probes while others had the GPU, of so many in its time */
     size_t part_count;
     struct aliquot_cost_part parts[GROUP_PARTS];
 };
@@ -68,12 +71,10 @@ struct group {
 struct probe {
     CUevent event;
     int64_t host; /* when it was recorded */
-    int64_t weight;
 };
 
 struct probed {
-    double at;      /* on the GPU's clock, when it was recorded */
-    int64_t weight; /* ns, for which it stands */
+    double at; /* on the GPU's clock, when it was recorded */
     bool late;
 };
 
@@ -95,6 +96,9 @@ struct context {
     bool has_least;
     double least_delay; /* GPU's clock less host's, the least seen for an event that was recorded */
     int64_t least_seen;
+    uint32_t late_from; /* ns; 0: not learnt yet */
+    uint32_t delays[DELAYS];
+    unsigned delay_count;
     uint64_t late;   /* of the latest 64 events that had nothing to wait for, a bit each */
     unsigned starts; /* how many there were, up to 64 */
     struct group group;
@@ -102,7 +106,6 @@ struct context {
     bool unprobeable;
     struct probe probes[PROBES];
     uint64_t first_probe, next_probe;
-    int64_t latest_probe; /* on the host's clock */
     struct probed probed[PROBED];
     uint64_t next_probed;
 };
@@ -458,17 +461,40 @@ static bool between(CUevent from, CUevent to, double *ns) {
     return true;
 }
 
-/* Whether an event came later than the GPU's clock against the host's explains. */
-static bool is_late(struct context *context, double time, int64_t recorded) {
+static int compare(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* By how much events differ that waited for nobody. Where the node agent says that nobody else is there, almost all of
+   them are such. Else the later half may have waited; of exponential delays one in 128 is over 7 times the median. It
+   falls faster than it rises: the calmest times tell most. */
+static void learn_delays(struct context *context) {
+    qsort(context->delays, DELAYS, sizeof context->delays[0], compare);
+    bool alone = aliquot_compute_is_alone(context->device, false);
+    uint32_t found = alone ? context->delays[DELAYS - 2] / 4 * 5 : context->delays[DELAYS / 2] * 9;
+    found = found < LATE_LEAST ? LATE_LEAST : found > LATE_MOST ? LATE_MOST : found;
+    uint32_t before = context->late_from == 0 ? found : context->late_from;
+    context->late_from = found < before ? before - (before - found) / 2 : before + (found - before) / 8;
+    context->delay_count = 0;
+}
+
+/* Whether an event came later than the GPU's clock against the host's and what is usual explain. */
+static bool is_late(struct context *context, double time, int64_t recorded, bool waited) {
     double delay = time - (double)recorded;
-    double drifted = context->least_delay + (double)(recorded - context->least_seen) / DRIFT;
-    if (!context->has_least || delay < drifted) {
-        context->least_delay = delay;
+    double least = context->least_delay + (double)(recorded - context->least_seen) / DRIFT;
+    if (!context->has_least || delay < least) {
+        context->least_delay = least = delay;
         context->least_seen = recorded;
         context->has_least = true;
-        return false;
     }
-    return delay - drifted > LATE;
+    if (!waited && delay - least < LATE_MOST) {
+        context->delays[context->delay_count++] = (uint32_t)(delay - least);
+    }
+    if (context->delay_count == DELAYS) {
+        learn_delays(context);
+    }
+    return delay - least > (context->late_from == 0 ? LATE_AT_FIRST : context->late_from);
 }
 
 static void remember_late(struct context *context, bool late) {
@@ -492,29 +518,27 @@ static void harvest(struct context *context) {
         }
         CUevent last = atomic_load(&context->last);
         if (last != NULL && between(last, probe->event, &since)) {
-            bool late = is_late(context, context->last_time + since, probe->host);
+            bool late = is_late(context, context->last_time + since, probe->host, false);
             context->probed[context->next_probed++ % PROBED] =
-                (struct probed){(double)probe->host + context->least_delay, probe->weight, late};
+                (struct probed){(double)probe->host + context->least_delay, late};
             remember_late(context, late);
         }
         context->first_probe++;
     }
 }
 
-/* How long others had the GPU in a time of ours, and of how much of it we know. */
-static double contested(const struct context *context, double from, double to, double *known) {
-    double sum = 0;
+/* Counts the probes of a time of ours, and those of them that others' turns made late. */
+static void count_probes(const struct context *context, double from, double to, struct group *group) {
     for (uint64_t i = 1; i <= PROBED && i <= context->next_probed; i++) {
         const struct probed *probed = &context->probed[(context->next_probed - i) % PROBED];
         if (probed->at < from) {
             break;
         }
         if (probed->at < to) {
-            sum += probed->late ? (double)probed->weight : 0;
-            *known += (double)probed->weight;
+            group->contested += probed->late;
+            group->probed++;
         }
     }
-    return sum;
 }
 
 static void settle(struct context *context, const struct aliquot_cost_part *parts, size_t count, uint64_t charged,
@@ -527,12 +551,13 @@ static void settle(struct context *context, const struct aliquot_cost_part *part
 static void learn(struct context *context) {
     struct group *group = &context->group;
     if (group->part_count > 0) {
-        bool alone = is_alone(context);
+        bool told = aliquot_compute_is_alone(context->device, false), alone = told || is_alone(context);
         /* A probe stands for a millisecond, so it takes some of them to know. */
-        bool known = group->measured >= GROUP_WORK / 4 && group->probed > (double)group->measured / 4;
+        bool known =
+            group->measured >= GROUP_WORK / 4 && (uint64_t)group->probed * PROBE_INTERVAL > group->measured / 4;
         uint64_t measured = group->measured;
-        if (known) {
-            double ours = 1 - group->contested / group->probed;
+        if (known && !told) {
+            double ours = 1 - (double)group->contested / group->probed;
             measured = (uint64_t)((double)measured * (ours > 1.0 / 16 ? ours : 1.0 / 16));
         }
         enum aliquot_cost_quality quality = alone || known ? ALIQUOT_COST_EXACT : ALIQUOT_COST_SHARED;
@@ -571,6 +596,10 @@ static void join(struct context *context, const struct batch *batch, uint64_t me
     }
 }
 
+static double greater(double a, double b) {
+    return a > b ? a : b;
+}
+
 /* False: the driver doesn't tell its times. */
 static bool finish(struct context *context, struct batch *batch) {
     double took = 0, since = 0;
@@ -580,12 +609,13 @@ static bool finish(struct context *context, struct batch *batch) {
     }
     double start_time = context->last_time + since;
     int64_t opened = atomic_load(&batch->opened);
-    bool late = is_late(context, start_time, opened);
+    bool late = is_late(context, start_time, opened, !batch->dry);
     if (batch->dry) {
         remember_late(context, late);
     }
-    double host = (double)(batch->closed - opened);
-    bool gaps = took < host * 4 && !(batch->launches == 1 && batch->at_once);
+    /* For how long it had begun on the GPU, and the program was still launching. */
+    double exposed = (double)batch->closed - greater((double)opened, start_time - context->least_delay);
+    bool gaps = took < exposed * 4 && !(batch->launches == 1 && batch->at_once);
     unsigned target = atomic_load(&context->target);
     if (gaps) {
         atomic_store(&context->target, target > 1 ? target / 2 : 1);
@@ -606,7 +636,7 @@ static bool finish(struct context *context, struct batch *batch) {
         join(context, batch, measured);
     }
     if (took > covered && !gaps) {
-        group->contested += contested(context, start_time + covered, start_time + took, &group->probed);
+        count_probes(context, start_time + covered, start_time + took, group);
     }
     if (took > covered) { /* the latest end so far */
         batch->end = atomic_exchange(&context->last, batch->end);
@@ -683,6 +713,7 @@ static void forget_batches(struct context *context, bool destroy) {
     context->unprobeable = false;
     context->last_time = 0;
     context->has_least = false;
+    context->delay_count = 0;
     context->group = (struct group){0};
 }
 
@@ -705,6 +736,9 @@ static bool poll_context(struct context *context) {
             behind |= waiting[i] == atomic_load(&batch->stream);
         }
         CUresult result = behind ? CUDA_ERROR_NOT_READY : aliquot_bare.cuEventQuery(batch->end);
+        if (result == CUDA_SUCCESS) {
+            harvest(context); /* those that were recorded in its time */
+        }
         if (result == CUDA_SUCCESS && finish(context, batch)) {
             take_off(context, batch);
         } else if (result != CUDA_ERROR_NOT_READY) {
@@ -772,15 +806,12 @@ static void probe(struct context *context) {
         return;
     }
     if (aliquot_os_clock() - now < SLOW_RECORD) {
-        int64_t weight = now - context->latest_probe;
         probe->host = now;
-        probe->weight = weight < PROBE_WEIGHT ? weight : PROBE_WEIGHT;
         context->next_probe++;
     }
-    context->latest_probe = now;
 }
 
-/* Records a probe while work of ours is on the GPU. True: others share it, so more are wanted soon. */
+/* Records a probe while work of ours is on the GPU. True: others share it, so more are wanted. */
 static bool probe_if_shared(struct context *context, CUcontext handle) {
     if (aliquot_bare.cuCtxSetCurrent == NULL || atomic_flag_test_and_set(&context->busy)) {
         return false;
@@ -798,7 +829,7 @@ static bool probe_if_shared(struct context *context, CUcontext handle) {
 }
 
 struct helped {
-    bool on_their_way, probing;
+    bool on_their_way, shared;
 };
 
 static struct helped help_all(void) {
@@ -807,7 +838,7 @@ static struct helped help_all(void) {
         CUcontext handle = atomic_load(&contexts[i].handle);
         if (handle != NULL && poll_context(&contexts[i])) {
             helped.on_their_way = true;
-            helped.probing |= probe_if_shared(&contexts[i], handle);
+            helped.shared |= probe_if_shared(&contexts[i], handle);
         }
     }
     return helped;
@@ -824,14 +855,17 @@ static int64_t uneven(int64_t interval) {
 }
 
 static void *help(void *unused) {
-    int64_t now = aliquot_os_clock(), worked = now;
+    int64_t now = aliquot_os_clock(), worked = now, shared = now - HELPER_PATIENCE;
     struct helped helped = {false, false};
     relax();
     for (;;) {
-        aliquot_os_sleep_until(now + uneven(helped.probing ? PROBE_INTERVAL : HELPER_INTERVAL));
+        /* Between batches, too: probes that started late in each would hardly see how they begin, which is in our own
+           turn, and so find too much of their time others'. */
+        aliquot_os_sleep_until(now + uneven(now - shared < HELPER_PATIENCE ? PROBE_INTERVAL : HELPER_INTERVAL));
         now = aliquot_os_clock();
         helped = help_all();
         worked = helped.on_their_way ? now : worked;
+        shared = helped.shared ? now : shared;
         if (now - worked < HELPER_PATIENCE) {
             continue;
         }

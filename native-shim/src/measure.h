@@ -8,14 +8,17 @@
  * what runs side by side is not charged twice. Time that is not the program's work must not be learnt:
  *
  * - The GPU had nothing to do between two launches of the batch. Then the batch took about as long as the program took
- *   to launch it; it only bounds the cost from above, and the next batch is half as long, down to a single launch.
+ *   to launch what was not yet there when it began; it only bounds the cost from above, and the next batch is half as
+ *   long, down to a single launch.
  * - Another process had the GPU (they take turns of about 2 ms). Nothing of a process moves out of turn, events
  *   included: so an event that has nothing to wait for, on a stream of our own or recorded while nothing of ours is on
  *   the GPU, comes at once in our turn, and late in another's. The helper thread records such probes while work is on
  *   its way, each millisecond (5 ms as long as none is late), and the part of them that is late is the part of the time
- *   that was others'. It is subtracted, over 16 ms at a time, since a few probes say little. The GPU's clock against
- *   the host's is had from the least delay seen. Where nothing is late, or the node agent says that nobody else is
- *   active, what was measured is exact. Where there are no probes, costs fall back on the least of many (cost.h).
+ *   that was others'. It is subtracted, over 16 ms at a time, since a few probes say little. They must be spread evenly
+ *   over that time: it begins in our own turn, so who looks at it later finds too much of it others'. The GPU's clock
+ *   against the host's is had from the least delay seen, and how much later is late from the delays of events that came
+ *   soon: a few times their median. Where nothing is late, or the node agent says that nobody else is active, what was
+ *   measured is exact. Where there are no probes, costs fall back on the least of many (cost.h).
  *
  * What is certain to have been charged too much is given back as soon as a batch is over, the rest when it is learnt.
  * Where launches are neither held back nor new, batches are begun at most once in a tick of the coarse clock, so that a
