@@ -1,12 +1,15 @@
 #include "arbiter.h"
 
+#include <math.h>
+
 #define MOST_TRIM 1.125 /* what the shim believes of a fixed container's grant */
 #define LEAST_TRIM 0.5
 #define GAIN 0.3      /* of an error, this much is corrected each second, */
 #define STEP 0.03     /* and never more than this: NVML lags, and what was owed is repaid */
+#define EXACT 0.01    /* NVML's figures are whole percents */
 #define HEADROOM 1.25 /* who isn't held back wants that much more than it used */
 #define LEAST_WANT 0.03
-#define OVERCOMMIT 1.04 /* elastic ones are granted so much more: else what one misses by an error the GPU is idle */
+#define OVERCOMMIT 1.02 /* elastic ones are granted so much more: else what one misses by an error the GPU is idle */
 
 static bool is_limited(const struct arbiter_container *container) {
     return container->cores > 0 && container->policy != ALIQUOT_POLICY_NONE;
@@ -95,13 +98,21 @@ void arbiter_divide(struct arbiter_container *containers, size_t count) {
     }
 }
 
-void arbiter_trim(struct arbiter_container *container, double used) {
+/* By how much of the GPU it got too little (or too much: negative) because its books are wrong. Of two figures that
+   point the same way the lesser one, less what NVML doesn't tell. */
+static double missed(double target, double seen, double booked) {
+    double owed = target - seen, wrong = booked - seen;
+    double least = lesser(fabs(owed), fabs(wrong)) - EXACT;
+    return owed * wrong <= 0 || least <= 0 ? 0 : copysign(least, owed);
+}
+
+void arbiter_trim(struct arbiter_container *container, double seen, double booked) {
     double target = container->divisions == 0 ? 0 : container->targets / container->divisions;
     bool saturated = container->divisions > 0 && container->waits == container->divisions;
-    bool known = saturated && used >= 0 && target > 0;
-    double error = known ? (target - used) / target : 0;
+    bool known = saturated && seen >= 0 && target > 0;
+    double error = known ? missed(target, seen, booked) / target : 0;
     if (error * container->error > 0) { /* both too little, or both too much: the lesser of them */
-        double lasting = error > 0 ? lesser(error, container->error) : greater(error, container->error);
+        double lasting = copysign(lesser(fabs(error), fabs(container->error)), error);
         double step = greater(-STEP, lesser(STEP, GAIN * lasting));
         container->trim = greater(LEAST_TRIM, lesser(MOST_TRIM, container->trim * (1 + step)));
     }

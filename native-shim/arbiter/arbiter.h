@@ -6,9 +6,11 @@
  * little more than it used. A fixed container never gets more than its cores; what nobody wants goes to the elastic
  * ones in proportion. Where the cores of those who want are more than the GPU, all are scaled down alike.
  *
- * Each second the shares are trimmed by what NVML saw the containers use, as an integral controller does, and only for
- * those that were held back all the time: one that didn't want its share must not wind it up. An error counts when two
- * seconds agree on it: bursts, and what NVML says of the second before, come and go.
+ * The shim in a container keeps to its share by its own books: GPU time that it measured. Each second they are compared
+ * with what NVML saw, and where both agree that the share is missed because the books are wrong, it is trimmed, as an
+ * integral controller does. So what has other reasons winds nothing up: the GPU was too busy, a debt is being repaid,
+ * the container didn't want its share. NVML alone decides nothing, since its figures are whole percents of periods that
+ * are not ours and differ from process to process (NVIDIA/go-nvml#51). An error counts when two seconds agree on it.
  *
  * The node agent's arbiter is a port of this.
  */
@@ -46,7 +48,7 @@ struct arbiter_container {
 /* Every 20 ms. */
 void arbiter_divide(struct arbiter_container *containers, size_t count);
 
-/* Each second: used is what NVML saw since the last time, negative if it saw nothing. */
-void arbiter_trim(struct arbiter_container *container, double used);
+/* Each second: what NVML saw it use since the last time, negative if it saw nothing of it; and what its books say. */
+void arbiter_trim(struct arbiter_container *container, double seen, double booked);
 
 #endif

@@ -35,6 +35,7 @@ struct watched {
     int fd;
     int place; /* of the GPU in the region; -1: not there yet */
     uint64_t gpu_time, throttled, waited_at, grant;
+    uint64_t trimmed_at; /* gpu_time when it was last trimmed */
 };
 
 static uint8_t uuid[16];
@@ -145,23 +146,50 @@ static bool has_pid(const struct watched *container, unsigned pid) {
     return has;
 }
 
-/* What NVML saw since the last time. */
+/* Garbage comes, too (Syllo/nvtop#110). */
+static bool is_sample(const utilization_sample *sample, unsigned long long since) {
+    return sample->sm <= 100 && sample->time > since;
+}
+
+/* A sample's part of the GPU, if it is of one of these processes, which may have several of them; else negative. */
+static double part_of(const struct watched *container, const utilization_sample *samples, unsigned got, unsigned i) {
+    unsigned same = 0;
+    for (unsigned j = 0; j < got; j++) {
+        same += samples[j].pid == samples[i].pid;
+    }
+    return container == NULL || has_pid(container, samples[i].pid) ? samples[i].sm / 100.0 / same : -1;
+}
+
+/* What NVML saw of a container, or with NULL of all, since the last time; negative: nothing. */
+static double seen_of(const struct watched *container, const utilization_sample *samples, unsigned got) {
+    double seen = -1;
+    for (unsigned i = 0; i < got; i++) {
+        double part = part_of(container, samples, got, i);
+        seen = part < 0 ? seen : seen < 0 ? part : seen + part;
+    }
+    return seen;
+}
+
 static void trim_all(void) {
     static utilization_sample samples[MOST_SAMPLES];
     static unsigned long long since;
-    unsigned got = MOST_SAMPLES;
+    unsigned got = MOST_SAMPLES, kept = 0;
     bool heard = process_utilization != NULL && process_utilization(gpu, samples, &got, since) == 0;
-    got = heard ? (got < MOST_SAMPLES ? got : MOST_SAMPLES) : 0;
-    for (size_t i = 0; i < count; i++) {
-        double used = heard ? 0 : -1;
-        for (unsigned j = 0; j < got; j++) {
-            used += has_pid(&watched[i], samples[j].pid) ? samples[j].sm / 100.0 : 0;
+    unsigned long long latest = since;
+    for (unsigned i = 0; heard && i < got && i < MOST_SAMPLES; i++) {
+        if (is_sample(&samples[i], since)) {
+            latest = samples[i].time > latest ? samples[i].time : latest;
+            samples[kept++] = samples[i];
         }
-        arbiter_trim(&containers[i], used);
-        read_limits(i);
     }
-    for (unsigned j = 0; j < got; j++) {
-        since = samples[j].time > since ? samples[j].time : since;
+    since = latest;
+    double all = seen_of(NULL, samples, kept), scale = all > 1 ? 1 / all : 1; /* processes' turns don't overlap */
+    for (size_t i = 0; i < count; i++) {
+        double booked =
+            (double)(watched[i].gpu_time - watched[i].trimmed_at) / ((double)DIVISION_NS * DIVISIONS_PER_TRIM);
+        arbiter_trim(&containers[i], seen_of(&watched[i], samples, kept) * scale, booked);
+        watched[i].trimmed_at = watched[i].gpu_time;
+        read_limits(i);
     }
 }
 
