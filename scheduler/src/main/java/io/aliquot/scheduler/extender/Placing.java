@@ -7,10 +7,11 @@ import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.ledger.Offers;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Scores;
-import java.util.Comparator;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -81,68 +82,69 @@ final class Placing {
      * let it make room once more (defaultpreemption, PodEligibleToPreemptOthers).
      */
     private FilterResult look(PodId pod, PodAsk ask, List<String> nodes, String nominated) {
-        var likings = new HashMap<String, Double>();
         var failed = new HashMap<String, String>();
         var unresolvable = new HashMap<String, String>();
         Placement policy = ask.nodePlacement().orElse(nodePlacement);
+        Offers offers = ledger.offers(pod.uid(), ask);
+        // A pod with preferences of its own may like a node best that we like least.
+        boolean all = nodesPerFilter == 0 || ask.preferences();
+        var fitting = new Best(Math.max(1, all ? nodes.size() : Math.min(nodesPerFilter, nodes.size())));
         for (String node : nodes) {
-            Offer offer = ledger.ask(node, pod.uid(), ask);
+            Offer offer = offers.of(node);
             if (offer instanceof Offer.Fits fits) {
-                likings.put(node, Scores.liking(policy, fits.fullness()));
+                fitting.add(node, Scores.liking(policy, fits.fullness()));
             } else if (offer instanceof Offer.Refuses refuses) {
                 (node.equals(nominated) ? failed : unresolvable).put(node, refuses.reason());
             }
         }
-        List<String> fitting = bestFirst(likings);
-        // A pod with preferences of its own may like a node best that we like least.
-        boolean all = nodesPerFilter == 0 || ask.preferences() || fitting.size() <= nodesPerFilter;
-        return new FilterResult(
-                all ? fitting : List.copyOf(fitting.subList(0, nodesPerFilter)), failed, unresolvable, "");
+        return new FilterResult(fitting.sorted(), failed, unresolvable, "");
     }
 
     /** 0 to 10 for each of these nodes; for a pod that makes no sense, or asks for nothing, 0 for all. */
     List<HostPriority> prioritize(Wire.Pod pod, List<String> nodes) {
-        Map<String, Integer> scores = scores(pod, nodes);
-        return nodes.stream()
-                .map(node -> new HostPriority(node, scores.getOrDefault(node, 0)))
-                .toList();
+        int[] scores = scores(pod, nodes);
+        var priorities = new HostPriority[scores.length];
+        for (int i = 0; i < scores.length; i++) {
+            priorities[i] = new HostPriority(nodes.get(i), scores[i]);
+        }
+        return Arrays.asList(priorities);
     }
 
-    private Map<String, Integer> scores(Wire.Pod pod, List<String> nodes) {
+    private int[] scores(Wire.Pod pod, List<String> nodes) {
         PodAsk ask;
         try {
             ask = pod.ask();
         } catch (FormatException e) {
-            return Map.of();
+            return new int[nodes.size()];
         }
         if (ask.containers().isEmpty()) {
-            return Map.of();
+            return new int[nodes.size()];
         }
         String uid = pod.id().uid();
         Placement policy = ask.nodePlacement().orElse(nodePlacement);
-        var likings = new HashMap<String, Double>();
-        for (String node : nodes) {
-            if (ledger.ask(node, uid, ask) instanceof Offer.Fits fits) {
-                likings.put(node, Scores.liking(policy, fits.fullness()));
+        Offers offers = ledger.offers(uid, ask);
+        // Of several equally liked the one that filter keeps room on.
+        String kept = ledger.place(uid).orElse("");
+        var likings = new double[nodes.size()];
+        int winner = -1;
+        for (int i = 0; i < likings.length; i++) {
+            String node = nodes.get(i);
+            if (!(offers.of(node) instanceof Offer.Fits fits)) {
+                likings[i] = Scores.NONE;
+                continue;
+            }
+            likings[i] = Scores.liking(policy, fits.fullness());
+            if (winner < 0
+                    || likings[i] > likings[winner]
+                    || (likings[i] == likings[winner] && before(node, nodes.get(winner), kept))) {
+                winner = i;
             }
         }
-        if (likings.isEmpty()) {
-            return Map.of();
-        }
-        // Of several equally liked the one that filter keeps room on.
-        String first = bestFirst(likings).get(0);
-        String winner = ledger.place(uid)
-                .filter(node -> likings.containsKey(node) && likings.get(node).equals(likings.get(first)))
-                .orElse(first);
         return Scores.of(likings, winner, ask.preferences());
     }
 
-    private static List<String> bestFirst(Map<String, Double> likings) {
-        return likings.entrySet().stream()
-                .sorted(Map.Entry.<String, Double>comparingByValue(Comparator.reverseOrder())
-                        .thenComparing(Map.Entry.comparingByKey()))
-                .map(Map.Entry::getKey)
-                .toList();
+    private static boolean before(String node, String other, String kept) {
+        return !other.equals(kept) && (node.equals(kept) || node.compareTo(other) < 0);
     }
 
     private static FilterResult only(String node, List<String> nodes) {

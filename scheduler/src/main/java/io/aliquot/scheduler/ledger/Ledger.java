@@ -11,7 +11,6 @@ import io.aliquot.scheduler.placement.Choice;
 import io.aliquot.scheduler.placement.Choice.Chosen;
 import io.aliquot.scheduler.placement.Choice.Refused;
 import io.aliquot.scheduler.placement.PodAsk;
-import io.aliquot.scheduler.placement.Scores;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -20,6 +19,8 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
 import java.util.function.LongSupplier;
 import java.util.function.Predicate;
@@ -60,6 +61,13 @@ public final class Ledger {
     private final LedgerListener listener;
     private final Map<String, NodeAccount> nodes = new ConcurrentHashMap<>();
     private final Map<String, String> whereIs = new ConcurrentHashMap<>();
+    private final AtomicInteger numbers = new AtomicInteger();
+    private final Offers.Memory offers = new Offers.Memory();
+    private final AtomicLong factsChanges = new AtomicLong();
+    private volatile Most most = new Most(-1, 0);
+
+    /** The most GPUs that a node has, after so many changes. */
+    private record Most(long changes, int gpus) {}
 
     public Ledger(LongSupplier nanoTime, LedgerListener listener) {
         this.nanoTime = nanoTime;
@@ -74,8 +82,11 @@ public final class Ledger {
         boolean changed;
         synchronized (account) {
             changed = !account.facts().equals(facts);
-            account.setFacts(facts);
+            if (changed) {
+                account.setFacts(facts);
+            }
         }
+        factsChanges.addAndGet(changed ? 1 : 0);
         if (changed && facts instanceof Sharing) {
             listener.roomFreed(name);
         }
@@ -104,6 +115,7 @@ public final class Ledger {
         synchronized (account) {
             account.setFacts(NodeAccount.UNKNOWN);
         }
+        factsChanges.incrementAndGet();
     }
 
     /** A pod is bound, or is still. Repeating it changes nothing; what it holds may change. */
@@ -195,9 +207,12 @@ public final class Ledger {
         if (account == null) {
             return new Offer.Refuses(NodeAccount.UNKNOWN.reason(), true);
         }
-        synchronized (account) {
-            return offer(account.choose(uid, ask), account);
-        }
+        return account.offer(uid, ask, Set.of());
+    }
+
+    /** What the nodes would say to this pod now: as {@link #ask}, for whoever asks many nodes for many pods. */
+    public Offers offers(String uid, PodAsk ask) {
+        return new Offers(nodes, offers, uid, ask, place(uid).orElse(""));
     }
 
     /**
@@ -210,15 +225,7 @@ public final class Ledger {
         if (account == null) {
             return new Offer.Refuses(NodeAccount.UNKNOWN.reason(), true);
         }
-        synchronized (account) {
-            return offer(account.chooseWithout(uid, ask, without), account);
-        }
-    }
-
-    private static Offer offer(Choice choice, NodeAccount account) {
-        return choice instanceof Chosen chosen
-                ? new Offer.Fits(Scores.fullness(chosen.fullness(), account.hostFullness()))
-                : new Offer.Refuses(((Refused) choice).reason(), ((Refused) choice).hopeless());
+        return account.offer(uid, ask, without);
     }
 
     /** Keeps room on the node where the pod will probably go, for {@link #EXPECTED_FOR}, if it fits there. */
@@ -391,6 +398,16 @@ public final class Ledger {
 
     /** The most GPUs that a node has. */
     public int mostGpus() {
+        Most known = most;
+        long changes = factsChanges.get();
+        if (known.changes != changes) {
+            known = new Most(changes, countMostGpus());
+            most = known;
+        }
+        return known.gpus;
+    }
+
+    private int countMostGpus() {
         int most = 0;
         for (NodeAccount account : nodes.values()) {
             synchronized (account) {
@@ -487,6 +504,6 @@ public final class Ledger {
     }
 
     private NodeAccount account(String node) {
-        return nodes.computeIfAbsent(node, name -> new NodeAccount());
+        return nodes.computeIfAbsent(node, name -> new NodeAccount(numbers.getAndIncrement()));
     }
 }

@@ -6,10 +6,12 @@ import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.Choice;
+import io.aliquot.scheduler.placement.Choice.Chosen;
 import io.aliquot.scheduler.placement.Choice.Refused;
 import io.aliquot.scheduler.placement.Chooser;
 import io.aliquot.scheduler.placement.GpuRoom;
 import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.Scores;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
@@ -27,12 +29,20 @@ final class NodeAccount {
     static final LeftOut UNKNOWN = new LeftOut("the Aliquot scheduler does not know the node yet");
     private static final LeftOut UNSERVED = new LeftOut("the node's device plugin is not ready");
 
+    /** Of no other node. */
+    final int number;
+
     private final Map<String, Claim> claims = new HashMap<>();
     private final Map<String, Tally> tallies = new HashMap<>();
     private long cpuMillis;
     private long memoryBytes;
     private NodeFacts facts = UNKNOWN;
     private boolean served = true;
+    private volatile long changes;
+
+    NodeAccount(int number) {
+        this.number = number;
+    }
 
     /** Sums over all claims on a GPU. */
     private static final class Tally {
@@ -55,17 +65,32 @@ final class NodeAccount {
         }
     }
 
+    /**
+     * How often anything has changed that a pod is answered by. Whoever is not synchronized may see it change and change
+     * back while a question is answered.
+     */
+    long changes() {
+        return changes;
+    }
+
+    @SuppressWarnings("NonAtomicVolatileUpdate") // callers synchronize
+    private void changed() {
+        changes++;
+    }
+
     NodeFacts facts() {
         return facts;
     }
 
     void setFacts(NodeFacts facts) {
         this.facts = facts;
+        changed();
     }
 
     /** Whether its agent answers the kubelet; assumed until told otherwise. */
     void setServed(boolean served) {
         this.served = served;
+        changed();
     }
 
     boolean served() {
@@ -104,12 +129,24 @@ final class NodeAccount {
         });
         cpuMillis += sign * claim.requests.cpuMillis();
         memoryBytes += sign * claim.requests.memoryBytes();
+        changed();
     }
 
     /** What all claims together take of a GPU. */
     Amount taken(String uuid) {
         Tally tally = tallies.get(uuid);
         return tally == null ? Amount.NOTHING : tally.sum();
+    }
+
+    /** What the node would say to a pod, its present claim on this node and those of others set aside. */
+    synchronized Offer offer(String uid, PodAsk ask, Set<String> without) {
+        long before = changes;
+        Choice choice = chooseWithout(uid, ask, without);
+        // What was set aside was put back.
+        changes = before;
+        return choice instanceof Chosen chosen
+                ? new Offer.Fits(Scores.fullness(chosen.fullness(), hostFullness()))
+                : new Offer.Refuses(((Refused) choice).reason(), ((Refused) choice).hopeless());
     }
 
     /** What a pod would get here, its present claim on this node set aside. */

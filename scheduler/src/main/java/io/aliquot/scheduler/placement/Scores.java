@@ -1,9 +1,6 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.Placement;
-import java.util.Collections;
-import java.util.HashMap;
-import java.util.Map;
 
 /**
  * Turns how full nodes would be into the 0 to 10 that kube-scheduler wants of an extender.
@@ -14,6 +11,7 @@ import java.util.Map;
  */
 public final class Scores {
     public static final int BEST = 10;
+    public static final double NONE = Double.NEGATIVE_INFINITY;
     private static final int BEST_OF_THE_OTHERS = 9;
     private static final int WITH_PREFERENCES = 5;
     private static final double GPU_WEIGHT = 0.8;
@@ -34,24 +32,30 @@ public final class Scores {
     }
 
     /**
-     * Scores nodes: {@value #BEST} for {@code winner}, 0 to 9 for the others, linearly from the least liked to the most
+     * Scores nodes: {@value #BEST} for the winner, 0 to 9 for the others, linearly from the least liked to the most
      * liked, so that the policy decides unless something else speaks clearly. For a pod with preferences of its own 0
      * to 2: they decide, and the policy breaks ties.
      *
-     * @param winner one of the most liked
+     * @param likings of each node, or {@link #NONE} for one that the pod can't have, which gets 0
+     * @param winner which of them has won, one of the most liked; any number if nobody is liked
      */
-    public static Map<String, Integer> of(Map<String, Double> likings, String winner, boolean preferences) {
-        double most = Collections.max(likings.values());
-        double least = Collections.min(likings.values());
-        var scores = new HashMap<String, Integer>();
-        likings.forEach((node, liking) -> {
-            int score = BEST;
-            if (!node.equals(winner)) {
-                double share = most > least ? (liking - least) / (most - least) : 1;
-                score = (int) Math.round(BEST_OF_THE_OTHERS * share);
+    public static int[] of(double[] likings, int winner, boolean preferences) {
+        double most = Double.NEGATIVE_INFINITY;
+        double least = Double.POSITIVE_INFINITY;
+        for (double liking : likings) {
+            if (liking != NONE) {
+                most = Math.max(most, liking);
+                least = Math.min(least, liking);
             }
-            scores.put(node, preferences ? score / WITH_PREFERENCES : score);
-        });
+        }
+        var scores = new int[likings.length];
+        for (int i = 0; i < likings.length; i++) {
+            if (likings[i] != NONE) {
+                double share = most > least ? (likings[i] - least) / (most - least) : 1;
+                int score = i == winner ? BEST : (int) Math.round(BEST_OF_THE_OTHERS * share);
+                scores[i] = preferences ? score / WITH_PREFERENCES : score;
+            }
+        }
         return scores;
     }
 }

@@ -4,25 +4,28 @@ import static io.aliquot.api.Placement.BINPACK;
 import static io.aliquot.api.Placement.SPREAD;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 class ScoresTest {
     @Test
     void theBestGetsTenAndTheOthersUpToNineLinearly() {
-        assertThat(Scores.of(Map.of("a", 0.9, "b", 0.9, "c", 0.5, "d", 0.1), "a", false))
-                .isEqualTo(Map.of("a", 10, "b", 9, "c", 5, "d", 0));
+        assertThat(Scores.of(new double[] {0.9, 0.9, 0.5, 0.1}, 0, false)).containsExactly(10, 9, 5, 0);
     }
 
     @Test
     void equalNodesDifferByOneSoThatTheWinnerIsTheOneExpected() {
-        assertThat(Scores.of(Map.of("a", 0.5, "b", 0.5), "b", false)).isEqualTo(Map.of("a", 9, "b", 10));
+        assertThat(Scores.of(new double[] {0.5, 0.5}, 1, false)).containsExactly(9, 10);
+    }
+
+    @Test
+    void aNodeThatThePodCannotHaveGetsNothingAndDoesNotStretchTheScale() {
+        assertThat(Scores.of(new double[] {0.5, Scores.NONE, 0.5}, 0, false)).containsExactly(10, 0, 9);
+        assertThat(Scores.of(new double[] {Scores.NONE}, -1, false)).containsExactly(0);
     }
 
     @Test
     void aPodsOwnPreferencesOutweighThePolicy() {
-        assertThat(Scores.of(Map.of("a", 0.9, "b", 0.8, "c", 0.1), "a", true))
-                .isEqualTo(Map.of("a", 2, "b", 1, "c", 0));
+        assertThat(Scores.of(new double[] {0.9, 0.8, 0.1}, 0, true)).containsExactly(2, 1, 0);
     }
 
     @Test
