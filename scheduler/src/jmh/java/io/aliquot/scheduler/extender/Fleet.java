@@ -1,0 +1,64 @@
+package io.aliquot.scheduler.extender;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
+import io.aliquot.api.Placement;
+import io.aliquot.api.VisibleDevices;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.HostLoad;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Gpus;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Random;
+
+/** A large cluster in memory: nodes of eight GPUs of 80 GiB, and pods that hold shares of them. */
+final class Fleet {
+    static final int MEMORY = 81_920;
+    private static final int GPUS = 8;
+    private static final long SEED = 7;
+
+    final LedgerNews news = new LedgerNews();
+    final Ledger ledger = new Ledger(System::nanoTime, news);
+    final PendingPods pending = new PendingPods(System::nanoTime);
+    final Placing placing = new Placing(ledger, new FakeCluster(), pending, Placement.BINPACK, 100);
+    /** Names of all nodes, in the order in which they are asked about. */
+    final List<String> names = new ArrayList<>();
+
+    private final Random random = new Random(SEED);
+
+    Fleet(int nodes, int shares) {
+        for (int node = 0; node < nodes; node++) {
+            var gpus = new ArrayList<Gpu>();
+            for (int gpu = 0; gpu < GPUS; gpu++) {
+                gpus.add(Gpus.gpu(node, gpu, MEMORY));
+            }
+            ledger.putNode(
+                    name(node),
+                    new NodeFacts.Sharing(
+                            new Inventory(new VisibleDevices("{uuid}"), 1.0, 1.0, 10, gpus),
+                            Placement.BINPACK,
+                            new HostLoad(128_000, 1L << 40)));
+            names.add(name(node));
+        }
+        for (int pod = 0; pod < shares; pod++) {
+            ledger.hold(share("share-" + pod, pod % nodes, pod / nodes % GPUS));
+        }
+        Collections.shuffle(names, random);
+        news.takeFreed();
+    }
+
+    static String name(int node) {
+        return "gpu-node-%05d".formatted(node);
+    }
+
+    /** Of different sizes, so that nodes are differently full; ten of the largest leave a tenth of a GPU. */
+    BoundPod share(String pod, int node, int gpu) {
+        var amount = new Amount(1000 + random.nextInt(6) * 1000L, random.nextInt(8), 1, false);
+        return BoundPods.of(World.id(pod), name(node), 1, BoundPods.main(Gpus.uuid(node, gpu), amount));
+    }
+}

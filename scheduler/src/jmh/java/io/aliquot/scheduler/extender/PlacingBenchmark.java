@@ -1,0 +1,77 @@
+package io.aliquot.scheduler.extender;
+
+import io.aliquot.scheduler.extender.Wire.FilterResult;
+import io.aliquot.scheduler.extender.Wire.HostPriority;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.openjdk.jmh.annotations.Benchmark;
+import org.openjdk.jmh.annotations.BenchmarkMode;
+import org.openjdk.jmh.annotations.Fork;
+import org.openjdk.jmh.annotations.Measurement;
+import org.openjdk.jmh.annotations.Mode;
+import org.openjdk.jmh.annotations.OutputTimeUnit;
+import org.openjdk.jmh.annotations.Param;
+import org.openjdk.jmh.annotations.Scope;
+import org.openjdk.jmh.annotations.Setup;
+import org.openjdk.jmh.annotations.State;
+import org.openjdk.jmh.annotations.Warmup;
+
+/**
+ * What kube-scheduler waits for at each pod, without JSON: Filter over all nodes, then Prioritize of those it answered.
+ * Each call is another pod, which is given its GPUs, and an older one ends, so that some nodes have changed at the next
+ * call and the fleet stays as full as it was.
+ */
+@State(Scope.Thread)
+@BenchmarkMode(Mode.SampleTime)
+@OutputTimeUnit(TimeUnit.MICROSECONDS)
+@Warmup(iterations = 5, time = 2)
+@Measurement(iterations = 5, time = 4)
+@Fork(1)
+@SuppressWarnings("NullAway.Init") // JMH calls the set-up first
+public class PlacingBenchmark {
+    @Param("5000")
+    private int nodes;
+
+    @Param({"5000", "50000"})
+    private int shares;
+
+    private Fleet fleet;
+    private Wire.Pod[] pods;
+    private Wire.Pod giant;
+    private int next;
+
+    @Setup
+    public void fill() {
+        fleet = new Fleet(nodes, shares);
+        pods = new Wire.Pod[10_000];
+        for (int i = 0; i < pods.length; i++) {
+            // Four kinds in turn.
+            pods[i] = World.pod("pod-" + i, World.mebibytes(2000 + 500 * (i % 4)));
+        }
+        giant = World.pod("giant", "\"nvidia.com/gpu\": \"8\"");
+    }
+
+    /** A pod of a kind that was seen before, on nodes nearly all of which it fits on. */
+    @Benchmark
+    public List<HostPriority> placed() {
+        Wire.Pod pod = pods[next++ % pods.length];
+        FilterResult result = fleet.placing.filter(pod, fleet.names);
+        List<HostPriority> priorities = fleet.placing.prioritize(pod, result.nodeNames());
+        fleet.ledger.commit(pod.id(), priorities.get(0).host(), pod.ask());
+        fleet.ledger.forget(pods[(next + pods.length / 2) % pods.length].id().uid());
+        return priorities;
+    }
+
+    /** A pod that fits nowhere: the answer names every node. */
+    @Benchmark
+    public FilterResult refused() {
+        return fleet.placing.filter(giant, fleet.names);
+    }
+
+    /** A pod of a kind never seen before: every node has to look. */
+    @Benchmark
+    public FilterResult ofNewKind() {
+        Wire.Pod pod = World.pod("new", World.mebibytes(1000 + next++ % 20_000));
+        return fleet.placing.filter(pod, fleet.names);
+    }
+}
