@@ -26,12 +26,10 @@ public final class Chooser {
      * @param policy which GPU to take first among those that hold a container
      */
     public static Glance look(PodAsk ask, List<GpuRoom> rooms, Placement policy) {
-        if (ask.containers().size() != 1) {
-            return new PodSearch(ask, rooms, policy, false).glance();
-        }
-        GpuRequest request = ask.containers().get(0).request();
-        if (request.vgpus() > 1) {
-            return new PodSearch(ask, rooms, policy, false).glance();
+        GpuRequest request =
+                ask.containers().size() == 1 ? ask.containers().get(0).request() : null;
+        if (request == null || request.vgpus() > 1) {
+            return new PodSearch(ask, rooms, policy, request == null).glance();
         }
         GpuRoom best = null;
         long fullness = 0;

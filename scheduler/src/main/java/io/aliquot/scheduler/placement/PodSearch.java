@@ -338,11 +338,13 @@ final class PodSearch {
                 if (needsOneDomain(container) && !oneDomainHas(wanted, obstacles)) {
                     return reason;
                 }
+            } else if (reason == Reason.NUMA_ROOM) {
+                break;
             } else if (count(obstacles, reason) < wanted) {
                 return reason;
             }
         }
-        return Reason.NUMA_ROOM;
+        return Reason.NUMA_ROOM; // enough GPUs, but not of one domain
     }
 
     private static int count(Reason[] obstacles, Reason above) {
