@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <time.h>
 
 enum { THREADS = 4, LAUNCHES = 250 };
@@ -207,4 +208,102 @@ TEST(a_thread_that_is_held_back_spoils_no_capture_of_another) {
     CHECK_EQUAL(nodes, NODES);
     atomic_store(&enough, true);
     pthread_join(thread, NULL);
+}
+
+/* ---- processes ---- */
+
+enum { MANY = 600 }; /* launches: 60 ms of GPU time */
+
+static void launch_many(void) {
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQUAL(launch(NULL, 1, kernel_time), CUDA_SUCCESS);
+    }
+    CHECK_EQUAL(CALL(cuCtxSynchronize, void)(), CUDA_SUCCESS);
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Two processes launched MANY each. Together they may take 26 ms at once (the burst, and what they may owe), and the
+   rest at 30 percent: over 300 ms in all. One with a limit of its own would be through after 110 ms. */
+static void check_that_they_shared(const struct aliquot_region *region, double start) {
+    double took = seconds() - start;
+    CHECK(took > 0.2, "%.3f s", took);
+    uint64_t sum = 0;
+    for (int slot = 0; slot < 2; slot++) {
+        uint64_t charged = region->charge[0][slot].gpu_time;
+        CHECK(charged > kernel_time * MANY / 2, "process %d: %llu ns", slot, (unsigned long long)charged);
+        sum += charged;
+    }
+    CHECK(region->device[0].gpu_time >= sum, "%llu ns in all", (unsigned long long)region->device[0].gpu_time);
+    CHECK(throttled(region) > 0, "they were held back");
+}
+
+TEST(a_forked_child_launches_under_its_parents_limit) {
+    size_t available = 0;
+    int status = 0;
+    sandbox(100 * MIB, 0);
+    CHECK(CALL(cuMemGetInfo_v2, size_t *, size_t *)(&available, NULL) != CUDA_SUCCESS,
+          "the shim is up, the driver not");
+    double start = seconds();
+    pid_t child = fork();
+    use_context();
+    launch_many();
+    if (child == 0) {
+        exit(EXIT_SUCCESS);
+    }
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    CHECK_EQUAL(status, 0);
+    check_that_they_shared(map_region(), start);
+}
+
+HELPER(helper_that_launches_under_a_limit_that_is_there) {
+    join_sandbox();
+    use_context();
+    launch_many();
+}
+
+TEST(a_program_that_a_launching_process_forks_and_execs_launches_under_the_same_limit) {
+    int status = 0;
+    sandbox(100 * MIB, 0);
+    use_context();
+    CHECK_EQUAL(launch(NULL, 1, kernel_time), CUDA_SUCCESS);
+    double start = seconds();
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "launch_test", "helper_that_launches_under_a_limit_that_is_there", NULL);
+        _exit(EXIT_FAILURE);
+    }
+    launch_many();
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    CHECK_EQUAL(status, 0);
+    check_that_they_shared(map_region(), start);
+}
+
+/* CUDA does not work in a child of a process that has initialised it. */
+TEST(a_forked_child_whose_driver_refuses_it_costs_nothing_and_disturbs_no_launch_of_its_parent) {
+    sandbox(100 * MIB, 0);
+    use_context();
+    struct aliquot_region *region = map_region();
+    for (int i = 0; i < 5; i++) {
+        for (int j = 0; j < LAUNCHES; j++) { /* some of them are being measured when it forks */
+            CHECK_EQUAL(launch(NULL, 1, kernel_time), CUDA_SUCCESS);
+        }
+        IN_CHILD({
+            for (int j = 0; j < LAUNCHES; j++) {
+                CHECK(launch(NULL, 1, kernel_time) != CUDA_SUCCESS, "the driver says no");
+            }
+        });
+    }
+    CHECK_EQUAL(CALL(cuCtxSynchronize, void)(), CUDA_SUCCESS);
+    for (int tries = 0; region->device[0].gpu_time < kernel_time * LAUNCHES * 5 * 8 / 10 && tries < 500; tries++) {
+        usleep(10000); /* the last ones are counted when they have been measured */
+    }
+    uint64_t charged = region->device[0].gpu_time;
+    CHECK(charged > kernel_time * LAUNCHES * 5 * 8 / 10, "%llu ns", (unsigned long long)charged);
+    CHECK_EQUAL(region->charge[0][0].gpu_time, charged);
+    CHECK_EQUAL(region->charge[0][1].gpu_time, 0);
 }
