@@ -18,6 +18,8 @@
 #define THREADS 4
 #define PEERS 63 /* and the one that is measured */
 #define REPEATS 5
+#define AT_ONCE 10           /* launches after other work, */
+#define OTHER_WORK (1 << 20) /* bytes of which are read meanwhile: more than a core's own caches hold */
 
 typedef int alloc_function(unsigned long long *, size_t);
 typedef int free_function(unsigned long long);
@@ -93,6 +95,23 @@ static void *launches(void *unused) {
     return unused;
 }
 
+/* Of launches that come ten at a time after the program has read other memory. */
+static double median_cold(void) {
+    static volatile char other[OTHER_WORK], function;
+    double times[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < sizeof other; i += 64) {
+            other[i]++;
+        }
+        double start = now();
+        for (int i = 0; i < AT_ONCE; i++) {
+            launch((void *)&function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        }
+        times[round] = (now() - start) / AT_ONCE;
+    }
+    return middle(times, ROUNDS);
+}
+
 /* Wall time per call, over all threads. */
 static double median(void *(*body)(void *), int threads) {
     double times[ROUNDS];
@@ -158,7 +177,7 @@ static void start_peers(int peers, bool active) {
     }
 }
 
-enum figure { LAUNCH, PAIRS, PAIRS_10000, PAIRS_100000, PAIRS_THREADS, INFO, CALL_FIGURES };
+enum figure { LAUNCH, COLD, PAIRS, PAIRS_10000, PAIRS_100000, PAIRS_THREADS, INFO, CALL_FIGURES };
 
 /* bench measure calls | bench measure PEERS idle|active: prints its figures and ends itself and its peers. */
 static void measure(char **arguments) {
@@ -166,6 +185,7 @@ static void measure(char **arguments) {
         double found[CALL_FIGURES];
         find_driver();
         found[LAUNCH] = median(launches, 1);
+        found[COLD] = median_cold();
         found[PAIRS] = median(pairs, 1);
         found[INFO] = median(infos, 1);
         hold(10000);
@@ -304,6 +324,8 @@ int main(int argc, char **argv) {
            "HAMi-core");
     row("launch, no limit of compute", MEDIAN(BARE, LAUNCH), MEDIAN(SHIM, LAUNCH), 10, "21-39");
     row("launch, limited to 50 %", MEDIAN(BARE, LAUNCH), MEDIAN(LIMITED, LAUNCH), 25, "21-39");
+    row("the same, ten after other work: none", MEDIAN(BARE, COLD), MEDIAN(SHIM, COLD), 0, "");
+    row("the same, ten after other work: 50 %", MEDIAN(BARE, COLD), MEDIAN(LIMITED, COLD), 0, "");
     row("alloc+free, 0 live", MEDIAN(BARE, PAIRS), MEDIAN(SHIM, PAIRS), 60, "634-810");
     row("alloc+free, 10,000 live", MEDIAN(BARE, PAIRS_10000), MEDIAN(SHIM, PAIRS_10000), 80, "20,700");
     row("alloc+free, 100,000 live", MEDIAN(BARE, PAIRS_100000), MEDIAN(SHIM, PAIRS_100000), 0, "");

@@ -13,17 +13,19 @@
 #define SLOWNESS 12 /* a sample has a twelfth of the weight in a mean, at least */
 #define CLOSE_TO 12 /* a sample is close to the least if it is at most 1/12 above it */
 
+/* A cache line: a launch that comes after other things pays for each that it touches. */
 struct aliquot_cost {
-    _Atomic uint64_t key;     /* 0: free */
-    _Atomic uint64_t launch;  /* what a launch is charged; while there are no samples, the guess */
-    _Atomic uint32_t samples; /* saturating, as the next */
-    _Atomic uint32_t exact;   /* of them */
-    _Atomic uint32_t guessed; /* launches charged by a guess */
-    _Atomic uint64_t mean;    /* of the exact ones */
-    _Atomic uint64_t close;   /* mean of those close to the least */
+    _Alignas(64) _Atomic uint64_t key; /* 0: free */
+    _Atomic uint64_t launch;           /* what a launch is charged; while there are no samples, the guess */
+    _Atomic uint32_t samples;          /* saturating, as the next */
+    _Atomic uint32_t exact;            /* of them */
+    _Atomic uint32_t guessed;          /* launches charged by a guess */
+    _Atomic uint32_t in_window;
+    _Atomic uint64_t mean;  /* of the exact ones */
+    _Atomic uint64_t close; /* mean of those close to the least */
     _Atomic uint64_t least, least_before;
-    _Atomic uint64_t in_window;
 };
+_Static_assert(sizeof(struct aliquot_cost) == 64, "an entry is a cache line");
 
 static struct aliquot_cost table[ENTRIES];
 
