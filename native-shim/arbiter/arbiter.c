@@ -9,7 +9,7 @@
 #define EXACT 0.01    /* NVML's figures are whole percents */
 #define HEADROOM 1.25 /* who isn't held back wants that much more than it used */
 #define LEAST_WANT 0.03
-#define OVERCOMMIT 1.02 /* elastic ones are granted so much more: else what one misses by an error the GPU is idle */
+#define OVERCOMMIT 1.01 /* elastic ones are granted so much more: else what one misses by an error the GPU is idle */
 
 static bool is_limited(const struct arbiter_container *container) {
     return container->cores > 0 && container->policy != ALIQUOT_POLICY_NONE;
