@@ -14,7 +14,7 @@ leaderElection:
 # The extender does the sampling, and knows better which nodes are worth looking at.
 percentageOfNodesToScore: 100
 podInitialBackoffSeconds: 1
-podMaxBackoffSeconds: 3
+podMaxBackoffSeconds: {{ .Values.kubeScheduler.podMaxBackoffSeconds }}
 profiles:
 - schedulerName: aliquot-scheduler
   plugins:
