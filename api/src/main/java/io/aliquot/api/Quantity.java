@@ -12,7 +12,7 @@ import java.util.regex.Pattern;
  * @param value in units, without the suffix
  * @param binary whether the suffix was one of Ki … Ei
  */
-record Quantity(BigDecimal value, boolean binary) {
+public record Quantity(BigDecimal value, boolean binary) {
     private static final Pattern FORM = Pattern.compile(
             "([+-]?(?:[0-9]{1,30}(?:\\.[0-9]{0,30})?|\\.[0-9]{1,30}))(?:([eE][+-]?[0-9]{1,2})|([a-zA-Z]{0,2}))");
     private static final Map<String, Integer> DECIMAL =
@@ -20,7 +20,12 @@ record Quantity(BigDecimal value, boolean binary) {
     private static final Map<String, Integer> BINARY =
             Map.of("Ki", 10, "Mi", 20, "Gi", 30, "Ti", 40, "Pi", 50, "Ei", 60);
 
-    static Quantity parse(String text) {
+    /**
+     * Reads one.
+     *
+     * @throws FormatException where it is none
+     */
+    public static Quantity parse(String text) {
         Matcher form = FORM.matcher(text);
         if (form.matches()) {
             var number = new BigDecimal(form.group(1));

@@ -31,6 +31,8 @@ class AccessTest {
                 .containsExactlyInAnyOrder(
                         "pods: get list watch",
                         "pods/binding: create",
+                        "pods/eviction: create",
+                        "policy/poddisruptionbudgets: list watch",
                         "nodes: get list watch patch",
                         "events: create",
                         "authentication.k8s.io/tokenreviews: create",

@@ -4,6 +4,7 @@ import io.aliquot.scheduler.extender.Cluster;
 import io.aliquot.scheduler.extender.PendingPods;
 import io.aliquot.scheduler.inspection.Reviews;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.Node;
@@ -12,6 +13,8 @@ import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
+import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
+import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudgetBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Clock;
@@ -91,7 +94,12 @@ class ClusterConfiguration {
 
     @Bean
     Watched<Pod> pods(
-            KubernetesClient kubernetes, Settings settings, Ledger ledger, PendingPods pending, Events events) {
+            KubernetesClient kubernetes,
+            Settings settings,
+            Ledger ledger,
+            PendingPods pending,
+            Budgets budgets,
+            Events events) {
         var agents = new Agents(settings.namespace(), ledger::setServed);
         return Watched.start(
                 "pods",
@@ -101,23 +109,51 @@ class ClusterConfiguration {
                 pod -> {
                     agents.present(pod);
                     if (PodReader.ended(pod)) {
-                        forget(pod, ledger, pending);
+                        forget(pod, ledger, pending, budgets);
                     } else if (!PodReader.node(pod).isEmpty()) {
                         PodReader.Reading reading = PodReader.bound(pod);
                         reading.problems().forEach(problem -> events.warn(pod, "UnreadableAllocation", problem));
                         pending.forget(reading.pod().id().uid());
+                        if (!reading.pod().shares().isEmpty()) {
+                            budgets.putPod(reading.pod().id().uid(), PodReader.labels(pod));
+                        }
                         ledger.hold(reading.pod());
                     }
                 },
                 pod -> {
                     agents.gone(pod.getMetadata().getUid());
-                    forget(pod, ledger, pending);
+                    forget(pod, ledger, pending, budgets);
                 });
     }
 
-    private static void forget(Pod pod, Ledger ledger, PendingPods pending) {
+    private static void forget(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
+        budgets.removePod(pod.getMetadata().getUid());
         pending.forget(pod.getMetadata().getUid());
         ledger.forget(pod.getMetadata().getUid());
+    }
+
+    @Bean
+    Watched<PodDisruptionBudget> disruptionBudgets(KubernetesClient kubernetes, Budgets budgets) {
+        return Watched.start(
+                "disruption budgets",
+                kubernetes
+                        .policy()
+                        .v1()
+                        .podDisruptionBudget()
+                        .inAnyNamespace()
+                        .withLimit(Watched.PAGE)
+                        .runnableInformer(0),
+                new SlimStore<>(metadata ->
+                        new PodDisruptionBudgetBuilder().withMetadata(metadata).build()),
+                budget -> BudgetReader.read(budget)
+                        .ifPresentOrElse(
+                                budgets::putBudget,
+                                () -> budgets.removeBudget(
+                                        budget.getMetadata().getNamespace(),
+                                        budget.getMetadata().getName())),
+                budget -> budgets.removeBudget(
+                        budget.getMetadata().getNamespace(),
+                        budget.getMetadata().getName()));
     }
 
     @Bean

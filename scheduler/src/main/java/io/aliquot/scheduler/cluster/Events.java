@@ -20,7 +20,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Warnings that {@code kubectl describe} shows. The same one about the same object once in ten minutes; sent behind the
+ * Warnings and news that {@code kubectl describe} shows. The same one about the same object once in ten minutes; sent behind the
  * caller's back, and lost where the API server doesn't take them.
  */
 final class Events implements AutoCloseable {
@@ -53,8 +53,17 @@ final class Events implements AutoCloseable {
 
     /** {@code reason} is one CamelCase word, {@code message} a sentence. */
     void warn(HasMetadata object, String reason, String message) {
+        LOG.warn("{} {}: {} {}", object.getKind(), object.getMetadata().getName(), reason, message);
+        tell(object, "Warning", reason, message);
+    }
+
+    /** As {@link #warn}, about something that is as it should be. */
+    void note(HasMetadata object, String reason, String message) {
+        tell(object, "Normal", reason, message);
+    }
+
+    private void tell(HasMetadata object, String type, String reason, String message) {
         ObjectMeta metadata = object.getMetadata();
-        LOG.warn("{} {}: {} {}", object.getKind(), metadata.getName(), reason, message);
         var about = new About(metadata.getUid(), reason, message);
         if (told.asMap().putIfAbsent(about, true) != null) {
             return;
@@ -65,14 +74,21 @@ final class Events implements AutoCloseable {
         String name = metadata.getName();
         String uid = metadata.getUid();
         try {
-            sender.execute(() -> send(namespace, apiVersion, kind, name, uid, reason, message));
+            sender.execute(() -> send(namespace, apiVersion, kind, name, uid, type, reason, message));
         } catch (RejectedExecutionException e) {
             told.invalidate(about);
         }
     }
 
     private void send(
-            String namespace, String apiVersion, String kind, String name, String uid, String reason, String message) {
+            String namespace,
+            String apiVersion,
+            String kind,
+            String name,
+            String uid,
+            String type,
+            String reason,
+            String message) {
         String now = clock.instant().truncatedTo(ChronoUnit.SECONDS).toString();
         var event = new EventBuilder()
                 .withNewMetadata()
@@ -86,7 +102,7 @@ final class Events implements AutoCloseable {
                 .withName(name)
                 .withUid(uid)
                 .endInvolvedObject()
-                .withType("Warning")
+                .withType(type)
                 .withReason(reason)
                 .withMessage(message.length() > LONGEST ? message.substring(0, LONGEST) : message)
                 .withFirstTimestamp(now)

@@ -7,17 +7,20 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.server.Readiness;
 import io.fabric8.kubernetes.api.model.BindingBuilder;
+import io.fabric8.kubernetes.api.model.DeleteOptionsBuilder;
 import io.fabric8.kubernetes.api.model.ListOptions;
 import io.fabric8.kubernetes.api.model.ListOptionsBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.PodList;
+import io.fabric8.kubernetes.api.model.policy.v1.EvictionBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.RequestConfigBuilder;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import java.time.Clock;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.slf4j.Logger;
@@ -29,7 +32,9 @@ final class KubernetesCluster implements Cluster {
     /** A bind and the reading after it must end before kube-scheduler's patience with us, 10 s. */
     private static final int PATIENCE_MS = 4000;
 
+    private static final int NOT_FOUND = 404;
     private static final int CONFLICT = 409;
+    private static final int TOO_MANY = 429;
 
     private final KubernetesClient kubernetes;
     private final Leadership leadership;
@@ -122,15 +127,50 @@ final class KubernetesCluster implements Cluster {
     }
 
     @Override
+    public EvictOutcome evict(PodId pod, boolean dryRun) {
+        var eviction = new EvictionBuilder()
+                .withNewMetadata()
+                .withNamespace(pod.namespace())
+                .withName(pod.name())
+                .endMetadata()
+                .withDeleteOptions(new DeleteOptionsBuilder()
+                        .withDryRun(dryRun ? List.of("All") : List.of())
+                        .withNewPreconditions()
+                        .withUid(pod.uid())
+                        .endPreconditions()
+                        .build())
+                .build();
+        String path = "/api/v1/namespaces/" + pod.namespace() + "/pods/" + pod.name() + "/eviction";
+        try {
+            kubernetes.raw(path, "POST", eviction);
+            return new EvictOutcome.Done();
+        } catch (KubernetesClientException e) {
+            return switch (e.getCode()) {
+                case NOT_FOUND, CONFLICT -> new EvictOutcome.Gone(); // a conflict: another pod has the name now
+                case TOO_MANY -> new EvictOutcome.Protected(message(e));
+                default -> new EvictOutcome.Failed(message(e));
+            };
+        }
+    }
+
+    @Override
+    public void note(PodId id, String reason, String message) {
+        events.note(pod(id), reason, message);
+    }
+
+    @Override
     public void warn(PodId id, String reason, String message) {
-        var pod = new PodBuilder()
+        events.warn(pod(id), reason, message);
+    }
+
+    private static Pod pod(PodId id) {
+        return new PodBuilder()
                 .withNewMetadata()
                 .withNamespace(id.namespace())
                 .withName(id.name())
                 .withUid(id.uid())
                 .endMetadata()
                 .build();
-        events.warn(pod, reason, message);
     }
 
     /** Reads all bound pods into the ledger, as they are in etcd now. */

@@ -160,6 +160,11 @@ final class PodReader {
         return PodAsk.of(asks, annotations(pod), false);
     }
 
+    static Map<String, String> labels(Pod pod) {
+        Map<String, String> labels = pod.getMetadata().getLabels();
+        return labels == null ? Map.of() : labels;
+    }
+
     private static Map<String, String> annotations(Pod pod) {
         Map<String, String> annotations = pod.getMetadata().getAnnotations();
         return annotations == null ? Map.of() : annotations;

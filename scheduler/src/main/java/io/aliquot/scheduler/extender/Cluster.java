@@ -34,6 +34,21 @@ public interface Cluster {
         record Unknown(String why) implements BindOutcome {}
     }
 
+    /** What became of an eviction. */
+    sealed interface EvictOutcome {
+        /** The pod has been told to leave, or could be. */
+        record Done() implements EvictOutcome {}
+
+        /** There is no such pod. */
+        record Gone() implements EvictOutcome {}
+
+        /** A disruption budget forbids it now. */
+        record Protected(String why) implements EvictOutcome {}
+
+        /** It may or may not have been told. */
+        record Failed(String why) implements EvictOutcome {}
+    }
+
     /** A pod as it is now, not as it was a moment ago. */
     sealed interface PodState {
         /** The pod with this uid is gone or has ended. */
@@ -60,6 +75,16 @@ public interface Cluster {
      * @return whether it worked
      */
     boolean wake(String node);
+
+    /**
+     * Tells the pod with this uid to leave, as far as disruption budgets allow.
+     *
+     * @param dryRun only says what would become of it
+     */
+    EvictOutcome evict(PodId pod, boolean dryRun);
+
+    /** Attaches news to the pod, for whoever looks at it; {@code reason} is one CamelCase word. */
+    void note(PodId pod, String reason, String message);
 
     /** Attaches a warning to the pod, for whoever looks at it; {@code reason} is one CamelCase word. */
     void warn(PodId pod, String reason, String message);

@@ -1,9 +1,11 @@
 package io.aliquot.scheduler.extender;
 
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
+import java.time.InstantSource;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
@@ -29,6 +31,39 @@ class ExtenderConfiguration {
         return new Placing(ledger, cluster, pending, settings.nodePlacement(), settings.nodesPerFilter());
     }
 
+    /** Fed by package cluster. */
+    @Bean
+    Budgets budgets() {
+        return new Budgets();
+    }
+
+    @Bean
+    KeptRooms keptRooms(Ledger ledger, PendingPods pending) {
+        return new KeptRooms(ledger, pending, System::nanoTime, InstantSource.system());
+    }
+
+    @Bean
+    Preempting preempting(Ledger ledger, Cluster cluster, Budgets budgets, KeptRooms kept) {
+        return new Preempting(ledger, cluster, budgets, kept);
+    }
+
+    @Bean
+    Waker waker(Ledger ledger, LedgerNews news, PendingPods pending, KeptRooms kept, Cluster cluster) {
+        return new Waker(ledger, news, pending, kept, cluster, System::nanoTime);
+    }
+
+    @Bean
+    Evictor evictor(
+            Ledger ledger,
+            PendingPods pending,
+            Cluster cluster,
+            Budgets budgets,
+            KeptRooms kept,
+            Waker waker,
+            MeterRegistry metrics) {
+        return new Evictor(ledger, pending, cluster, budgets, kept, waker, metrics, System::nanoTime);
+    }
+
     @Bean
     Binder binder(Ledger ledger, Cluster cluster, PendingPods pending) {
         return new Binder(ledger, cluster, pending);
@@ -46,6 +81,8 @@ class ExtenderConfiguration {
             PendingPods pending,
             Cluster cluster,
             Binder binder,
+            Waker waker,
+            Evictor evictor,
             MeterRegistry metrics) {
         Gauge.builder("aliquot.pods.waiting", pending, pods -> pods.waiting().size())
                 .description("Pods that fit on no node")
@@ -55,7 +92,8 @@ class ExtenderConfiguration {
                 .register(metrics);
         return new Housekeeping(
                 ledger,
-                new Waker(ledger, news, pending, cluster, System::nanoTime),
+                waker,
+                evictor,
                 new Auditor(news, cluster, metrics),
                 binder,
                 new LedgerMetrics(ledger, metrics));

@@ -26,12 +26,14 @@ final class ExtenderController {
 
     private final Placing placing;
     private final Binder binder;
+    private final Preempting preempting;
     private final VerbMeter meter;
     private final MeterRegistry metrics;
 
-    ExtenderController(Placing placing, Binder binder, VerbMeter meter, MeterRegistry metrics) {
+    ExtenderController(Placing placing, Binder binder, Preempting preempting, VerbMeter meter, MeterRegistry metrics) {
         this.placing = placing;
         this.binder = binder;
+        this.preempting = preempting;
         this.meter = meter;
         this.metrics = metrics;
     }
@@ -69,9 +71,9 @@ final class ExtenderController {
         return new BindingResult(result.error());
     }
 
-    /** Whom kube-scheduler would preempt is right: the totals that it counts with are necessary conditions of ours. */
     @PostMapping("/preempt")
     PreemptionResult preempt(@RequestBody PreemptionArgs args) {
-        return new PreemptionResult(args.nodeNameToMetaVictims());
+        return new PreemptionResult(
+                meter.time("preempt", () -> preempting.preempt(args.pod(), args.nodeNameToMetaVictims())));
     }
 }

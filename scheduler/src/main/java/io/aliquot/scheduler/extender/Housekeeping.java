@@ -12,15 +12,16 @@ import org.slf4j.LoggerFactory;
 final class Housekeeping implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Housekeeping.class);
 
-    private final ScheduledExecutorService threads = Executors.newScheduledThreadPool(2, task -> {
+    private final ScheduledExecutorService threads = Executors.newScheduledThreadPool(3, task -> {
         var thread = new Thread(task, "housekeeping");
         thread.setDaemon(true);
         return thread;
     });
 
-    Housekeeping(Ledger ledger, Waker waker, Auditor auditor, Binder binder, LedgerMetrics metrics) {
+    Housekeeping(Ledger ledger, Waker waker, Evictor evictor, Auditor auditor, Binder binder, LedgerMetrics metrics) {
         every(Duration.ofMillis(100), waker::wake);
         every(Duration.ofSeconds(1), ledger::expire);
+        every(Duration.ofSeconds(1), evictor::evict);
         every(Duration.ofSeconds(5), metrics::refresh);
         every(Duration.ofSeconds(5), auditor::audit);
         every(Duration.ofSeconds(10), binder::settle);

@@ -4,9 +4,9 @@ import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
 import io.aliquot.scheduler.extender.PendingPods.Waiting;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.ledger.PodId;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Collection;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
@@ -35,17 +35,32 @@ final class Waker {
     private final Ledger ledger;
     private final LedgerNews news;
     private final PendingPods pending;
+    private final KeptRooms kept;
     private final Cluster cluster;
     private final LongSupplier nanoTime;
     private long written;
 
-    Waker(Ledger ledger, LedgerNews news, PendingPods pending, Cluster cluster, LongSupplier nanoTime) {
+    Waker(Ledger ledger, LedgerNews news, PendingPods pending, KeptRooms kept, Cluster cluster, LongSupplier nanoTime) {
         this.ledger = ledger;
         this.news = news;
         this.pending = pending;
+        this.kept = kept;
         this.cluster = cluster;
         this.nanoTime = nanoTime;
         this.written = nanoTime.getAsLong() - PAUSE.toNanos();
+    }
+
+    /**
+     * Makes kube-scheduler ask about this pod again, if it hasn't been told anything for a second.
+     *
+     * @param node that the pod may fit on, or may be made to
+     */
+    void wake(String node, PodId pod) {
+        if (nanoTime.getAsLong() - written >= PAUSE.toNanos()) {
+            LOG.info("wake node={} for {}", node, pod);
+            written = nanoTime.getAsLong();
+            cluster.wake(node);
+        }
     }
 
     void wake() {
@@ -56,7 +71,9 @@ final class Waker {
         if (freed.isEmpty()) {
             return;
         }
-        Collection<Waiting> kinds = pending.kinds();
+        List<Waiting> kinds = new ArrayList<>(pending.kinds());
+        kept.all()
+                .forEach(room -> pending.waiting(room.pod().uid()).ifPresent(kinds::add)); // what is kept fits no other
         List<String> nodes = new ArrayList<>(freed);
         int atOnce = Math.max(1, MOST_QUESTIONS / Math.max(1, kinds.size()));
         for (String node : nodes.subList(0, Math.min(atOnce, nodes.size()))) {

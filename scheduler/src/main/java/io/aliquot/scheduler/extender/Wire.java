@@ -1,5 +1,8 @@
 package io.aliquot.scheduler.extender;
 
+import com.fasterxml.jackson.annotation.JsonProperty;
+import io.aliquot.api.Quantity;
+import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.ContainerAsk;
 import io.aliquot.scheduler.placement.ContainerKind;
@@ -54,20 +57,50 @@ final class Wire {
     record BindingResult(String error) {}
 
     @JsonNaming(UpperCamelCaseStrategy.class)
-    record PreemptionArgs(JsonNode nodeNameToMetaVictims) {
+    record PreemptionArgs(Pod pod, Map<String, MetaVictims> nodeNameToMetaVictims) {
         PreemptionArgs {
+            expect(pod, "Pod");
             expect(nodeNameToMetaVictims, "NodeNameToMetaVictims");
         }
     }
 
     @JsonNaming(UpperCamelCaseStrategy.class)
-    record PreemptionResult(JsonNode nodeNameToMetaVictims) {}
+    record PreemptionResult(Map<String, MetaVictims> nodeNameToMetaVictims) {}
+
+    @JsonNaming(UpperCamelCaseStrategy.class)
+    record MetaVictims(
+            List<MetaPod> pods,
+            @JsonProperty("NumPDBViolations") int numPdbViolations) {
+        MetaVictims {
+            pods = orEmpty(pods);
+        }
+    }
+
+    record MetaPod(@JsonProperty("UID") String uid) {
+        MetaPod {
+            expect(uid, "UID");
+        }
+    }
 
     record Pod(Metadata metadata, Spec spec, Status status) {
         Pod {
             expect(metadata, "metadata");
             expect(spec, "spec");
             status = status == null ? new Status("") : status;
+        }
+
+        /** Of CPU and memory, by all containers that run on. */
+        HostLoad requests() {
+            HostLoad requests = HostLoad.NONE;
+            for (Container container : spec.containers()) {
+                requests = requests.plus(container.requests());
+            }
+            for (Container container : spec.initContainers()) {
+                if (container.restartPolicy().equals("Always")) {
+                    requests = requests.plus(container.requests());
+                }
+            }
+            return requests;
         }
 
         Rank rank() {
@@ -143,11 +176,25 @@ final class Wire {
         Map<String, String> limits() {
             return resources == null ? Map.of() : resources.limits();
         }
+
+        HostLoad requests() {
+            return resources == null
+                    ? HostLoad.NONE
+                    : new HostLoad(resources.request("cpu", 3), resources.request("memory", 0));
+        }
     }
 
-    record Resources(Map<String, String> limits) {
+    record Resources(Map<String, String> limits, Map<String, String> requests) {
         Resources {
             limits = orEmpty(limits);
+            requests = orEmpty(requests);
+        }
+
+        private long request(String resource, int digits) {
+            String amount = requests.get(resource);
+            return amount == null
+                    ? 0
+                    : Quantity.parse(amount).value().scaleByPowerOfTen(digits).longValue();
         }
     }
 

@@ -80,13 +80,14 @@ final class Claim {
     Holding holding(long now) {
         Duration age = Duration.ofNanos(now - since);
         return told == null
-                ? new Holding(pod, state, age, shares, perGpu, 0, Instant.MAX, Instant.MAX, Instant.MAX)
+                ? new Holding(pod, state, age, shares, perGpu, requests, 0, Instant.MAX, Instant.MAX, Instant.MAX)
                 : new Holding(
                         pod,
                         state,
                         age,
                         shares,
                         perGpu,
+                        requests,
                         told.priority(),
                         told.created(),
                         told.bound(),

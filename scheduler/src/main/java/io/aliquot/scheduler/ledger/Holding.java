@@ -12,6 +12,7 @@ import java.util.Map;
  * @param age of this state, as far as this ledger knows
  * @param shares what its containers hold, or would; empty for {@link State#KEPT}
  * @param perGpu what is set aside for it of each GPU, by UUID
+ * @param requests of CPU and memory; nothing until the cluster told of the pod
  * @param priority Kubernetes'; 0 until the cluster told of the pod
  * @param created when the pod was; {@link Instant#MAX} until the cluster told of it
  * @param bound when the pod got its node; {@link Instant#MAX} until the cluster told of it
@@ -23,6 +24,7 @@ public record Holding(
         Duration age,
         List<Share> shares,
         Map<String, Amount> perGpu,
+        HostLoad requests,
         int priority,
         Instant created,
         Instant bound,

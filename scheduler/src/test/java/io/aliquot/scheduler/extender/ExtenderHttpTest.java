@@ -2,6 +2,8 @@ package io.aliquot.scheduler.extender;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.io.IOException;
@@ -93,12 +95,22 @@ class ExtenderHttpTest {
                 .contains("aliquot_ledger_reservations");
     }
 
+    /** What kube-scheduler 1.35 sends: NodeNameToVictims is there, too, and null. */
     @Test
-    void preemptAgreesWithKubeScheduler() throws Exception {
-        String victims = "{\"n1\":{\"Pods\":[{\"UID\":\"x\"}],\"NumPDBViolations\":0}}";
-        JsonNode answer =
-                ok("/preempt", "{\"Pod\":{},\"NodeNameToVictims\":{},\"NodeNameToMetaVictims\":" + victims + "}");
-        assertThat(answer.toString()).isEqualTo("{\"NodeNameToMetaVictims\":" + victims + "}");
+    void preemptAnswersOneNodeWithThePodsThatMustGo() throws Exception {
+        Ledger ledger = context.getBean(Ledger.class);
+        World.node(ledger, 7);
+        ledger.hold(BoundPods.of(World.id("x"), "n7", 0, 1, HostLoad.NONE, World.share(7, 0, 80_000)));
+        ledger.hold(BoundPods.of(World.id("y"), "n7", 0, 2, HostLoad.NONE, World.share(7, 1, 80_000)));
+        String pod = World.podJson("high", "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "")
+                .replace("\"spec\": {", "\"spec\": {\"priority\": 10, ");
+        String victims = "{\"n7\":{\"Pods\":[{\"UID\":\"uid-x\"}],\"NumPDBViolations\":0}}";
+        String args = "{\"Pod\": " + pod + ", \"NodeNameToVictims\": null, \"NodeNameToMetaVictims\": " + victims + "}";
+        assertThat(ok("/preempt", args).toString())
+                .isEqualTo("{\"NodeNameToMetaVictims\":{\"n7\":{\"Pods\":[{\"UID\":\"uid-y\"}],"
+                        + "\"NumPDBViolations\":0}}}");
+        ledger.removeNode("n7");
+        assertThat(ok("/preempt", args).toString()).isEqualTo("{\"NodeNameToMetaVictims\":{}}");
     }
 
     @Test

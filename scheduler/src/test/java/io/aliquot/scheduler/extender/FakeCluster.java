@@ -5,6 +5,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
@@ -18,6 +19,10 @@ final class FakeCluster implements Cluster {
     volatile Standing standing = new Standing.Leads(new Fence("aliquot-1_uuid", 3));
     PodState state = new PodState.Unreadable("nobody told the test's cluster");
     final List<String> warnings = new ArrayList<>();
+    final List<String> notes = new ArrayList<>();
+    final List<String> evicted = new ArrayList<>();
+    final List<String> rehearsed = new ArrayList<>();
+    final Map<String, EvictOutcome> evictions = new HashMap<>();
     boolean wakes = true;
 
     @Override
@@ -41,6 +46,17 @@ final class FakeCluster implements Cluster {
     public boolean wake(String node) {
         woken.add(node);
         return wakes;
+    }
+
+    @Override
+    public EvictOutcome evict(PodId pod, boolean dryRun) {
+        (dryRun ? rehearsed : evicted).add(pod.name());
+        return evictions.getOrDefault(pod.name(), new EvictOutcome.Done());
+    }
+
+    @Override
+    public void note(PodId pod, String reason, String message) {
+        notes.add(pod.name() + " " + reason + ": " + message);
     }
 
     @Override

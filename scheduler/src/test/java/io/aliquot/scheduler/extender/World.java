@@ -2,14 +2,24 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.ledger.Share;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.preemption.Budgets;
+import io.aliquot.scheduler.preemption.Budgets.Budget;
+import io.aliquot.scheduler.preemption.Selector;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -17,13 +27,19 @@ import tools.jackson.databind.json.JsonMapper;
 final class World {
     static final int MEMORY = 80_000;
 
+    private int holders;
+
     final AtomicLong now = new AtomicLong();
     final FakeCluster cluster = new FakeCluster();
     final LedgerNews news = new LedgerNews();
     final Ledger ledger = new Ledger(now::get, news);
     final PendingPods pending = new PendingPods(now::get);
     final Binder binder = new Binder(ledger, cluster, pending);
-    final Waker waker = new Waker(ledger, news, pending, cluster, now::get);
+    final Budgets budgets = new Budgets();
+    final KeptRooms kept = new KeptRooms(ledger, pending, now::get, this::instant);
+    final Waker waker = new Waker(ledger, news, pending, kept, cluster, now::get);
+    final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
+    final Preempting preempting = new Preempting(ledger, cluster, budgets, kept);
 
     World() {
         node(ledger, 1);
@@ -42,6 +58,14 @@ final class World {
                 new NodeFacts.Sharing(Gpus.inventory(10, those), Placement.BINPACK, new HostLoad(1000, 1000)));
     }
 
+    Evictor evictor() {
+        return new Evictor(ledger, pending, cluster, budgets, kept, waker, metrics, now::get);
+    }
+
+    Instant instant() {
+        return Instant.EPOCH.plusNanos(now.get());
+    }
+
     void pass(Duration time) {
         now.addAndGet(time.toNanos());
     }
@@ -49,6 +73,36 @@ final class World {
     void takenElsewhere(String pod, int node, int gpu, int memoryMiB) {
         var amount = new Amount(memoryMiB, 0, 1, false);
         ledger.hold(BoundPods.of(id(pod), "n" + node, 1, BoundPods.main(Gpus.uuid(node, gpu), amount)));
+    }
+
+    /** A pod of that priority holds that; of several the last one is the youngest. */
+    BoundPod holds(String pod, int node, int gpu, int memoryMiB, int priority) {
+        return holds(pod, node, priority, HostLoad.NONE, share(node, gpu, memoryMiB));
+    }
+
+    BoundPod holds(String pod, int node, int priority, HostLoad requests, Share... shares) {
+        BoundPod bound = BoundPods.of(id(pod), "n" + node, priority, holders++, requests, shares);
+        ledger.hold(bound);
+        return bound;
+    }
+
+    static Share share(int node, int gpu, int memoryMiB) {
+        return BoundPods.main(Gpus.uuid(node, gpu), new Amount(memoryMiB, 0, 1, false));
+    }
+
+    /** A pod is told to leave. */
+    BoundPod leaves(BoundPod pod) {
+        BoundPod leaving = BoundPods.leaving(pod, instant().plus(BoundPods.GRACE));
+        ledger.hold(leaving);
+        return leaving;
+    }
+
+    /** A budget for these pods. */
+    void budget(String app, int allowed, String... pods) {
+        for (String pod : pods) {
+            budgets.putPod("uid-" + pod, Map.of("app", app));
+        }
+        budgets.putBudget(new Budget("default", app, new Selector(Map.of("app", app), List.of()), allowed, Set.of()));
     }
 
     static PodId id(String name) {
@@ -61,6 +115,15 @@ final class World {
                 {"metadata": {"name": "%1$s", "namespace": "default", "uid": "uid-%1$s", "managedFields": [{}]%3$s},
                  "spec": {"schedulerName": "aliquot-scheduler", "containers": [
                    {"name": "main", "image": "x", "resources": {"limits": {%2$s, "cpu": "1"}}}]}, "status": {}}""".formatted(name, limits, more);
+    }
+
+    /** One of that priority, whose preemptionPolicy is that. */
+    static Wire.Pod pod(String name, String limits, int priority, String policy) {
+        String json = podJson(name, limits, "")
+                .replace(
+                        "\"spec\": {",
+                        "\"spec\": {\"priority\": " + priority + ", \"preemptionPolicy\": \"" + policy + "\", ");
+        return JsonMapper.shared().readValue(json, Wire.Pod.class);
     }
 
     static Wire.Pod pod(String name, String limits) {

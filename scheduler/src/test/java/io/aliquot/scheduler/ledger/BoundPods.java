@@ -20,6 +20,27 @@ public final class BoundPods {
                 id, node, version, List.of(shares), HostLoad.NONE, 0, Instant.EPOCH, Instant.EPOCH, GRACE, Instant.MAX);
     }
 
+    /** One of that priority, bound so many seconds after 1970, with requests of CPU and memory. */
+    public static BoundPod of(PodId id, String node, int priority, int second, HostLoad requests, Share... shares) {
+        var since = Instant.ofEpochSecond(second);
+        return new BoundPod(id, node, 1, List.of(shares), requests, priority, since, since, GRACE, Instant.MAX);
+    }
+
+    /** The same pod, told to leave by then. */
+    public static BoundPod leaving(BoundPod pod, Instant leavesBy) {
+        return new BoundPod(
+                pod.id(),
+                pod.node(),
+                pod.version() + 1,
+                pod.shares(),
+                pod.requests(),
+                pod.priority(),
+                pod.created(),
+                pod.bound(),
+                pod.grace(),
+                leavesBy);
+    }
+
     /** The container {@code main}'s. */
     public static Share main(String gpu, Amount amount) {
         return new Share("main", ContainerKind.APP, new Vgpus(List.of(vgpu(gpu, amount))));

@@ -1,0 +1,63 @@
+package io.aliquot.scheduler.preemption;
+
+import com.github.benmanes.caffeine.cache.Interner;
+import io.aliquot.scheduler.ledger.PodId;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+
+/** What disruption budgets there are, and the labels by which they mean pods. Thread-safe. */
+public final class Budgets {
+    /**
+     * A disruption budget.
+     *
+     * @param allowed pods that may be evicted now
+     * @param counted names of pods that it has counted as evicted already
+     */
+    public record Budget(String namespace, String name, Selector selector, int allowed, Set<String> counted) {
+        public Budget {
+            counted = Set.copyOf(counted);
+        }
+    }
+
+    private final Map<String, Map<String, Budget>> byNamespace = new ConcurrentHashMap<>();
+    private final Map<String, Map<String, String>> labels = new ConcurrentHashMap<>();
+    /** Pods of one template have the same labels. */
+    private final Interner<Map<String, String>> known = Interner.newWeakInterner();
+
+    /** A pod that may have to be evicted is new or has changed. */
+    public void putPod(String uid, Map<String, String> labels) {
+        this.labels.put(uid, known.intern(Map.copyOf(labels)));
+    }
+
+    public void removePod(String uid) {
+        labels.remove(uid);
+    }
+
+    public void putBudget(Budget budget) {
+        byNamespace
+                .computeIfAbsent(budget.namespace(), any -> new ConcurrentHashMap<>())
+                .put(budget.name(), budget);
+    }
+
+    public void removeBudget(String namespace, String name) {
+        byNamespace.computeIfPresent(namespace, (key, budgets) -> {
+            budgets.remove(name);
+            return budgets.isEmpty() ? null : budgets;
+        });
+    }
+
+    /** Those that an eviction of this pod would count against. */
+    List<Budget> of(PodId pod) {
+        Map<String, Budget> here = byNamespace.getOrDefault(pod.namespace(), Map.of());
+        if (here.isEmpty()) {
+            return List.of();
+        }
+        Map<String, String> labels = this.labels.getOrDefault(pod.uid(), Map.of());
+        return here.values().stream()
+                .filter(budget -> !budget.counted().contains(pod.name())
+                        && budget.selector().matches(labels))
+                .toList();
+    }
+}

@@ -1,0 +1,28 @@
+package io.aliquot.scheduler.preemption;
+
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.preemption.Budgets.Budget;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * A pod that may be evicted.
+ *
+ * @param since when it got its node
+ * @param perGpu what it holds of each GPU, by UUID
+ * @param budgets that its eviction counts against
+ */
+public record Victim(PodId pod, int priority, Instant since, Map<String, Amount> perGpu, List<Budget> budgets) {
+    public Victim {
+        perGpu = Map.copyOf(perGpu);
+        budgets = List.copyOf(budgets);
+    }
+
+    public static Victim of(Holding holding, Budgets budgets) {
+        return new Victim(
+                holding.pod(), holding.priority(), holding.bound(), holding.perGpu(), budgets.of(holding.pod()));
+    }
+}

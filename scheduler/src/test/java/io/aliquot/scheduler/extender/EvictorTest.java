@@ -1,0 +1,261 @@
+package io.aliquot.scheduler.extender;
+
+import static io.aliquot.scheduler.extender.World.id;
+import static io.aliquot.scheduler.extender.World.mebibytes;
+import static io.aliquot.scheduler.extender.World.pod;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.extender.Cluster.EvictOutcome;
+import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.extender.Wire.MetaPod;
+import io.aliquot.scheduler.extender.Wire.MetaVictims;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.placement.Gpus;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Node 1 has 50,000 MiB free, and no GPU with more than 30,000. */
+class EvictorTest {
+    private static final Duration SECOND = Duration.ofSeconds(1);
+
+    private final World world = new World();
+    private final Placing placing = world.placing(Placement.BINPACK, 100);
+    private final Evictor evictor = world.evictor();
+    private BoundPod young;
+
+    @BeforeEach
+    void fragmented() {
+        world.holds("old", 1, 0, 50_000, 1);
+        young = world.holds("young", 1, 1, 60_000, 1);
+    }
+
+    @Test
+    void theCheapestIsEvictedAndBothAreToldWhy() {
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(world.cluster.notes)
+                .containsExactly(
+                        "young Preempted: Preempted by pod default/high of priority 10, which fits on no GPU of node n1 "
+                                + "otherwise",
+                        "high Preempting: on node n1 a GPU is made free by evicting default/young");
+        assertThat(world.metrics.counter("aliquot.evictions", "outcome", "done").count())
+                .isEqualTo(1);
+    }
+
+    @Test
+    void theRoomIsKeptUntilThePodIsBoundAndNobodyElseIsEvicted() {
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        ticks(50);
+        assertThat(world.cluster.evicted).containsExactly("young");
+        world.ledger.forget("uid-young");
+        var other = Gpus.ask("APP:main: gpumem=50000");
+        assertThat(world.ledger.ask("n1", "uid-other", other)).isInstanceOf(Offer.Refuses.class);
+        world.waker.wake();
+        assertThat(world.cluster.woken).as("for whom it is kept").containsExactly("n1");
+        assertThat(placing.filter(pod("high", mebibytes(40_000), 10, ""), List.of("n1"))
+                        .nodeNames())
+                .containsExactly("n1");
+        assertThat(world.binder.bind(id("high"), "n1").error()).isEmpty();
+        ticks(2);
+        assertThat(world.kept.all()).isEmpty();
+        assertThat(world.cluster.evicted).containsExactly("young");
+    }
+
+    @Test
+    void ifThePodIsDeletedTheRoomIsAnybodys() {
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        world.ledger.forget("uid-young");
+        world.pending.forget("uid-high");
+        tick();
+        assertThat(world.ledger.ask("n1", "uid-other", Gpus.ask("APP:main: gpumem=40000")))
+                .isInstanceOf(Offer.Fits.class);
+    }
+
+    @Test
+    void nobodyOfEqualOrHigherPriorityIsEvicted() {
+        waits("equal", 40_000, 1);
+        ticks(30);
+        assertThat(world.cluster.evicted).isEmpty();
+    }
+
+    @Test
+    void aPodThatMayNotPreemptWaits() {
+        placing.filter(pod("polite", mebibytes(40_000), 10, "Never"), List.of("n1"));
+        ticks(30);
+        assertThat(world.cluster.evicted).isEmpty();
+    }
+
+    @Test
+    void whomABudgetProtectsStaysAndAnotherGoes() {
+        world.budget("guarded", 0, "young");
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("old");
+    }
+
+    @Test
+    void whereBudgetsProtectAllThePodWaitsUntilOneAllowsIt() {
+        world.budget("guarded", 0, "young", "old");
+        waits("high", 40_000, 10);
+        ticks(20);
+        assertThat(world.cluster.evicted).isEmpty();
+        world.budget("guarded", 1, "young", "old");
+        ticks(11);
+        assertThat(world.cluster.evicted)
+                .as("kube-scheduler must be asked anew")
+                .isEmpty();
+        assertThat(world.cluster.woken).containsOnly("n1");
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young");
+    }
+
+    @Test
+    void whomTheApiProtectsIsLeftAloneAndAnotherGoes() {
+        world.cluster.evictions.put("young", new EvictOutcome.Protected("budget guarded"));
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(world.kept.all()).isEmpty();
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young", "old");
+    }
+
+    @Test
+    void ofSeveralNobodyGoesUnlessAllMay() {
+        world.holds("third", 1, 0, 20_000, 1);
+        world.cluster.evictions.put("old", new EvictOutcome.Protected("budget guarded"));
+        waits("high", 75_000, 10);
+        tick();
+        assertThat(world.cluster.rehearsed).isEmpty();
+        assertThat(world.cluster.evicted).as("one is enough on the other GPU").containsExactly("young");
+        world.cluster.evictions.put("young", new EvictOutcome.Protected("budget guarded"));
+        ticks(2);
+        assertThat(world.cluster.evicted).doesNotContain("third");
+    }
+
+    @Test
+    void aBudgetThatAllowsOneIsNotOverdrawnByTwo() {
+        world.holds("third", 1, 0, 20_000, 1);
+        world.ledger.forget("uid-young");
+        world.holds("important", 1, 1, 60_000, 5);
+        world.budget("guarded", 1, "old", "third");
+        waits("high", 75_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("important");
+    }
+
+    @Test
+    void roomThatOthersLeaveAnywayIsTakenFirst() {
+        world.ledger.forget("uid-young");
+        world.leaves(world.holds("leaving", 1, 1, 60_000, 20));
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(world.kept.holds("uid-high")).isTrue();
+    }
+
+    @Test
+    void whoTakesOverEvictsNobodyAgain() {
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        world.kept.letGo("uid-high");
+        var next = world.evictor();
+        waits("high", 40_000, 10);
+        for (int i = 0; i < 10; i++) {
+            world.pass(SECOND);
+            next.evict();
+        }
+        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(world.kept.holds("uid-high")).isTrue();
+    }
+
+    @Test
+    void twoPodsThatWaitDoNotCountOnTheSameRoom() {
+        waits("high", 50_000, 10);
+        waits("higher", 40_000, 11);
+        ticks(2);
+        assertThat(world.cluster.evicted).containsExactly("young", "old");
+        assertThat(world.cluster.notes.get(0)).contains("default/higher");
+    }
+
+    @Test
+    void twoPodsThatFitBesideOneAnotherShareTheRoomOfOne() {
+        waits("high", 40_000, 10);
+        waits("higher", 40_000, 11);
+        ticks(2);
+        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(world.kept.all()).hasSize(2);
+    }
+
+    @Test
+    void kubeSchedulerGetsItsTurnFirst() {
+        waits("high", 40_000, 10);
+        world.pass(Evictor.ITS_TURN.dividedBy(2));
+        evictor.evict();
+        assertThat(world.cluster.evicted).isEmpty();
+        var proposal = Map.of("n1", new MetaVictims(List.of(new MetaPod("uid-old")), 0));
+        assertThat(world.preempting.preempt(pod("high", mebibytes(40_000), 10, ""), proposal))
+                .isNotEmpty();
+        ticks(5);
+        assertThat(world.cluster.evicted).isEmpty();
+    }
+
+    @Test
+    void onANodeThatKubeSchedulerDoesNotAskAboutNobodyIsEvicted() {
+        world.holds("there", 2, 0, 80_000, 0);
+        world.holds("there-too", 2, 1, 80_000, 0);
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young");
+    }
+
+    @Test
+    void whoDoesNotLeadEvictsNobody() {
+        waits("high", 40_000, 10);
+        world.cluster.standing = new Standing.Waits("another one holds the Lease");
+        ticks(5);
+        assertThat(world.cluster.evicted).isEmpty();
+    }
+
+    @Test
+    void manyKindsThatNothingHelpsAreNotLookedAtEverySecond() {
+        for (int i = 0; i < 3000; i++) {
+            waits("p" + i, 80_001 + i, 10);
+        }
+        waits("high", 40_000, 9);
+        ticks(400);
+        assertThat(world.cluster.woken)
+                .as("its turn came, and kube-scheduler must be asked anew")
+                .isNotEmpty();
+    }
+
+    private void waits(String name, int mebibytes, int priority) {
+        assertThat(placing.filter(pod(name, mebibytes(mebibytes), priority, ""), List.of("n1"))
+                        .nodeNames())
+                .isEmpty();
+    }
+
+    private void tick() {
+        ticks(1);
+    }
+
+    private void ticks(int seconds) {
+        for (int i = 0; i < seconds; i++) {
+            world.pass(SECOND);
+            evictor.evict();
+            world.ledger.expire();
+        }
+    }
+}
