@@ -97,12 +97,26 @@ variables.old.all(k, k == '{{ . }}' || k in variables.new)
   expression: "oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
 {{- end }}
 
-{{/* What the fake driver's installer reads, a line a GPU: <model>;<memory MiB>;<multiprocessors>;<context MiB> */}}
+{{/*
+What the fake driver's installer reads of a GPU: model;memory MiB;multiprocessors;context MiB;NUMA domain;links
+*/}}
+{{- define "aliquot.fakeGpu" -}}
+{{- $links := list }}
+{{- range $gpu, $link := .links }}{{ $links = append $links (printf "%s=%s" $gpu $link) }}{{ end }}
+{{- $parts := list .model (int .memoryMiB) (int .multiprocessors) }}
+{{- $placed := or (hasKey . "numa") (not (empty $links)) }}
+{{- if or .contextMiB $placed }}{{ $parts = append $parts (int .contextMiB) }}{{ end }}
+{{- if $placed }}{{ $parts = append $parts (ternary (toString (int .numa)) "" (hasKey . "numa")) }}{{ end }}
+{{- if $links }}{{ $parts = append $parts (join "," $links) }}{{ end }}
+{{- join ";" $parts }}
+{{- end }}
+
+{{/* A list of GPUs for each node that is named, and one for the others. */}}
 {{- define "aliquot.fakeGpus" -}}
 {{- range $node, $gpus := .Values.fakeDriver.nodes }}
 {{ eq $node "*" | ternary "default" (printf "node.%s" $node) }}: |
   {{- range $gpus }}
-  {{ .model }};{{ int .memoryMiB }};{{ int .multiprocessors }}{{ with .contextMiB }};{{ int . }}{{ end }}
+  {{ include "aliquot.fakeGpu" . }}
   {{- end }}
 {{- end }}
 {{- end }}

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC UINT64_C(0x3255504751494c41) /* "ALIQGPU2" */
+#define MAGIC UINT64_C(0x3355504751494c41) /* "ALIQGPU3" */
 
 struct head {
     uint64_t magic;
@@ -43,7 +43,8 @@ struct layout {
 _Static_assert(sizeof(struct slot) == 64, "a slot is a cache line");
 _Static_assert(offsetof(struct layout, health) == 2048, "the file's layout is fixed");
 _Static_assert(offsetof(struct layout, slots) == 4096, "the file's layout is fixed");
-_Static_assert(sizeof(struct gpu_identity) == 48 + 64 + 16 + 16 + 16, "no padding: it is checksummed");
+_Static_assert(sizeof(struct gpu_identity) == 48 + 64 + 16 + 16 + 24 + GPU_MAX_PER_NODE,
+               "no padding: it is checksummed");
 _Static_assert(offsetof(struct layout, time) % 4096 == 0, "the file's layout is fixed");
 
 const char *gpu_folder(void) {
@@ -111,6 +112,8 @@ static const char *head_fault(const struct head *head) {
         return "what a context takes is not within its memory in whole MiB";
     if (id->index > GPU_MAX_INDEX || id->multiprocessors == 0 || id->multiprocessors > GPU_MAX_MULTIPROCESSORS)
         return "its index or its number of multiprocessors is out of range";
+    if (id->numa > GPU_MAX_INDEX)
+        return "its NUMA node is out of range";
     return NULL;
 }
 

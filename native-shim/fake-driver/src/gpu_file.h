@@ -20,6 +20,8 @@ enum {
     GPU_MAX_PER_NODE = 64,
     GPU_MAX_INDEX = GPU_MAX_PER_NODE - 1,
     GPU_ERROR_LENGTH = 512,
+    GPU_NVLINKS = 18,          /* of one GPU, nvml.h: NVML_NVLINK_MAX_LINKS */
+    GPU_LINK_PCIE = 0x80,      /* in gpu_identity.links */
     GPU_XID_FELL_OFF_BUS = 79, /* https://docs.nvidia.com/deploy/xid-errors: "GPU has fallen off the bus" */
 };
 
@@ -41,6 +43,13 @@ struct gpu_identity {
     uint32_t multiprocessors;
     uint32_t compute_major;
     uint32_t compute_minor;
+    uint32_t numa;
+    uint32_t unused;
+    /*
+     * To each GPU of the node, by its index: so many NVLinks, or GPU_LINK_PCIE and a tenth of nvmlGpuTopologyLevel_t;
+     * 0 for what follows from the NUMA nodes. Both ends say the same.
+     */
+    uint8_t links[GPU_MAX_PER_NODE];
 };
 
 /* What is wrong with a GPU: the last XID (0 = healthy) and how often that has changed. */

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH_LENGTH = 4096 };
+enum { PATH_LENGTH = 4096, NUMA_NODE_GPUS = 4 };
 
 static const char usage[] =
     "usage: aliquot-fake-driver install --root DIR --source DIR --cdi DIR --gpus FILE --node NAME\n"
@@ -30,7 +30,11 @@ static const char usage[] =
     "         per GPU in --root/gpus, and writes the CDI specification --cdi/aliquot-fake-driver.json, with which\n"
     "         NVIDIA's container runtime gives them to containers. --gpus names a file with a line per GPU:\n"
     "             model;memory in MiB;multiprocessors        NVIDIA A100-SXM4-80GB;81920;108\n"
-    "         and, if a process's contexts are to take memory, ;MiB after that.\n"
+    "         and after that, each of which may be empty or missing: ;MiB that a process's contexts take;NUMA node "
+    "(of\n"
+    "         four GPUs each, if it isn't said);links to other GPUs by their index (nvlink<n>, pix, pxb, phb, node, "
+    "sys):\n"
+    "             NVIDIA A100-SXM4-80GB;81920;108;256;0;1=nvlink12,2=sys\n"
     "         --node names the node; the GPUs' UUIDs follow from it. Can be run again at any time.\n"
     "fail     gives a GPU an XID error (79, the default: it has fallen off the bus), as NVML's clients see it.\n"
     "heal     makes it well again.\n"
@@ -201,13 +205,55 @@ static uint64_t number(const char *text, uint64_t max) {
     return parse_number(text, max, &value) ? value : 0;
 }
 
+/* What a link's name stands for in gpu_identity.links; 0 for no name of one. */
+static uint8_t link_of(const char *name) {
+    static const char *const pcie[] = {"pix", "pxb", "phb", "node", "sys"};
+    for (size_t i = 0; i < sizeof pcie / sizeof pcie[0]; i++)
+        if (strcmp(name, pcie[i]) == 0)
+            return (uint8_t)(GPU_LINK_PCIE | (i + 1));
+    return strncmp(name, "nvlink", 6) == 0 ? (uint8_t)number(name + 6, GPU_NVLINKS) : 0;
+}
+
+static void parse_links(char *links, const char *file, size_t line_number, struct gpu_identity *gpu) {
+    for (char *link; (link = strsep(&links, ",")) != NULL;) {
+        char shown[64];
+        snprintf(shown, sizeof shown, "%s", link);
+        char *name = link;
+        const char *index = strsep(&name, "=");
+        uint64_t other;
+        uint8_t value = name != NULL ? link_of(name) : 0;
+        if (value == 0 || !parse_number(index, GPU_MAX_INDEX, &other) || other == gpu->index)
+            die("%s, line %zu: a link is another GPU's index and nvlink1 to nvlink%d, pix, pxb, phb, node or sys, like "
+                "1=nvlink4, not \"%s\"",
+                file, line_number, GPU_NVLINKS, shown);
+        gpu->links[other] = value;
+    }
+}
+
+/* A link has two ends; it is enough if one of them is told of it. */
+static void join_links(struct gpu_identity *gpus, size_t count, const char *file) {
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < GPU_MAX_PER_NODE; j++) {
+            uint8_t link = gpus[i].links[j];
+            if (link == 0)
+                continue;
+            if (j >= count)
+                die("%s: GPU %zu is linked to GPU %zu, which there isn't", file, i, j);
+            if (gpus[j].links[i] != 0 && gpus[j].links[i] != link)
+                die("%s: GPUs %zu and %zu tell different links to each other", file, i, j);
+            gpus[j].links[i] = link;
+        }
+    }
+}
+
 static void parse_gpu(char *line, const char *file, size_t line_number, const char *node, struct gpu_identity *gpu) {
     char *rest = line;
     const char *model = strsep(&rest, ";"), *memory = strsep(&rest, ";"), *multiprocessors = strsep(&rest, ";"),
-               *context = strsep(&rest, ";");
+               *context = strsep(&rest, ";"), *numa = strsep(&rest, ";");
+    char *links = strsep(&rest, ";");
     if (multiprocessors == NULL || rest != NULL || model[0] == '\0' || strlen(model) >= sizeof gpu->name)
         die("%s, line %zu: expected model;memory in MiB;multiprocessors, like NVIDIA A100-SXM4-80GB;81920;108, and "
-            "maybe ;MiB that a process's contexts take",
+            "maybe ;MiB that a process's contexts take;NUMA node;links",
             file, line_number);
     for (const char *c = model; *c != '\0'; c++)
         if (*c < ' ' || *c > '~')
@@ -221,9 +267,16 @@ static void parse_gpu(char *line, const char *file, size_t line_number, const ch
         die("%s, line %zu: multiprocessors must be a whole number from 1 to %u, not \"%s\"", file, line_number,
             GPU_MAX_MULTIPROCESSORS, multiprocessors);
     uint64_t context_mib = 0;
-    if (context != NULL && !parse_number(context, mib, &context_mib))
+    if (context != NULL && (context[0] != '\0' || numa == NULL) && !parse_number(context, mib, &context_mib))
         die("%s, line %zu: what a process's contexts take must be a whole number of MiB from 0 to %llu, not \"%s\"",
             file, line_number, (unsigned long long)mib, context);
+    uint64_t numa_node = gpu->index / NUMA_NODE_GPUS;
+    if (numa != NULL && numa[0] != '\0' && !parse_number(numa, GPU_MAX_INDEX, &numa_node))
+        die("%s, line %zu: a NUMA node must be a whole number from 0 to %d, not \"%s\"", file, line_number,
+            GPU_MAX_INDEX, numa);
+    if (links != NULL && links[0] != '\0')
+        parse_links(links, file, line_number, gpu);
+    gpu->numa = (uint32_t)numa_node;
     snprintf(gpu->name, sizeof gpu->name, "%s", model);
     gpu->context_bytes = context_mib << 20;
     gpu->memory_bytes = mib << 20;
@@ -254,6 +307,7 @@ static size_t parse_gpus(const char *file, const char *node, struct gpu_identity
         parse_gpu(line, file, line_number, node, &gpus[count]);
         count++;
     }
+    join_links(gpus, count, file);
     free(text);
     return count;
 }

@@ -21,7 +21,7 @@
 
 #define API __attribute__((visibility("default")))
 
-enum { NUMA_NODE_GPUS = 4, EVENT_POLL_MS = 100, GRAPHICS_MHZ = 1410, MEMORY_MHZ = 1593, POWER_LIMIT_MW = 400000 };
+enum { SWITCH_BUS = 0xc0, EVENT_POLL_MS = 100, GRAPHICS_MHZ = 1410, MEMORY_MHZ = 1593, POWER_LIMIT_MW = 400000 };
 
 struct nvmlDevice_st {
     gpu_file *gpu;
@@ -363,16 +363,19 @@ API nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *cor
     return result;
 }
 
-API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
-    nvmlReturn_t result = check(device, pci);
-    if (result != NVML_SUCCESS)
-        return result;
+static void give_pci(nvmlPciInfo_t *pci, unsigned bus) {
     memset(pci, 0, sizeof *pci);
-    pci->bus = device->identity->index + 1;
+    pci->bus = bus;
     pci->pciDeviceId = 0x000010de; /* NVIDIA, no device */
     snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", pci->bus & 0xff);
     snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", pci->bus & 0xff);
-    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
+    nvmlReturn_t result = check(device, pci);
+    if (result == NVML_SUCCESS)
+        give_pci(pci, device->identity->index + 1);
+    return result;
 }
 
 API nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci) {
@@ -397,12 +400,12 @@ API nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAttribut
     return nvmlDeviceGetAttributes_v2(device, attributes);
 }
 
-/* ---- where it is: four GPUs on each NUMA node, no NVLink ---- */
+/* ---- where it is ---- */
 
 API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node) {
     nvmlReturn_t result = check(device, node);
     if (result == NVML_SUCCESS)
-        *node = device->identity->index / NUMA_NODE_GPUS;
+        *node = device->identity->numa;
     return result;
 }
 
@@ -415,7 +418,7 @@ API nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int s
     if (size == 0)
         return NVML_ERROR_INSUFFICIENT_SIZE;
     memset(nodes, 0, size * sizeof nodes[0]);
-    nodes[0] = 1ul << device->identity->index / NUMA_NODE_GPUS;
+    nodes[0] = 1ul << device->identity->numa;
     return NVML_SUCCESS;
 }
 
@@ -442,12 +445,13 @@ API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevic
         result = check(other, level);
     if (result != NVML_SUCCESS)
         return result;
+    uint8_t link = one->identity->links[other->identity->index];
     if (one == other)
         *level = NVML_TOPOLOGY_INTERNAL;
+    else if ((link & GPU_LINK_PCIE) != 0)
+        *level = (link & ~(unsigned)GPU_LINK_PCIE) * 10;
     else
-        *level = one->identity->index / NUMA_NODE_GPUS == other->identity->index / NUMA_NODE_GPUS
-                     ? NVML_TOPOLOGY_NODE
-                     : NVML_TOPOLOGY_SYSTEM;
+        *level = one->identity->numa == other->identity->numa ? NVML_TOPOLOGY_NODE : NVML_TOPOLOGY_SYSTEM;
     return NVML_SUCCESS;
 }
 
@@ -471,17 +475,70 @@ API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, un
     return result;
 }
 
+/*
+ * A GPU's NVLinks: those to the GPU with the lowest index first. Where it has more to the others together than a GPU
+ * can have, they go to a switch, and each of them reaches every other GPU.
+ */
+struct nvlinks {
+    unsigned count;
+    bool switched;
+    uint8_t to[GPU_NVLINKS]; /* index of the GPU at the other end */
+};
+
+static struct nvlinks nvlinks_of(nvmlDevice_t device) {
+    struct nvlinks links = {0};
+    unsigned total = 0, most = 0;
+    for (unsigned other = 0; other < GPU_MAX_PER_NODE; other++) {
+        unsigned lanes = device->identity->links[other];
+        if ((lanes & GPU_LINK_PCIE) != 0)
+            continue;
+        most = lanes > most ? lanes : most;
+        for (unsigned lane = 0; lane < lanes; lane++, total++)
+            if (total < GPU_NVLINKS)
+                links.to[total] = (uint8_t)other;
+    }
+    links.switched = total > GPU_NVLINKS;
+    links.count = links.switched ? most : total;
+    return links;
+}
+
+/* The start of every question about one of a GPU's NVLinks. */
+static nvmlReturn_t check_nvlink(nvmlDevice_t device, unsigned int link, const void *answer, struct nvlinks *links) {
+    nvmlReturn_t result = check_live(device, answer);
+    if (result == NVML_SUCCESS && link >= GPU_NVLINKS)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (result != NVML_SUCCESS)
+        return result;
+    *links = nvlinks_of(device);
+    return links->count != 0 ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
 API nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, unsigned int *active) {
-    nvmlReturn_t result = check_live(device, active);
-    if (result == NVML_SUCCESS && link >= 18) /* NVML_NVLINK_MAX_LINKS */
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
+    struct nvlinks links;
+    nvmlReturn_t result = check_nvlink(device, link, active, &links);
+    if (result == NVML_SUCCESS)
+        *active = link < links.count ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
+    return result;
 }
 
 API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci) {
-    (void)link;
-    nvmlReturn_t result = check_live(device, pci);
-    return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
+    struct nvlinks links;
+    nvmlReturn_t result = check_nvlink(device, link, pci, &links);
+    if (result == NVML_SUCCESS && link >= links.count)
+        result = NVML_ERROR_NOT_SUPPORTED;
+    if (result == NVML_SUCCESS)
+        give_pci(pci, links.switched ? SWITCH_BUS : links.to[link] + 1u);
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, unsigned int *type) {
+    struct nvlinks links;
+    nvmlReturn_t result = check_nvlink(device, link, type, &links);
+    if (result == NVML_SUCCESS && link >= links.count)
+        result = NVML_ERROR_NOT_SUPPORTED;
+    if (result == NVML_SUCCESS)
+        *type = links.switched ? NVML_NVLINK_DEVICE_TYPE_SWITCH : NVML_NVLINK_DEVICE_TYPE_GPU;
+    return result;
 }
 
 /* ---- how it is ---- */

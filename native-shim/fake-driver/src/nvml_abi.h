@@ -126,4 +126,8 @@ typedef struct {
 #define NVML_TOPOLOGY_NODE 40
 #define NVML_TOPOLOGY_SYSTEM 50
 
+/* nvmlIntNvLinkDeviceType_t */
+#define NVML_NVLINK_DEVICE_TYPE_GPU 0u
+#define NVML_NVLINK_DEVICE_TYPE_SWITCH 2u
+
 #endif

@@ -132,11 +132,17 @@ a_gpu_in_use_stays_as_it_is_and_the_installer_says_so() {
 }
 
 what_is_wrong_in_the_list_of_gpus_is_said() {
-    for wrong in "A100;81920" "A100;80Gi;108" "A100;0;108" "A100;81920;0" "A100;-1;108" ";81920;108" "A100;81920;108;9;1" \
-        "A100;99999999999999999999;108" "A100;81920;108;" "A100;81920;108;81921" "A100;81920;108;1Gi"; do
+    for wrong in "A100;81920" "A100;80Gi;108" "A100;0;108" "A100;81920;0" "A100;-1;108" ";81920;108" "A100;81920;108;9;1;;1" \
+        "A100;99999999999999999999;108" "A100;81920;108;" "A100;81920;108;81921" "A100;81920;108;1Gi" "A100;81920;108;;one" \
+        "A100;81920;108;;64" "A100;81920;108;;;0" "A100;81920;108;;;0=nvlink" "A100;81920;108;;;0=nvlink19" \
+        "A100;81920;108;;;1=sys"; do
         printf 'NVIDIA L4;23034;58\n%s\n' "$wrong" >"$folder/gpus"
         refused "line 2" install
     done
+    printf 'A100;81920;108;;;2=sys\nA100;81920;108\n' >"$folder/gpus"
+    refused "GPU 0 is linked to GPU 2, which there isn't" install
+    printf 'A100;81920;108;;;1=sys\nA100;81920;108;;;0=pix\n' >"$folder/gpus"
+    refused "GPUs 0 and 1 tell different links" install
     [ ! -e "$root" ] || fail "something was installed"
 }
 

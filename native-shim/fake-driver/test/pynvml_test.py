@@ -107,6 +107,28 @@ class PynvmlTest(unittest.TestCase):
         self.assertEqual(pynvml.NVML_TOPOLOGY_NODE, pynvml.nvmlDeviceGetTopologyCommonAncestor(
             device, pynvml.nvmlDeviceGetHandleByIndex(1)))
 
+    def test_gpus_are_where_the_list_says_and_reach_each_other_so(self):
+        with tempfile.TemporaryDirectory() as root:
+            with open(f"{root}/list", "w") as gpus:
+                gpus.write("A;1024;1;;1;1=nvlink4,2=pix\nA;1024;1;;1;2=nvlink2\nA;1024;1;;0\nA;1024;1;;0\n")
+            installer("install", "--root", f"{root}/root", "--source", DRIVER, "--cdi", f"{root}/cdi", "--gpus",
+                      f"{root}/list", "--node", "linked")
+            asked = f"""if True:
+                import ctypes, pynvml as p
+                p.nvmlInit()
+                d = [p.nvmlDeviceGetHandleByIndex(i) for i in range(4)]
+                print([list(p.nvmlDeviceGetMemoryAffinity(one, 1, p.NVML_AFFINITY_SCOPE_NODE)) for one in d])
+                print([p.nvmlDeviceGetTopologyCommonAncestor(d[0], one) for one in d])
+                print([p.nvmlDeviceGetTopologyCommonAncestor(d[3], one) for one in d])
+                print([sum(p.nvmlDeviceGetNvLinkState(one, n) for n in range(18)) for one in d[:3]])
+                print([p.nvmlDeviceGetNvLinkRemotePciInfo(d[1], n).bus for n in range(6)])
+                print(p.nvmlDeviceGetNvLinkRemoteDeviceType(d[1], 0))
+                """
+            answer = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True,
+                                    env=dict(os.environ, ALIQUOT_FAKE_GPUS=f"{root}/root/gpus")).stdout
+            self.assertEqual("[[2], [2], [1], [1]]\n[0, 40, 10, 50]\n[50, 50, 40, 0]\n[4, 6, 2]\n[1, 1, 1, 1, 3, 3]\n0\n",
+                             answer)
+
     def test_a_failure_arrives_as_an_event_and_healing_ends_it(self):
         devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(2)]
         events = pynvml.nvmlEventSetCreate()

@@ -16,6 +16,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -58,6 +59,9 @@ public final class Nvml implements AutoCloseable {
     private static final int EVENT_SIZE = 32; // device, type, data, GPU instance, compute instance
     private static final long EVENT_XID = 8;
     private static final int NVLINKS = 18;
+    private static final String NVIDIA = "0x10de";
+    private static final int NUMA_WORDS = 16; // 1024 domains
+    private static final int AFFINITY_SCOPE_NODE = 0;
     private static final int NVLINK_TO_GPU = 0;
     private static final int NVLINK_TO_SWITCH = 2;
 
@@ -236,7 +240,7 @@ public final class Nvml implements AutoCloseable {
             check("nvmlDeviceGetName", Calls.nvmlDeviceGetName(handle, name, NAME_LENGTH));
             try {
                 int memoryMiB = Math.toIntExact(totalMemory(handle) / MIB);
-                int numa = numa(busIds.getOrDefault(uuid, ""));
+                int numa = numa(handle, busIds.getOrDefault(uuid, ""));
                 known.put(
                         uuid, new Fixed(Native.toString(name), memoryMiB, numa, links(uuid, handle, devices, busIds)));
                 unknown.remove(uuid);
@@ -320,17 +324,44 @@ public final class Nvml implements AutoCloseable {
         return text.matches("[0-9a-f]{8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-9a-f]") ? text.substring(4) : "";
     }
 
-    private int numa(String busId) {
-        if (busId.isEmpty()) {
-            return -1;
-        }
+    /**
+     * The NUMA domain that a GPU hangs on: the kernel's word, else NVML's. (Not nvmlDeviceGetNumaNodeId, which tells of
+     * the GPU's own memory where that is a domain of its own.)
+     */
+    private int numa(Pointer handle, String busId) {
+        int domain = kernelsNuma(busId);
+        return domain >= 0 ? domain : nvmlsNuma(handle);
+    }
+
+    private int kernelsNuma(String busId) {
+        Path device = pciDevices.resolve(busId);
         try {
+            // A virtual GPU may have the address that something else has here.
+            if (busId.isEmpty()
+                    || !Files.readString(device.resolve("vendor")).strip().equals(NVIDIA)) {
+                return -1;
+            }
             return Math.max(
                     -1,
-                    Integer.parseInt(Files.readString(pciDevices.resolve(busId).resolve("numa_node"))
-                            .strip()));
+                    Integer.parseInt(
+                            Files.readString(device.resolve("numa_node")).strip()));
         } catch (IOException | NumberFormatException e) {
             return -1; // a kernel without NUMA, or a GPU without a PCI device
+        }
+    }
+
+    private int nvmlsNuma(Pointer handle) {
+        Optional<Function> affinity = function("nvmlDeviceGetMemoryAffinity");
+        if (affinity.isEmpty()) {
+            return -1;
+        }
+        try (var nodes = new Memory((long) NUMA_WORDS * Long.BYTES)) {
+            nodes.clear();
+            if (affinity.get().invokeInt(new Object[] {handle, NUMA_WORDS, nodes, AFFINITY_SCOPE_NODE}) != SUCCESS) {
+                return -1;
+            }
+            var set = BitSet.valueOf(nodes.getLongArray(0, NUMA_WORDS));
+            return set.cardinality() == 1 ? set.nextSetBit(0) : -1;
         }
     }
 

@@ -21,6 +21,9 @@ public final class FakeDriver {
 
     /** Takes the GPUs of an earlier test away. */
     public FakeDriver() throws IOException {
+        assertThat(System.getenv())
+                .as("a folder of the build's own, since all in it is deleted")
+                .containsKey("ALIQUOT_FAKE_GPUS");
         assertThat(BUILD.resolve("libnvidia-ml.so.1"))
                 .as("the fake driver, built by ./mvnw -pl native-shim compile")
                 .exists();

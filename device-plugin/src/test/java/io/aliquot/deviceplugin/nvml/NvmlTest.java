@@ -10,6 +10,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -46,14 +47,57 @@ final class NvmlTest {
     }
 
     @Test
-    void theNumaDomainIsTheKernels(@TempDir Path sys) throws Exception {
-        driver.install(A100, A100);
-        Path device = sys.resolve("bus/pci/devices/0000:01:00.0");
-        Files.createDirectories(device);
-        Files.writeString(device.resolve("numa_node"), "1\n");
+    void theNumaDomainIsTheKernelsOrElseNvmls(@TempDir Path sys) throws Exception {
+        driver.install(A100 + ";;0", A100 + ";;2", A100 + ";;3");
+        pciDevice(sys, "0000:01:00.0", "0x10de", "1");
+        pciDevice(sys, "0000:02:00.0", "0x10de", "-1");
+        pciDevice(sys, "0000:03:00.0", "0x8086", "0");
         try (Nvml nvml = Nvml.open(driver.library(), sys)) {
-            assertThat(nvml.gpus()).extracting(PhysicalGpu::numa).containsExactly(1, -1);
+            assertThat(nvml.gpus()).extracting(PhysicalGpu::numa).containsExactly(1, 2, 3);
         }
+    }
+
+    private static void pciDevice(Path sys, String address, String vendor, String numa) throws IOException {
+        Path device = Files.createDirectories(sys.resolve("bus/pci/devices").resolve(address));
+        Files.writeString(device.resolve("vendor"), vendor + "\n");
+        Files.writeString(device.resolve("numa_node"), numa + "\n");
+    }
+
+    @Test
+    void linksAreLanesOfNvlinkOrElseTheWayOverPcie() throws Exception {
+        driver.install(A100 + ";;0;1=nvlink4,2=pix", A100 + ";;0;2=nvlink2", A100 + ";;0", A100 + ";;1");
+        try (Nvml nvml = driver.open()) {
+            assertThat(links(nvml))
+                    .containsExactly(
+                            List.of("", "nvlink4", "pix", "sys"),
+                            List.of("nvlink4", "", "nvlink2", "sys"),
+                            List.of("pix", "nvlink2", "", "sys"),
+                            List.of("sys", "sys", "sys", ""));
+        }
+    }
+
+    @Test
+    void throughASwitchEveryGpuReachesEveryOtherWithAllItsLanes() throws Exception {
+        driver.install(A100 + ";;0;1=nvlink12,2=nvlink12", A100 + ";;0;2=nvlink12", A100);
+        try (Nvml nvml = driver.open()) {
+            assertThat(links(nvml))
+                    .containsExactly(
+                            List.of("", "nvlink12", "nvlink12"),
+                            List.of("nvlink12", "", "nvlink12"),
+                            List.of("nvlink12", "nvlink12", ""));
+        }
+    }
+
+    /** From each GPU to each, in their order. */
+    private static List<List<String>> links(Nvml nvml) throws NvmlException {
+        List<PhysicalGpu> gpus = nvml.gpus();
+        return gpus.stream()
+                .map(from -> gpus.stream()
+                        .map(to -> Optional.ofNullable(from.links().get(to.uuid()))
+                                .map(Link::print)
+                                .orElse(""))
+                        .toList())
+                .toList();
     }
 
     @Test
