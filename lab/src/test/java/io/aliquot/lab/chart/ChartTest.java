@@ -198,12 +198,17 @@ class ChartTest {
     }
 
     @Test
+    void aPodIsTriedAgainWithinThreeSecondsUnlessTheAdminSaysOtherwise() {
+        assertThat(kubeScheduler(Chart.render())).containsEntry("podMaxBackoffSeconds", 3);
+    }
+
+    @Test
     void kubeSchedulerAsksTheExtenderBesideItAndLeadsByTheLeaseThatTheFenceNames() {
         Map<String, Object> configuration = kubeScheduler(Chart.render(EVERYTHING));
 
         assertThat(configuration)
                 .containsEntry("percentageOfNodesToScore", 100)
-                .containsEntry("podMaxBackoffSeconds", 3);
+                .containsEntry("podMaxBackoffSeconds", 30);
         assertThat(configuration.get("leaderElection"))
                 .isEqualTo(Map.of(
                         "leaderElect", true,
