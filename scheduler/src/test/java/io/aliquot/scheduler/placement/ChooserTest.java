@@ -8,10 +8,12 @@ import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static io.aliquot.scheduler.placement.Gpus.room;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.placement.Choice.Chosen;
 import io.aliquot.scheduler.placement.Choice.Refused;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 class ChooserTest {
@@ -146,5 +148,56 @@ class ChooserTest {
 
     private static String reason(String container, List<GpuRoom> rooms) {
         return ((Refused) Chooser.choose(ask(container), rooms, BINPACK)).reason();
+    }
+
+    @Test
+    void aPodTakesTheModelsUuidsAndIndexesThatItSays() {
+        var rooms = List.of(card("NVIDIA L4", 0), card("NVIDIA A100-SXM4-80GB", 1), card("NVIDIA A100-SXM4-80GB", 2));
+        assertThat(wishing("use-gpu-model", "a100", rooms)).isEqualTo(Gpus.uuid(1, 1));
+        assertThat(wishing("avoid-gpu-model", "L4, T4", rooms)).isEqualTo(Gpus.uuid(1, 1));
+        assertThat(wishing("use-gpu-uuid", Gpus.uuid(1, 2), rooms)).isEqualTo(Gpus.uuid(1, 2));
+        assertThat(wishing("avoid-gpu-uuid", Gpus.uuid(1, 0) + "," + Gpus.uuid(1, 1), rooms))
+                .isEqualTo(Gpus.uuid(1, 2));
+        assertThat(wishing("use-gpu-index", "2", rooms)).isEqualTo(Gpus.uuid(1, 2));
+        assertThat(wishing("use-gpu-model", "H100", rooms)).isEqualTo("no GPU of a model that the pod takes");
+        assertThat(wishing("use-gpu-uuid", Gpus.uuid(9, 9), rooms))
+                .isEqualTo("no GPU with a UUID and an index that the pod takes");
+    }
+
+    @Test
+    void whatAPodSaysOfPolicyAndPriorityIsInItsShare() {
+        var annotations = Map.of("aliquot.io/core-policy", "elastic", "aliquot.io/priority", "7");
+        var chosen = (Chosen) Chooser.choose(ask(annotations, "APP:main: gpumem=10 gpucores=5"), empty(1, 80), BINPACK);
+        assertThat(Gpus.of(chosen.containers(), "main").print())
+                .isEqualTo(Gpus.uuid(1, 0) + " memory=10Mi cores=5 policy=elastic priority=7 context=0Mi\n");
+    }
+
+    @Test
+    void aSearchFindsTheWayThatTheHeuristicMisses() {
+        // 7+5, 6+6 and 5+5 fill the cards to the last MiB.
+        var rooms = List.of(empty(gpu(1, 0, 12)), empty(gpu(1, 1, 12)), empty(gpu(1, 2, 10)));
+        var ask = ask(
+                "APP:a: gpumem=7",
+                "APP:b: gpumem=6",
+                "APP:c: gpumem=6",
+                "APP:d: gpumem=5",
+                "APP:e: gpumem=5",
+                "APP:f: gpumem=5");
+        var search = new PodSearch(ask, rooms, BINPACK, true);
+        assertThat(search.choice()).isInstanceOf(Chosen.class);
+        assertThat(search.tries()).isPositive();
+    }
+
+    private static GpuRoom card(String model, int index) {
+        var plain = gpu(1, index, 80000);
+        return empty(new Gpu(plain.uuid(), index, model, 80000, 0, -1, true, Gpu.SHIM, Map.of()));
+    }
+
+    /** The GPU that a pod with this annotation gets, or why it gets none. */
+    private static String wishing(String name, String value, List<GpuRoom> rooms) {
+        Choice choice = Chooser.choose(ask(Map.of("aliquot.io/" + name, value), "APP:main: gpumem=1"), rooms, BINPACK);
+        return choice instanceof Chosen chosen
+                ? Gpus.of(chosen.containers(), "main").uuids().get(0)
+                : ((Refused) choice).reason();
     }
 }
