@@ -63,6 +63,9 @@ final class Agent implements AutoCloseable {
     private Optional<Nvml> nvml = Optional.empty();
     private Optional<XidWatch> xids = Optional.empty();
     private Optional<Inventory> told = Optional.empty();
+    /** The node's totals as they were at most, of this Node object. */
+    private final Map<String, Long> highest = new HashMap<>();
+
     private Map<String, String> troubled = Map.of();
     private Duration nvmlPause = Duration.ofSeconds(1);
     private long nvmlNotBefore = System.nanoTime();
@@ -202,6 +205,7 @@ final class Agent implements AutoCloseable {
         if (view.isEmpty()) {
             // Slots and inventory depend on the Node; a node that was deleted begins anew.
             told = Optional.empty();
+            highest.clear();
             lacking.add(say(
                     "node", Level.INFO, "node " + settings.nodeName() + " has not been seen yet in the API server"));
         } else {
@@ -214,9 +218,9 @@ final class Agent implements AutoCloseable {
         if (view.isEmpty()) {
             return lacking;
         }
-        Optional<Integer> slots = slots(view.get());
-        if (told.isEmpty() && (slots.isEmpty() || nvml.isEmpty())) {
-            if (slots.isEmpty()) {
+        Optional<NodeWishes> wishes = wishes(view.get());
+        if (told.isEmpty() && (wishes.isEmpty() || nvml.isEmpty())) {
+            if (wishes.isEmpty()) {
                 lacking.add(said.getOrDefault("wishes", "the node asks for something that is refused"));
             }
             return lacking;
@@ -225,7 +229,7 @@ final class Agent implements AutoCloseable {
                 gpus,
                 told,
                 settings.visibleDevices(),
-                slots.or(() -> told.map(Inventory::slots)).orElseThrow());
+                wishes.or(() -> told.map(NodeWishes::grantedBy)).orElseThrow());
         if (present.gpus().isEmpty()) {
             lacking.add(say(
                     "none",
@@ -240,10 +244,10 @@ final class Agent implements AutoCloseable {
                 GpuInventory.offer(present).healthy(),
                 GpuInventory.offer(present).unhealthy());
         plugin.observe(view.get().allocatable().getOrDefault(Resources.GPU, 0L));
-        if (slots.isPresent()) {
+        if (wishes.isPresent()) {
             told = Optional.of(present);
         }
-        write(node, view.get(), slots.isPresent()).ifPresent(lacking::add);
+        write(node, view.get(), wishes.isPresent()).ifPresent(lacking::add);
         return lacking;
     }
 
@@ -290,15 +294,15 @@ final class Agent implements AutoCloseable {
                 : new PhysicalGpu(gpu.uuid(), gpu.index(), gpu.model(), gpu.memoryMiB(), gpu.numa(), xid, gpu.links());
     }
 
-    /** Slots per GPU as wished; empty while the node wishes something that we refuse. */
-    private Optional<Integer> slots(NodeView view) {
+    /** What the node's admin wishes; empty while that is something that we refuse. */
+    private Optional<NodeWishes> wishes(NodeView view) {
         try {
-            int slots = NodeWishes.parse(view, settings.slots()).slots();
+            NodeWishes wishes = NodeWishes.parse(view, settings.slots());
             metrics.nodeSettingsRefused(false);
             if (said.remove("wishes") != null) {
                 LOG.log(Level.INFO, "The node's labels and annotations are all right again");
             }
-            return Optional.of(slots);
+            return Optional.of(wishes);
         } catch (FormatException e) {
             metrics.nodeSettingsRefused(true);
             say(
@@ -333,7 +337,7 @@ final class Agent implements AutoCloseable {
             return Optional.empty();
         }
         String inventory = told.get().print();
-        Map<String, Long> totals = GpuInventory.totals(told.get());
+        Map<String, Long> totals = totals(told.get(), view);
         boolean sameInventory =
                 !inventoryToo || inventory.equals(view.annotations().get(Annotations.GPUS));
         boolean sameTotals = totals.entrySet().stream()
@@ -362,6 +366,19 @@ final class Agent implements AutoCloseable {
             writeNotBefore = System.nanoTime() + writePause.toNanos();
             return Optional.of(say("write", Level.WARNING, String.valueOf(e.getMessage())));
         }
+    }
+
+    /**
+     * The node's totals. After a scaling was made smaller they stay: pods may hold more than the new ones, and a kubelet
+     * that restarts would reject some that run. What is sold follows the scaling all the same, since the scheduler counts
+     * each GPU by the inventory.
+     */
+    private Map<String, Long> totals(Inventory inventory, NodeView view) {
+        GpuInventory.totals(inventory).forEach((resource, total) -> {
+            highest.merge(resource, total, Math::max);
+            highest.merge(resource, view.capacity().getOrDefault(resource, 0L), Math::max);
+        });
+        return Map.copyOf(highest);
     }
 
     private void sayHealth(List<PhysicalGpu> seen, Inventory present) {

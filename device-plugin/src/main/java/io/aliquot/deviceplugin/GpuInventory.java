@@ -3,9 +3,9 @@ package io.aliquot.deviceplugin;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Resources;
-import io.aliquot.api.Scaling;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.SlotOffer;
+import io.aliquot.deviceplugin.node.NodeWishes;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -33,8 +33,10 @@ final class GpuInventory {
      *
      * @param seen by NVML, each with its trouble
      * @param before what the node's annotation said last
+     * @param wishes of the node's admin
      */
-    static Inventory of(List<PhysicalGpu> seen, Optional<Inventory> before, VisibleDevices visibleDevices, int slots) {
+    static Inventory of(
+            List<PhysicalGpu> seen, Optional<Inventory> before, VisibleDevices visibleDevices, NodeWishes wishes) {
         List<Gpu> gpus = new ArrayList<>();
         Set<Integer> indexes = new HashSet<>();
         Set<String> uuids = new HashSet<>();
@@ -62,14 +64,19 @@ final class GpuInventory {
             }
         }
         gpus.sort(Comparator.comparing(Gpu::index));
-        return new Inventory(visibleDevices, Scaling.ONE, Scaling.ONE, slots, gpus);
+        return new Inventory(visibleDevices, wishes.memoryScaling(), wishes.coreScaling(), wishes.slots(), gpus);
     }
 
-    /** The node's totals, of all its GPUs whatever their health. */
+    /** The node's totals: what may be sold of all its GPUs, whatever their health. */
     static Map<String, Long> totals(Inventory inventory) {
-        long memory = inventory.gpus().stream().mapToLong(Gpu::memoryMiB).sum();
-        long percent = (long) WHOLE * inventory.gpus().size();
-        return Map.of(Resources.MEMORY, memory, Resources.MEMORY_PERCENTAGE, percent, Resources.CORES, percent);
+        int gpus = inventory.gpus().size();
+        return Map.of(
+                Resources.MEMORY,
+                inventory.gpus().stream().mapToLong(inventory::sellableMiB).sum(),
+                Resources.MEMORY_PERCENTAGE,
+                inventory.memoryScaling().of(WHOLE) * gpus,
+                Resources.CORES,
+                (long) inventory.sellableCores() * gpus);
     }
 
     /** The slots of all its GPUs, of which the unhealthy ones' share is out of use. */

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
+import io.aliquot.api.Scaling;
 import io.aliquot.deviceplugin.kubelet.KubeletPlugin;
 import io.aliquot.deviceplugin.kubelet.SmallKubelet;
 import io.aliquot.deviceplugin.metrics.Metrics;
@@ -97,7 +98,7 @@ final class AgentTest {
         driver.install(A100);
         start();
         await(() -> node.total("nvidia.com/gpumem") == 81920);
-        node.annotateAsAdmin("aliquot.io/memory-scaling", "2");
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "double");
 
         node.zeroTotals();
         agent.wake();
@@ -119,6 +120,45 @@ final class AgentTest {
     }
 
     @Test
+    void theNodesScalingsAreLiveAndTotalsFollowThemUpwards() throws Exception {
+        driver.install(A100, A100);
+        start();
+        await(() -> node.total("nvidia.com/gpumem") == 163_840);
+
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "1.5");
+        node.annotateAsAdmin("aliquot.io/core-scaling", "2");
+        agent.wake();
+
+        await(() -> node.total("nvidia.com/gpumem") == 245_760 && node.total("nvidia.com/gpucores") == 400);
+        assertThat(node.total("nvidia.com/gpumem-percentage")).isEqualTo(300);
+        assertThat(node.inventory().memoryScaling()).isEqualTo(new Scaling(150));
+        assertThat(node.inventory().coreScaling()).isEqualTo(new Scaling(200));
+    }
+
+    /** A restarted kubelet rejects running pods whose requests are more than its node has. */
+    @Test
+    void totalsStayWhenAScalingIsLoweredWhatIsSoldDoesNot() throws Exception {
+        driver.install(A100);
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "2");
+        start();
+        await(() -> node.total("nvidia.com/gpumem") == 163_840);
+
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "1");
+        agent.wake();
+        await(() -> node.inventory().memoryScaling().equals(Scaling.ONE));
+        node.zeroTotals();
+        agent.wake();
+
+        await(() -> node.total("nvidia.com/gpumem") == 163_840);
+        assertThat(node.total("nvidia.com/gpumem-percentage")).isEqualTo(200);
+        agent.close();
+        agent = newAgent(driver::open);
+        start();
+        await(() -> agent.waitingFor().isEmpty());
+        assertThat(node.total("nvidia.com/gpumem")).isEqualTo(163_840);
+    }
+
+    @Test
     void aWishThatIsRefusedLeavesInventoryAndSlotsAsTheyWere() throws Exception {
         driver.install(A100, A100);
         start();
@@ -127,7 +167,7 @@ final class AgentTest {
         String before = node.inventory().print();
 
         node.annotateAsAdmin("aliquot.io/slots", "25");
-        node.annotateAsAdmin("aliquot.io/cordon-gpus", "all");
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "1000");
         agent.wake();
 
         await(() -> metrics.print().contains("aliquot_agent_node_setting_errors 1.0"));

@@ -3,7 +3,7 @@ package io.aliquot.deviceplugin.node;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.FormatException;
+import io.aliquot.api.Scaling;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
@@ -17,15 +17,19 @@ final class NodeWishesTest {
     }
 
     @Test
+    void theNodesScalingsAreReadAndAreOneWhereItDoesNotSay() {
+        assertThat(NodeWishes.parse(node(Map.of(), Map.of()), 10))
+                .isEqualTo(new NodeWishes(10, Scaling.ONE, Scaling.ONE));
+        assertThat(NodeWishes.parse(
+                        node(Map.of(), Map.of("aliquot.io/memory-scaling", "1.5", "aliquot.io/core-scaling", "2")), 10))
+                .isEqualTo(new NodeWishes(10, new Scaling(150), new Scaling(200)));
+    }
+
+    @Test
     void whatIsNotSupportedYetIsRefusedAndNeverIgnored() {
-        for (String key : new String[] {"aliquot.io/memory-scaling", "aliquot.io/core-scaling"}) {
-            assertThatThrownBy(() -> NodeWishes.parse(node(Map.of(), Map.of(key, "1")), 10))
-                    .isInstanceOf(FormatException.class)
-                    .hasMessage(key + " is not supported yet; allowed on a node: aliquot.io/slots");
-        }
         assertThatThrownBy(() -> NodeWishes.parse(node(Map.of("aliquot.io/share", "mig"), Map.of()), 10))
                 .hasMessageContaining("not supported yet")
-                .hasMessageContaining("allowed: core-memory, memory");
+                .hasMessageContaining("allowed: core-memory");
     }
 
     @Test
@@ -33,7 +37,7 @@ final class NodeWishesTest {
         assertThatThrownBy(() -> NodeWishes.parse(
                         node(
                                 Map.of("aliquot.io/share", "everything"),
-                                Map.of("aliquot.io/slots", "many", "aliquot.io/core-scaling", "2")),
+                                Map.of("aliquot.io/slots", "many", "aliquot.io/core-scaling", "double")),
                         10))
                 .hasMessageContaining("core-scaling")
                 .hasMessageContaining("\"everything\" is unknown")
