@@ -52,14 +52,26 @@ CEL. What it uses was in Kubernetes 1.29: a server takes expressions only a vers
 'nvidia.com/gpu', 'nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores'
 {{- end }}
 
-{{/*
-Whether any container names a resource of ours, in whatever amount, or one that we refuse until it is supported
-(module api: Resources.NOT_YET): those must reach the webhook, since nobody else would say so.
-*/}}
+{{/* Resources that our webhook turns into ours when a pod is created (module api: ForeignResources.NAMES). */}}
+{{- define "aliquot.cel.foreign" -}}
+'nvidia.com/priority', 'aliyun.com/gpu', 'aliyun.com/gpu-mem', 'aliyun.com/gpu-core.percentage'
+{{- end }}
+
+{{/* All containers of a pod that start by themselves. */}}
+{{- define "aliquot.cel.containers" -}}
+(object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []))
+{{- end }}
+
+{{/* Whether any container names one of our resources, in whatever amount, or one that the webhook turns into ours. */}}
 {{- define "aliquot.cel.names" -}}
-(object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])).exists(c, has(c.resources) &&
+{{ include "aliquot.cel.containers" . }}.exists(c, has(c.resources) &&
 [has(c.resources.limits) ? c.resources.limits : {}, has(c.resources.requests) ? c.resources.requests : {}].exists(m, m.exists(k,
-k in [{{ include "aliquot.cel.supported" . }}, 'nvidia.com/priority', 'aliyun.com/gpu-mem', 'aliyun.com/gpu-core.percentage'])))
+k in [{{ include "aliquot.cel.supported" . }}, {{ include "aliquot.cel.foreign" . }}])))
+{{- end }}
+
+{{/* Whether container c still names a resource that the webhook should have turned into ours. */}}
+{{- define "aliquot.cel.namesForeign" -}}
+has(c.resources) && [has(c.resources.limits) ? c.resources.limits : {}, has(c.resources.requests) ? c.resources.requests : {}].exists(m, m.exists(k, k in [{{ include "aliquot.cel.foreign" . }}]))
 {{- end }}
 
 {{/* Whether container c asks for a GPU. Amounts are canonical here: any zero is written 0. */}}

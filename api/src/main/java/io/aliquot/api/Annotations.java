@@ -4,7 +4,6 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
-import java.util.List;
 
 /** Annotation keys, and who writes them. */
 public final class Annotations {
@@ -72,28 +71,6 @@ public final class Annotations {
 
     /** On a node, by its admin: compute sold per compute there is, a {@link Scaling}. */
     public static final String CORE_SCALING = "aliquot.io/core-scaling";
-
-    /** What a user may put on a pod. */
-    public static final List<String> SUPPORTED_ON_PODS = List.of(NODE_PLACEMENT, GPU_PLACEMENT);
-
-    /** Names we know on pods and refuse until they are supported. */
-    public static final List<String> NOT_YET_ON_PODS = List.of(
-            USE_GPU_MODEL,
-            AVOID_GPU_MODEL,
-            USE_GPU_UUID,
-            AVOID_GPU_UUID,
-            NUMA,
-            CORE_POLICY,
-            PRIORITY,
-            "nvidia.com/use-gputype",
-            "nvidia.com/nouse-gputype",
-            "nvidia.com/use-gpuuuid",
-            "nvidia.com/nouse-gpuuuid",
-            "hami.io/node-scheduler-policy",
-            "hami.io/gpu-scheduler-policy");
-
-    /** Names we know on nodes and refuse until they are supported. */
-    public static final List<String> NOT_YET_ON_NODES = List.of(MEMORY_SCALING, CORE_SCALING);
 
     // A name part has at most 63 characters, and "visible-devices." takes 16 (Kubernetes: labels and annotations,
     // syntax).

@@ -28,10 +28,10 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
      * @throws FormatException where an amount makes no sense, with what to write instead
      */
     public static Optional<GpuRequest> parse(Map<String, String> limits) {
-        for (String name : Resources.NOT_YET) {
+        for (String name : ForeignResources.NAMES) {
             if (limits.containsKey(name)) {
-                throw new FormatException(
-                        name + " is not supported yet; allowed: " + String.join(", ", Resources.SUPPORTED));
+                throw new FormatException(name + " is understood only when a pod is created, and only where Aliquot's"
+                        + " webhook is called; write " + String.join(", ", Resources.SUPPORTED));
             }
         }
         String memory = limits.get(Resources.MEMORY);

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.BiFunction;
 import java.util.stream.Collectors;
 
 /**
@@ -66,12 +67,12 @@ final class HamiAnnotations {
         var ours = new HashMap<String, String>();
         annotations.forEach((name, value) -> {
             switch (name) {
-                case USE_TYPE -> ours.put(Annotations.USE_GPU_MODEL, models(value));
-                case NO_TYPE -> ours.put(Annotations.AVOID_GPU_MODEL, models(value));
-                case USE_UUID -> ours.put(Annotations.USE_GPU_UUID, value);
-                case NO_UUID -> ours.put(Annotations.AVOID_GPU_UUID, value);
-                case USE_INDEX -> ours.put(Annotations.USE_GPU_INDEX, value);
-                case NO_INDEX -> ours.put(Annotations.AVOID_GPU_INDEX, value);
+                case USE_TYPE -> ours.put(Annotations.USE_GPU_MODEL, models(name, value));
+                case NO_TYPE -> ours.put(Annotations.AVOID_GPU_MODEL, models(name, value));
+                case USE_UUID -> ours.put(Annotations.USE_GPU_UUID, checked(name, value, Uuids::parseList));
+                case NO_UUID -> ours.put(Annotations.AVOID_GPU_UUID, checked(name, value, Uuids::parseList));
+                case USE_INDEX -> ours.put(Annotations.USE_GPU_INDEX, checked(name, value, PodWishes::indexes));
+                case NO_INDEX -> ours.put(Annotations.AVOID_GPU_INDEX, checked(name, value, PodWishes::indexes));
                 case NODE_POLICY -> ours.put(Annotations.NODE_PLACEMENT, nodePolicy(value));
                 case GPU_POLICY -> gpuPolicies(value, ours);
                 case MODE -> checkMode(value);
@@ -88,15 +89,22 @@ final class HamiAnnotations {
         return ours;
     }
 
+    /** Checked here too, so that the message names what the user wrote. */
+    private static String checked(String name, String value, BiFunction<String, String, ?> parse) {
+        var unused = parse.apply("annotation " + name, value);
+        return value;
+    }
+
     /** There, a type is any part of the model's name. */
-    private static String models(String value) {
-        return Arrays.stream(value.split(",", -1))
+    private static String models(String name, String value) {
+        String patterns = Arrays.stream(value.split(",", -1))
                 .map(String::strip)
                 .map(type -> type.toUpperCase(Locale.ROOT).startsWith(TYPE_PREFIX)
                         ? type.substring(TYPE_PREFIX.length())
                         : type)
                 .map(type -> "*" + type + "*")
                 .collect(Collectors.joining(","));
+        return checked(name, patterns, ModelPattern::parseList);
     }
 
     private static String nodePolicy(String value) {

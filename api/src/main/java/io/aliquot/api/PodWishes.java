@@ -78,7 +78,7 @@ public final class PodWishes {
         return Choices.parse(where, text, List.of(Placement.values()), Placement::print, TOPOLOGY);
     }
 
-    private static Set<Integer> indexes(String where, String text) {
+    static Set<Integer> indexes(String where, String text) {
         return Set.copyOf(Lists.parse(where, text, element -> {
             if (!element.matches("[0-9]{1,3}")) {
                 throw FormatException.expected("a GPU's index on its node such as 0", element);

@@ -19,9 +19,5 @@ public final class Resources {
     /** The node's totals, which its agent keeps in the node's status; the kubelet owns {@link #GPU}. */
     public static final List<String> TOTALS = List.of(MEMORY, MEMORY_PERCENTAGE, CORES);
 
-    /** Names we know and refuse until they are supported, so that nobody believes they did something. */
-    public static final List<String> NOT_YET =
-            List.of("nvidia.com/priority", "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage");
-
     private Resources() {}
 }

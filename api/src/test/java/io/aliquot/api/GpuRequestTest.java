@@ -68,8 +68,8 @@ class GpuRequestTest {
         "nvidia.com/gpucores, -5, from 0 to 100",
         "nvidia.com/gpu, -1, from 0 to 1024",
         "nvidia.com/gpu, 500m, from 0 to 1024",
-        "nvidia.com/priority, 1, not supported yet; allowed: nvidia.com/gpu",
-        "aliyun.com/gpu-mem, 3, not supported yet; allowed: nvidia.com/gpu",
+        "nvidia.com/priority, 1, understood only when a pod is created",
+        "aliyun.com/gpu-mem, 3, understood only when a pod is created",
     })
     void nonsenseIsRefusedWithWhatToWriteInstead(String resource, String amount, String message) {
         assertThatThrownBy(() -> GpuRequest.parse(Map.of(resource, amount)))

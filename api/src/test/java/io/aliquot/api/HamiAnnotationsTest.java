@@ -100,6 +100,7 @@ class HamiAnnotationsTest {
     void whatIsUnknownOrUnsupportedIsRefusedWithASentence(String name, String value, String sentence) {
         assertThatThrownBy(() -> wishes(name, value))
                 .isInstanceOf(FormatException.class)
+                .hasMessageStartingWith("annotation " + name)
                 .hasMessageContaining(sentence);
     }
 

@@ -32,7 +32,8 @@ class RefusalsIT {
         "nvidia.com/gpumem-percentage, 101, from 1 to 100",
         "nvidia.com/gpucores, 101, from 0 to 100",
         "nvidia.com/gpu, -1, ''",
-        "nvidia.com/priority, 1, is not supported yet; allowed:",
+        "nvidia.com/priority, 1, or ask for a GPU",
+        "aliyun.com/gpu-mem, 3Gi, instead of 3Gi",
     })
     void amountsThatMakeNoSenseAreRefused(String resource, String amount, String advice, Lab lab, Space space) {
         KubernetesClientException refusal = refused(space, Pods.asking(lab, "bad", Map.of(resource, amount)));
@@ -87,9 +88,9 @@ class RefusalsIT {
 
     @Test
     void anAnnotationThatIsNotSupportedYetIsRefused(Lab lab, Space space) {
-        Pod early = Pods.annotated(Pods.memory(lab, "early", 3000), Map.of("aliquot.io/use-gpu-model", "A100"));
+        Pod early = Pods.annotated(Pods.memory(lab, "early", 3000), Map.of("nvidia.com/vgpu-mode", "mig"));
 
-        assertThat(refused(space, early)).hasMessageContaining("is not supported yet; allowed:");
+        assertThat(refused(space, early)).hasMessageContaining("is not supported yet; allowed: hami-core");
     }
 
     @ParameterizedTest

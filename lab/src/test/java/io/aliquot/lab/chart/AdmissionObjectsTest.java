@@ -2,6 +2,7 @@ package io.aliquot.lab.chart;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.ForeignResources;
 import io.aliquot.api.Paths;
 import io.aliquot.api.Resources;
 import io.aliquot.lab.chart.Chart.Rendered;
@@ -76,7 +77,7 @@ class AdmissionObjectsTest {
         String condition = webhook("gpu.aliquot.io").getMatchConditions().get(0).getExpression();
 
         assertThat(STRING.matcher(condition).results().map(result -> result.group(1)))
-                .containsExactlyElementsOf(Stream.concat(Resources.SUPPORTED.stream(), Resources.NOT_YET.stream())
+                .containsExactlyElementsOf(Stream.concat(Resources.SUPPORTED.stream(), ForeignResources.NAMES.stream())
                         .toList());
     }
 
@@ -110,17 +111,24 @@ class AdmissionObjectsTest {
                 .isNull();
     }
 
-    @ParameterizedTest
-    @ValueSource(strings = {"aliquot-gpu-pods", "aliquot-debug-containers"})
-    void policyKnowsTheResourcesThatAreGranted(String name) {
-        String condition = Chart.the(RENDERED, ValidatingAdmissionPolicy.class, name)
+    @Test
+    void policiesKnowTheResourcesThatAreGrantedAndThoseThatMustNotBeLeft() {
+        assertThat(resourcesOfCondition("aliquot-debug-containers")).containsExactlyElementsOf(Resources.SUPPORTED);
+        assertThat(resourcesOfCondition("aliquot-gpu-pods"))
+                .containsExactlyElementsOf(Stream.concat(Resources.SUPPORTED.stream(), ForeignResources.NAMES.stream())
+                        .toList());
+    }
+
+    private static List<String> resourcesOfCondition(String policy) {
+        String condition = Chart.the(RENDERED, ValidatingAdmissionPolicy.class, policy)
                 .getSpec()
                 .getMatchConditions()
                 .get(0)
                 .getExpression();
-
-        assertThat(STRING.matcher(condition).results().map(result -> result.group(1)))
-                .containsExactlyElementsOf(Resources.SUPPORTED);
+        return STRING.matcher(condition)
+                .results()
+                .map(result -> result.group(1))
+                .toList();
     }
 
     @Test

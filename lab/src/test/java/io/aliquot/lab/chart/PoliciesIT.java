@@ -272,6 +272,30 @@ class PoliciesIT {
         @ParameterizedTest
         @ValueSource(
                 strings = {
+                    "nvidia.com/priority",
+                    "aliyun.com/gpu",
+                    "aliyun.com/gpu-mem",
+                    "aliyun.com/gpu-core.percentage"
+                })
+        void podThatStillNamesWhatTheWebhookTurnsIntoOursIsNot(String resource) {
+            String amounts = "limits: {%1$s: 1}, requests: {%1$s: 1}".formatted(resource);
+            String beside = gpuPod(unique())
+                    .replace("  - name: side\n", "  - name: side\n    resources: {%s}\n".formatted(amounts));
+            String alone =
+                    pod(unique(), "annotations: {}").replace("resources: {}", "resources: {%s}".formatted(amounts));
+
+            forbidden(admin.post(PODS, beside), "container side names a resource");
+            forbidden(
+                    admin.post(
+                            PODS, alone.replace("  containers:", "  schedulerName: aliquot-scheduler\n  containers:")),
+                    "container main names a resource");
+            // Of another scheduler in a namespace that is not ours to look after.
+            admin.post(PODS, alone).expectSuccess();
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
                     "/etc/ld.so.preload",
                     "etc/ld.so.preload",
                     "/etc/ld.so.preload/",

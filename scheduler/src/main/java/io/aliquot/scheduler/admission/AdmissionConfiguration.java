@@ -13,7 +13,9 @@ class AdmissionConfiguration {
     @Bean
     GpuAdmission gpuAdmission(Settings settings) {
         return new GpuAdmission(
-                settings.schedulerName(), Optional.of(settings.runtimeClass()).filter(name -> !name.isEmpty()));
+                settings.schedulerName(),
+                Optional.of(settings.runtimeClass()).filter(name -> !name.isEmpty()),
+                settings.compatibility());
     }
 
     @Bean

@@ -5,6 +5,8 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.aliquot.api.Annotations;
+import io.aliquot.api.Compatibility;
+import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.Paths;
@@ -14,6 +16,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.stream.Stream;
 
 /** One container, init container or application's, in the tree of its pod. */
@@ -49,30 +52,78 @@ final class Container {
         return name;
     }
 
-    /** What it asks for; empty for no GPU. */
-    Optional<GpuRequest> request() {
+    /**
+     * What a container says by its resources beside what it asks for.
+     *
+     * @param priority of the pod, in our meaning
+     * @param links whether its GPUs shall be linked well
+     */
+    record Said(OptionalInt priority, boolean links) {}
+
+    /**
+     * Writes what it asks for in our names, whatever they were.
+     *
+     * @param labels the pod's
+     */
+    Said speakOurs(Map<String, String> labels, Compatibility compatibility) {
         Map<String, String> limits = resources("limits");
-        Map<String, String> requests = resources("requests");
+        resources("requests").keySet().stream()
+                .filter(name -> isOurs(name) && !limits.containsKey(name))
+                .findFirst()
+                .ifPresent(name -> {
+                    throw denied("write " + name + " under resources.limits; under requests alone it limits nothing");
+                });
         try {
-            for (String resource : Resources.SUPPORTED) {
-                if (requests.containsKey(resource) && !limits.containsKey(resource)) {
-                    throw denied(
-                            "write " + resource + " under resources.limits; under requests alone it limits nothing");
-                }
+            Map<String, String> ours = ForeignResources.asOurs(limits, labels, compatibility);
+            if (!ours.equals(limits)) {
+                replace(limits, ours);
             }
-            requests.keySet().retainAll(Resources.NOT_YET);
-            GpuRequest.parse(requests);
-            return GpuRequest.parse(limits);
+            return new Said(ForeignResources.priority(limits, compatibility), ForeignResources.wantsLinks(limits));
         } catch (FormatException e) {
-            throw new DeniedException(about(String.valueOf(e.getMessage())), e);
+            throw denied(e);
         }
     }
 
-    /** Whether it names any resource of ours, sensibly or not. */
+    /** What it asks for, in our names; empty for no GPU. */
+    Optional<GpuRequest> request() {
+        try {
+            return GpuRequest.parse(resources("limits"));
+        } catch (FormatException e) {
+            throw denied(e);
+        }
+    }
+
+    /** Whether it names any resource that is ours to grant or to refuse, sensibly or not. */
     boolean namesOurResources() {
         return Stream.of("limits", "requests")
                 .flatMap(kind -> resources(kind).keySet().stream())
-                .anyMatch(key -> Resources.SUPPORTED.contains(key) || Resources.NOT_YET.contains(key));
+                .anyMatch(Container::isOurs);
+    }
+
+    /** A resource of NVIDIA's that another device plugin grants, and by which that one shows the container a device. */
+    Optional<String> grantedByAnother() {
+        return resources("limits").entrySet().stream()
+                .filter(limit -> !limit.getValue().equals("0"))
+                .map(Map.Entry::getKey)
+                .filter(name -> name.startsWith("nvidia.com/") && !isOurs(name))
+                .findFirst();
+    }
+
+    private static boolean isOurs(String resource) {
+        return Resources.SUPPORTED.contains(resource) || ForeignResources.NAMES.contains(resource);
+    }
+
+    private void replace(Map<String, String> before, Map<String, String> after) {
+        ObjectNode resources = Tree.ensureObject(tree, "resources");
+        for (String kind : List.of("limits", "requests")) {
+            ObjectNode amounts = Tree.ensureObject(resources, kind);
+            before.keySet().stream().filter(name -> !after.containsKey(name)).forEach(amounts::remove);
+            after.forEach((name, amount) -> {
+                if (!amount.equals(before.get(name))) {
+                    amounts.put(name, amount);
+                }
+            });
+        }
     }
 
     boolean privileged() {
@@ -97,13 +148,16 @@ final class Container {
         setVisibleDevices(variable);
     }
 
+    /** Requests of extended resources are equal to their limits. */
     void defaultToOneGpu() {
         ObjectNode resources = Tree.ensureObject(tree, "resources");
-        for (String kind : List.of("limits", "requests")) {
-            ObjectNode amounts = Tree.ensureObject(resources, kind);
-            if (!amounts.has(Resources.GPU)) {
-                amounts.put(Resources.GPU, "1");
-            }
+        ObjectNode limits = Tree.ensureObject(resources, "limits");
+        if (!limits.has(Resources.GPU)) {
+            limits.put(Resources.GPU, "1");
+        }
+        ObjectNode requests = Tree.ensureObject(resources, "requests");
+        if (!requests.has(Resources.GPU)) {
+            requests.set(Resources.GPU, limits.get(Resources.GPU));
         }
     }
 
@@ -152,6 +206,10 @@ final class Container {
 
     DeniedException denied(String why) {
         return new DeniedException(about(why));
+    }
+
+    private DeniedException denied(FormatException why) {
+        return new DeniedException(about(String.valueOf(why.getMessage())), why);
     }
 
     private String about(String why) {

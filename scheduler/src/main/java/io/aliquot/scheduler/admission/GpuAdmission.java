@@ -3,8 +3,7 @@ package io.aliquot.scheduler.admission;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.aliquot.api.Annotations;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Placement;
+import io.aliquot.api.Compatibility;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -12,28 +11,37 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * Makes of a pod that asks for GPUs one that gets exactly those: placed by our scheduler, with each GPU container
- * reading its devices and limits from annotations that Bind will write, and all other containers seeing no GPU. Refuses
- * what makes no sense or would get around its limits.
+ * Makes of a pod that asks for GPUs one that gets exactly those: in our names, placed by our scheduler, with each GPU
+ * container reading its devices and limits from annotations that Bind will write, and all other containers seeing no
+ * GPU. Refuses what makes no sense or would get around its limits.
  *
  * @param schedulerName of the kube-scheduler that we extend
  * @param runtimeClass for pods that name none; empty to leave them so
+ * @param compatibility whose meaning a pod's resources have that doesn't say
  */
-record GpuAdmission(String schedulerName, Optional<String> runtimeClass) implements Admission {
+record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compatibility compatibility)
+        implements Admission {
     private static final String DEFAULT_SCHEDULER = "default-scheduler";
 
     @Override
     public void admit(ObjectNode pod) {
+        Map<String, String> annotations = metadata(pod, "annotations");
+        var wishes = new Wishes(annotations, compatibility);
+        Map<String, String> labels = metadata(pod, "labels");
         var gpuContainers = new ArrayList<Container>();
         var others = new ArrayList<Container>();
         for (Container container : Container.of(pod)) {
+            wishes.add(container, container.speakOurs(labels, wishes.compatibility()));
             (container.request().isPresent() ? gpuContainers : others).add(container);
         }
-        if (!gpuContainers.isEmpty()) {
-            checkAnnotations(pod);
+        if (gpuContainers.isEmpty()) {
+            wishes.checkNone();
+        } else {
+            checkReserved(annotations);
             ObjectNode spec = Tree.ensureObject(pod, "spec");
             checkPlacedByUs(spec);
             gpuContainers.forEach(GpuAdmission::checkConfined);
+            others.forEach(GpuAdmission::checkGrantedByUs);
             checkKeysDiffer(gpuContainers);
             spec.put("schedulerName", schedulerName);
             if (runtimeClass.isPresent() && Tree.text(spec, "runtimeClassName").isEmpty()) {
@@ -45,30 +53,34 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass) impleme
                 container.showGrantedGpus();
                 container.mountVolume();
             }
+            Map<String, String> added = wishes.annotations();
+            if (!added.isEmpty()) {
+                added.forEach(Tree.ensureObject(Tree.ensureObject(pod, "metadata"), "annotations")::put);
+            }
         }
         others.forEach(Container::hideGpus);
     }
 
-    private static void checkAnnotations(ObjectNode pod) {
-        Map<String, String> annotations = Tree.object(pod, "metadata")
-                .map(metadata -> Tree.texts(metadata, "annotations"))
+    private static Map<String, String> metadata(ObjectNode pod, String field) {
+        return Tree.object(pod, "metadata")
+                .map(metadata -> Tree.texts(metadata, field))
                 .orElse(Map.of());
-        annotations.forEach((key, value) -> {
-            if (Annotations.reservedOnPods(key)) {
-                throw new DeniedException("remove the annotation " + key
-                        + ": the Aliquot scheduler alone writes it, when it binds the pod");
-            }
-            if (Annotations.NOT_YET_ON_PODS.contains(key)) {
-                throw new DeniedException("annotation " + key + " is not supported yet; allowed: "
-                        + String.join(", ", Annotations.SUPPORTED_ON_PODS));
-            }
-            if (Annotations.SUPPORTED_ON_PODS.contains(key)) {
-                try {
-                    Placement.parse("annotation " + key, value);
-                } catch (FormatException e) {
-                    throw new DeniedException(String.valueOf(e.getMessage()), e);
-                }
-            }
+    }
+
+    private static void checkReserved(Map<String, String> annotations) {
+        annotations.keySet().stream()
+                .filter(Annotations::reservedOnPods)
+                .findFirst()
+                .ifPresent(key -> {
+                    throw new DeniedException("remove the annotation " + key
+                            + ": the Aliquot scheduler alone writes it, when it binds the pod");
+                });
+    }
+
+    private static void checkGrantedByUs(Container container) {
+        container.grantedByAnother().ifPresent(resource -> {
+            throw container.denied(resource + " is granted by another device plugin, whose devices a pod with shares of"
+                    + " GPUs can't have too; put the two into pods of their own");
         });
     }
 

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.placement;
 
+import io.aliquot.api.Compatibility;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.GpuRequest;
 import java.util.Map;
@@ -20,5 +21,10 @@ public record ContainerAsk(String name, ContainerKind kind, GpuRequest request) 
         } catch (FormatException e) {
             throw new FormatException("container " + name + ": " + e.getMessage(), e);
         }
+    }
+
+    /** The same by another's meaning. */
+    ContainerAsk as(Compatibility compatibility) {
+        return new ContainerAsk(name, kind, request.as(compatibility));
     }
 }

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.placement;
 
+import io.aliquot.api.Compatibility;
 import io.aliquot.api.CorePolicy;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
@@ -52,7 +53,10 @@ public final class PodAsk {
      * @throws FormatException where an annotation's value is unknown
      */
     public static PodAsk of(List<ContainerAsk> containers, Map<String, String> annotations, boolean preferences) {
-        return new PodAsk(containers, PodWishes.parse(annotations), preferences);
+        PodWishes wishes = PodWishes.parse(annotations);
+        Compatibility compatibility = wishes.compatibility().orElse(Compatibility.NONE);
+        return new PodAsk(
+                containers.stream().map(asked -> asked.as(compatibility)).toList(), wishes, preferences);
     }
 
     public List<ContainerAsk> containers() {
@@ -70,7 +74,7 @@ public final class PodAsk {
     }
 
     /** Whether the pod wants the GPUs that are linked best, whatever the placement. */
-    boolean topology() {
+    public boolean topology() {
         return wishes.topology();
     }
 

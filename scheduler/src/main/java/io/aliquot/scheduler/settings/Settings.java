@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.settings;
 
+import io.aliquot.api.Compatibility;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Placement;
 import java.util.List;
@@ -15,6 +16,7 @@ import org.jspecify.annotations.Nullable;
  * @param leaseName {@code ALIQUOT_LEASE_NAME}: the Lease that kube-scheduler leads by, in {@code namespace}
  * @param nodePlacement {@code ALIQUOT_NODE_PLACEMENT}: how to choose a node for pods that don't say
  * @param gpuPlacement {@code ALIQUOT_GPU_PLACEMENT}: how to choose GPUs where neither pod nor node says
+ * @param compatibility {@code ALIQUOT_COMPATIBILITY}: whose meaning resources have on pods that don't say
  * @param nodesPerFilter {@code ALIQUOT_NODES_PER_FILTER}: nodes answered to a Filter at most; 0 for all that fit
  * @param runtimeClass {@code ALIQUOT_RUNTIME_CLASS}: put on pods that ask for GPUs; empty for none
  * @param webhookService {@code ALIQUOT_WEBHOOK_SERVICE}: by which the API server reaches the webhooks
@@ -31,6 +33,7 @@ public record Settings(
         String leaseName,
         Placement nodePlacement,
         Placement gpuPlacement,
+        Compatibility compatibility,
         int nodesPerFilter,
         String runtimeClass,
         String webhookService,
@@ -57,6 +60,7 @@ public record Settings(
                 name(environment, "ALIQUOT_LEASE_NAME", "aliquot-scheduler"),
                 placement(environment, "ALIQUOT_NODE_PLACEMENT"),
                 placement(environment, "ALIQUOT_GPU_PLACEMENT"),
+                compatibility(environment, "ALIQUOT_COMPATIBILITY"),
                 number(environment, "ALIQUOT_NODES_PER_FILTER", 100, 0, MOST_NODES),
                 optionalName(environment, "ALIQUOT_RUNTIME_CLASS"),
                 name(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook"),
@@ -101,6 +105,11 @@ public record Settings(
     private static Placement placement(Function<String, @Nullable String> environment, String variable) {
         String value = environment.apply(variable);
         return value == null || value.isEmpty() ? Placement.BINPACK : Placement.parse(variable, value);
+    }
+
+    private static Compatibility compatibility(Function<String, @Nullable String> environment, String variable) {
+        String value = environment.apply(variable);
+        return value == null || value.isEmpty() ? Compatibility.NONE : Compatibility.parse(variable, value);
     }
 
     private static int number(

@@ -7,9 +7,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.aliquot.api.Compatibility;
 import io.fabric8.zjsonpatch.JsonPatch;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -18,7 +20,8 @@ import org.junit.jupiter.api.Test;
 
 /** Random pods; a failure tells the seed, and {@code -Daliquot.seed=…} repeats it. */
 class AdmissionPropertyTest {
-    private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"));
+    private static final GpuAdmission GPU =
+            new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"), Compatibility.NONE);
     private static final VoidAdmission VOID = new VoidAdmission();
     private static final int PODS = 2000;
 
@@ -48,7 +51,7 @@ class AdmissionPropertyTest {
                 JsonNode before = pod.at("/spec/" + kind);
                 for (int i = 0; i < before.size(); i++) {
                     JsonNode container = mutated.at("/spec/" + kind + "/" + i);
-                    if (before.get(i).at("/resources/limits/nvidia.com~1gpumem").isMissingNode()) {
+                    if (!asksForGpus(before.get(i))) {
                         assertSeesNoGpu(container);
                     } else {
                         assertSeesItsOwn(mutated, container);
@@ -59,6 +62,34 @@ class AdmissionPropertyTest {
     }
 
     @Test
+    void everyGpuContainerEndsWithOurNamesAloneInWholeAmounts() {
+        for (Compatibility compatibility : Compatibility.values()) {
+            var admission = new GpuAdmission("aliquot-scheduler", Optional.empty(), compatibility);
+            randomly((random, pod) -> {
+                ObjectNode mutated = mutated(admission, pod);
+                assertThat(mutated(admission, mutated)).isEqualTo(mutated);
+                for (String kind : List.of("initContainers", "containers")) {
+                    JsonNode before = pod.at("/spec/" + kind);
+                    for (int i = 0; i < before.size(); i++) {
+                        JsonNode resources =
+                                mutated.at("/spec/" + kind + "/" + i).path("resources");
+                        assertThat(resources.toString())
+                                .doesNotContain("aliyun")
+                                .doesNotContain("priority");
+                        if (asksForGpus(before.get(i))) {
+                            assertThat(resources.at("/limits/nvidia.com~1gpu").textValue())
+                                    .matches("[12]")
+                                    .isEqualTo(resources
+                                            .at("/requests/nvidia.com~1gpu")
+                                            .textValue());
+                        }
+                    }
+                }
+            });
+        }
+    }
+
+    @Test
     void theVoidWebhookHidesTheGpusFromExactlyThoseThatAskForNone() {
         randomly((random, pod) -> {
             ObjectNode mutated = mutated(VOID, pod);
@@ -66,7 +97,7 @@ class AdmissionPropertyTest {
                 JsonNode before = pod.at("/spec/" + kind);
                 for (int i = 0; i < before.size(); i++) {
                     JsonNode container = mutated.at("/spec/" + kind + "/" + i);
-                    if (before.get(i).at("/resources/limits/nvidia.com~1gpumem").isMissingNode()) {
+                    if (!asksForGpus(before.get(i))) {
                         assertSeesNoGpu(container);
                     } else {
                         assertThat(container).isEqualTo(before.get(i));
@@ -208,6 +239,33 @@ class AdmissionPropertyTest {
         return pod;
     }
 
+    /** In our names or in ACK's. */
+    private static Map<String, String> asking(Random random) {
+        var amounts = new HashMap<String, String>();
+        String memory = Integer.toString(1 + random.nextInt(80));
+        switch (random.nextInt(4)) {
+            case 0 -> amounts.put("nvidia.com/gpumem", memory);
+            case 1 -> amounts.put("nvidia.com/gpu", "2");
+            case 2 -> amounts.put("aliyun.com/gpu", "2");
+            default -> {
+                amounts.put("aliyun.com/gpu-mem", memory);
+                if (random.nextBoolean()) {
+                    amounts.put("aliyun.com/gpu-core.percentage", "30");
+                }
+            }
+        }
+        if (random.nextInt(3) == 0) {
+            amounts.put("nvidia.com/priority", "1");
+        }
+        return amounts;
+    }
+
+    private static boolean asksForGpus(JsonNode container) {
+        var names = new ArrayList<String>();
+        container.at("/resources/limits").fieldNames().forEachRemaining(names::add);
+        return names.stream().anyMatch(name -> name.contains(".com/gpu"));
+    }
+
     private static ObjectNode container(Random random, String name, boolean gpu) {
         ObjectNode container = JSON.createObjectNode().put("name", name).put("image", "i~/" + random.nextInt());
         int variables = random.nextInt(5);
@@ -227,9 +285,7 @@ class AdmissionPropertyTest {
         if (random.nextBoolean()) {
             container.withArray("/volumeMounts").addObject().put("name", "data").put("mountPath", "/data");
         }
-        Map<String, String> amounts = gpu
-                ? Map.of("nvidia.com/gpumem", Integer.toString(1 + random.nextInt(80_000)))
-                : random.nextBoolean() ? Map.of("cpu", "1") : Map.of();
+        Map<String, String> amounts = gpu ? asking(random) : random.nextBoolean() ? Map.of("cpu", "1") : Map.of();
         amounts.forEach((key, value) -> {
             container.withObject("/resources/limits").put(key, value);
             if (random.nextBoolean()) {

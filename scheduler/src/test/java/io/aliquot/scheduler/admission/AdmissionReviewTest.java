@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.aliquot.api.Compatibility;
 import io.fabric8.zjsonpatch.JsonPatch;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -16,7 +17,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class AdmissionReviewTest {
-    private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", Optional.empty());
+    private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.NONE);
 
     /** As kube-apiserver 1.35 sends it. */
     static ObjectNode review(ObjectNode pod) {

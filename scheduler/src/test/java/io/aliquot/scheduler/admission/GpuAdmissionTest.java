@@ -11,6 +11,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.aliquot.api.Compatibility;
 import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
@@ -19,7 +20,8 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class GpuAdmissionTest {
-    private static final GpuAdmission ADMISSION = new GpuAdmission("aliquot-scheduler", Optional.empty());
+    private static final GpuAdmission ADMISSION =
+            new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.NONE);
     private static final String VOID = "{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}";
     private static final String GRANTED = """
         {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {
@@ -168,7 +170,7 @@ class GpuAdmissionTest {
 
     @Test
     void theRuntimeClassIsSetWhereConfiguredAndAbsent() {
-        var admission = new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"));
+        var admission = new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"), Compatibility.NONE);
         ObjectNode own = share();
         spec(own).put("runtimeClassName", "mine");
 
@@ -214,9 +216,10 @@ class GpuAdmissionTest {
                 "{'nvidia.com/gpucores': '101'} | from 0 to 100",
                 "{'nvidia.com/gpumem': '100', 'nvidia.com/gpumem-percentage': '5'} | not both",
                 "{'nvidia.com/gpu': '0', 'nvidia.com/gpumem': '100'} | nvidia.com/gpu: 1",
-                "{'nvidia.com/priority': '1', 'nvidia.com/gpu': '1'} | not supported yet; allowed: nvidia.com/gpu",
-                "{'aliyun.com/gpu-mem': '3'} | not supported yet; allowed: nvidia.com/gpu",
-                "{'aliyun.com/gpu-core.percentage': '3'} | not supported yet; allowed: nvidia.com/gpu",
+                "{'nvidia.com/priority': 'high', 'nvidia.com/gpu': '1'} | nvidia.com/priority: expected a Kubernetes quantity",
+                "{'aliyun.com/gpu-mem': '3Gi'} | from 1 to 16384 (GiB) instead of 3Gi",
+                "{'aliyun.com/gpu-mem': '3', 'nvidia.com/gpu': '1'} | not both",
+                "{'aliyun.com/gpu-core.percentage': '3'} | write aliyun.com/gpu-mem beside",
             })
     void nonsensicalAmountsAreDeniedWithTheContainersName(String limits, String message) {
         assertDenied(asking(limits.replace('\'', '"')), "container main: ", message);
@@ -230,12 +233,106 @@ class GpuAdmissionTest {
         assertDenied(pod, "container main: write nvidia.com/gpu under resources.limits");
     }
 
-    @Test
-    void whatIsNotSupportedYetIsDeniedUnderRequestsToo() {
+    @ParameterizedTest
+    @ValueSource(strings = {"nvidia.com/priority", "aliyun.com/gpu", "aliyun.com/gpu-mem"})
+    void othersNamesUnderRequestsAloneAreDeniedToo(String resource) {
         ObjectNode pod = share();
-        pod.withObject("/spec/containers/0/resources/requests").put("nvidia.com/priority", "1");
+        pod.withObject("/spec/containers/0/resources/requests").put(resource, "1");
 
-        assertDenied(pod, "nvidia.com/priority is not supported yet; allowed: nvidia.com/gpu");
+        assertDenied(pod, "container main: write " + resource + " under resources.limits");
+    }
+
+    @Test
+    void resourcesOfAckBecomeOurs() {
+        ObjectNode pod = mutated(ADMISSION, asking("{\"cpu\": \"1\", \"aliyun.com/gpu-mem\": \"3\"}"));
+
+        String ours = "{\"cpu\": \"1\", \"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3072\"}";
+        assertThat(container(pod, 0).at("/resources/limits")).isEqualTo(parse(ours));
+        assertThat(container(pod, 0).at("/resources/requests")).isEqualTo(parse(ours));
+        assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
+    }
+
+    @Test
+    void priorityMovesIntoAnAnnotation() {
+        ObjectNode pod = mutated(ADMISSION, asking("{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"7\"}"));
+
+        assertThat(pod.at("/metadata/annotations")).isEqualTo(parse("{\"aliquot.io/priority\": \"7\"}"));
+        assertThat(pod.at("/spec/containers/0/resources").findValues("nvidia.com/priority"))
+                .isEmpty();
+        assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
+    }
+
+    @Test
+    void aPodHasOnePriority() {
+        String limits = "{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"7\"}";
+        ObjectNode two = asking(limits);
+        two.withArray("/spec/containers")
+                .add(container(asking(limits.replace("7", "8")), 0).put("name", "second"));
+        assertDenied(two, "container second: a pod has one priority");
+
+        ObjectNode both = asking(limits);
+        both.withObject("/metadata/annotations").put("aliquot.io/priority", "8");
+        assertDenied(both, "the annotation aliquot.io/priority and the resource nvidia.com/priority differ");
+        both.withObject("/metadata/annotations").put("aliquot.io/priority", "7");
+        assertThat(mutated(ADMISSION, both).get("metadata")).isEqualTo(both.get("metadata"));
+
+        assertDenied(asking("{\"nvidia.com/priority\": \"7\"}"), "remove nvidia.com/priority, or ask for a GPU");
+    }
+
+    @Test
+    void whoAsksForWellLinkedGpusByAcksResourceGetsThemUnlessItsAnnotationSaysElse() {
+        ObjectNode pod = asking("{\"aliyun.com/gpu\": \"2\"}");
+        ObjectNode own = pod.deepCopy();
+        own.withObject("/metadata/annotations").put("hami.io/gpu-scheduler-policy", "spread");
+
+        assertThat(mutated(ADMISSION, pod).at("/metadata/annotations"))
+                .isEqualTo(parse("{\"aliquot.io/gpu-placement\": \"topology\"}"));
+        assertThat(mutated(ADMISSION, own).get("metadata")).isEqualTo(own.get("metadata"));
+    }
+
+    @Test
+    void asInHamiThePodSaysSoAndAmountsAreCutToWhatThereIs() {
+        var hami = new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.HAMI);
+        ObjectNode pod = asking("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\","
+                + " \"nvidia.com/gpumem-percentage\": \"50\", \"nvidia.com/gpucores\": \"150\","
+                + " \"nvidia.com/priority\": \"0\"}");
+
+        ObjectNode mutated = mutated(hami, pod);
+
+        assertThat(mutated.at("/metadata/annotations"))
+                .isEqualTo(parse("{\"aliquot.io/compatibility\": \"hami\", \"aliquot.io/priority\": \"1\"}"));
+        assertThat(container(mutated, 0).at("/resources/limits"))
+                .isEqualTo(
+                        parse(
+                                "{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\", \"nvidia.com/gpucores\": \"100\"}"));
+        assertThat(mutated(hami, mutated)).isEqualTo(mutated);
+    }
+
+    @Test
+    void aPodsOwnWordOnCompatibilityGoesFirst() {
+        ObjectNode pod = asking("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpucores\": \"150\"}");
+        ObjectNode hamis = pod.deepCopy();
+        hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
+        ObjectNode ours = pod.deepCopy();
+        ours.withObject("/metadata/annotations").put("aliquot.io/compatibility", "none");
+        var hami = new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.HAMI);
+
+        assertThat(mutated(ADMISSION, hamis)
+                        .at("/spec/containers/0/resources/limits/nvidia.com~1gpucores")
+                        .textValue())
+                .isEqualTo("100");
+        assertThatThrownBy(() -> mutated(hami, ours)).hasMessageContaining("from 0 to 100");
+        hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "ack");
+        assertDenied(hamis, "annotation aliquot.io/compatibility: \"ack\" is unknown; allowed: none, hami");
+    }
+
+    @Test
+    void whatAnotherDevicePluginGrantsIsNotInOnePodWithAShare() {
+        ObjectNode pod = share();
+        pod.withArray("/spec/containers")
+                .add(container(asking("{\"nvidia.com/mig-1g.10gb\": \"1\"}"), 0).put("name", "mig"));
+
+        assertDenied(pod, "container mig: nvidia.com/mig-1g.10gb is granted by another device plugin");
     }
 
     @Test
@@ -283,11 +380,14 @@ class GpuAdmissionTest {
         "aliquot.io/vgpu.anything, x, remove the annotation aliquot.io/vgpu.anything",
         "aliquot.io/fence, a/1, remove the annotation aliquot.io/fence",
         "aliquot.io/node-placement, tetris, 'aliquot.io/node-placement: \"tetris\" is unknown; allowed: binpack, spread'",
-        "aliquot.io/gpu-placement, fragmentation, is not supported yet; allowed: binpack",
+        "aliquot.io/gpu-placement, fragmentation, 'is unknown; allowed: binpack, spread, topology'",
         "aliquot.io/gpu-placement, '', is unknown; allowed: binpack",
-        "aliquot.io/use-gpu-model, A100, aliquot.io/use-gpu-model is not supported yet; allowed: aliquot.io/node-placement",
-        "hami.io/gpu-scheduler-policy, spread, not supported yet; allowed: aliquot.io/node-placement",
-        "nvidia.com/use-gpuuuid, GPU-1, not supported yet; allowed: aliquot.io/node-placement",
+        "aliquot.io/use-gpu-model, 'A100,', expected a GPU's model",
+        "aliquot.io/numa, 'yes', 'allowed: required, preferred'",
+        "aliquot.io/priority, high, is not a priority from 0",
+        "aliquot.io/core-policy, force, 'allowed: fixed, elastic, none'",
+        "hami.io/gpu-scheduler-policy, tight, 'allowed: binpack, spread, topology-aware, numa'",
+        "nvidia.com/use-gpuuuid, GPU-1, expected a GPU's UUID",
     })
     void anAnnotationThatIsNotTheUsersToWriteIsDenied(String key, String value, String message) {
         ObjectNode pod = share();

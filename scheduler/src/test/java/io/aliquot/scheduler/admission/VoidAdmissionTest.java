@@ -39,11 +39,22 @@ class VoidAdmissionTest {
                 "{\"nvidia.com/gpu\": \"1\"}",
                 "{\"nvidia.com/gpumem\": \"3Gi\"}",
                 "{\"nvidia.com/priority\": \"1\"}",
+                "{\"aliyun.com/gpu-mem\": \"3\"}",
                 "{\"nvidia.com/gpumem\": \"1\", \"nvidia.com/gpumem-percentage\": \"1\"}"
             })
     void aContainerThatAsksForGpusIsLeftToTheOtherWebhookNeverDenied(String limits) {
         ObjectNode pod = asking(limits);
 
         assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
+    }
+
+    @Test
+    void aContainerThatAnotherDevicePluginGivesADeviceKeepsItAndNoneIsHadByAskingForNothing() {
+        ObjectNode mig = asking("{\"nvidia.com/mig-1g.10gb\": \"1\"}");
+        ObjectNode none = asking("{\"nvidia.com/mig-1g.10gb\": \"0\"}");
+
+        assertThat(mutated(ADMISSION, mig)).isEqualTo(mig);
+        assertThat(container(mutated(ADMISSION, none), 0).at("/env/0/value").textValue())
+                .isEqualTo("void");
     }
 }

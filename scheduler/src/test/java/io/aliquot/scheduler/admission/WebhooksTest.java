@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.aliquot.api.Compatibility;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
@@ -70,7 +71,7 @@ class WebhooksTest {
     static class Program {
         @Bean
         GpuAdmission gpuAdmission() {
-            return new GpuAdmission("aliquot-scheduler", Optional.empty());
+            return new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.NONE);
         }
 
         @Bean

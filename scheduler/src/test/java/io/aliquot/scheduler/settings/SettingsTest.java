@@ -3,6 +3,7 @@ package io.aliquot.scheduler.settings;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.api.Compatibility;
 import io.aliquot.api.Placement;
 import java.util.HashMap;
 import java.util.Map;
@@ -19,6 +20,7 @@ class SettingsTest {
                         "aliquot-scheduler",
                         Placement.BINPACK,
                         Placement.BINPACK,
+                        Compatibility.NONE,
                         100,
                         "",
                         "aliquot-webhook",
@@ -34,6 +36,8 @@ class SettingsTest {
                 .hasMessage("ALIQUOT_NODES_PER_FILTER: \"-1\" is not a whole number from 0 to 100000");
         assertThatThrownBy(() -> read("ALIQUOT_NODE_PLACEMENT", "best"))
                 .hasMessage("ALIQUOT_NODE_PLACEMENT: \"best\" is unknown; allowed: binpack, spread");
+        assertThatThrownBy(() -> read("ALIQUOT_COMPATIBILITY", "ack"))
+                .hasMessage("ALIQUOT_COMPATIBILITY: \"ack\" is unknown; allowed: none, hami");
         assertThatThrownBy(() -> read("ALIQUOT_RUNTIME_CLASS", "NV!"))
                 .hasMessage("ALIQUOT_RUNTIME_CLASS: \"NV!\" is not the name of a Kubernetes object");
         assertThatThrownBy(() -> read("ALIQUOT_LOG_FORMAT", "xml"))

@@ -1,0 +1,156 @@
+package io.aliquot.scheduler.admission;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.aliquot.api.Compatibility;
+import io.aliquot.api.Resources;
+import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.math.BigInteger;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/**
+ * Manifests in the shape of each of HAMi's examples for NVIDIA (github.com/Project-HAMi/HAMi, examples/nvidia) and of
+ * those in ACK's documentation (Alibaba Cloud, Container Service for Kubernetes: GPU sharing, multi-GPU sharing,
+ * allocating computing power, topology-aware scheduling, card models), by our meaning of names and, in
+ * {@code hami-compatible}, by HAMi's. Beside each manifest stands what becomes of its pods at their creation,
+ * {@code admitted.yaml}, or why they are refused, {@code refused.txt}; {@code GoldenAsksTest} goes on from there. After
+ * a change that is meant, {@code -Daliquot.golden.write=true} writes them anew, for their difference to be read.
+ */
+class GoldenManifestsTest {
+    private static final Path FOLDER = Path.of("src/test/resources/golden");
+    private static final KubernetesSerialization YAML = new KubernetesSerialization();
+
+    static List<Path> cases() {
+        try (Stream<Path> files = Files.walk(FOLDER)) {
+            return files.filter(file -> file.endsWith("manifest.yaml"))
+                    .map(Path::getParent)
+                    .sorted()
+                    .toList();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    @Test
+    void allManifestsAreFound() {
+        assertThat(cases())
+                .map(Path::getParent)
+                .map(Path::getFileName)
+                .map(Path::toString)
+                .contains("hami", "hami-compatible", "ack");
+        assertThat(cases()).hasSizeGreaterThan(40);
+    }
+
+    @ParameterizedTest
+    @MethodSource("cases")
+    void podsOfAManifestBecomeTheseAtTheirCreation(Path folder) throws IOException {
+        var pods = new ArrayList<String>();
+        var refusals = new ArrayList<String>();
+        for (ObjectNode pod : pods(folder)) {
+            Admission admission = admission(folder, pod);
+            try {
+                ObjectNode admitted = Pods.mutated(admission, pod);
+                assertThat(Pods.mutated(admission, admitted)).isEqualTo(admitted);
+                pods.add(YAML.asYaml(admitted));
+            } catch (DeniedException e) {
+                refusals.add(e.getMessage() + "\n");
+            }
+        }
+        check(folder.resolve("admitted.yaml"), String.join("", pods));
+        check(folder.resolve("refused.txt"), String.join("", refusals));
+    }
+
+    private static void check(Path file, String found) throws IOException {
+        if (Boolean.getBoolean("aliquot.golden.write")) {
+            if (found.isEmpty()) {
+                Files.deleteIfExists(file);
+            } else {
+                Files.writeString(file, found);
+            }
+        }
+        assertThat(found).isEqualTo(Files.exists(file) ? Files.readString(file) : "");
+    }
+
+    /** As the API server's match conditions choose. */
+    private static Admission admission(Path folder, ObjectNode pod) {
+        Compatibility compatibility =
+                folder.startsWith(FOLDER.resolve("hami-compatible")) ? Compatibility.HAMI : Compatibility.NONE;
+        return Container.of(pod).stream().anyMatch(Container::namesOurResources)
+                ? new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"), compatibility)
+                : new VoidAdmission();
+    }
+
+    /** The manifest's pods, and those that its controllers would create. */
+    private static List<ObjectNode> pods(Path folder) throws IOException {
+        var pods = new ArrayList<ObjectNode>();
+        for (String document : Files.readString(folder.resolve("manifest.yaml")).split("(?m)^---$", -1)) {
+            ObjectNode object = Pods.JSON.valueToTree(YAML.unmarshal(document, Map.class));
+            if (object.get("kind").textValue().equals("Pod")) {
+                pods.add(asSent(object));
+            } else if (object.at("/spec/template") instanceof ObjectNode template) {
+                ObjectNode pod =
+                        Pods.JSON.createObjectNode().put("apiVersion", "v1").put("kind", "Pod");
+                pod.setAll(template);
+                String name = object.at("/metadata/name").textValue();
+                pod.withObject("/metadata").put("generateName", name + "-");
+                pods.add(asSent(pod));
+            }
+        }
+        assertThat(pods).isNotEmpty();
+        return pods;
+    }
+
+    /** With what kube-apiserver puts in before it asks webhooks: canonical amounts, and requests where limits are. */
+    private static ObjectNode asSent(ObjectNode pod) {
+        for (String kind : List.of("initContainers", "containers")) {
+            for (JsonNode container : pod.at("/spec/" + kind)) {
+                JsonNode limits = container.at("/resources/limits");
+                if (limits instanceof ObjectNode amounts) {
+                    ObjectNode requests = ((ObjectNode) container).withObject("/resources/requests");
+                    var names = new ArrayList<String>();
+                    amounts.fieldNames().forEachRemaining(names::add);
+                    for (String name : names) {
+                        String amount = canonical(amounts.get(name).asText());
+                        amounts.put(name, amount);
+                        if (!requests.has(name) || Resources.SUPPORTED.contains(name)) {
+                            requests.put(name, amount);
+                        }
+                    }
+                }
+            }
+        }
+        ObjectNode spec = Pods.spec(pod);
+        if (!spec.has("schedulerName")) {
+            spec.put("schedulerName", "default-scheduler");
+        }
+        return pod;
+    }
+
+    /** 3000 is 3k (k8s.io/apimachinery, pkg/api/resource: canonical form). */
+    private static String canonical(String amount) {
+        if (!amount.matches("[1-9][0-9]*000")) {
+            return amount;
+        }
+        String[] suffixes = {"", "k", "M", "G"};
+        var number = new BigInteger(amount);
+        int power = 0;
+        while (power < 3 && number.mod(BigInteger.valueOf(1000)).signum() == 0) {
+            number = number.divide(BigInteger.valueOf(1000));
+            power++;
+        }
+        return number + suffixes[power];
+    }
+}
