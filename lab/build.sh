@@ -90,6 +90,12 @@ build_aliquot() {
     aliquot_state > "$root/scheduler/target/aliquot-build"
 }
 
+# What the benchmarks need of it.
+build_scheduler() {
+    cd "$root"
+    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler -am
+}
+
 # Builds Aliquot's programs if their sources changed since the last time, or if somebody changed what was built.
 build_aliquot_if_changed() {
     local stamp=$root/scheduler/target/aliquot-build

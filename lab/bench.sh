@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The scheduler's benchmarks on a cluster of hollow nodes: ./aliquot bench --help
+set -euo pipefail
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/all.sh"
+
+usage() {
+    cat <<-'END_OF_USAGE'
+		./aliquot bench [OPTION...]: the scheduler's throughput, start and memory, measured on real etcd, kube-apiserver and
+		kube-scheduler, with Node objects that have no kubelet. Needs no lab, and may run beside one, but then measures less.
+
+		  (no option)          pods a second beside an extender that accepts every node and does nothing but bind, both under
+		                       the same kube-scheduler, in turn: the ratio, API writes a pod from the audit log, and the CPU
+		                       that we add per pod
+		  --waiting N          instead: pods that come and go with N pods waiting that fit nowhere, against the same without
+		  --start              instead: time until ready, and memory
+		  --nodes N            nodes of 8 GPUs of 80 GiB (100)
+		  --running N          pods that run before anything is measured (0; with --waiting one on each GPU)
+		  --pods N             pods counted in each round (2000)
+		  --rounds N           rounds of each of both kinds, in turn (2)
+		  --warm-up N          pods bound before a round is measured (500)
+		  --nodes-per-filter N nodes that either extender answers at most, 0 for all (100)
+		  --slots N            vGPUs a GPU at most (100)
+		  --heap MIB           the scheduler's largest heap (512)
+		  --no-build           the programs as they lie in target/
+
+		What we publish:
+		  ./aliquot bench --nodes 100  --pods 5000      throughput; and with --nodes 1000
+		  ./aliquot bench --nodes 100  --waiting 5000
+		  ./aliquot bench --nodes 5000 --running 50000 --start
+		The last line is the figure. Logs are in .lab/bench.
+	END_OF_USAGE
+}
+
+built=${ALIQUOT_BUILT:-}
+arguments=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        -h | --help) usage; exit ;;
+        --no-build) built=1; shift ;;
+        --start) arguments+=("$1"); shift ;;
+        --waiting | --nodes | --running | --pods | --rounds | --warm-up | --nodes-per-filter | --slots | --heap)
+            [[ ${2:-} =~ ^[0-9]{1,7}$ ]] || die "$1 takes a whole number, not '${2:-}'."
+            arguments+=("$1" "$2")
+            shift 2
+            ;;
+        *) die "'bench' has no option '$1'." "All of them: ./aliquot bench --help" ;;
+    esac
+done
+
+check_prerequisites
+folder=$lab/bench
+mkdir -p "$folder"
+exec 7< "$folder"
+flock --nonblock 7 || die "another ./aliquot bench of this checkout runs already."
+build_programs
+[ -n "$built" ] || step bench-build "Building the scheduler (Maven)" contained build_scheduler
+[ -f "$root/scheduler/target/aliquot-scheduler.jar" ] || die "there is no scheduler/target/aliquot-scheduler.jar." "Leave --no-build away."
+rm -rf "${folder:?}"/*
+# it becomes what its name or first argument says, so this must be its name
+ln -f "$(kube_program)" "$folder/kube" 2> /dev/null || cp "$(kube_program)" "$folder/kube"
+(cd "$root/lab/bench" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -buildvcs=false -o "$folder/bench" .)
+"$(helm_program)" template aliquot "$root/charts/aliquot" --namespace aliquot --show-only templates/scheduler/configmap.yaml |
+    sed -n '/^  config.yaml: |$/,$p' | sed '1d; s/^    //' > "$folder/kube-scheduler.yaml"
+grep -q urlPrefix "$folder/kube-scheduler.yaml" || die "the chart's kube-scheduler configuration was not found in what Helm made."
+
+# Network and processes of its own: ports are free, and whatever happens nothing is left.
+exec unshare --net --mount --pid --fork --kill-child=KILL --mount-proc bash -c 'ip link set lo up && exec "$@"' - \
+    "$folder/bench" -folder "$folder" -kube "$folder/kube" -jar "$root/scheduler/target/aliquot-scheduler.jar" \
+    -audit-policy "$root/lab/audit-policy.yaml" -config "$folder/kube-scheduler.yaml" "${arguments[@]/#--/-}"

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A cluster without a single real node: etcd, kube-apiserver, one kube-scheduler at a time, Node objects. It runs in a
+// network namespace of its own, so that ports are free and nothing leaves the machine.
+
+const (
+	apiServer   = "https://127.0.0.1:6443"
+	namespace   = "aliquot"
+	lease       = "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/aliquot-scheduler"
+	benchPods   = "/api/v1/namespaces/bench/pods"
+	gpusPerNode = 8
+	memoryMiB   = 81920
+	nullPort    = "127.0.0.1:9997"
+)
+
+type program struct {
+	name string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+type cluster struct {
+	options  options
+	folder   string
+	admin    *client
+	audit    string
+	programs []*program
+}
+
+func (c *cluster) start(name string, environment []string, command ...string) *program {
+	out, err := os.OpenFile(filepath.Join(c.folder, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	check(err)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(os.Environ(), environment...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	check(cmd.Start())
+	p := &program{name, cmd, make(chan struct{})}
+	go func() { _ = cmd.Wait(); close(p.done); out.Close() }()
+	c.programs = append(c.programs, p)
+	return p
+}
+
+func (p *program) stop(signal syscall.Signal) {
+	_ = p.cmd.Process.Signal(signal)
+	<-p.done
+}
+
+func (p *program) signal(signal syscall.Signal) { _ = p.cmd.Process.Signal(signal) }
+
+func (p *program) alive() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// cpu is what it has used so far, in all its threads.
+func (p *program) cpu() time.Duration {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	// proc(5): utime and stime are fields 14 and 15, in hundredths of a second; the second, in parentheses, may hold spaces.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// resident is its RSS in MiB.
+func (p *program) resident() int {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	for _, line := range strings.Split(string(data), "\n") {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "VmRSS:" {
+			kb, _ := strconv.Atoi(fields[1])
+			return kb / 1024
+		}
+	}
+	return 0
+}
+
+func newClient(token string) *client {
+	transport := &http.Transport{
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // our own, of a moment ago, on loopback
+		MaxIdleConnsPerHost: 64,
+	}
+	return &client{http: &http.Client{Transport: transport}, server: apiServer, token: token}
+}
+
+// The users by whose names the audit log tells writes apart.
+var users = []string{"driver", "kube-scheduler", "extender"}
+
+func startCluster(o options, folder string) *cluster {
+	c := &cluster{options: o, folder: folder, audit: filepath.Join(folder, "audit.log")}
+	var tokens strings.Builder
+	for _, user := range users {
+		fmt.Fprintf(&tokens, "%s-token,%s,%s,system:masters\n", user, user, user)
+		c.write(user+".kubeconfig", fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: bench, cluster: {server: "%s", insecure-skip-tls-verify: true}}]
+users: [{name: user, user: {token: %s-token}}]
+contexts: [{name: bench, context: {cluster: bench, user: user}}]
+current-context: bench
+`, apiServer, user))
+	}
+	tokensFile := c.write("tokens", tokens.String())
+	key := filepath.Join(folder, "service-accounts.key")
+	check(exec.Command("openssl", "genrsa", "-out", key, "2048").Run())
+	c.start("etcd", nil, o.kube, "etcd", "--data-dir="+filepath.Join(folder, "etcd"), "--unsafe-no-fsync", "--log-level=error",
+		"--quota-backend-bytes=4294967296", "--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379",
+		"--listen-peer-urls=http://127.0.0.1:0")
+	c.start("kube-apiserver", nil, o.kube, "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1", "--secure-port=6443", "--cert-dir="+folder, "--token-auth-file="+tokensFile,
+		"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-signing-key-file="+key, "--service-account-key-file="+key, "--service-cluster-ip-range=10.96.0.0/16",
+		"--audit-policy-file="+o.auditPolicy, "--audit-log-path="+c.audit, "--profiling=false")
+	c.admin = newClient("driver-token")
+	await(90*time.Second, "the API server", func() bool { return c.admin.do("GET", "/readyz", "", nil, nil) == nil })
+	for _, name := range []string{namespace, "bench"} {
+		check(c.admin.do("POST", "/api/v1/namespaces", "application/json", object("Namespace", name), nil))
+	}
+	// The scheduler isn't ready before it can keep the webhooks' certificate. They are called for nothing here: pods come
+	// as admission leaves them.
+	var webhooks []map[string]any
+	for _, name := range []string{"gpu.aliquot.io", "void.aliquot.io"} {
+		webhooks = append(webhooks, map[string]any{"name": name, "sideEffects": "None", "admissionReviewVersions": []string{"v1"},
+			"clientConfig": map[string]any{"service": map[string]string{"namespace": namespace, "name": "aliquot-webhook"}}})
+	}
+	configuration := object("MutatingWebhookConfiguration", "aliquot")
+	configuration["apiVersion"] = "admissionregistration.k8s.io/v1"
+	configuration["webhooks"] = webhooks
+	check(c.admin.do("POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "application/json", configuration, nil))
+	return c
+}
+
+func (c *cluster) write(name, text string) string {
+	file := filepath.Join(c.folder, name)
+	check(os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+func object(kind, name string) map[string]any {
+	return map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name}}
+}
+
+func nodeName(number int) string { return fmt.Sprintf("gpu-node-%05d", number) }
+
+func gpuUUID(node, gpu int) string {
+	return fmt.Sprintf("GPU-00000000-0000-4000-%04x-%012x", node, gpu)
+}
+
+// inParallel calls work for 0 to count-1.
+func inParallel(count int, work func(int) error) {
+	const workers = 16
+	numbers := make(chan int)
+	var group sync.WaitGroup
+	for i := 0; i < workers; i++ {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for n := range numbers {
+				check(work(n))
+			}
+		}()
+	}
+	for n := 0; n < count; n++ {
+		numbers <- n
+	}
+	close(numbers)
+	group.Wait()
+}
+
+// makeNodes makes hollow nodes: what a node agent and a kubelet would write of them, and neither of the two.
+func (c *cluster) makeNodes() {
+	slots := c.options.slots
+	inParallel(c.options.nodes, func(n int) error {
+		var gpus []map[string]any
+		for g := 0; g < gpusPerNode; g++ {
+			gpus = append(gpus, map[string]any{"uuid": gpuUUID(n, g), "index": g, "model": "NVIDIA A100-SXM4-80GB",
+				"memoryMiB": memoryMiB, "contextMiB": 0, "numa": g / 4, "healthy": true, "mode": "shim"})
+		}
+		inventory, _ := json.Marshal(map[string]any{"version": 1, "visibleDevices": "{uuid}", "memoryScaling": 1.0, "coreScaling": 1.0,
+			"slots": slots, "gpus": gpus})
+		resources := map[string]string{"cpu": "1000", "memory": "4Ti", "pods": "10000", "nvidia.com/gpu": strconv.Itoa(gpusPerNode * slots),
+			"nvidia.com/gpumem": strconv.Itoa(gpusPerNode * memoryMiB), "nvidia.com/gpucores": strconv.Itoa(gpusPerNode * 100),
+			"nvidia.com/gpumem-percentage": strconv.Itoa(gpusPerNode * 100)}
+		node := object("Node", nodeName(n))
+		metadata := node["metadata"].(map[string]any)
+		metadata["labels"] = map[string]string{"gpu": "on", "kubernetes.io/hostname": nodeName(n)}
+		metadata["annotations"] = map[string]string{"aliquot.io/gpus": string(inventory)}
+		node["status"] = map[string]any{"capacity": resources, "allocatable": resources,
+			"conditions": []map[string]string{{"type": "Ready", "status": "True"}}}
+		if err := c.admin.do("POST", "/api/v1/nodes", "application/json", node, nil); err != nil {
+			return err
+		}
+		// The admission plugin TaintNodesByCondition taints every new node; its controller would take that away again.
+		return c.admin.do("PATCH", "/api/v1/nodes/"+nodeName(n), "application/merge-patch+json", map[string]any{"spec": map[string]any{"taints": nil}}, nil)
+	})
+}
+
+// pod asks for so many MiB of a GPU, or for a whole one.
+func pod(name, memory string, annotations map[string]string) map[string]any {
+	p := object("Pod", name)
+	p["metadata"].(map[string]any)["annotations"] = annotations
+	limits := map[string]string{"nvidia.com/gpu": "1"}
+	if memory != "" {
+		limits["nvidia.com/gpumem"] = memory
+	}
+	p["spec"] = map[string]any{"schedulerName": "aliquot-scheduler", "terminationGracePeriodSeconds": 0,
+		"containers": []map[string]any{{"name": "main", "image": "example.com/app:1",
+			"command": []string{"python3", "/srv/app/serve.py", "--port", "8080"},
+			"env": []map[string]any{{"name": "MODEL", "value": "resnet50"},
+				{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": map[string]any{"fieldRef": map[string]string{"fieldPath": "metadata.annotations['aliquot.io/visible-devices.main']"}}}},
+			"resources": map[string]any{"limits": limits, "requests": map[string]string{"cpu": "100m", "memory": "256Mi"}}}}}
+	return p
+}
+
+// fill makes pods that run already, in turn on all nodes and GPUs.
+func (c *cluster) fill(count int) {
+	inParallel(count, func(n int) error {
+		node, gpu := n%c.options.nodes, n/c.options.nodes%gpusPerNode
+		p := pod(fmt.Sprintf("running-%d", n), "1000", map[string]string{
+			"aliquot.io/vgpu.main":            gpuUUID(node, gpu) + " memory=1000Mi cores=0 policy=fixed priority=0 context=0Mi\n",
+			"aliquot.io/visible-devices.main": gpuUUID(node, gpu)})
+		p["spec"].(map[string]any)["nodeName"] = nodeName(node)
+		return c.admin.do("POST", benchPods, "application/json", p, nil)
+	})
+}
+
+// writes counts what others than the driver wrote about bench's pods whose names start so, by user; events aside. From
+// the API server's own audit log.
+func (c *cluster) writes(prefix string) map[string]int {
+	file, err := os.Open(c.audit)
+	check(err)
+	defer file.Close()
+	counts := map[string]int{}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		var entry struct {
+			User      struct{ Username string }
+			ObjectRef struct{ Resource, Namespace, Name string }
+		}
+		if json.Unmarshal(lines.Bytes(), &entry) != nil {
+			continue
+		}
+		if o := entry.ObjectRef; o.Resource == "pods" && o.Namespace == "bench" && strings.HasPrefix(o.Name, prefix) && entry.User.Username != "driver" {
+			counts[entry.User.Username]++
+		}
+	}
+	check(lines.Err())
+	return counts
+}

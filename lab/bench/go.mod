@@ -1,0 +1,3 @@
+module aliquot/bench
+
+go 1.21

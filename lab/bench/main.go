@@ -1,0 +1,418 @@
+// Command bench measures Aliquot's scheduler on a cluster of hollow nodes, beside an extender that does nothing; see
+// lab/bench.sh, which builds and starts it.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	kube, jar, auditPolicy, config         string
+	nodes, pods, rounds, fillPods, waiting int
+	slots, heapMiB, perFilter, warmUp      int
+	start                                  bool
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func await(patience time.Duration, what string, done func() bool) {
+	for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			check(fmt.Errorf("%s: not so within %s", what, patience))
+		}
+	}
+}
+
+func main() {
+	if len(os.Args) > 2 && os.Args[1] == "null" {
+		most, err := strconv.Atoi(os.Args[2])
+		check(err)
+		runNull(nullPort, most, newClient("extender-token"))
+	}
+	var o options
+	var folder string
+	flag.StringVar(&o.kube, "kube", "", "the lab's Kubernetes program")
+	flag.StringVar(&o.jar, "jar", "", "the scheduler's program")
+	flag.StringVar(&o.auditPolicy, "audit-policy", "", "the API server's audit policy")
+	flag.StringVar(&o.config, "config", "", "kube-scheduler's configuration as the chart makes it")
+	flag.StringVar(&folder, "folder", "", "for files and logs")
+	flag.IntVar(&o.nodes, "nodes", 100, "nodes of 8 GPUs")
+	flag.IntVar(&o.pods, "pods", 2000, "pods bound and counted in each round")
+	flag.IntVar(&o.rounds, "rounds", 2, "rounds of each kind")
+	flag.IntVar(&o.fillPods, "running", 0, "pods that run before anything is measured")
+	flag.IntVar(&o.waiting, "waiting", 0, "instead: what so many pods that wait cost those that come and go")
+	flag.BoolVar(&o.start, "start", false, "instead: how long the scheduler takes until it is ready, and how much memory")
+	flag.IntVar(&o.slots, "slots", 100, "vGPUs a GPU at most")
+	flag.IntVar(&o.heapMiB, "heap", 512, "the scheduler's largest heap, in MiB")
+	flag.IntVar(&o.perFilter, "nodes-per-filter", 100, "nodes that both extenders answer at most")
+	flag.IntVar(&o.warmUp, "warm-up", 500, "pods bound before a round is measured")
+	flag.Parse()
+
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() { <-interrupted; os.Exit(130) }()
+
+	// Children die with the thread that started them.
+	runtime.LockOSThread()
+	c := startCluster(o, folder)
+	began := time.Now()
+	c.makeNodes()
+	fmt.Printf("%d nodes made in %.0f s\n", o.nodes, time.Since(began).Seconds())
+	if o.waiting > 0 && o.fillPods < o.nodes*gpusPerNode {
+		o.fillPods = o.nodes * gpusPerNode
+	}
+	if o.fillPods > 0 {
+		began = time.Now()
+		c.options = o
+		c.fill(o.fillPods)
+		fmt.Printf("%d running pods made in %.0f s\n", o.fillPods, time.Since(began).Seconds())
+	}
+	switch {
+	case o.start:
+		c.measureStart()
+	case o.waiting > 0:
+		c.measureWaiting()
+	default:
+		c.measureThroughput()
+	}
+}
+
+// ---- What is measured
+
+// rounds of both in turn: the machine's mood changes, and meets both.
+func (c *cluster) measureThroughput() {
+	var null, ours []result
+	for i := 0; i < c.options.rounds; i++ {
+		null = append(null, c.round(fmt.Sprintf("null-%d", i), c.nullExtender, 0, false))
+		ours = append(ours, c.round(fmt.Sprintf("aliquot-%d", i), c.aliquot, 0, false))
+	}
+	writes := 0
+	for i := range ours {
+		writes += ours[i].writes
+	}
+	pods := c.options.pods * c.options.rounds
+	fmt.Printf("\npods a second, null extender: %.1f; Aliquot: %.1f (medians of %d rounds of %d pods, %d nodes, at most %d nodes a Filter)\n",
+		median(null, rate), median(ours, rate), c.options.rounds, c.options.pods, c.options.nodes, c.options.perFilter)
+	fmt.Printf("CPU a pod, all programs together: null extender %.2f ms, Aliquot %.2f ms; of the extender itself: %.2f ms, %.2f ms\n",
+		median(null, cpuAll), median(ours, cpuAll), median(null, cpuExtender), median(ours, cpuExtender))
+	fmt.Printf("CPU that Aliquot adds a pod: %.2f ms\n", median(ours, cpuAll)-median(null, cpuAll))
+	fmt.Printf("API writes a pod, of kube-scheduler and extender, events aside: %.4f (%d writes, %d pods)\n", float64(writes)/float64(pods), writes, pods)
+	fmt.Printf("throughput against the null extender: %.3f\n", median(ours, rate)/median(null, rate))
+}
+
+func (c *cluster) measureWaiting() {
+	var alone, beside []result
+	for i := 0; i < c.options.rounds; i++ {
+		alone = append(alone, c.round(fmt.Sprintf("alone-%d", i), c.aliquot, 0, true))
+		beside = append(beside, c.round(fmt.Sprintf("beside-%d", i), c.aliquot, c.options.waiting, true))
+	}
+	fmt.Printf("\npods a second that come and go: %.1f; beside %d that wait: %.1f\n", median(alone, rate), c.options.waiting, median(beside, rate))
+	fmt.Printf("throughput beside waiting pods against without: %.3f\n", median(beside, rate)/median(alone, rate))
+}
+
+func (c *cluster) measureStart() {
+	check(c.admin.do("POST", strings.TrimSuffix(lease, "/aliquot-scheduler"), "application/json", map[string]any{
+		"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": "aliquot-scheduler"},
+		"spec": map[string]any{"holderIdentity": "another_1", "leaseDurationSeconds": 3600}}, nil))
+	var ready []float64
+	var p *program
+	for i := 0; i < c.options.rounds; i++ {
+		began := time.Now()
+		p = c.aliquot(fmt.Sprintf("start-%d", i))
+		ready = append(ready, time.Since(began).Seconds())
+		fmt.Printf("ready after %.1f s, resident %d MiB, %.1f s of CPU\n", ready[i], p.resident(), p.cpu().Seconds())
+		if i < c.options.rounds-1 {
+			p.stop(syscall.SIGKILL)
+		}
+	}
+	time.Sleep(2 * time.Second)
+	fmt.Printf("resident 2 s later: %d MiB, with a heap of at most %d MiB\n", p.resident(), c.options.heapMiB)
+	sort.Float64s(ready)
+	fmt.Printf("ready with %d nodes and %d pods after: %.1f s\n", c.options.nodes, c.options.fillPods, ready[len(ready)/2])
+}
+
+type result struct {
+	rate, cpuAll, cpuExtender float64
+	writes                    int
+}
+
+func rate(r result) float64        { return r.rate }
+func cpuAll(r result) float64      { return r.cpuAll }
+func cpuExtender(r result) float64 { return r.cpuExtender }
+
+func median(results []result, of func(result) float64) float64 {
+	var values []float64
+	for _, r := range results {
+		values = append(values, of(r))
+	}
+	sort.Float64s(values)
+	return (values[len(values)/2] + values[(len(values)-1)/2]) / 2
+}
+
+// ---- The two extenders; both are answering when these return
+
+func (c *cluster) nullExtender(name string) *program {
+	self, err := os.Executable()
+	check(err)
+	p := c.start(name, nil, self, "null", strconv.Itoa(c.options.perFilter))
+	await(30*time.Second, "the null extender", func() bool {
+		response, err := http.Post("http://"+nullPort+"/filter", "application/json", strings.NewReader(`{"NodeNames":[]}`))
+		if err == nil {
+			response.Body.Close()
+		}
+		return err == nil
+	})
+	return p
+}
+
+func (c *cluster) aliquot(name string) *program {
+	host, err := os.Hostname()
+	check(err)
+	p := c.start(name, []string{"KUBECONFIG=" + filepath.Join(c.folder, "extender.kubeconfig"), "POD_NAME=" + host, "POD_NAMESPACE=" + namespace,
+		"ALIQUOT_NODES_PER_FILTER=" + strconv.Itoa(c.options.perFilter)},
+		// as in scheduler/Dockerfile, but for the heap and the archive of classes
+		"java", "-XX:+UseSerialGC", "-Xms24m", fmt.Sprintf("-Xmx%dm", c.options.heapMiB), "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30",
+		"-Xss512k", "-XX:MaxMetaspaceSize=112m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=48m", "-XX:+ExitOnOutOfMemoryError",
+		"-jar", c.options.jar)
+	await(5*time.Minute, "the scheduler's readiness", func() bool {
+		if !p.alive() {
+			check(fmt.Errorf("the scheduler has ended; see %s.log", filepath.Join(c.folder, name)))
+		}
+		response, err := http.Get("http://127.0.0.1:9090/readyz")
+		if err != nil {
+			return false
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+	return p
+}
+
+// kubeScheduler starts one with the chart's configuration, its extender's address and the length of its Lease aside: it
+// is stopped for a while below.
+func (c *cluster) kubeScheduler(name, extender string) *program {
+	text, err := os.ReadFile(c.options.config)
+	check(err)
+	var out []string
+	for _, line := range strings.Split(string(text), "\n") {
+		if i := strings.Index(line, "urlPrefix:"); i >= 0 {
+			line = line[:i] + "urlPrefix: http://" + extender
+		}
+		for key, value := range map[string]string{"leaseDuration:": "600s", "renewDeadline:": "500s", "retryPeriod:": "2s"} {
+			if i := strings.Index(line, key); i >= 0 {
+				line = line[:i] + key + " " + value
+			}
+		}
+		if strings.HasPrefix(line, "clientConnection:") {
+			line = "clientConnection: {qps: 1000, burst: 2000, kubeconfig: " + filepath.Join(c.folder, "kube-scheduler.kubeconfig") + "}"
+		}
+		out = append(out, line)
+	}
+	return c.start(name, nil, c.options.kube, "kube-scheduler", "--config="+c.write(name+".yaml", strings.Join(out, "\n")),
+		"--authentication-skip-lookup=true")
+}
+
+// ---- A round
+
+// round lets kube-scheduler bind pods that are all there when it begins, and tells how fast it went after the first few.
+func (c *cluster) round(name string, extender func(string) *program, waiting int, leave bool) result {
+	_ = c.admin.do("DELETE", lease, "application/json", nil, nil)
+	address := nullPort
+	if !strings.HasPrefix(name, "null") {
+		address = "127.0.0.1:9998"
+	}
+	scheduler := c.kubeScheduler("kube-scheduler-"+name, address)
+	ours := extender(name)
+	watch := c.watchBound()
+	defer watch.stop()
+
+	create := func(prefix string, count int, memory string) {
+		inParallel(count, func(n int) error {
+			return c.admin.do("POST", benchPods, "application/json", labelled(pod(fmt.Sprintf("%s-%d", prefix, n), memory, nil)), nil)
+		})
+	}
+	create(name+"-warm", c.options.warmUp, "1000")
+	watch.await(name+"-warm", c.options.warmUp)
+	if waiting > 0 {
+		create(name+"-giant", waiting, "")
+		c.awaitUnschedulable(name+"-giant", waiting)
+	}
+	scheduler.signal(syscall.SIGSTOP)
+	create(name+"-pod", c.options.pods, "1000")
+	if leave {
+		watch.remove(name + "-pod")
+	}
+	before := c.cpu()
+	extenderBefore := ours.cpu()
+	scheduler.signal(syscall.SIGCONT)
+	first, last := watch.await(name+"-pod", c.options.pods)
+	pods := float64(c.options.pods)
+	r := result{rate: (pods - 1) / last.Sub(first).Seconds(),
+		cpuAll:      (c.cpu() - before).Seconds() * 1000 / pods,
+		cpuExtender: (ours.cpu() - extenderBefore).Seconds() * 1000 / pods}
+	scheduler.stop(syscall.SIGKILL)
+	fmt.Printf("%s: %.1f pods a second, CPU a pod %.2f ms, of that the extender %.2f ms, %d MiB\n", name, r.rate, r.cpuAll, r.cpuExtender, ours.resident())
+	ours.stop(syscall.SIGKILL)
+	for user, writes := range c.writes(name + "-pod") {
+		if user != "driver" {
+			r.writes += writes
+		}
+	}
+	// All but those that run from the beginning.
+	check(c.admin.do("DELETE", benchPods+"?labelSelector=round&gracePeriodSeconds=0", "application/json", nil, nil))
+	await(5*time.Minute, "the round's pods gone", func() bool {
+		var list struct{ Items []json.RawMessage }
+		check(c.admin.do("GET", benchPods+"?labelSelector=round&limit=1", "application/json", nil, &list))
+		return len(list.Items) == 0
+	})
+	return r
+}
+
+// labelled is a pod of a round, not one that runs from the beginning.
+func labelled(pod map[string]any) map[string]any {
+	pod["metadata"].(map[string]any)["labels"] = map[string]string{"round": ""}
+	return pod
+}
+
+// cpu is what all programs but this one have used.
+func (c *cluster) cpu() time.Duration {
+	var sum time.Duration
+	for _, p := range c.programs {
+		if p.alive() {
+			sum += p.cpu()
+		}
+	}
+	return sum
+}
+
+// awaitUnschedulable waits until kube-scheduler has said of so many pods that they fit nowhere.
+func (c *cluster) awaitUnschedulable(prefix string, count int) {
+	await(10*time.Minute, fmt.Sprintf("%d pods that wait", count), func() bool {
+		time.Sleep(time.Second)
+		return c.writes(prefix)["kube-scheduler"] >= count
+	})
+}
+
+// bound tells when pods got their nodes, as a client of the API server sees it.
+type bound struct {
+	lock    sync.Mutex
+	times   map[string]time.Time
+	removes string
+	stopped atomic.Bool
+}
+
+func (c *cluster) watchBound() *bound {
+	b := &bound{times: map[string]time.Time{}}
+	var list struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	check(c.admin.do("GET", benchPods+"?limit=1", "application/json", nil, &list))
+	go func() {
+		// The API server breaks off a watch whose client is slow, which it is on a busy machine.
+		for version := list.Metadata.ResourceVersion; !b.stopped.Load(); {
+			version = c.follow(b, version)
+		}
+	}()
+	return b
+}
+
+// follow watches from a version on until the API server ends it, and returns the last version that it was told of.
+func (c *cluster) follow(b *bound, version string) string {
+	response, err := c.admin.send("GET", benchPods+"?watch=1&labelSelector=round&fieldSelector=spec.nodeName!=&resourceVersion="+version, "", nil)
+	check(err)
+	defer response.Body.Close()
+	lines := bufio.NewReaderSize(response.Body, 1<<20)
+	for !b.stopped.Load() {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var event struct {
+			Type   string
+			Object struct {
+				Metadata struct{ Name, ResourceVersion string }
+			}
+		}
+		check(json.Unmarshal(line, &event))
+		if event.Type == "ERROR" {
+			check(fmt.Errorf("the watch on pods: %s", line))
+		}
+		version = event.Object.Metadata.ResourceVersion
+		if event.Type != "ADDED" {
+			continue
+		}
+		name := event.Object.Metadata.Name
+		b.lock.Lock()
+		b.times[name] = time.Now()
+		remove := b.removes != "" && strings.HasPrefix(name, b.removes)
+		b.lock.Unlock()
+		if remove {
+			time.AfterFunc(time.Second, func() {
+				_ = c.admin.do("DELETE", benchPods+"/"+name+"?gracePeriodSeconds=0", "application/json", nil, nil)
+			})
+		}
+	}
+	return version
+}
+
+// remove lets pods whose names start so leave a second after they got their nodes.
+func (b *bound) remove(prefix string) {
+	b.lock.Lock()
+	b.removes = prefix
+	b.lock.Unlock()
+}
+
+func (b *bound) stop() { b.stopped.Store(true) }
+
+// await returns when the first and the last of so many pods got their nodes.
+func (b *bound) await(prefix string, count int) (time.Time, time.Time) {
+	var first, last time.Time
+	had, since := 0, time.Now()
+	for {
+		n := 0
+		b.lock.Lock()
+		first, last = time.Time{}, time.Time{}
+		for name, at := range b.times {
+			if strings.HasPrefix(name, prefix) {
+				n++
+				if first.IsZero() || at.Before(first) {
+					first = at
+				}
+				if at.After(last) {
+					last = at
+				}
+			}
+		}
+		b.lock.Unlock()
+		if n == count {
+			return first, last
+		}
+		if n > had {
+			had, since = n, time.Now()
+		}
+		if time.Since(since) > 2*time.Minute {
+			check(fmt.Errorf("of %d pods %s-… %d are bound, and none since 2 minutes", count, prefix, n))
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
