@@ -21,17 +21,31 @@ final class Fleet {
     static final int MEMORY = 81_920;
     private static final int GPUS = 8;
     private static final long SEED = 7;
+    private static final int NODES_PER_FILTER = 100;
 
     final LedgerNews news = new LedgerNews();
-    final Ledger ledger = new Ledger(System::nanoTime, news);
-    final PendingPods pending = new PendingPods(System::nanoTime);
-    final Placing placing = new Placing(ledger, new FakeCluster(), pending, Placement.BINPACK, 100);
+    final Ledger ledger;
+    final Placing placing;
     /** Names of all nodes, in the order in which they are asked about. */
     final List<String> names = new ArrayList<>();
 
     private final Random random = new Random(SEED);
 
     Fleet(int nodes, int shares) {
+        ledger = new Ledger(System::nanoTime, news);
+        placing = new Placing(
+                ledger, new FakeCluster(), new PendingPods(System::nanoTime), Placement.BINPACK, NODES_PER_FILTER);
+        fill(nodes, shares);
+    }
+
+    /** The same in somebody's ledger, who places. */
+    Fleet(Ledger ledger, Placing placing, int nodes, int shares) {
+        this.ledger = ledger;
+        this.placing = placing;
+        fill(nodes, shares);
+    }
+
+    private void fill(int nodes, int shares) {
         for (int node = 0; node < nodes; node++) {
             var gpus = new ArrayList<Gpu>();
             for (int gpu = 0; gpu < GPUS; gpu++) {

@@ -13,6 +13,7 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.PropertyNamingStrategies.UpperCamelCaseStrategy;
+import tools.jackson.databind.annotation.JsonDeserialize;
 import tools.jackson.databind.annotation.JsonNaming;
 
 /**
@@ -23,7 +24,11 @@ final class Wire {
     private Wire() {}
 
     @JsonNaming(UpperCamelCaseStrategy.class)
-    record Args(Pod pod, @Nullable List<String> nodeNames) {
+    record Args(
+            Pod pod,
+
+            @JsonDeserialize(using = NodeNames.class) @Nullable
+            List<String> nodeNames) {
         Args {
             expect(pod, "Pod");
         }
