@@ -1,9 +1,7 @@
 package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
-import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.HostLoad;
@@ -47,14 +45,14 @@ final class Fleet {
 
     private void fill(int nodes, int shares) {
         for (int node = 0; node < nodes; node++) {
-            var gpus = new ArrayList<Gpu>();
+            var gpus = new Gpu[GPUS];
             for (int gpu = 0; gpu < GPUS; gpu++) {
-                gpus.add(Gpus.gpu(node, gpu, MEMORY));
+                gpus[gpu] = Gpus.gpu(node, gpu, MEMORY);
             }
             ledger.putNode(
                     name(node),
                     new NodeFacts.Sharing(
-                            new Inventory(new VisibleDevices("{uuid}"), 1.0, 1.0, 10, gpus),
+                            Gpus.inventory(10, gpus),
                             Placement.BINPACK,
                             new HostLoad(128_000, 1L << 40)));
             names.add(name(node));
