@@ -61,15 +61,16 @@ public class HttpBenchmark {
                 .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot")
                 .run();
         var fleet = new Fleet(program.getBean(Ledger.class), program.getBean(Placing.class), nodes, shares);
-        socket = new Socket(InetAddress.getLoopbackAddress(), RandomPorts.extender(program));
-        socket.setTcpNoDelay(true);
-        out = socket.getOutputStream();
-        in = new BufferedInputStream(socket.getInputStream(), 1 << 16);
         fitting = new byte[PODS][];
         for (int i = 0; i < PODS; i++) {
             fitting[i] = request(fleet, "pod-" + i, World.mebibytes(2000 + 500 * (i % 4)));
         }
         giant = request(fleet, "giant", "\"nvidia.com/gpu\": \"8\"");
+        // Last: a connection that stays silent is closed.
+        socket = new Socket(InetAddress.getLoopbackAddress(), RandomPorts.extender(program));
+        socket.setTcpNoDelay(true);
+        out = socket.getOutputStream();
+        in = new BufferedInputStream(socket.getInputStream(), 1 << 16);
     }
 
     private static byte[] request(Fleet fleet, String pod, String limits) {
