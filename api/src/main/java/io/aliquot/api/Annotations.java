@@ -16,6 +16,12 @@ public final class Annotations {
     /** On a Binding, and so on the pod: the {@link Fence} under which it was bound. */
     public static final String FENCE = "aliquot.io/fence";
 
+    /**
+     * On a pod, by the scheduler: the version of the pod for which the answer to a write was lost. It makes no difference
+     * but that the pod's version is a later one.
+     */
+    public static final String MOVED_ON = "aliquot.io/moved-on";
+
     /** On a node, by its agent alone: the {@link Inventory}. */
     public static final String GPUS = "aliquot.io/gpus";
 

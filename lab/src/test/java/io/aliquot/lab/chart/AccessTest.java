@@ -29,7 +29,7 @@ class AccessTest {
         assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-scheduler")
                         .getRules()))
                 .containsExactlyInAnyOrder(
-                        "pods: get list watch",
+                        "pods: get list watch patch",
                         "pods/binding: create",
                         "pods/eviction: create",
                         "policy/poddisruptionbudgets: list watch",

@@ -144,6 +144,80 @@ class PoliciesIT {
     }
 
     @Nested
+    class Resize {
+        private static final String GRANTED = "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}";
+
+        @Test
+        void leaderChangesWhatAPodHoldsIfThePodIsWhatItBelieves() {
+            String name = bound();
+            String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
+
+            scheduler
+                    .patch(PODS + "/" + name, resize(version, "aliquot.io/fence", "pod-a_1/3"))
+                    .expectSuccess();
+            assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/vgpu.main"))
+                    .isEqualTo("more");
+            assertThat(scheduler
+                            .patch(PODS + "/" + name, resize(version, "aliquot.io/fence", "pod-a_1/3"))
+                            .code())
+                    .isEqualTo(409);
+        }
+
+        @Test
+        void whoNoLongerLeadsDoesNot() {
+            String name = bound();
+            String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
+
+            forbidden(
+                    scheduler.patch(PODS + "/" + name, resize(version, "aliquot.io/fence", "pod-a_1/2")),
+                    "no longer leads");
+        }
+
+        @Test
+        void nothingElseOfAPodIsTheSchedulersToChange() {
+            String name = bound();
+
+            for (String key :
+                    new String[] {"example.com/mine", "aliquot.io/fence", "aliquot.io/visible-devices.main"}) {
+                forbidden(scheduler.patch(PODS + "/" + name, annotation(key, "x")), "only");
+            }
+            forbidden(scheduler.patch(PODS + "/" + name, "{\"metadata\": {\"labels\": {\"x\": \"y\"}}}"), "only");
+        }
+
+        /** What an answer that was lost is decided by: after it the pod is another version, and a Binding for the old one fails. */
+        @Test
+        void bindingForAnOlderVersionOfThePodIsAConflict() {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+            String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
+
+            scheduler
+                    .patch(PODS + "/" + name, annotation("aliquot.io/moved-on", version))
+                    .expectSuccess();
+            String old =
+                    binding(name, GRANTED).replace("metadata: {", "metadata: {resourceVersion: \"" + version + "\", ");
+            assertThat(old).contains(version);
+            assertThat(scheduler.post(PODS + "/" + name + "/binding", old).code())
+                    .isEqualTo(409);
+            assertThat(admin.get(PODS + "/" + name).field("spec", "nodeName")).isEqualTo("null");
+        }
+
+        private String bound() {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+            scheduler
+                    .post(PODS + "/" + name + "/binding", binding(name, GRANTED))
+                    .expectSuccess();
+            return name;
+        }
+
+        private static String resize(String version, String key, String value) {
+            return """
+                {"metadata": {"resourceVersion": "%s", "annotations": {"aliquot.io/vgpu.main": "more", "%s": "%s"}}}""".formatted(version, key, value);
+        }
+    }
+
+    @Nested
     class Fence {
         @Test
         void presentLeaderBinds() {

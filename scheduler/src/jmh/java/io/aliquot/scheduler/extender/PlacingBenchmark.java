@@ -57,7 +57,7 @@ public class PlacingBenchmark {
         Wire.Pod pod = pods[next++ % pods.length];
         FilterResult result = fleet.placing.filter(pod, fleet.names);
         List<HostPriority> priorities = fleet.placing.prioritize(pod, result.nodeNames());
-        fleet.ledger.commit(pod.id(), priorities.get(0).host(), pod.ask());
+        fleet.ledger.commit(pod.id(), priorities.get(0).host(), pod.ask(), 1);
         fleet.ledger.forget(pods[(next + pods.length / 2) % pods.length].id().uid());
         return priorities;
     }

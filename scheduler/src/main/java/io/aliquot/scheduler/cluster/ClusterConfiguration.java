@@ -53,10 +53,15 @@ class ClusterConfiguration {
     /** Asks for the watches only when it is asked: they feed the ledger's other users, which need this first. */
     @Bean
     Cluster cluster(
-            KubernetesClient kubernetes, Leadership leadership, Events events, ObjectProvider<Watched<?>> watches) {
+            KubernetesClient kubernetes,
+            Leadership leadership,
+            Unbound unbound,
+            Events events,
+            ObjectProvider<Watched<?>> watches) {
         return new KubernetesCluster(
                 kubernetes,
                 leadership,
+                unbound,
                 () -> watches.stream()
                         .flatMap(watch -> watch.waitsFor().stream())
                         .findFirst(),
@@ -99,6 +104,7 @@ class ClusterConfiguration {
             Ledger ledger,
             PendingPods pending,
             Budgets budgets,
+            Unbound unbound,
             Events events) {
         var agents = new Agents(settings.namespace(), ledger::setServed);
         return Watched.start(
@@ -108,6 +114,7 @@ class ClusterConfiguration {
                         metadata -> new PodBuilder().withMetadata(metadata).build()),
                 pod -> {
                     agents.present(pod);
+                    unbound.present(pod);
                     if (PodReader.ended(pod)) {
                         forget(pod, ledger, pending, budgets);
                     } else if (!PodReader.node(pod).isEmpty()) {
@@ -118,11 +125,18 @@ class ClusterConfiguration {
                             budgets.putPod(reading.pod().id().uid(), PodReader.labels(pod));
                         }
                         ledger.hold(reading.pod());
+                    } else {
+                        ledger.unbound(pod.getMetadata().getUid(), PodReader.version(pod));
                     }
                 },
                 pod -> {
                     agents.gone(pod.getMetadata().getUid());
-                    forget(pod, ledger, pending, budgets);
+                    unbound.gone(pod.getMetadata().getUid());
+                    if (PodReader.ended(pod)) {
+                        forget(pod, ledger, pending, budgets);
+                    } else {
+                        vanish(pod, ledger, pending, budgets);
+                    }
                 });
     }
 
@@ -130,6 +144,24 @@ class ClusterConfiguration {
         budgets.removePod(pod.getMetadata().getUid());
         pending.forget(pod.getMetadata().getUid());
         ledger.forget(pod.getMetadata().getUid());
+    }
+
+    /**
+     * A kubelet reports the end of a pod before it deletes it (since Kubernetes 1.27, KEP-3329), so one that goes without
+     * was deleted by force, or its end was missed.
+     */
+    private static void vanish(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
+        pending.forget(pod.getMetadata().getUid());
+        budgets.removePod(pod.getMetadata().getUid());
+        if (!PodReader.node(pod).isEmpty()) {
+            ledger.hold(PodReader.bound(pod).pod());
+        }
+        ledger.vanish(pod.getMetadata().getUid());
+    }
+
+    @Bean
+    Unbound unbound() {
+        return new Unbound();
     }
 
     @Bean

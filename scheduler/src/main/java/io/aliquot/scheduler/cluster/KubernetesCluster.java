@@ -20,41 +20,67 @@ import io.fabric8.kubernetes.client.RequestConfigBuilder;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import java.time.Clock;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalLong;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /** The API server over fabric8's client. */
 final class KubernetesCluster implements Cluster {
     private static final Logger LOG = LoggerFactory.getLogger(KubernetesCluster.class);
-    /** A bind and the reading after it must end before kube-scheduler's patience with us, 10 s. */
-    private static final int PATIENCE_MS = 4000;
+    /** Two tries to bind and the readings after them must end before kube-scheduler's patience with us, 10 s. */
+    private static final Duration WRITE = Duration.ofSeconds(3);
+
+    private static final Duration READ = Duration.ofMillis(1200);
+
+    /** For what nobody waits for. */
+    private static final Duration PATIENCE = Duration.ofSeconds(4);
 
     private static final int NOT_FOUND = 404;
     private static final int CONFLICT = 409;
     private static final int TOO_MANY = 429;
 
     private final KubernetesClient kubernetes;
+    private final KubernetesClient reader;
     private final Leadership leadership;
+    private final Unbound unbound;
     private final Readiness ready;
     private final Events events;
     private final Clock clock;
+    private final Writer writer;
+    private final Writer hasty;
 
     /** {@code ready} is what must be there before any pod is placed. */
-    KubernetesCluster(KubernetesClient kubernetes, Leadership leadership, Readiness ready, Events events, Clock clock) {
+    KubernetesCluster(
+            KubernetesClient kubernetes,
+            Leadership leadership,
+            Unbound unbound,
+            Readiness ready,
+            Events events,
+            Clock clock) {
         // One try each: whether and when to try again is for the verbs to decide.
-        this.kubernetes = kubernetes
-                .newClient(new RequestConfigBuilder()
-                        .withRequestTimeout(PATIENCE_MS)
-                        .withRequestRetryBackoffLimit(0)
-                        .build())
-                .adapt(KubernetesClient.class);
+        this.kubernetes = patient(kubernetes, PATIENCE);
+        KubernetesClient inVerbs = patient(kubernetes, READ);
+        this.reader = inVerbs;
+        this.writer = new Writer(inVerbs, WRITE);
+        this.hasty = new Writer(inVerbs, READ);
         this.leadership = leadership;
+        this.unbound = unbound;
         this.ready = ready;
         this.events = events;
         this.clock = clock;
+    }
+
+    private static KubernetesClient patient(KubernetesClient kubernetes, Duration patience) {
+        return kubernetes
+                .newClient(new RequestConfigBuilder()
+                        .withRequestTimeout((int) patience.toMillis())
+                        .withRequestRetryBackoffLimit(0)
+                        .build())
+                .adapt(KubernetesClient.class);
     }
 
     @Override
@@ -66,12 +92,19 @@ final class KubernetesCluster implements Cluster {
     }
 
     @Override
-    public BindOutcome bind(PodId pod, String node, Map<String, String> annotations) {
+    public OptionalLong version(PodId pod) {
+        return unbound.version(pod.uid());
+    }
+
+    @Override
+    public WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations) {
         var binding = new BindingBuilder()
                 .withNewMetadata()
                 .withNamespace(pod.namespace())
                 .withName(pod.name())
-                .withUid(pod.uid()) // a precondition (k8s.io/kubernetes, pkg/registry/core/pod/storage)
+                // preconditions (k8s.io/kubernetes, pkg/registry/core/pod/storage)
+                .withUid(pod.uid())
+                .withResourceVersion(Long.toString(version))
                 .withAnnotations(annotations)
                 .endMetadata()
                 .withNewTarget()
@@ -80,26 +113,42 @@ final class KubernetesCluster implements Cluster {
                 .withName(node)
                 .endTarget()
                 .build();
-        String path = "/api/v1/namespaces/" + pod.namespace() + "/pods/" + pod.name() + "/binding";
-        try {
-            kubernetes.raw(path, "POST", binding);
-            return new BindOutcome.Done();
-        } catch (KubernetesClientException e) {
-            String why = message(e);
-            int code = e.getCode();
-            if (code == CONFLICT) {
-                return new BindOutcome.Conflicts(why);
-            }
-            return (code >= 400 && code < 500) ? new BindOutcome.Refused(why) : new BindOutcome.Unknown(why);
-        }
+        return writer.write("POST", "application/json", path(pod) + "/binding", binding);
+    }
+
+    @Override
+    public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
+        return writer.write("PATCH", "application/merge-patch+json", path(pod), patch(pod, version, annotations));
+    }
+
+    @Override
+    public PodState moveOn(PodId pod, long version) {
+        var mark = Map.of(Annotations.MOVED_ON, Long.toString(version));
+        WriteOutcome outcome =
+                hasty.write("PATCH", "application/merge-patch+json", path(pod), patch(pod, version, mark));
+        return outcome instanceof WriteOutcome.Refused refused ? new PodState.Unreadable(refused.why()) : read(pod);
+    }
+
+    /** The server refuses it for another uid, and for another version (Kubernetes API conventions, concurrency control). */
+    private static Pod patch(PodId pod, long version, Map<String, String> annotations) {
+        return new PodBuilder()
+                .withNewMetadata()
+                .withUid(pod.uid())
+                .withResourceVersion(Long.toString(version))
+                .withAnnotations(annotations)
+                .endMetadata()
+                .build();
+    }
+
+    private static String path(PodId pod) {
+        return "/api/v1/namespaces/" + pod.namespace() + "/pods/" + pod.name();
     }
 
     @Override
     public PodState read(PodId id) {
         try {
             // Without a resource version the server reads from etcd (Kubernetes API concepts, resource versions).
-            Pod pod = kubernetes
-                    .pods()
+            Pod pod = reader.pods()
                     .inNamespace(id.namespace())
                     .withName(id.name())
                     .get();
@@ -107,10 +156,18 @@ final class KubernetesCluster implements Cluster {
                 return new PodState.Gone();
             }
             return PodReader.node(pod).isEmpty()
-                    ? new PodState.Unbound(PodReader.ask(pod))
-                    : new PodState.Bound(PodReader.node(pod));
-        } catch (KubernetesClientException | FormatException e) {
+                    ? unbound(pod)
+                    : new PodState.Bound(PodReader.bound(pod).pod());
+        } catch (KubernetesClientException e) {
             return new PodState.Unreadable(String.valueOf(e.getMessage()));
+        }
+    }
+
+    private static PodState unbound(Pod pod) {
+        try {
+            return new PodState.Unbound(PodReader.version(pod), PodReader.ask(pod));
+        } catch (FormatException e) {
+            return new PodState.Malformed(PodReader.version(pod), String.valueOf(e.getMessage()));
         }
     }
 

@@ -2,19 +2,21 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Fence;
-import io.aliquot.scheduler.extender.Cluster.BindOutcome;
 import io.aliquot.scheduler.extender.Cluster.PodState;
+import io.aliquot.scheduler.extender.Cluster.PodState.Unbound;
 import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
 import io.aliquot.scheduler.extender.Cluster.Standing.Waits;
+import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
+import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodAsk;
-import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
@@ -25,19 +27,13 @@ import org.slf4j.LoggerFactory;
  *
  *   done                    kept; the watch will confirm it
  *   refused (403, 404, …)   released
- *   conflict (409)          the pod is read: bound to this node by an earlier try, kept; else released
- *   unknown (timeout, 5xx)  the pod is read: bound to this node, kept; elsewhere or gone, released; not bound, kept,
- *                           since the server may still carry it out, until it surely has given up
- *
- * Where an earlier Binding may still be carried out, a later one's refusal proves nothing, and counts as unknown. While
- * it is kept, filter offers the pod that node only and bind grants the same GPUs, so that whichever of several
- * Bindings takes effect, it is what the ledger counts.
+ *   conflict (409)          the pod is read: bound by an earlier try, kept; changed since it was filtered, tried again
+ *                           for what it is now, once; else released
+ *   unknown (timeout, 5xx)  the pod is read, and moved on (see Outcomes): bound, kept; else released. Where it can't be
+ *                           read it is kept, and filter offers the pod that node only, until it can
  */
 /** The verb bind. */
 final class Binder {
-    /** A server ends a request after 60 s unless told otherwise (kube-apiserver, --request-timeout). */
-    static final Duration GIVEN_UP = Duration.ofSeconds(65);
-
     private static final Logger LOG = LoggerFactory.getLogger(Binder.class);
 
     /**
@@ -53,11 +49,13 @@ final class Binder {
     private final Ledger ledger;
     private final Cluster cluster;
     private final PendingPods pending;
+    private final Outcomes outcomes;
 
-    Binder(Ledger ledger, Cluster cluster, PendingPods pending) {
+    Binder(Ledger ledger, Cluster cluster, PendingPods pending, Outcomes outcomes) {
         this.ledger = ledger;
         this.cluster = cluster;
         this.pending = pending;
+        this.outcomes = outcomes;
     }
 
     Result bind(PodId pod, String node) {
@@ -68,46 +66,100 @@ final class Binder {
         return new Result("not-leading", ((Waits) standing).why());
     }
 
+    /** {@code first} of two: for so many kube-scheduler has the patience. */
+    private record Attempt(PodId pod, String node, Fence fence, boolean first) {}
+
     private Result bind(PodId pod, String node, Fence fence) {
-        PodAsk ask;
+        var attempt = new Attempt(pod, node, fence, true);
         Optional<PodAsk> remembered = pending.ask(pod.uid());
-        if (remembered.isPresent()) {
-            ask = remembered.get();
-        } else {
-            PodState state = cluster.read(pod);
-            if (!(state instanceof PodState.Unbound unbound)) {
-                return notUnbound(state, node);
-            }
-            ask = unbound.ask();
+        OptionalLong version = cluster.version(pod);
+        if (remembered.isPresent() && version.isPresent()) {
+            return bind(new Unbound(version.getAsLong(), remembered.get()), attempt);
         }
-        if (ask.containers().isEmpty()) {
-            return send(pod, node, Map.of(Annotations.FENCE, fence.print()), "no GPU", false);
-        }
-        boolean again = ledger.unsettled(pod.uid()).isPresent();
-        var commitment = ledger.commit(pod, node, ask);
-        if (commitment instanceof Granted granted) {
-            return send(pod, node, annotations(granted, fence), words(granted), again);
-        }
-        if (commitment instanceof AlreadyBound bound) {
-            return notUnbound(new PodState.Bound(bound.node()), node);
-        }
-        String reason = ((Conflict) commitment).reason();
-        LOG.info("bind conflict {} node={} reason=\"{}\"", pod, node, reason);
-        pending.waits(pod, ask);
-        return new Result("conflict", node + ": " + reason);
+        PodState state = cluster.read(pod);
+        return state instanceof Unbound unbound
+                ? bind(unbound, attempt)
+                : notUnbound(state, node, "the pod cannot be bound");
     }
 
-    /** For a pod that cannot be bound since it isn't unbound. */
-    private static Result notUnbound(PodState state, String node) {
+    private Result bind(Unbound known, Attempt attempt) {
+        PodId pod = attempt.pod();
+        if (known.ask().containers().isEmpty()) {
+            return send(
+                    known, attempt, Map.of(Annotations.FENCE, attempt.fence().print()), "no GPU");
+        }
+        var commitment = ledger.commit(pod, attempt.node(), known.ask(), known.at());
+        if (commitment instanceof Granted granted) {
+            return send(known, attempt, annotations(granted, attempt.fence()), words(granted));
+        }
+        if (commitment instanceof AlreadyBound bound) {
+            return bound(bound.node(), attempt.node());
+        }
+        if (commitment instanceof Undecided) {
+            return again(known, outcomes.conclude(pod), attempt, "the outcome of an earlier bind is not known");
+        }
+        String reason = ((Conflict) commitment).reason();
+        LOG.info("bind conflict {} node={} reason=\"{}\"", pod, attempt.node(), reason);
+        pending.waits(pod, known.ask());
+        return new Result("conflict", attempt.node() + ": " + reason);
+    }
+
+    private Result send(Unbound known, Attempt attempt, Map<String, String> annotations, String what) {
+        PodId pod = attempt.pod();
+        String node = attempt.node();
+        WriteOutcome outcome = cluster.bind(pod, known.at(), node, annotations);
+        if (outcome instanceof WriteOutcome.Done) {
+            LOG.info("bound {} node={} holds=\"{}\"", pod, node, what);
+            pending.forget(pod.uid());
+            return Result.BOUND;
+        }
+        if (outcome instanceof WriteOutcome.Refused refused) {
+            LOG.warn("bind refused {} node={} reason=\"{}\"", pod, node, refused.why());
+            ledger.release(pod.uid(), known.at());
+            return new Result("refused", refused.why());
+        }
+        if (outcome instanceof WriteOutcome.Unknown unknown) {
+            PodState state = outcomes.conclude(pod);
+            LOG.warn("bind unclear {} node={} reason=\"{}\" found={}", pod, node, unknown.why(), state);
+            return notUnbound(state, node, unknown.why());
+        }
+        String why = ((WriteOutcome.Conflicts) outcome).why();
+        PodState state = cluster.read(pod);
+        LOG.info("bind conflict {} node={} reason=\"{}\" found={}", pod, node, why, state);
+        if (state instanceof Unbound now && now.at() == known.at()) {
+            ledger.release(pod.uid(), known.at()); // the conflict is not about its version
+        }
+        return again(known, state, attempt, why);
+    }
+
+    /** Once more, if the pod is not what we took it for. */
+    private Result again(Unbound known, PodState state, Attempt attempt, String why) {
+        if (state instanceof Unbound now && attempt.first() && now.at() > known.at()) {
+            return bind(now, new Attempt(attempt.pod(), attempt.node(), attempt.fence(), false));
+        }
+        outcomes.tell(attempt.pod(), state);
+        return notUnbound(state, attempt.node(), why);
+    }
+
+    /** For a pod that cannot be bound, or not now. */
+    private Result notUnbound(PodState state, String node, String why) {
         if (state instanceof PodState.Bound bound) {
-            return bound.node().equals(node)
-                    ? Result.BOUND
-                    : new Result("already-bound", "the pod is bound to node " + bound.node() + " already");
+            pending.forget(bound.pod().id().uid());
+            return bound(bound.pod().node(), node);
+        }
+        if (state instanceof PodState.Gone) {
+            return new Result("gone", "the pod is gone");
         }
         if (state instanceof PodState.Unreadable unreadable) {
-            return new Result("unreadable", "the pod cannot be read: " + unreadable.why());
+            return new Result("unknown", why + "; the pod cannot be read: " + unreadable.why());
         }
-        return new Result("gone", "the pod is gone");
+        return new Result("failed", state instanceof PodState.Malformed malformed ? why + ": " + malformed.why() : why);
+    }
+
+    private static Result bound(String present, String wanted) {
+        return present.equals(wanted)
+                ? Result.BOUND
+                : new Result("already-bound", "the pod is bound to node " + present + " already");
     }
 
     private static String words(Granted granted) {
@@ -128,57 +180,5 @@ final class Binder {
                     granted.visibleDevices().of(vgpus.uuids()));
         });
         return annotations;
-    }
-
-    private Result send(PodId pod, String node, Map<String, String> annotations, String what, boolean again) {
-        BindOutcome outcome = cluster.bind(pod, node, annotations);
-        if (outcome instanceof BindOutcome.Done) {
-            LOG.info("bound {} node={} holds=\"{}\"", pod, node, what);
-            pending.forget(pod.uid());
-            return Result.BOUND;
-        }
-        if (outcome instanceof BindOutcome.Refused refused && !again) {
-            LOG.warn("bind refused {} node={} reason=\"{}\"", pod, node, refused.why());
-            ledger.release(pod.uid());
-            return new Result("refused", refused.why());
-        }
-        boolean mayStillHappen = again || outcome instanceof BindOutcome.Unknown;
-        String why = why(outcome);
-        PodState state = cluster.read(pod);
-        LOG.warn("bind unclear {} node={} reason=\"{}\" found={}", pod, node, why, state);
-        if (state instanceof PodState.Bound bound && bound.node().equals(node)) {
-            pending.forget(pod.uid());
-            return Result.BOUND;
-        }
-        if (!keeps(state, node, mayStillHappen)) {
-            ledger.release(pod.uid());
-        }
-        return new Result(mayStillHappen ? "unknown" : "conflict", why);
-    }
-
-    private static String why(BindOutcome outcome) {
-        if (outcome instanceof BindOutcome.Refused refused) {
-            return refused.why();
-        }
-        return outcome instanceof BindOutcome.Unknown unknown ? unknown.why() : ((BindOutcome.Conflicts) outcome).why();
-    }
-
-    /** Reads pods whose Binding was sent long ago without the watch telling of it, and decides what became of them. */
-    void settle() {
-        for (PodId pod : ledger.unsettledSince(GIVEN_UP)) {
-            PodState state = cluster.read(pod);
-            String node = ledger.unsettled(pod.uid()).orElse("");
-            if (!keeps(state, node, false)) {
-                LOG.warn("given up {} node={} found={}", pod, node, state);
-                ledger.giveUp(pod.uid(), GIVEN_UP);
-            }
-        }
-    }
-
-    private static boolean keeps(PodState state, String node, boolean mayStillHappen) {
-        if (state instanceof PodState.Bound bound) {
-            return bound.node().equals(node);
-        }
-        return state instanceof PodState.Unreadable || (state instanceof PodState.Unbound && mayStillHappen);
     }
 }

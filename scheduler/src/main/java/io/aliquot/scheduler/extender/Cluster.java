@@ -1,9 +1,11 @@
 package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.Fence;
+import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.util.Map;
+import java.util.OptionalLong;
 
 /** The API server, as the verbs need it. Calls return within seconds, whatever happens to it, and never throw. */
 public interface Cluster {
@@ -20,18 +22,18 @@ public interface Cluster {
         record Waits(String why) implements Standing {}
     }
 
-    /** What became of a Binding. */
-    sealed interface BindOutcome {
-        record Done() implements BindOutcome {}
+    /** What became of a write that was conditional on a pod's version. */
+    sealed interface WriteOutcome {
+        record Done() implements WriteOutcome {}
 
         /** It has no effect and will have none. */
-        record Refused(String why) implements BindOutcome {}
+        record Refused(String why) implements WriteOutcome {}
 
-        /** It has no effect now: another one, perhaps an earlier try of ours, may have. */
-        record Conflicts(String why) implements BindOutcome {}
+        /** It has no effect: the pod has another version now, perhaps by an earlier try of ours. */
+        record Conflicts(String why) implements WriteOutcome {}
 
         /** It may have had its effect, or may still have it. */
-        record Unknown(String why) implements BindOutcome {}
+        record Unknown(String why) implements WriteOutcome {}
     }
 
     /** What became of an eviction. */
@@ -54,18 +56,50 @@ public interface Cluster {
         /** The pod with this uid is gone or has ended. */
         record Gone() implements PodState {}
 
-        record Unbound(PodAsk ask) implements PodState {}
+        record Unbound(long at, PodAsk ask) implements PodState {
+            @Override
+            public OptionalLong version() {
+                return OptionalLong.of(at);
+            }
+        }
 
-        record Bound(String node) implements PodState {}
+        /** It isn't bound, and what it wants makes no sense. */
+        record Malformed(long at, String why) implements PodState {
+            @Override
+            public OptionalLong version() {
+                return OptionalLong.of(at);
+            }
+        }
+
+        record Bound(BoundPod pod) implements PodState {
+            @Override
+            public OptionalLong version() {
+                return OptionalLong.of(pod.version());
+            }
+        }
 
         /** It couldn't be read. */
         record Unreadable(String why) implements PodState {}
+
+        /** Of the API's object, where there is one. */
+        default OptionalLong version() {
+            return OptionalLong.empty();
+        }
     }
 
     Standing standing();
 
-    /** Gives the pod its node and these annotations, in one write, if it still is the pod with this uid. */
-    BindOutcome bind(PodId pod, String node, Map<String, String> annotations);
+    /** The version of a pod that is not bound, as the watch told last. */
+    OptionalLong version(PodId pod);
+
+    /** Gives the pod its node and these annotations, in one write, if it still is the pod with this uid and version. */
+    WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations);
+
+    /** Gives the pod these annotations, if it still is the pod with this uid and version. */
+    WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations);
+
+    /** Makes the pod's version a later one if it still is this one, and reads it. */
+    PodState moveOn(PodId pod, long version);
 
     PodState read(PodId pod);
 

@@ -65,8 +65,18 @@ class ExtenderConfiguration {
     }
 
     @Bean
-    Binder binder(Ledger ledger, Cluster cluster, PendingPods pending) {
-        return new Binder(ledger, cluster, pending);
+    Outcomes outcomes(Ledger ledger, Cluster cluster) {
+        return new Outcomes(ledger, cluster);
+    }
+
+    @Bean
+    Resizer resizer(Ledger ledger, Cluster cluster, Outcomes outcomes) {
+        return new Resizer(ledger, cluster, outcomes);
+    }
+
+    @Bean
+    Binder binder(Ledger ledger, Cluster cluster, PendingPods pending, Outcomes outcomes) {
+        return new Binder(ledger, cluster, pending, outcomes);
     }
 
     @Bean
@@ -80,7 +90,7 @@ class ExtenderConfiguration {
             LedgerNews news,
             PendingPods pending,
             Cluster cluster,
-            Binder binder,
+            Outcomes outcomes,
             Waker waker,
             Evictor evictor,
             MeterRegistry metrics) {
@@ -95,7 +105,7 @@ class ExtenderConfiguration {
                 waker,
                 evictor,
                 new Auditor(news, cluster, metrics),
-                binder,
+                outcomes,
                 new LedgerMetrics(ledger, metrics));
     }
 }

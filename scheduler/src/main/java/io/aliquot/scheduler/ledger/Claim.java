@@ -1,12 +1,12 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.placement.Amount;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
@@ -23,7 +23,10 @@ final class Claim {
     /** As the cluster told of it last. */
     private final @Nullable BoundPod told;
 
-    private final @Nullable Granted grant;
+    /** The version of the pod that a write which was sent is conditional on: a Binding, or a resize. */
+    private final long base;
+    /** What the pod holds if a resize that was sent takes effect. */
+    private final @Nullable List<Share> resize;
 
     private Claim(
             PodId pod,
@@ -31,41 +34,83 @@ final class Claim {
             List<Share> shares,
             Map<String, Amount> perGpu,
             @Nullable BoundPod told,
-            long since,
-            @Nullable Granted grant) {
+            long base,
+            @Nullable List<Share> resize,
+            long since) {
         this.pod = pod;
         this.state = state;
         this.shares = shares;
         this.perGpu = perGpu;
         this.requests = told == null ? HostLoad.NONE : told.requests();
         this.told = told;
+        this.base = base;
+        this.resize = resize;
         this.since = since;
-        this.grant = grant;
     }
 
     static Claim expected(PodId pod, Map<String, Amount> perGpu, long now) {
-        return new Claim(pod, State.EXPECTED, List.of(), perGpu, null, now, null);
+        return new Claim(pod, State.EXPECTED, List.of(), perGpu, null, 0, null, now);
     }
 
     static Claim kept(PodId pod, Map<String, Amount> perGpu, long now) {
-        return new Claim(pod, State.KEPT, List.of(), perGpu, null, now, null);
+        return new Claim(pod, State.KEPT, List.of(), perGpu, null, 0, null, now);
     }
 
-    static Claim assumed(PodId pod, List<Share> shares, Map<String, Amount> perGpu, long now, Granted grant) {
-        return new Claim(pod, State.ASSUMED, shares, perGpu, null, now, grant);
+    /** A Binding was sent. */
+    static Claim assumed(PodId pod, List<Share> shares, Map<String, Amount> perGpu, long base, long now) {
+        return new Claim(pod, State.ASSUMED, shares, perGpu, null, base, null, now);
     }
 
+    /** The cluster told of the pod, and of the outcome of whatever was sent. */
     static Claim told(State state, BoundPod pod, long now) {
-        return new Claim(pod.id(), state, pod.shares(), pod.perGpu(), pod, now, null);
+        return new Claim(pod.id(), state, pod.shares(), pod.perGpu(), pod, 0, null, now);
     }
 
-    /** As this one, from now on. */
-    Claim since(long now) {
-        return new Claim(pod, state, shares, perGpu, told, now, grant);
+    /** A resize of this one was sent. */
+    Claim resizing(BoundPod pod, List<Share> wanted, long now) {
+        return new Claim(
+                pod.id(),
+                state,
+                pod.shares(),
+                Share.larger(pod.perGpu(), Share.perGpu(wanted)),
+                pod,
+                pod.version(),
+                wanted,
+                now);
     }
 
-    Optional<Granted> grant() {
-        return Optional.ofNullable(grant);
+    /** The cluster told of the pod as it was no later than when the resize was sent. */
+    Claim stillResizing(BoundPod pod) {
+        List<Share> wanted = Objects.requireNonNull(resize);
+        Map<String, Amount> most = Share.larger(pod.perGpu(), Share.perGpu(wanted));
+        return new Claim(pod.id(), State.HELD, pod.shares(), most, pod, base, wanted, since);
+    }
+
+    /** The cluster knows the pod no more. Whatever was sent may have been done before that. */
+    Claim lingering(long now) {
+        return new Claim(pod, State.LINGERING, shares, perGpu, told, 0, null, now);
+    }
+
+    /** Whether the outcome of a resize that was sent is not known. */
+    boolean resizes() {
+        return resize != null;
+    }
+
+    /** Whether what is known is at least as new. A reading counts less than the watch's word on the same version. */
+    boolean outdates(BoundPod pod, State as) {
+        return state == State.LINGERING
+                || (told != null
+                        && (pod.version() < told.version()
+                                || (pod.version() == told.version() && (state == State.HELD || as == State.ASSUMED))));
+    }
+
+    /** Whether a Binding was sent, and nothing was heard of the pod since. */
+    boolean sent() {
+        return state == State.ASSUMED && told == null;
+    }
+
+    long base() {
+        return base;
     }
 
     Optional<BoundPod> told() {

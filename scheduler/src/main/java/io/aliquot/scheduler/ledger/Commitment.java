@@ -17,6 +17,9 @@ public sealed interface Commitment {
     /** The cluster says that the pod is bound already. */
     record AlreadyBound(String node) implements Commitment {}
 
+    /** A Binding to this node was sent for the same version of the pod, and its outcome is not known. */
+    record Undecided(String node) implements Commitment {}
+
     /** Nothing changed. */
     record Conflict(String reason) implements Commitment {}
 }

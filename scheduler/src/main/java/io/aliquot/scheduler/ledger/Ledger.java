@@ -4,6 +4,7 @@ import io.aliquot.api.Gpu;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
+import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.Amount;
@@ -17,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -36,6 +38,11 @@ import java.util.function.Predicate;
  *
  * The cluster's word (hold, forget) goes from any state. Only it, a definite refusal of the Binding, or a reading of
  * the pod ends an ASSUMED claim: what was sent may have been done.
+ *
+ * No clock says when a request that was sent cannot be carried out any more: it may lie in the buffers of a server that
+ * stands still. So every write is conditional on the version of the pod that it was decided on, its base. Whoever has
+ * seen a later version knows the outcome, for this version shows it or has made it impossible. A resize is the same: it
+ * is counted as the larger of before and after until a version later than its base is seen.
  *
  * whereIs tells a pod's node, and its compute() serializes all that happens to one pod. Locks are taken in the order
  * pod, node; two nodes are never locked at once.
@@ -118,8 +125,20 @@ public final class Ledger {
         factsChanges.incrementAndGet();
     }
 
-    /** A pod is bound, or is still. Repeating it changes nothing; what it holds may change. */
+    /** A pod is bound, or is still. Repeating it changes nothing, nor do old news; what it holds may change. */
     public void hold(BoundPod pod) {
+        hear(pod, State.HELD);
+    }
+
+    /**
+     * A pod was read as bound, beside the watch that calls {@link #hold} and may have told of its end already. Believed
+     * where nothing newer is known, and listed by {@link #doubtful} until the watch confirms it.
+     */
+    public void suppose(BoundPod pod) {
+        hear(pod, State.ASSUMED);
+    }
+
+    private void hear(BoundPod pod, State as) {
         String uid = pod.id().uid();
         var freed = new ArrayList<String>();
         var oversold = new ArrayList<Runnable>();
@@ -129,10 +148,19 @@ public final class Ledger {
             }
             NodeAccount account = account(pod.node());
             synchronized (account) {
-                Map<String, Amount> earlier =
-                        account.claim(uid).map(known -> known.perGpu).orElse(Map.of());
-                Claim claim = Claim.told(State.HELD, pod, nanoTime.getAsLong());
+                Optional<Claim> known = account.claim(uid);
+                if (known.filter(claim -> claim.outdates(pod, as)).isPresent()) {
+                    return pod.node();
+                }
+                Claim claim = known.filter(Claim::resizes)
+                        .filter(resized -> pod.version() <= resized.base())
+                        .map(resized -> resized.stillResizing(pod))
+                        .orElseGet(() -> Claim.told(
+                                known.filter(held -> held.state == State.HELD).isPresent() ? State.HELD : as,
+                                pod,
+                                nanoTime.getAsLong()));
                 account.put(claim);
+                Map<String, Amount> earlier = known.map(held -> held.perGpu).orElse(Map.of());
                 if (!earlier.equals(claim.perGpu)) {
                     if (!earlier.isEmpty()) {
                         freed.add(pod.node());
@@ -150,23 +178,11 @@ public final class Ledger {
     }
 
     /**
-     * A pod was read as bound, beside the watch that calls {@link #hold} and may have told of its end already. Believed
-     * where nothing else is known, and listed by {@link #unsettledSince} until the watch confirms it.
+     * A pod was heard of that is not bound in this version: no Binding that was sent for an older one can take effect
+     * any more.
      */
-    public void suppose(BoundPod pod) {
-        whereIs.compute(pod.id().uid(), (uid, before) -> {
-            if (before != null) {
-                if (claim(before, uid).filter(Claim::mayBeBound).isPresent()) {
-                    return before;
-                }
-                take(before, uid, new ArrayList<>());
-            }
-            NodeAccount account = account(pod.node());
-            synchronized (account) {
-                account.put(Claim.told(State.ASSUMED, pod, nanoTime.getAsLong()));
-            }
-            return pod.node();
-        });
+    public void unbound(String uid, long version) {
+        end(uid, claim -> claim.sent() && claim.base() < version);
     }
 
     /** A pod has ended, or is gone and had ended before. */
@@ -183,12 +199,10 @@ public final class Ledger {
         whereIs.computeIfPresent(uid, (key, node) -> {
             NodeAccount account = account(node);
             synchronized (account) {
-                Optional<BoundPod> told = account.claim(uid).flatMap(Claim::told);
-                if (told.isPresent() && !told.get().shares().isEmpty()) {
-                    if (account.claim(uid)
-                            .filter(claim -> claim.state == State.LINGERING)
-                            .isEmpty()) {
-                        account.put(Claim.told(State.LINGERING, told.get(), nanoTime.getAsLong()));
+                Claim claim = account.claim(uid).orElseThrow();
+                if (claim.told().isPresent() && !claim.perGpu.isEmpty()) {
+                    if (claim.state != State.LINGERING) {
+                        account.put(claim.lingering(nanoTime.getAsLong()));
                     }
                     return node;
                 }
@@ -286,7 +300,7 @@ public final class Ledger {
         return Optional.ofNullable(whereIs.get(uid));
     }
 
-    /** Where a Binding of this pod was sent whose effect the cluster has not told yet. */
+    /** Where a Binding of this pod was sent, or read, that the cluster has not told of yet. */
     public Optional<String> unsettled(String uid) {
         return Optional.ofNullable(whereIs.get(uid))
                 .filter(node -> claim(node, uid)
@@ -295,16 +309,24 @@ public final class Ledger {
     }
 
     /**
-     * Gives the pod the best GPUs of this node, for good. Asked again before the outcome is known, it grants the same
-     * again: a Binding may be sent twice, but never for two places.
+     * Gives the pod the best GPUs of this node, for good, for a Binding that must be conditional on this version of the
+     * pod. While the outcome of one for the same version is not known there is no other.
      */
-    public Commitment commit(PodId pod, String node, PodAsk ask) {
+    public Commitment commit(PodId pod, String node, PodAsk ask, long version) {
         var freed = new ArrayList<String>();
         var answer = new Commitment[1];
         whereIs.compute(pod.uid(), (uid, before) -> {
-            if (before != null && claim(before, uid).filter(Claim::mayBeBound).isPresent()) {
-                answer[0] = again(uid, before, node);
-                return before;
+            Optional<Claim> known = before == null ? Optional.empty() : claim(before, uid);
+            if (known.filter(Claim::mayBeBound).isPresent()) {
+                Claim claim = known.get();
+                if (!claim.sent()) {
+                    answer[0] = new AlreadyBound(before);
+                    return before;
+                }
+                if (claim.base() >= version) {
+                    answer[0] = new Undecided(before);
+                    return before;
+                }
             }
             NodeAccount account = account(node);
             synchronized (account) {
@@ -315,7 +337,7 @@ public final class Ledger {
                 }
                 var granted =
                         new Granted(chosen.containers(), sharing.inventory().visibleDevices());
-                account.put(Claim.assumed(pod, shares(ask, granted), chosen.perGpu(), nanoTime.getAsLong(), granted));
+                account.put(Claim.assumed(pod, shares(ask, granted), chosen.perGpu(), version, nanoTime.getAsLong()));
                 answer[0] = granted;
             }
             if (before != null && !before.equals(node)) {
@@ -336,36 +358,76 @@ public final class Ledger {
                 .toList();
     }
 
-    /** For a pod that is bound, or may be. */
-    private Commitment again(String uid, String present, String wanted) {
-        NodeAccount account = account(present);
-        synchronized (account) {
-            Claim claim = account.claim(uid).orElseThrow();
-            Optional<Granted> granted = claim.grant();
-            if (granted.isEmpty()) {
-                return new AlreadyBound(present);
-            }
-            if (!present.equals(wanted)) {
-                return new Conflict("a bind to node " + present + " was sent and its outcome is not known yet");
-            }
-            // As old as the latest Binding that may still be carried out.
-            account.put(claim.since(nanoTime.getAsLong()));
-            return granted.get();
-        }
+    /** The Binding for this version of the pod was refused for certain, or another one had its effect elsewhere. */
+    public void release(String uid, long version) {
+        end(uid, claim -> claim.sent() && claim.base() == version);
     }
 
-    /** The Binding was refused for certain, or the pod was read and is not bound. Leaves what the cluster told alone. */
-    public void release(String uid) {
-        end(uid, claim -> claim.state != State.HELD && claim.state != State.LINGERING);
+    /** A pod that was read beside the watch was read again, and is gone. What the watch told is left alone. */
+    public void doubt(String uid) {
+        end(uid, claim -> claim.state == State.ASSUMED);
+    }
+
+    /**
+     * Prepares to change what a pod holds of its GPUs. Shrinking always is possible; where it grows there must be as
+     * much, as for a new pod.
+     *
+     * @throws io.aliquot.api.FormatException where the changes make no sense for this pod
+     */
+    public Resizing resize(String uid, List<ShareChange> changes) {
+        var answer = new Resizing[] {new Resizing.Unknown()};
+        whereIs.computeIfPresent(uid, (key, node) -> {
+            NodeAccount account = account(node);
+            synchronized (account) {
+                answer[0] = resize(account, uid, node, changes);
+            }
+            return node;
+        });
+        return answer[0];
+    }
+
+    private Resizing resize(NodeAccount account, String uid, String node, List<ShareChange> changes) {
+        Claim claim = account.claim(uid).orElseThrow();
+        Optional<BoundPod> told = claim.told();
+        if (told.isEmpty() || claim.state == State.LINGERING) {
+            return new Resizing.Unknown();
+        }
+        if (claim.resizes()) {
+            return new Resizing.Refused("the outcome of an earlier resize is not known yet; try again");
+        }
+        BoundPod pod = told.get();
+        List<Share> wanted = ShareChange.apply(changes, pod.shares());
+        if (wanted.equals(pod.shares())) {
+            return new Resizing.Unchanged();
+        }
+        Claim resizing = claim.resizing(pod, wanted, nanoTime.getAsLong());
+        Optional<String> lacking = account.lacking(claim, resizing.perGpu);
+        if (lacking.isPresent()) {
+            return new Resizing.Refused(lacking.get());
+        }
+        account.put(resizing);
+        return new Resizing.Prepared(pod.id(), node, pod.version(), wanted);
+    }
+
+    /** The resize for this version of the pod was refused for certain. */
+    public void undo(String uid, long version) {
+        var freed = new ArrayList<String>();
+        whereIs.computeIfPresent(uid, (key, node) -> {
+            NodeAccount account = account(node);
+            synchronized (account) {
+                account.claim(uid)
+                        .filter(claim -> claim.resizes() && claim.base() == version)
+                        .ifPresent(claim -> {
+                            account.put(Claim.told(claim.state, claim.told().orElseThrow(), claim.since));
+                            freed.add(node);
+                        });
+            }
+            return node;
+        });
+        freed.forEach(listener::roomFreed);
     }
 
     // What has to be done from time to time.
-
-    /** As {@link #release}, but only if the latest Binding of this pod was sent that long ago. */
-    public void giveUp(String uid, Duration age) {
-        long now = nanoTime.getAsLong();
-        end(uid, claim -> claim.state == State.ASSUMED && now - claim.since >= age.toNanos());
-    }
 
     /** Ends what lasts for a time only, once that is over. */
     public void expire() {
@@ -388,10 +450,19 @@ public final class Ledger {
         };
     }
 
-    /** Pods whose Binding was sent that long ago, and the cluster has not told of its effect. */
-    public List<PodId> unsettledSince(Duration age) {
+    /** The version of the pod that a write of ours was sent for whose outcome is not known. */
+    public OptionalLong awaits(String uid) {
+        return Optional.ofNullable(whereIs.get(uid))
+                .flatMap(node -> claim(node, uid))
+                .filter(claim -> claim.sent() || claim.resizes())
+                .map(claim -> OptionalLong.of(claim.base()))
+                .orElse(OptionalLong.empty());
+    }
+
+    /** Pods of which something was sent or read that long ago, and the watch has not told what became of it. */
+    public List<PodId> doubtful(Duration age) {
         long now = nanoTime.getAsLong();
-        return claims(claim -> claim.state == State.ASSUMED && now - claim.since >= age.toNanos());
+        return claims(claim -> (claim.state == State.ASSUMED || claim.resizes()) && now - claim.since >= age.toNanos());
     }
 
     // What others want to know.

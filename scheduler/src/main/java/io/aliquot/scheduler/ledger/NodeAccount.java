@@ -202,6 +202,36 @@ final class NodeAccount {
         return whole <= 0 ? 1 : Math.min(1, (double) part / whole);
     }
 
+    /** What there isn't for a claim to grow to this; empty where it fits, or doesn't grow. */
+    Optional<String> lacking(Claim claim, Map<String, Amount> wanted) {
+        remove(claim.pod.uid());
+        List<GpuRoom> rooms = rooms();
+        put(claim);
+        for (Map.Entry<String, Amount> gpu : wanted.entrySet()) {
+            if (!gpu.getValue().equals(claim.perGpu.get(gpu.getKey()))) {
+                Optional<GpuRoom> room = rooms.stream()
+                        .filter(one -> one.gpu().uuid().equals(gpu.getKey()))
+                        .findFirst();
+                if (room.isEmpty()) {
+                    return Optional.of("its node shares GPU " + gpu.getKey() + " no more");
+                }
+                if (!holds(room.get(), gpu.getValue())) {
+                    return Optional.of("GPU " + gpu.getKey() + " has not as much: others hold "
+                            + words(room.get().taken()) + ", and this pod is to hold " + words(gpu.getValue()));
+                }
+            }
+        }
+        return Optional.empty();
+    }
+
+    private static boolean holds(GpuRoom room, Amount amount) {
+        return room.holds(amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
+    }
+
+    private static String words(Amount amount) {
+        return amount.memoryMiB() + " MiB and " + amount.cores() + " % of the cores";
+    }
+
     /** Those of the claim's GPUs of which there is less than bound pods take together. */
     List<String> oversold(Claim claim) {
         var oversold = new ArrayList<String>();

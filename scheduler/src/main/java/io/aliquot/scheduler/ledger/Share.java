@@ -29,4 +29,18 @@ public record Share(String container, ContainerKind kind, Vgpus vgpus) {
         timed.forEach((uuid, amounts) -> perGpu.put(uuid, Amount.peak(amounts)));
         return Map.copyOf(perGpu);
     }
+
+    /** Of each GPU the larger of two amounts. */
+    static Map<String, Amount> larger(Map<String, Amount> one, Map<String, Amount> other) {
+        var larger = new HashMap<String, Amount>(one);
+        other.forEach((uuid, amount) -> larger.merge(
+                uuid,
+                amount,
+                (a, b) -> new Amount(
+                        Math.max(a.memoryMiB(), b.memoryMiB()),
+                        Math.max(a.cores(), b.cores()),
+                        Math.max(a.slots(), b.slots()),
+                        a.exclusive() || b.exclusive())));
+        return Map.copyOf(larger);
+    }
 }

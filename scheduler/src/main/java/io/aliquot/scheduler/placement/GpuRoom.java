@@ -47,7 +47,7 @@ public final class GpuRoom {
     }
 
     /** Whether a pod may hold so much here beside the others. */
-    boolean holds(long memoryMiB, int cores, int slots, boolean exclusive) {
+    public boolean holds(long memoryMiB, int cores, int slots, boolean exclusive) {
         return card.open && memoryMiB <= freeMiB && cores <= freeCores && slots <= freeSlots && alone(exclusive);
     }
 

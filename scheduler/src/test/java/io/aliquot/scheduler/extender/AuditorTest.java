@@ -14,7 +14,7 @@ class AuditorTest {
 
     @Test
     void anOversoldGpuIsToldOfOnTheLatestPod() {
-        world.cluster.state = new PodState.Bound("n1");
+        world.cluster.state = new PodState.Bound(World.bound("a", 1, 1, 50_000));
         world.takenElsewhere("a", 1, 0, 50_000);
         world.takenElsewhere("b", 1, 0, 50_000);
         auditor.audit();

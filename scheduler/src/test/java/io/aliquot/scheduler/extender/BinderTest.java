@@ -6,14 +6,15 @@ import static io.aliquot.scheduler.extender.World.pod;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.extender.Cluster.BindOutcome;
 import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.ledger.GpuReport;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.placement.Gpus;
-import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -22,7 +23,6 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 class BinderTest {
     private final World world = new World();
-    private final PodState unbound = new PodState.Unbound(Gpus.ask("APP:main: gpumem=80000"));
 
     @BeforeEach
     void aPodIsBeingPlaced() {
@@ -35,6 +35,7 @@ class BinderTest {
         assertThat(world.cluster.sent)
                 .containsExactly(new FakeCluster.Sent(
                         id("a"),
+                        1,
                         "n1",
                         Map.of(
                                 "aliquot.io/fence",
@@ -45,105 +46,135 @@ class BinderTest {
                                 Gpus.uuid(1, 0))));
     }
 
-    /** Outcome of the write, what a reading then finds, whether the pod counts as bound, whether its share is kept. */
+    /**
+     * Outcome of the write, what a reading then finds, and what if the pod is moved on; whether it counts as bound,
+     * whether its share is kept, and how often a Binding was sent.
+     */
     static List<Arguments> outcomes() {
-        var done = new BindOutcome.Done();
-        var refused = new BindOutcome.Refused("403");
-        var conflicts = new BindOutcome.Conflicts("409");
-        var unknown = new BindOutcome.Unknown("timeout");
-        var unbound = new PodState.Unbound(Gpus.ask("APP:main: gpumem=80000"));
-        var here = new PodState.Bound("n1");
-        var elsewhere = new PodState.Bound("n2");
+        var done = new WriteOutcome.Done();
+        var refused = new WriteOutcome.Refused("403");
+        var conflicts = new WriteOutcome.Conflicts("409");
+        var unknown = new WriteOutcome.Unknown("timeout");
+        var unbound = unbound(1);
+        var later = unbound(2);
+        var malformed = new PodState.Malformed(2, "nonsense");
+        var here = new PodState.Bound(World.bound("a", 1, 2, 80_000));
+        var elsewhere = new PodState.Bound(World.bound("a", 2, 2, 80_000));
         var gone = new PodState.Gone();
         var unreadable = new PodState.Unreadable("timeout");
         return List.of(
-                Arguments.of(done, unreadable, true, true),
-                Arguments.of(refused, unreadable, false, false),
-                Arguments.of(conflicts, here, true, true),
-                Arguments.of(conflicts, elsewhere, false, false),
-                Arguments.of(conflicts, gone, false, false),
-                Arguments.of(conflicts, unbound, false, false),
-                Arguments.of(conflicts, unreadable, false, true),
-                Arguments.of(unknown, here, true, true),
-                Arguments.of(unknown, elsewhere, false, false),
-                Arguments.of(unknown, gone, false, false),
-                Arguments.of(unknown, unbound, false, true),
-                Arguments.of(unknown, unreadable, false, true));
+                Arguments.of(done, unreadable, unreadable, true, "n1", 1),
+                Arguments.of(refused, unreadable, unreadable, false, "", 1),
+                Arguments.of(conflicts, here, unreadable, true, "n1", 1),
+                Arguments.of(conflicts, elsewhere, unreadable, false, "n2", 1),
+                Arguments.of(conflicts, gone, unreadable, false, "", 1),
+                Arguments.of(conflicts, unbound, unreadable, false, "", 1),
+                Arguments.of(conflicts, later, unreadable, true, "n1", 2),
+                Arguments.of(conflicts, malformed, unreadable, false, "", 1),
+                Arguments.of(conflicts, unreadable, unreadable, false, "n1", 1),
+                Arguments.of(unknown, here, unreadable, true, "n1", 1),
+                Arguments.of(unknown, elsewhere, unreadable, false, "n2", 1),
+                Arguments.of(unknown, gone, unreadable, false, "", 1),
+                Arguments.of(unknown, later, unreadable, false, "", 1),
+                Arguments.of(unknown, malformed, unreadable, false, "", 1),
+                Arguments.of(unknown, unbound, later, false, "", 1),
+                Arguments.of(unknown, unbound, here, true, "n1", 1),
+                Arguments.of(unknown, unbound, gone, false, "", 1),
+                Arguments.of(unknown, unbound, unreadable, false, "n1", 1),
+                Arguments.of(unknown, unreadable, unreadable, false, "n1", 1));
     }
 
     @ParameterizedTest
     @MethodSource("outcomes")
-    void everyOutcomeKeepsTheShareIfThePodMayHaveIt(BindOutcome outcome, PodState found, boolean bound, boolean kept) {
+    void everyOutcomeKeepsTheShareIfThePodMayHaveIt(
+            WriteOutcome outcome, PodState found, PodState movedOnTo, boolean bound, String kept, int bindings) {
         world.cluster.outcomes.add(outcome);
         world.cluster.state = found;
+        world.cluster.movedOnTo = movedOnTo;
         assertThat(world.binder.bind(id("a"), "n1").error().isEmpty()).isEqualTo(bound);
-        assertThat(world.ledger.unsettled("uid-a").isPresent()).isEqualTo(kept);
-        long full = world.ledger.report().stream()
-                .filter(gpu -> gpu.taken().memoryMiB() > 0)
-                .count();
-        assertThat(full).isEqualTo(kept ? 1 : 0);
+        assertThat(world.ledger.unsettled("uid-a").orElse("")).isEqualTo(kept);
+        assertThat(world.cluster.sent).hasSize(bindings);
+        assertThat(world.ledger.report().stream()
+                        .filter(gpu -> gpu.taken().memoryMiB() > 0)
+                        .map(GpuReport::node))
+                .isEqualTo(kept.isEmpty() ? List.of() : List.of(kept));
     }
 
     @Test
-    void whileTheOutcomeIsUnknownThePodIsOfferedThatNodeAloneAndTheSameGpus() {
-        world.cluster.outcomes.add(new BindOutcome.Unknown("timeout"));
-        world.cluster.state = unbound;
-        world.binder.bind(id("a"), "n1");
+    void aBindingIsForTheVersionThatTheWatchToldLastAndTheSecondTryForThePresentOne() {
+        world.cluster.version = OptionalLong.of(7);
+        world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
+        world.cluster.state = unbound(9);
+        assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
+        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(7L, 9L);
+    }
+
+    @Test
+    void whoConflictsTwiceGivesItsShareBack() {
+        world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
+        world.cluster.outcomes.add(new WriteOutcome.Conflicts("409 again"));
+        world.cluster.state = unbound(9);
+        assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("409 again");
+        assertThat(world.ledger.reservations()).isZero();
+    }
+
+    @Test
+    void whileTheOutcomeIsUnknownThePodIsOfferedThatNodeAlone() {
+        loseTheAnswer();
         var answer = world.placing(Placement.SPREAD, 0).filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
         assertThat(answer.nodeNames()).containsExactly("n1");
         assertThat(answer.failedNodes())
                 .isEqualTo(Map.of("n2", "the outcome of an earlier bind of this pod is not known yet"));
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
-        assertThat(world.cluster.sent.get(1)).isEqualTo(world.cluster.sent.get(0));
     }
 
     @Test
-    void theRefusalOfASecondTryProvesNothingAboutTheFirst() {
-        world.cluster.outcomes.add(new BindOutcome.Unknown("timeout"));
-        world.cluster.outcomes.add(new BindOutcome.Refused("403"));
-        world.cluster.state = unbound;
-        world.binder.bind(id("a"), "n1");
-        world.pass(Binder.GIVEN_UP.minusSeconds(1));
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("403");
-        world.pass(Duration.ofSeconds(2));
-        world.binder.settle();
-        assertThat(world.ledger.unsettled("uid-a"))
-                .as("the second may still be on its way")
-                .contains("n1");
-        world.pass(Binder.GIVEN_UP);
-        world.binder.settle();
-        assertThat(world.ledger.unsettled("uid-a")).isEmpty();
+    void aLaterBindFirstFindsOutWhatBecameOfTheOneBefore() {
+        loseTheAnswer();
+        assertThat(world.binder.bind(id("a"), "n1").error())
+                .isEqualTo("the outcome of an earlier bind is not known; the pod cannot be read: down");
+        assertThat(world.cluster.sent).hasSize(1);
+        world.cluster.state = unbound(1);
+        world.cluster.movedOnTo = unbound(2);
+        assertThat(world.binder.bind(id("a"), "n2").error()).isEmpty();
+        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(1L, 2L);
+        assertThat(world.ledger.unsettled("uid-a")).contains("n2");
     }
 
     @Test
-    void anUnknownOutcomeIsDecidedOnceTheServerSurelyGaveUp() {
-        world.cluster.outcomes.add(new BindOutcome.Unknown("timeout"));
-        world.cluster.state = unbound;
-        world.binder.bind(id("a"), "n1");
-        world.binder.settle();
+    void anUnknownOutcomeIsDecidedAsSoonAsThePodCanBeRead() {
+        loseTheAnswer();
+        world.pass(Outcomes.LEFT_ALONE);
+        world.outcomes.settle();
         assertThat(world.ledger.unsettled("uid-a")).contains("n1");
-        world.pass(Binder.GIVEN_UP);
-        world.cluster.state = new PodState.Unreadable("still down");
-        world.binder.settle();
-        assertThat(world.ledger.unsettled("uid-a")).contains("n1");
-        world.cluster.state = unbound;
-        world.binder.settle();
-        assertThat(world.ledger.unsettled("uid-a")).isEmpty();
+        world.cluster.state = unbound(1);
+        world.cluster.movedOnTo = unbound(2);
+        world.outcomes.settle();
+        assertThat(world.cluster.movedOn).containsExactly(1L);
         assertThat(world.ledger.reservations()).isZero();
+    }
+
+    private void loseTheAnswer() {
+        world.cluster.outcomes.add(new WriteOutcome.Unknown("timeout"));
+        world.cluster.state = new PodState.Unreadable("down");
+        assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("timeout; the pod cannot be read: down");
+    }
+
+    private static PodState unbound(long version) {
+        return new PodState.Unbound(version, Gpus.ask("APP:main: gpumem=80000"));
     }
 
     @Test
     void aPodThatFilterForgotIsReadAgain() {
         world.pending.forget("uid-a");
-        world.cluster.state = unbound;
+        world.cluster.state = unbound(3);
         assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
-        assertThat(world.cluster.sent).hasSize(1);
+        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(3L);
     }
 
     @Test
     void aNodeThatFilledUpInTheMeantimeIsAConflict() {
         world.pass(Ledger.EXPECTED_FOR.plusMillis(1));
-        world.waker.wake();
+        world.ledger.expire();
         world.takenElsewhere("b", 1, 0, 10);
         world.takenElsewhere("c", 1, 1, 10);
         assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("n1: no GPU with 80000 MiB free");

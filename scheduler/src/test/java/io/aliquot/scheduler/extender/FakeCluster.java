@@ -8,16 +8,21 @@ import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 
 /** An API server that answers what a test tells it to, and remembers what it was asked. */
 final class FakeCluster implements Cluster {
-    record Sent(PodId pod, String node, Map<String, String> annotations) {}
+    /** {@code node} is empty for annotations only. */
+    record Sent(PodId pod, long version, String node, Map<String, String> annotations) {}
 
     final List<Sent> sent = new ArrayList<>();
     final List<String> woken = new ArrayList<>();
-    final Deque<BindOutcome> outcomes = new ArrayDeque<>();
+    final Deque<WriteOutcome> outcomes = new ArrayDeque<>();
     volatile Standing standing = new Standing.Leads(new Fence("aliquot-1_uuid", 3));
     PodState state = new PodState.Unreadable("nobody told the test's cluster");
+    OptionalLong version = OptionalLong.of(1);
+    final List<Long> movedOn = new ArrayList<>();
+    PodState movedOnTo = new PodState.Unreadable("nobody told the test's cluster");
     final List<String> warnings = new ArrayList<>();
     final List<String> notes = new ArrayList<>();
     final List<String> evicted = new ArrayList<>();
@@ -31,15 +36,31 @@ final class FakeCluster implements Cluster {
     }
 
     @Override
-    public synchronized BindOutcome bind(PodId pod, String node, Map<String, String> annotations) {
-        sent.add(new Sent(pod, node, annotations));
-        BindOutcome outcome = outcomes.poll();
-        return outcome == null ? new BindOutcome.Done() : outcome;
+    public synchronized WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations) {
+        sent.add(new Sent(pod, version, node, annotations));
+        WriteOutcome outcome = outcomes.poll();
+        return outcome == null ? new WriteOutcome.Done() : outcome;
+    }
+
+    @Override
+    public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
+        return bind(pod, version, "", annotations);
+    }
+
+    @Override
+    public OptionalLong version(PodId pod) {
+        return version;
     }
 
     @Override
     public PodState read(PodId pod) {
         return state;
+    }
+
+    @Override
+    public PodState moveOn(PodId pod, long version) {
+        movedOn.add(version);
+        return movedOnTo;
     }
 
     @Override

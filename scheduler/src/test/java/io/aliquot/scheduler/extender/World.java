@@ -34,7 +34,8 @@ final class World {
     final LedgerNews news = new LedgerNews();
     final Ledger ledger = new Ledger(now::get, news);
     final PendingPods pending = new PendingPods(now::get);
-    final Binder binder = new Binder(ledger, cluster, pending);
+    final Outcomes outcomes = new Outcomes(ledger, cluster);
+    final Binder binder = new Binder(ledger, cluster, pending, outcomes);
     final Budgets budgets = new Budgets();
     final KeptRooms kept = new KeptRooms(ledger, pending, now::get, this::instant);
     final Waker waker = new Waker(ledger, news, pending, kept, cluster, now::get);
@@ -103,6 +104,11 @@ final class World {
             budgets.putPod("uid-" + pod, Map.of("app", app));
         }
         budgets.putBudget(new Budget("default", app, new Selector(Map.of("app", app), List.of()), allowed, Set.of()));
+    }
+
+    static BoundPod bound(String pod, int node, long version, int memoryMiB) {
+        var amount = new Amount(memoryMiB, 0, 1, false);
+        return BoundPods.of(id(pod), "n" + node, version, BoundPods.main(Gpus.uuid(node, 0), amount));
     }
 
     static PodId id(String name) {

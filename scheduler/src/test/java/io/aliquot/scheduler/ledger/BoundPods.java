@@ -23,7 +23,8 @@ public final class BoundPods {
     /** One of that priority, bound so many seconds after 1970, with requests of CPU and memory. */
     public static BoundPod of(PodId id, String node, int priority, int second, HostLoad requests, Share... shares) {
         var since = Instant.ofEpochSecond(second);
-        return new BoundPod(id, node, 1, List.of(shares), requests, priority, since, since, GRACE, Instant.MAX);
+        return new BoundPod(
+                id, node, 1 + second, List.of(shares), requests, priority, since, since, GRACE, Instant.MAX);
     }
 
     /** The same pod, told to leave by then. */

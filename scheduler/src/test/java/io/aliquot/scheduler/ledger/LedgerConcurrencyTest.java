@@ -68,10 +68,10 @@ class LedgerConcurrencyTest {
             String node = "n" + random.nextInt(2);
             switch (random.nextInt(6)) {
                 case 0 -> ledger.expect(pod, node, ASK);
-                case 1 -> ledger.release(pod.uid());
+                case 1 -> ledger.unbound(pod.uid(), step + 1);
                 case 2 -> ledger.forget(pod.uid());
                 case 3 -> ledger.expire();
-                default -> granted += ledger.commit(pod, node, ASK) instanceof Granted ? 1 : 0;
+                default -> granted += ledger.commit(pod, node, ASK, step) instanceof Granted ? 1 : 0;
             }
             for (GpuReport gpu : ledger.report()) {
                 assertThat(gpu.taken().memoryMiB()).isLessThanOrEqualTo(1000);

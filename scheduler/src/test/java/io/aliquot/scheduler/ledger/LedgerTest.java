@@ -4,13 +4,16 @@ import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.api.CorePolicy;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
+import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.GpuRoom;
 import io.aliquot.scheduler.placement.Gpus;
@@ -50,18 +53,18 @@ class LedgerTest {
 
     @Test
     void aGpuIsGrantedUntilItIsFullAndNoFurther() {
-        assertThat(ledger.commit(pod("a"), "n1", HALF)).isInstanceOf(Granted.class);
-        assertThat(ledger.commit(pod("b"), "n1", HALF)).isInstanceOf(Granted.class);
-        assertThat(ledger.commit(pod("c"), "n1", HALF)).isEqualTo(new Conflict("no GPU with 500 MiB free"));
+        assertThat(ledger.commit(pod("a"), "n1", HALF, 1)).isInstanceOf(Granted.class);
+        assertThat(ledger.commit(pod("b"), "n1", HALF, 1)).isInstanceOf(Granted.class);
+        assertThat(ledger.commit(pod("c"), "n1", HALF, 1)).isEqualTo(new Conflict("no GPU with 500 MiB free"));
     }
 
     @Test
     void aNodeWhoseAgentDoesNotAnswerTakesNoPodAndKeepsThoseItHas() {
-        ledger.commit(pod("a"), "n1", HALF);
+        ledger.commit(pod("a"), "n1", HALF, 1);
         ledger.setServed("n1", false);
         assertThat(ledger.ask("n1", "b", HALF))
                 .isEqualTo(new Offer.Refuses("the node's device plugin is not ready", true));
-        assertThat(ledger.commit(pod("b"), "n1", HALF))
+        assertThat(ledger.commit(pod("b"), "n1", HALF, 1))
                 .isEqualTo(new Conflict("the node's device plugin is not ready"));
         assertThat(ledger.place(pod("a").uid())).contains("n1");
 
@@ -76,7 +79,7 @@ class LedgerTest {
         ledger.expect(pod("a"), "n1", WHOLE);
         assertThat(ledger.ask("n1", "b", HALF)).isEqualTo(new Offer.Refuses("no GPU with 500 MiB free", false));
         assertThat(ledger.ask("n1", "a", WHOLE)).isInstanceOf(Offer.Fits.class);
-        assertThat(ledger.commit(pod("a"), "n1", WHOLE)).isInstanceOf(Granted.class);
+        assertThat(ledger.commit(pod("a"), "n1", WHOLE, 1)).isInstanceOf(Granted.class);
     }
 
     @Test
@@ -92,36 +95,55 @@ class LedgerTest {
     @Test
     void aPodBoundElsewhereThanExpectedGivesTheExpectedPlaceBack() {
         ledger.expect(pod("a"), "n1", WHOLE);
-        assertThat(ledger.commit(pod("a"), "n2", WHOLE)).isInstanceOf(Granted.class);
+        assertThat(ledger.commit(pod("a"), "n2", WHOLE, 1)).isInstanceOf(Granted.class);
         assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
         assertThat(told).containsExactly("freed n1");
     }
 
     @Test
-    void whileABindsOutcomeIsUnknownTheSameIsGrantedAgainAndNothingElsewhere() {
-        Commitment first = ledger.commit(pod("a"), "n1", HALF);
+    void whileABindsOutcomeIsUnknownNothingElseIsGrantedForTheSameVersionOfThePod() {
+        ledger.commit(pod("a"), "n1", HALF, 5);
         assertThat(ledger.unsettled("a")).contains("n1");
-        assertThat(ledger.commit(pod("a"), "n1", HALF)).isEqualTo(first);
-        assertThat(ledger.commit(pod("a"), "n2", HALF))
-                .isEqualTo(new Conflict("a bind to node n1 was sent and its outcome is not known yet"));
+        assertThat(ledger.awaits("a")).hasValue(5);
+        assertThat(ledger.commit(pod("a"), "n1", HALF, 5)).isEqualTo(new Undecided("n1"));
+        assertThat(ledger.commit(pod("a"), "n2", HALF, 4)).isEqualTo(new Undecided("n1"));
         ledger.expect(pod("a"), "n2", HALF);
         assertThat(ledger.unsettled("a")).contains("n1");
+        ledger.unbound("a", 5);
+        assertThat(ledger.unsettled("a")).contains("n1");
+        assertThat(ledger.commit(pod("a"), "n2", HALF, 6)).isInstanceOf(Granted.class);
+        assertThat(ledger.unsettled("a")).contains("n2");
+        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
+        ledger.release("a", 5);
+        assertThat(ledger.unsettled("a"))
+                .as("the refusal was of the Binding before")
+                .contains("n2");
+        ledger.unbound("a", 7);
+        assertThat(ledger.reservations()).isZero();
+    }
+
+    @Test
+    void oldNewsChangeNothing() {
+        ledger.hold(BoundPods.of(pod("a"), "n1", 7, BoundPods.main(uuid(1, 0), new Amount(800, 0, 1, false))));
+        ledger.hold(BoundPods.of(pod("a"), "n1", 6, BoundPods.main(uuid(1, 0), new Amount(100, 0, 1, false))));
+        ledger.suppose(BoundPods.of(pod("a"), "n1", 5, BoundPods.main(uuid(1, 0), new Amount(100, 0, 1, false))));
+        assertThat(ledger.report()).first().extracting(GpuReport::taken).isEqualTo(new Amount(800, 0, 1, false));
     }
 
     @Test
     void whatTheClusterToldIsNotReleasedByALateAnswer() {
-        ledger.commit(pod("a"), "n1", WHOLE);
+        ledger.commit(pod("a"), "n1", WHOLE, 1);
         ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(1000, 0, 1, true)));
-        ledger.release("a");
-        assertThat(ledger.commit(pod("a"), "n1", WHOLE)).isEqualTo(new AlreadyBound("n1"));
+        ledger.release("a", 1);
+        assertThat(ledger.commit(pod("a"), "n1", WHOLE, 1)).isEqualTo(new AlreadyBound("n1"));
         assertThat(ledger.ask("n1", "b", HALF)).isInstanceOf(Offer.Refuses.class);
     }
 
     @Test
     void aReleasedOrForgottenPodTellsOfTheRoomOnce() {
-        ledger.commit(pod("a"), "n1", HALF);
-        ledger.release("a");
-        ledger.release("a");
+        ledger.commit(pod("a"), "n1", HALF, 1);
+        ledger.release("a", 1);
+        ledger.release("a", 1);
         ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(500, 0, 1, false)));
         ledger.forget("b");
         ledger.forget("b");
@@ -130,16 +152,86 @@ class LedgerTest {
 
     @Test
     void pendingOutcomesAreListedOnceTheyAreOld() {
-        ledger.commit(pod("a"), "n1", HALF);
-        assertThat(ledger.unsettledSince(Duration.ofSeconds(1))).isEmpty();
+        ledger.commit(pod("a"), "n1", HALF, 1);
+        assertThat(ledger.doubtful(Duration.ofSeconds(1))).isEmpty();
         now.addAndGet(Duration.ofSeconds(1).toNanos());
-        assertThat(ledger.unsettledSince(Duration.ofSeconds(1))).containsExactly(pod("a"));
-        ledger.commit(pod("a"), "n1", HALF);
-        ledger.giveUp("a", Duration.ofSeconds(1));
-        assertThat(ledger.unsettled("a")).as("sent again in the meantime").contains("n1");
-        now.addAndGet(Duration.ofSeconds(1).toNanos());
-        ledger.giveUp("a", Duration.ofSeconds(1));
-        assertThat(ledger.unsettled("a")).isEmpty();
+        assertThat(ledger.doubtful(Duration.ofSeconds(1))).containsExactly(pod("a"));
+        ledger.unbound("a", 2);
+        assertThat(ledger.doubtful(Duration.ZERO)).isEmpty();
+    }
+
+    @Test
+    void whileAResizeIsUnderWayTheLargerOfBeforeAndAfterCounts() {
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
+        var grow = List.of(new ShareChange("main", "", 700, 10, null));
+        assertThat(ledger.resize("a", grow)).isInstanceOf(Resizing.Prepared.class);
+        assertThat(taken()).isEqualTo(new Amount(700, 20, 1, false));
+        assertThat(ledger.resize("a", grow)).isInstanceOf(Resizing.Refused.class);
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
+        assertThat(taken()).as("the news are as old as the resize").isEqualTo(new Amount(700, 20, 1, false));
+        ledger.hold(BoundPods.of(pod("a"), "n1", 2, BoundPods.main(uuid(1, 0), new Amount(700, 10, 1, false))));
+        assertThat(taken()).isEqualTo(new Amount(700, 10, 1, false));
+
+        var shrink = List.of(new ShareChange("main", uuid(1, 0), 100, null, CorePolicy.ELASTIC));
+        assertThat(ledger.resize("a", shrink)).isInstanceOf(Resizing.Prepared.class);
+        assertThat(taken()).isEqualTo(new Amount(700, 10, 1, false));
+        ledger.hold(BoundPods.of(pod("a"), "n1", 3, BoundPods.main(uuid(1, 0), new Amount(700, 10, 1, false))));
+        assertThat(ledger.awaits("a"))
+                .as("a newer version without it: it cannot happen any more")
+                .isEmpty();
+        assertThat(taken()).isEqualTo(new Amount(700, 10, 1, false));
+    }
+
+    @Test
+    void aResizeThatWasRefusedLeavesNothing() {
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
+        ledger.resize("a", List.of(new ShareChange("main", "", 900, null, null)));
+        ledger.undo("a", 0);
+        assertThat(taken().memoryMiB()).isEqualTo(900);
+        ledger.undo("a", 1);
+        assertThat(taken()).isEqualTo(new Amount(500, 20, 1, false));
+        assertThat(told).containsExactly("freed n1");
+    }
+
+    @Test
+    void aPodGrowsOnlyIntoWhatIsFreeAndShrinksAlways() {
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
+        ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(400, 50, 1, false)));
+        assertThat(ledger.resize("a", List.of(new ShareChange("main", "", 601, null, null))))
+                .isEqualTo(new Resizing.Refused("GPU " + uuid(1, 0)
+                        + " has not as much: others hold 400 MiB and 50 % of the cores, and this pod is to hold"
+                        + " 601 MiB and 20 % of the cores"));
+        assertThat(ledger.resize("a", List.of(new ShareChange("main", "", null, 51, null))))
+                .isInstanceOf(Resizing.Refused.class);
+        assertThat(ledger.resize("a", List.of(new ShareChange("main", "", 500, 20, CorePolicy.FIXED))))
+                .isEqualTo(new Resizing.Unchanged());
+        ledger.putNode("n1", new NodeFacts.LeftOut("for a while"));
+        assertThat(ledger.resize("b", List.of(new ShareChange("main", "", 401, null, null))))
+                .isEqualTo(new Resizing.Refused("its node shares GPU " + uuid(1, 0) + " no more"));
+        assertThat(ledger.resize("b", List.of(new ShareChange("main", "", 1, 0, null))))
+                .isInstanceOf(Resizing.Prepared.class);
+        assertThat(ledger.resize("c", List.of())).isEqualTo(new Resizing.Unknown());
+    }
+
+    @Test
+    void aResizeThatMakesNoSenseIsToldWhatWould() {
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
+        ledger.hold(bound("w", "n2", uuid(2, 0), new Amount(1000, 0, 1, true)));
+        assertThatThrownBy(() -> ledger.resize("a", List.of(new ShareChange("side", "", 1, null, null))))
+                .hasMessage("container side holds no GPU; those that do: main");
+        assertThatThrownBy(() -> ledger.resize("a", List.of(new ShareChange("main", uuid(2, 0), 1, null, null))))
+                .hasMessageContaining("it has parts of: " + uuid(1, 0));
+        assertThatThrownBy(() -> ledger.resize("a", List.of(new ShareChange("main", "", 0, null, null))))
+                .hasMessageContaining("memory from 1");
+        assertThatThrownBy(() -> ledger.resize("w", List.of(new ShareChange("main", "", 1, null, null))))
+                .hasMessageContaining("a whole card cannot be resized");
+        assertThat(ledger.reservations()).isZero();
+    }
+
+    private Amount taken() {
+        return ledger.report().get(0).node().equals("n1")
+                ? ledger.report().get(0).taken()
+                : ledger.report().get(1).taken();
     }
 
     @Test
@@ -167,20 +259,22 @@ class LedgerTest {
         ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
         ledger.putNode("n1", new NodeFacts.LeftOut("the node is not labelled gpu=on"));
         assertThat(ledger.ask("n1", "b", HALF)).isEqualTo(new Offer.Refuses("the node is not labelled gpu=on", true));
-        assertThat(ledger.commit(pod("b"), "n1", HALF)).isEqualTo(new Conflict("the node is not labelled gpu=on"));
+        assertThat(ledger.commit(pod("b"), "n1", HALF, 1)).isEqualTo(new Conflict("the node is not labelled gpu=on"));
     }
 
     @Test
     void aPodReadBesideTheWatchCountsUntilTheWatchOrAnotherReadingDecides() {
         ledger.suppose(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
         assertThat(ledger.ask("n1", "b", HALF)).isInstanceOf(Offer.Refuses.class);
-        assertThat(ledger.commit(pod("a"), "n1", HALF)).isEqualTo(new AlreadyBound("n1"));
-        assertThat(ledger.unsettledSince(Duration.ZERO)).containsExactly(pod("a"));
+        assertThat(ledger.commit(pod("a"), "n1", HALF, 9)).isEqualTo(new AlreadyBound("n1"));
+        assertThat(ledger.doubtful(Duration.ZERO)).containsExactly(pod("a"));
         ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
-        assertThat(ledger.unsettledSince(Duration.ZERO)).isEmpty();
+        assertThat(ledger.doubtful(Duration.ZERO)).isEmpty();
+        ledger.doubt("a");
+        assertThat(ledger.place("a")).as("the watch knows better").contains("n1");
         ledger.forget("a");
         ledger.suppose(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
-        ledger.release("a");
+        ledger.doubt("a");
         assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
     }
 
@@ -195,7 +289,7 @@ class LedgerTest {
     @Test
     void aNodeIsSeenWithItsRoomsAndWhoHoldsWhat() {
         ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(300, 10, 1, false)));
-        ledger.commit(pod("b"), "n1", HALF);
+        ledger.commit(pod("b"), "n1", HALF, 1);
         now.addAndGet(Duration.ofSeconds(2).toNanos());
         ledger.expect(pod("c"), "n1", ask("APP:main: gpumem=100"));
         NodeView view = ledger.view("n1").orElseThrow();
@@ -227,7 +321,7 @@ class LedgerTest {
         ledger.forget("victim");
         assertThat(ledger.ask("n1", "d", WHOLE)).isInstanceOf(Offer.Refuses.class);
         assertThat(ledger.ask("n1", "c", HALF)).isInstanceOf(Offer.Fits.class);
-        assertThat(ledger.commit(pod("c"), "n1", HALF)).isInstanceOf(Granted.class);
+        assertThat(ledger.commit(pod("c"), "n1", HALF, 1)).isInstanceOf(Granted.class);
         ledger.letGo("c");
         assertThat(ledger.unsettled("c")).contains("n1");
         assertThat(told).as("what is kept is not oversold").containsExactly("freed n1");
@@ -278,7 +372,7 @@ class LedgerTest {
 
     @Test
     void whatWasGrantedIsWrittenAsTheNodesRuntimeWantsIt() {
-        var granted = (Granted) ledger.commit(pod("a"), "n1", HALF);
+        var granted = (Granted) ledger.commit(pod("a"), "n1", HALF, 1);
         assertThat(Gpus.of(granted.containers(), "main").print())
                 .isEqualTo(uuid(1, 0) + " memory=500Mi cores=0 policy=fixed priority=0 context=0Mi\n");
         assertThat(granted.visibleDevices()).isEqualTo(new VisibleDevices("{uuid}"));

@@ -124,7 +124,7 @@ class OffersTest {
                 }
             }
             case 3, 4 -> ledger.expect(pod, node, ask);
-            case 5, 6 -> ledger.commit(pod, node, ask);
+            case 5, 6 -> ledger.commit(pod, node, ask, version.incrementAndGet());
             case 7 ->
                 ledger.hold(BoundPods.of(
                         pod,
@@ -134,7 +134,7 @@ class OffersTest {
                                 uuid(n, random.nextInt(2)),
                                 new Amount(100L * (1 + random.nextInt(4)), random.nextInt(40), 1, false))));
             case 8, 9 -> ledger.forget(pod.uid());
-            case 10 -> ledger.release(pod.uid());
+            case 10 -> ledger.unbound(pod.uid(), version.incrementAndGet());
             case 11 -> ledger.askWithout(node, pod.uid(), ask, Set.of("p0", "p1", "p2"));
             case 12 -> ledger.keepFor(pod, node, ask, Set.of("p3", "p4", "p5"));
             default -> {

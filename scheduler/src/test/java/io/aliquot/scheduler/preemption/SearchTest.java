@@ -171,7 +171,7 @@ class SearchTest {
                     + (50 + random.nextInt(600)) + " gpucores=" + random.nextInt(60);
             PodAsk ask = Gpus.ask(wish);
             String name = "p" + i;
-            if (ledger.commit(id(name), "n1", ask) instanceof Granted granted) {
+            if (ledger.commit(id(name), "n1", ask, 1) instanceof Granted granted) {
                 hold(
                         name,
                         random.nextInt(3),

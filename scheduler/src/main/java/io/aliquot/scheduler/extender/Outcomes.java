@@ -1,0 +1,61 @@
+package io.aliquot.scheduler.extender;
+
+import io.aliquot.scheduler.extender.Cluster.PodState;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.PodId;
+import java.time.Duration;
+import java.util.OptionalLong;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Finds out what became of a Binding or a resize whose answer was lost. The pod is read as it is now. Where it still has
+ * the version that the write was conditional on, its version is moved on first, by an annotation that means nothing:
+ * after that the write either shows or cannot happen any more, however late the server gets to it.
+ */
+final class Outcomes {
+    /** Whoever sent something looks into its outcome himself at first, and gives up before kube-scheduler does. */
+    static final Duration LEFT_ALONE = Duration.ofSeconds(10);
+
+    private static final Logger LOG = LoggerFactory.getLogger(Outcomes.class);
+
+    private final Ledger ledger;
+    private final Cluster cluster;
+
+    Outcomes(Ledger ledger, Cluster cluster) {
+        this.ledger = ledger;
+        this.cluster = cluster;
+    }
+
+    /** Tells the ledger what became of the pod, and of what was sent for it. */
+    PodState conclude(PodId pod) {
+        OptionalLong base = ledger.awaits(pod.uid());
+        PodState state = cluster.read(pod);
+        if (base.isPresent() && state.version().equals(base)) {
+            state = cluster.moveOn(pod, base.getAsLong());
+        }
+        tell(pod, state);
+        return state;
+    }
+
+    void tell(PodId pod, PodState state) {
+        if (state instanceof PodState.Bound bound) {
+            ledger.suppose(bound.pod());
+        } else if (state instanceof PodState.Gone) {
+            ledger.doubt(pod.uid());
+        } else if (state.version().isPresent()) {
+            ledger.unbound(pod.uid(), state.version().getAsLong());
+        }
+    }
+
+    /** Decides what nobody has decided for a while. */
+    void settle() {
+        for (PodId pod : ledger.doubtful(LEFT_ALONE)) {
+            PodState state = conclude(pod);
+            if (state instanceof PodState.Unreadable) {
+                return; // nor would the next
+            }
+            LOG.warn("settled {} found={}", pod, state);
+        }
+    }
+}

@@ -1,0 +1,665 @@
+package io.aliquot.scheduler.extender;
+
+import static io.aliquot.scheduler.placement.Gpus.ask;
+import static io.aliquot.scheduler.placement.Gpus.gpu;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.Fence;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Placement;
+import io.aliquot.api.Vgpus;
+import io.aliquot.scheduler.extender.Cluster.PodState;
+import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.GpuReport;
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.HostLoad;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.ledger.Share;
+import io.aliquot.scheduler.ledger.ShareChange;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.PodAsk;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalLong;
+import java.util.Random;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * A cluster in which everything goes wrong: an API server, and two replicas with their ledgers, binders and resizers.
+ * What the API server has is the truth. Requests are refused, lost, carried out without an answer, or carried out long
+ * after whoever sent them has given up; while one is under way other things happen. Watches lag, repeat themselves and
+ * break. Leaders are replaced without knowing it, and replicas restart and know nothing. Nodes and their GPUs come and go.
+ */
+final class History {
+    private static final int NODES = 3;
+    private static final int GPUS = 2;
+    private static final int MEMORY = 1000;
+    private static final int MOST_SLOTS = 5;
+    private static final int DEEPEST = 2;
+    private static final List<PodAsk> ASKS = List.of(
+            ask("APP:main: gpumem=100"),
+            ask("APP:main: gpumem=400 gpucores=40"),
+            ask("APP:main: gpu=2 gpumem=300"),
+            ask("APP:main: gpu=1"),
+            ask("APP:main: gpumem-percentage=70"),
+            ask("INIT:warm: gpumem=600", "SIDECAR:side: gpumem=100", "APP:main: gpu=2 gpumem=250 gpucores=10"),
+            ask("APP:a: gpumem=500", "APP:b: gpumem=300 gpucores=60"));
+
+    /** How often what happened that the test is about. */
+    static final class Counts {
+        private final Map<String, Integer> counts = new TreeMap<>();
+
+        void count(String what) {
+            counts.merge(what, 1, Integer::sum);
+        }
+
+        Map<String, Integer> all() {
+            return counts;
+        }
+
+        @Override
+        public String toString() {
+            return counts.toString();
+        }
+    }
+
+    /** A pod as the API server has it, or had it; immutable. */
+    private record Pod(
+            PodId id, PodAsk ask, long version, String node, List<Share> shares, boolean leaves, boolean ended) {
+        BoundPod bound() {
+            return new BoundPod(
+                    id,
+                    node,
+                    version,
+                    shares,
+                    HostLoad.NONE,
+                    0,
+                    Instant.EPOCH,
+                    Instant.EPOCH,
+                    BoundPods.GRACE,
+                    leaves ? Instant.EPOCH : Instant.MAX);
+        }
+
+        boolean holds() {
+            return !node.isEmpty() && !ended;
+        }
+    }
+
+    /** A write on its way. {@code node} is empty for annotations only. */
+    private record Request(PodId pod, long version, String node, Map<String, String> annotations) {}
+
+    private record Event(Pod pod, boolean deleted) {}
+
+    /** Whoever was deleted by force, and may run until then. */
+    private record Ghost(Pod pod, long until) {}
+
+    private final Random random;
+    private final Counts counts;
+    private final AtomicLong now = new AtomicLong();
+    private final Map<String, Pod> pods = new LinkedHashMap<>();
+    private final List<Request> inFlight = new ArrayList<>();
+    private final Map<String, Ghost> ghosts = new LinkedHashMap<>();
+    private final Map<String, NodeFacts> nodes = new HashMap<>();
+    private final List<Replica> replicas = new ArrayList<>();
+    private long revision = 1;
+    private int created;
+    private int depth;
+    private boolean calm;
+    /** The Lease, and what the policy that looks at fences believes that it says. */
+    private Fence lease = new Fence("nobody", 0);
+
+    private Fence believed = lease;
+    private int leader;
+
+    History(Random random, Counts counts) {
+        this.random = random;
+        this.counts = counts;
+    }
+
+    void run(int steps) {
+        for (int node = 0; node < NODES; node++) {
+            changeNode(node);
+        }
+        replicas.add(new Replica("r0"));
+        replicas.add(new Replica("r1"));
+        failOver();
+        for (int i = 0; i < steps; i++) {
+            step();
+        }
+        settle();
+        replicas.forEach(this::checkAgreement);
+        for (Pod pod : List.copyOf(pods.values())) {
+            change(new Pod(pod.id, pod.ask, 0, pod.node, pod.shares, pod.leaves, true));
+            delete(pod.id.uid());
+        }
+        settle();
+        for (Replica replica : replicas) {
+            for (String node : replica.ledger.nodeNames()) {
+                NodeView view = replica.ledger.view(node).orElseThrow();
+                assertThat(view.holdings()).isEmpty();
+                assertThat(view.rooms())
+                        .allSatisfy(room -> assertThat(room.taken()).isEqualTo(Amount.NOTHING));
+            }
+        }
+    }
+
+    private void step() {
+        Replica replica = replicas.get(random.nextInt(4) == 0 ? 1 - leader : leader);
+        switch (random.nextInt(26)) {
+            case 0, 1, 2 -> create();
+            case 3, 4 -> pick(unbound()).forEach(replica::filter);
+            case 5, 6, 7, 8 -> pick(unbound()).forEach(replica::bind);
+            case 9, 10 -> pick(holding()).forEach(replica::resize);
+            case 11 -> pick(holding()).forEach(this::end);
+            case 12 -> pick(pods.values()).forEach(pod -> rarely(2, () -> end(pod)));
+            case 13 -> pick(pods.values()).forEach(this::touch);
+            case 14 -> rarely(3, () -> pick(unbound()).forEach(pod -> delete(pod.id.uid())));
+            case 15 -> rarely(3, () -> pick(holding()).forEach(this::deleteByForce));
+            case 16 -> pick(unbound()).forEach(replica::evictFor);
+            case 17, 18, 19, 20 -> {
+                Replica one = replicas.get(random.nextInt(2));
+                for (int i = random.nextInt(12); i >= 0; i--) {
+                    one.hear();
+                }
+            }
+            case 21 ->
+                pick(inFlight).forEach(request -> {
+                    inFlight.remove(request);
+                    if (apply(request) instanceof WriteOutcome.Done) {
+                        counts.count("request carried out late");
+                    }
+                });
+            case 22 -> rarely(10, () -> replicas.get(random.nextInt(2)).loseWatch());
+            case 23 -> {
+                rarely(20, this::failOver);
+                rarely(2, () -> believed = lease);
+                replicas.get(leader).takeOver();
+                rarely(40, () -> restart(random.nextInt(2)));
+            }
+            case 24 -> {
+                rarely(4, () -> changeNode(random.nextInt(NODES)));
+                pass(Duration.ofMillis(random.nextInt(4000)));
+            }
+            default -> replica.outcomes.settle();
+        }
+        checkTruth();
+    }
+
+    private void rarely(int one, Runnable event) {
+        if (random.nextInt(one) == 0) {
+            event.run();
+        }
+    }
+
+    /** While somebody waits for an answer other things happen. */
+    private void meanwhile() {
+        if (!calm && depth < DEEPEST && random.nextInt(4) == 0) {
+            depth++;
+            step();
+            depth--;
+        }
+    }
+
+    private void create() {
+        var id = new PodId("default", "p" + created, "uid-" + created++);
+        change(new Pod(id, ASKS.get(random.nextInt(ASKS.size())), 0, "", List.of(), false, false));
+    }
+
+    private List<Pod> unbound() {
+        return pods.values().stream()
+                .filter(pod -> pod.node.isEmpty() && !pod.ended)
+                .toList();
+    }
+
+    private List<Pod> holding() {
+        return pods.values().stream().filter(Pod::holds).toList();
+    }
+
+    // The API server.
+
+    /** As given, but for the version. */
+    private void change(Pod pod) {
+        var changed = new Pod(pod.id, pod.ask, ++revision, pod.node, pod.shares, pod.leaves, pod.ended);
+        pods.put(pod.id.uid(), changed);
+        replicas.forEach(replica -> replica.untold.add(new Event(changed, false)));
+    }
+
+    private void touch(Pod pod) {
+        change(pod);
+    }
+
+    private void end(Pod pod) {
+        change(new Pod(pod.id, pod.ask, 0, pod.node, pod.shares, pod.leaves, true));
+        rarely(2, () -> delete(pod.id.uid()));
+    }
+
+    private void delete(String uid) {
+        Pod pod = pods.remove(uid);
+        if (pod != null) {
+            var last = new Pod(pod.id, pod.ask, ++revision, pod.node, pod.shares, pod.leaves, pod.ended);
+            replicas.forEach(replica -> replica.untold.add(new Event(last, true)));
+        }
+    }
+
+    /** Only a replica that knew of the pod can hold its share. */
+    private void deleteByForce(Pod pod) {
+        String uid = pod.id.uid();
+        if (replicas.stream().allMatch(replica -> replica.holds(pod))) {
+            ghosts.put(uid, new Ghost(pod, now.get() + BoundPods.GRACE.toNanos()));
+            counts.count("share of a pod deleted by force held");
+        }
+        delete(uid);
+    }
+
+    private WriteOutcome apply(Request request) {
+        Pod pod = pods.get(request.pod.uid());
+        String fence = request.annotations.get(Annotations.FENCE);
+        if (fence != null && !fence.equals(believed.print())) {
+            counts.count("stale fence refused");
+            return new WriteOutcome.Refused("fence");
+        }
+        if (pod == null) {
+            return new WriteOutcome.Conflicts("uid");
+        }
+        if (pod.version != request.version || (!request.node.isEmpty() && (!pod.node.isEmpty() || pod.leaves))) {
+            return new WriteOutcome.Conflicts("version");
+        }
+        var shares = new ArrayList<Share>();
+        pod.ask.containers().forEach(container -> {
+            String text = request.annotations.get(Annotations.vgpu(container.name()));
+            if (text != null) {
+                shares.add(new Share(container.name(), container.kind(), Vgpus.parse(text)));
+            }
+        });
+        String node = request.node.isEmpty() ? pod.node : request.node;
+        change(new Pod(pod.id, pod.ask, 0, node, shares.isEmpty() ? pod.shares : shares, pod.leaves, pod.ended));
+        if (fence != null && !fence.equals(lease.print())) {
+            counts.count("stale fence slipped through");
+        }
+        return new WriteOutcome.Done();
+    }
+
+    private void failOver() {
+        leader = 1 - leader;
+        lease = new Fence("r" + leader, lease.transitions() + 1);
+        counts.count("failover");
+    }
+
+    private void restart(int number) {
+        replicas.set(number, new Replica("r" + number));
+        ghosts.clear(); // the API tells nobody of them
+        if (number == leader) {
+            failOver();
+        }
+        counts.count("restart");
+    }
+
+    private void changeNode(int number) {
+        NodeFacts facts = new NodeFacts.LeftOut("for a while");
+        if (calm || random.nextInt(10) > 0) {
+            var gpus = new ArrayList<Gpu>();
+            for (int i = 0; i < GPUS; i++) {
+                if (calm || random.nextInt(8) > 0) {
+                    gpus.add(gpu(number, i, MEMORY, calm || random.nextInt(8) > 0));
+                }
+            }
+            int slots = calm ? MOST_SLOTS : 1 + random.nextInt(MOST_SLOTS);
+            facts = new NodeFacts.Sharing(
+                    Gpus.inventory(slots, gpus.toArray(Gpu[]::new)), Placement.BINPACK, new HostLoad(1000, 1000));
+        }
+        nodes.put("n" + number, facts);
+        for (Replica replica : replicas) {
+            if (!calm && random.nextInt(4) == 0) {
+                replica.ledger.removeNode("n" + number);
+            }
+            replica.ledger.putNode("n" + number, facts);
+            replica.ledger.setServed("n" + number, calm || random.nextInt(8) > 0);
+        }
+    }
+
+    private void pass(Duration time) {
+        now.addAndGet(time.toNanos());
+        replicas.forEach(replica -> replica.ledger.expire());
+        ghosts.values().removeIf(ghost -> ghost.until <= now.get());
+    }
+
+    /** All that is under way ends, and everybody hears of everything. */
+    private void settle() {
+        calm = true;
+        List.copyOf(inFlight).forEach(this::apply);
+        inFlight.clear();
+        for (int node = 0; node < NODES; node++) {
+            changeNode(node);
+        }
+        for (Replica replica : replicas) {
+            while (!replica.untold.isEmpty()) {
+                replica.hear();
+            }
+        }
+        pass(Ledger.KEPT_FOR.plus(BoundPods.GRACE).plusSeconds(30));
+        for (Replica replica : replicas) {
+            replica.outcomes.settle();
+        }
+    }
+
+    // What must be so.
+
+    private void checkTruth() {
+        var sums = sums(true);
+        sums.forEach((gpu, sum) -> {
+            assertThat(sum[0]).as("memory of " + gpu).isLessThanOrEqualTo(MEMORY);
+            assertThat(sum[1]).as("cores of " + gpu).isLessThanOrEqualTo(100);
+            assertThat(sum[2]).as("slots of " + gpu).isLessThanOrEqualTo(MOST_SLOTS);
+            assertThat(sum[3] > 0 && sum[4] > 1)
+                    .as("a whole card and others on " + gpu)
+                    .isFalse();
+        });
+    }
+
+    private void checkAgreement(Replica replica) {
+        assertThat(replica.ledger.reservations()).as(replica.name).isZero();
+        Map<String, long[]> sums = sums(false);
+        for (GpuReport report : replica.ledger.report()) {
+            long[] sum = sums.getOrDefault(report.gpu().uuid(), new long[5]);
+            assertThat(report.taken())
+                    .as(replica.name)
+                    .isEqualTo(new Amount(sum[0], (int) sum[1], (int) sum[2], sum[3] > 0));
+        }
+    }
+
+    /** Per GPU: memory, cores, slots, whole cards, pods. */
+    private Map<String, long[]> sums(boolean withGhosts) {
+        var sums = new HashMap<String, long[]>();
+        pods.values().stream().filter(Pod::holds).forEach(pod -> add(sums, pod));
+        if (withGhosts) {
+            ghosts.values().forEach(ghost -> add(sums, ghost.pod));
+        }
+        return sums;
+    }
+
+    private static void add(Map<String, long[]> sums, Pod pod) {
+        pod.bound().perGpu().forEach((gpu, amount) -> {
+            long[] sum = sums.computeIfAbsent(gpu, any -> new long[5]);
+            sum[0] += amount.memoryMiB();
+            sum[1] += amount.cores();
+            sum[2] += amount.slots();
+            sum[3] += amount.exclusive() ? 1 : 0;
+            sum[4]++;
+        });
+    }
+
+    private <T> List<T> pick(Collection<T> from) {
+        return from.stream()
+                .skip(from.isEmpty() ? 0 : random.nextInt(from.size()))
+                .limit(1)
+                .toList();
+    }
+
+    /** One of the two schedulers, and its way to the API server. */
+    private final class Replica implements Cluster, LedgerListener {
+        private final String name;
+        private final Ledger ledger = new Ledger(now::get, this);
+        private final PendingPods pending = new PendingPods(now::get);
+        private final Outcomes outcomes = new Outcomes(ledger, this);
+        private final Binder binder = new Binder(ledger, this, pending, outcomes);
+        private final Resizer resizer = new Resizer(ledger, this, outcomes);
+        /** What its watch still has to tell, in order. */
+        private final Deque<Event> untold = new ArrayDeque<>();
+        /** What its watch told last. */
+        private final Map<String, Pod> known = new LinkedHashMap<>();
+
+        private Standing standing = new Standing.Waits("started");
+
+        Replica(String name) {
+            this.name = name;
+            nodes.forEach(ledger::putNode);
+            loseWatch();
+        }
+
+        boolean holds(Pod pod) {
+            return ledger.view(pod.node).stream()
+                    .flatMap(view -> view.holdings().stream())
+                    .anyMatch(holding -> holding.pod().equals(pod.id)
+                            && holding.state() == Holding.State.HELD
+                            && holding.shares().equals(pod.shares));
+        }
+
+        // Its watch, as ClusterConfiguration has it.
+
+        void hear() {
+            Event event = untold.poll();
+            if (event != null) {
+                hear(event);
+                if (random.nextInt(3) == 0) {
+                    hear(event);
+                }
+            }
+        }
+
+        private void hear(Event event) {
+            Pod pod = event.pod;
+            String uid = pod.id.uid();
+            if (event.deleted) {
+                known.remove(uid);
+                if (!pod.ended && !pod.node.isEmpty()) {
+                    ledger.hold(pod.bound());
+                }
+                gone(uid, pod.ended);
+            } else {
+                known.put(uid, pod);
+                if (pod.ended) {
+                    gone(uid, true);
+                } else if (pod.node.isEmpty()) {
+                    ledger.unbound(uid, pod.version);
+                } else {
+                    pending.forget(uid);
+                    ledger.hold(pod.bound());
+                }
+            }
+        }
+
+        private void gone(String uid, boolean ended) {
+            pending.forget(uid);
+            if (ended) {
+                ledger.forget(uid);
+            } else {
+                ledger.vanish(uid);
+            }
+        }
+
+        /** What it had to tell is lost, and a list tells what is there. */
+        void loseWatch() {
+            untold.clear();
+            Set<String> before = new LinkedHashSet<>(known.keySet());
+            before.removeAll(pods.keySet());
+            for (String uid : before) {
+                known.remove(uid);
+                gone(uid, false);
+            }
+            for (Pod pod : List.copyOf(pods.values())) {
+                hear(new Event(pod, false));
+            }
+        }
+
+        /** Not before the policy believes what the Lease says: Leadership waits a second for that. */
+        void takeOver() {
+            var fence = new Fence(name, lease.transitions());
+            if (!lease.equals(fence) || !believed.equals(lease) || standing.equals(new Standing.Leads(fence))) {
+                return;
+            }
+            standing = new Standing.Waits("taking over");
+            for (Pod pod : List.copyOf(pods.values())) {
+                if (pod.holds()) {
+                    ledger.suppose(pod.bound());
+                }
+                meanwhile();
+            }
+            if (lease.equals(fence)) {
+                standing = new Standing.Leads(fence);
+            }
+        }
+
+        // What it is asked to do.
+
+        void filter(Pod pod) {
+            pending.fits(pod.id, pod.ask, Rank.LOWEST);
+            String node = "n" + random.nextInt(NODES);
+            if (ledger.ask(node, pod.id.uid(), pod.ask) instanceof Offer.Fits) {
+                ledger.expect(pod.id, node, pod.ask);
+            }
+        }
+
+        void bind(Pod pod) {
+            rarely(2, () -> pending.fits(pod.id, pod.ask, Rank.LOWEST));
+            String node = ledger.place(pod.id.uid())
+                    .filter(any -> random.nextBoolean())
+                    .orElse("n" + random.nextInt(NODES));
+            counts.count("bind " + binder.bind(pod.id, node).label());
+        }
+
+        void resize(Pod pod) {
+            Share share = pod.shares.get(random.nextInt(pod.shares.size()));
+            var change = new ShareChange(
+                    share.container(),
+                    random.nextBoolean() ? "" : share.vgpus().list().get(0).uuid(),
+                    random.nextInt(3) == 0 ? null : Integer.valueOf(1 + random.nextInt(MEMORY)),
+                    random.nextInt(3) == 0 ? null : Integer.valueOf(random.nextInt(101)),
+                    null);
+            try {
+                Resizer.Result result = resizer.resize(pod.id.uid(), List.of(change));
+                counts.count("resize " + result.getClass().getSimpleName());
+            } catch (FormatException e) {
+                counts.count("resize of a whole card");
+            }
+        }
+
+        void evictFor(Pod pod) {
+            String node = "n" + random.nextInt(NODES);
+            List<Pod> victims = new ArrayList<>();
+            holding().stream()
+                    .filter(victim -> victim.node.equals(node) && random.nextBoolean())
+                    .forEach(victims::add);
+            Set<String> uids = new LinkedHashSet<>();
+            victims.forEach(victim -> uids.add(victim.id.uid()));
+            if (ledger.askWithout(node, pod.id.uid(), pod.ask, uids) instanceof Offer.Fits
+                    && ledger.keepFor(pod.id, node, pod.ask, uids)) {
+                counts.count("room kept");
+                if (standing instanceof Standing.Leads) {
+                    victims.forEach(victim ->
+                            change(new Pod(victim.id, victim.ask, 0, victim.node, victim.shares, true, victim.ended)));
+                }
+            }
+            rarely(4, () -> ledger.letGo(pod.id.uid()));
+        }
+
+        // The API server as it sees it.
+
+        @Override
+        public Standing standing() {
+            return standing;
+        }
+
+        @Override
+        public OptionalLong version(PodId id) {
+            Pod pod = known.get(id.uid());
+            return pod == null || !pod.node.isEmpty() ? OptionalLong.empty() : OptionalLong.of(pod.version);
+        }
+
+        @Override
+        public WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations) {
+            return write(new Request(pod, version, node, annotations));
+        }
+
+        @Override
+        public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
+            return write(new Request(pod, version, "", annotations));
+        }
+
+        private WriteOutcome write(Request request) {
+            meanwhile();
+            WriteOutcome outcome = new WriteOutcome.Unknown("no answer");
+            switch (calm ? 9 : random.nextInt(10)) {
+                case 0 -> counts.count("request lost");
+                case 1, 2 -> inFlight.add(request);
+                case 3 -> {
+                    if (apply(request) instanceof WriteOutcome.Done) {
+                        counts.count("answer lost");
+                    }
+                }
+                case 4 -> outcome = new WriteOutcome.Refused("too busy");
+                default -> outcome = apply(request);
+            }
+            meanwhile();
+            return outcome;
+        }
+
+        @Override
+        public PodState moveOn(PodId pod, long version) {
+            var request = new Request(pod, version, "", Map.of(Annotations.MOVED_ON, Long.toString(version)));
+            return write(request) instanceof WriteOutcome.Refused ? new PodState.Unreadable("too busy") : read(pod);
+        }
+
+        @Override
+        public PodState read(PodId id) {
+            meanwhile();
+            if (!calm && random.nextInt(5) == 0) {
+                return new PodState.Unreadable("no answer");
+            }
+            Pod pod = pods.get(id.uid());
+            PodState state = new PodState.Gone();
+            if (pod != null && !pod.ended) {
+                state = pod.node.isEmpty()
+                        ? new PodState.Unbound(pod.version, pod.ask)
+                        : new PodState.Bound(pod.bound());
+            }
+            meanwhile();
+            return state;
+        }
+
+        @Override
+        public boolean wake(String node) {
+            return true;
+        }
+
+        @Override
+        public void warn(PodId pod, String reason, String message) {}
+
+        @Override
+        public EvictOutcome evict(PodId pod, boolean dryRun) {
+            return new EvictOutcome.Done();
+        }
+
+        @Override
+        public void note(PodId pod, String reason, String message) {}
+
+        @Override
+        public void roomFreed(String node) {}
+
+        @Override
+        public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {
+            // What it knows of some of them may be old.
+        }
+    }
+}
