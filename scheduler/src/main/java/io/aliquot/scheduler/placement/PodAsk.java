@@ -59,6 +59,11 @@ public final class PodAsk {
                 containers.stream().map(asked -> asked.as(compatibility)).toList(), wishes, preferences);
     }
 
+    /** The same pod, were its containers to ask for this. */
+    public PodAsk with(List<ContainerAsk> containers) {
+        return new PodAsk(containers, wishes, preferences);
+    }
+
     public List<ContainerAsk> containers() {
         return containers;
     }

@@ -1,0 +1,19 @@
+package io.aliquot.scheduler.explain;
+
+/** What keeps a pod waiting, in a word: what is missing on the node that comes closest. */
+public enum Cause {
+    /** Device memory, perhaps among other things. */
+    MEMORY,
+    /** Compute, perhaps among other things, but not memory. */
+    CORES,
+    /** A vGPU's slot alone. */
+    SLOTS,
+    /** A GPU that nobody else holds. */
+    WHOLE_CARD,
+    /** Each of its vGPUs would fit, but not all of them together. */
+    TOGETHER,
+    /** No node would hold it if it were empty. */
+    IMPOSSIBLE,
+    /** Nothing about GPUs: there is room. */
+    ELSEWHERE
+}

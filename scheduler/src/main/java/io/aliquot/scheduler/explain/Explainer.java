@@ -1,0 +1,174 @@
+package io.aliquot.scheduler.explain;
+
+import io.aliquot.scheduler.explain.Story.Group;
+import io.aliquot.scheduler.explain.Story.Lack;
+import io.aliquot.scheduler.explain.Story.Room;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.PodAsk;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
+
+/*
+ * Every node is looked at, since the answer is about all of them; what is dear (whom to evict, what to ask for instead)
+ * only on the nodes that come closest. The same ledger and pod give the same answer, word for word: nodes are gone
+ * through in the order of their names, and ties are broken by name.
+ */
+/** Tells why a pod waits. Thread-safe. */
+public final class Explainer {
+    private static final int EXAMPLES = 5;
+    private static final int NEAREST = 5;
+    private static final int ROOMS = 3;
+    private static final int REASONS_IN_LINE = 4;
+    /** Nodes, nearest first, that are looked into for pods that could go; and for a remedy. */
+    private static final int LOOKED_INTO = 200;
+
+    private final Ledger ledger;
+
+    public Explainer(Ledger ledger) {
+        this.ledger = ledger;
+    }
+
+    /** What all nodes say, sorted. */
+    private record Survey(int nodes, List<String> fitting, List<Group> groups, List<Misfit> misfits) {}
+
+    /**
+     * All of it.
+     *
+     * @param priority Kubernetes' of the pod; it may push those aside that have less
+     * @param preempts whether it may push anybody aside
+     * @param nodes that it may go to, were it not for its GPUs
+     */
+    public Story explain(PodId pod, PodAsk ask, int priority, boolean preempts, Collection<String> nodes) {
+        Survey survey = survey(pod, ask, nodes);
+        List<Misfit> closest = survey.misfits().stream().limit(LOOKED_INTO).toList();
+        boolean waits = survey.fitting().isEmpty();
+        return new Story(
+                summary(survey),
+                survey.fitting(),
+                survey.groups(),
+                closest.stream().limit(NEAREST).map(Misfit::near).toList(),
+                waits ? new Remedies(ask, sharing(pod, nodes)).find() : List.of(),
+                waits ? rooms(pod, ask, priority, preempts, closest) : List.of());
+    }
+
+    /** What {@link Story#summary} says, for an event; some microseconds a node. */
+    public String oneLiner(PodId pod, PodAsk ask, Collection<String> nodes) {
+        return summary(survey(pod, ask, nodes));
+    }
+
+    /** In a word. */
+    public Cause cause(PodId pod, PodAsk ask, Collection<String> nodes) {
+        Survey survey = survey(pod, ask, nodes);
+        if (!survey.fitting().isEmpty()) {
+            return Cause.ELSEWHERE;
+        }
+        return survey.misfits().isEmpty()
+                ? Cause.IMPOSSIBLE
+                : survey.misfits().get(0).cause();
+    }
+
+    /** What is in the way on each GPU of a node, container by container; of one that holds a vGPU, nothing. */
+    public List<Lack> gpuByGpu(PodId pod, PodAsk ask, String node) {
+        return ledger.view(node)
+                .map(view -> Misfit.gpuByGpu(ask, Rooms.without(view, pod.uid())))
+                .orElse(List.of());
+    }
+
+    private Survey survey(PodId pod, PodAsk ask, Collection<String> nodes) {
+        var fitting = new ArrayList<String>();
+        var refusing = new TreeMap<String, List<String>>();
+        var hopeless = new TreeMap<String, Boolean>();
+        var misfits = new ArrayList<Misfit>();
+        for (String node : nodes.stream().sorted().distinct().toList()) {
+            Offer offer = ledger.ask(node, pod.uid(), ask);
+            if (offer instanceof Offer.Refuses refuses) {
+                refusing.computeIfAbsent(refuses.reason(), reason -> new ArrayList<>())
+                        .add(node);
+                hopeless.put(refuses.reason(), refuses.hopeless());
+                if (!refuses.hopeless()) {
+                    ledger.view(node)
+                            .flatMap(view -> Misfit.of(ask, view, Rooms.without(view, pod.uid())))
+                            .ifPresent(misfits::add);
+                }
+            } else {
+                fitting.add(node);
+            }
+        }
+        misfits.sort(Comparator.comparingDouble(Misfit::distance)
+                .thenComparing(misfit -> misfit.near().node()));
+        return new Survey(
+                fitting.size() + refusing.values().stream().mapToInt(List::size).sum(),
+                fitting,
+                groups(refusing, hopeless),
+                misfits);
+    }
+
+    private static List<Group> groups(Map<String, List<String>> refusing, Map<String, Boolean> hopeless) {
+        return refusing.entrySet().stream()
+                .map(entry -> new Group(
+                        entry.getKey(),
+                        hopeless.getOrDefault(entry.getKey(), true),
+                        entry.getValue().size(),
+                        entry.getValue().stream().limit(EXAMPLES).toList()))
+                .sorted(Comparator.comparing(Group::hopeless)
+                        .thenComparing(Group::nodes, Comparator.reverseOrder())
+                        .thenComparing(Group::reason))
+                .toList();
+    }
+
+    private static String summary(Survey survey) {
+        if (survey.nodes() == 0) {
+            return "no node is known that has GPUs to share";
+        }
+        String of = survey.nodes() == 1 ? "1 node" : survey.nodes() + " nodes";
+        if (!survey.fitting().isEmpty()) {
+            String names = survey.fitting().stream().limit(EXAMPLES).collect(Collectors.joining(", "));
+            String more = survey.fitting().size() > EXAMPLES ? ", …" : "";
+            return "the GPUs of " + survey.fitting().size() + " of " + of + " hold it (" + names + more
+                    + "); if it waits all the same, kube-scheduler's own events say for what";
+        }
+        String reasons = survey.groups().stream()
+                .limit(REASONS_IN_LINE)
+                .map(group -> group.nodes() + " " + group.reason())
+                .collect(Collectors.joining(", "));
+        int others = survey.groups().stream()
+                .skip(REASONS_IN_LINE)
+                .mapToInt(Group::nodes)
+                .sum();
+        String closest = survey.misfits().stream()
+                .findFirst()
+                .map(misfit -> "; closest is " + misfit.near().node() + ", where " + misfit.words())
+                .orElse("; no pod's leaving would help");
+        return "of " + of + " none has room: " + reasons + (others > 0 ? ", " + others + " for other reasons" : "")
+                + closest;
+    }
+
+    private List<Rooms> sharing(PodId pod, Collection<String> nodes) {
+        return nodes.stream()
+                .sorted()
+                .flatMap(node -> ledger.view(node).stream())
+                .filter(view -> view.served() && view.facts() instanceof Sharing)
+                .map(view -> Rooms.without(view, pod.uid()))
+                .toList();
+    }
+
+    private List<Room> rooms(PodId pod, PodAsk ask, int priority, boolean preempts, List<Misfit> closest) {
+        var found = new ArrayList<Departures>();
+        for (Misfit misfit : closest) {
+            Optional<NodeView> view = ledger.view(misfit.near().node());
+            view.flatMap(now -> Departures.find(now, pod, ask, priority, preempts))
+                    .ifPresent(found::add);
+        }
+        return found.stream().sorted().limit(ROOMS).map(Departures::room).toList();
+    }
+}

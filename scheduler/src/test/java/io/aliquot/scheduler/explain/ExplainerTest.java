@@ -1,0 +1,312 @@
+package io.aliquot.scheduler.explain;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Placement;
+import io.aliquot.api.Share;
+import io.aliquot.scheduler.explain.Story.Victim;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.HostLoad;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Cards;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.PodAsk;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+class ExplainerTest {
+    private static final PodId POD = new PodId("team", "waiting", "uid-waiting");
+    private static final int MEMORY = 40_000;
+
+    private final Ledger ledger = new Ledger(System::nanoTime, new LedgerListener() {
+        @Override
+        public void roomFreed(String node) {}
+
+        @Override
+        public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+    });
+    private final Explainer explainer = new Explainer(ledger);
+
+    @Test
+    void whereThereIsNoNodeThatIsSaid() {
+        assertThat(story(Gpus.ask("APP:main: gpumem=1")).summary())
+                .isEqualTo("no node is known that has GPUs to share");
+    }
+
+    @Test
+    void aPodThatFitsIsToldToLookElsewhere() {
+        node(1, 2);
+        Story story = story(Gpus.ask("APP:main: gpumem=100"));
+        assertThat(story.fitting()).containsExactly("n1");
+        assertThat(story.summary())
+                .isEqualTo(
+                        "the GPUs of 1 of 1 node hold it (n1); if it waits all the same, kube-scheduler's own events "
+                                + "say for what");
+        assertThat(story.remedies()).isEmpty();
+        assertThat(story.victims()).isEmpty();
+    }
+
+    @Test
+    void theNearestMissNamesGpuAndAmount() {
+        node(1, 1);
+        node(2, 2);
+        hold("a", 1, 0, 30_000, 0, 0);
+        hold("b", 2, 0, 32_000, 0, 0);
+        hold("c", 2, 1, 36_000, 80, 0);
+        Story story = story(Gpus.ask("APP:main: gpumem=12000 gpucores=30"));
+        assertThat(story.summary())
+                .isEqualTo("of 2 nodes none has room: 2 no GPU with 12000 MiB free; closest is n1, where "
+                        + Gpus.uuid(1, 0) + " lacks 2000 MiB");
+        assertThat(story.nearest()).extracting(Story.Near::node).containsExactly("n1", "n2");
+        assertThat(story.nearest().get(0).lacks())
+                .containsExactly(new Story.Lack("main", Gpus.uuid(1, 0), "lacks 2000 MiB", 2000, 0, 0));
+        assertThat(story.remedies()).containsExactly("nvidia.com/gpumem: 10000 instead of 12000");
+        assertThat(explainer.gpuByGpu(POD, Gpus.ask("APP:main: gpumem=12000 gpucores=30"), "n2"))
+                .extracting(Story.Lack::text)
+                .containsExactly("lacks 4000 MiB", "lacks 8000 MiB and 10 % of its cores");
+    }
+
+    @Test
+    void coresSlotsAndWholeCardsAreNamedToo() {
+        node(1, 1);
+        hold("a", 1, 0, 1000, 80, 0);
+        assertThat(story(Gpus.ask("APP:main: gpumem=1000 gpucores=30")).summary())
+                .endsWith("closest is n1, where " + Gpus.uuid(1, 0) + " lacks 10 % of its cores");
+        assertThat(story(Gpus.ask("APP:main: gpumem=1000 gpucores=30")).remedies())
+                .containsExactly("nvidia.com/gpucores: 20 instead of 30");
+        Story whole = story(Gpus.ask("APP:main: gpu=1"));
+        assertThat(whole.summary()).endsWith("is shared by 1 vGPU already");
+        assertThat(whole.remedies()).containsExactly("nvidia.com/gpumem: 39000 instead of a whole card");
+        for (int i = 0; i < 9; i++) {
+            hold("s" + i, 1, 0, 1, 0, 0);
+        }
+        assertThat(story(Gpus.ask("APP:main: gpumem=1")).summary()).endsWith("lacks a slot");
+        assertThat(explainer.cause(POD, Gpus.ask("APP:main: gpumem=1"), ledger.nodeNames()))
+                .isEqualTo(Cause.SLOTS);
+    }
+
+    @Test
+    void whatNoDepartureHelpsIsSaidAndWhyGpuByGpu() {
+        ledger.putNode(
+                "n1",
+                new NodeFacts.Sharing(
+                        new Cards(
+                                Gpus.inventory(
+                                        10,
+                                        Gpus.gpu(1, 0, MEMORY),
+                                        Gpus.gpu(1, 1, MEMORY, false),
+                                        Gpus.gpu(1, 2, 1000)),
+                                Share.CORE_MEMORY,
+                                Set.of(Gpus.uuid(1, 0))),
+                        Placement.BINPACK,
+                        HostLoad.NONE));
+        PodAsk ask = Gpus.ask("APP:main: gpumem=2000");
+        Story story = story(ask);
+        assertThat(story.summary()).endsWith("; no pod's leaving would help");
+        assertThat(story.nearest()).isEmpty();
+        assertThat(story.groups()).allMatch(Story.Group::hopeless);
+        assertThat(explainer.gpuByGpu(POD, ask, "n1"))
+                .extracting(Story.Lack::text)
+                .containsExactly("is cordoned", "is unhealthy", "has 1000 MiB at most");
+        assertThat(explainer.cause(POD, ask, ledger.nodeNames())).isEqualTo(Cause.IMPOSSIBLE);
+        PodAsk choosy = Gpus.ask(Map.of("aliquot.io/use-gpu-model", "H100"), "APP:main: gpumem=500");
+        assertThat(explainer.gpuByGpu(POD, choosy, "n1"))
+                .extracting(Story.Lack::text)
+                .containsOnly("is not one that the pod takes, by its model or UUID");
+        assertThat(story(choosy).remedies()).containsExactly("no annotations that choose its GPUs");
+    }
+
+    @Test
+    void asFewAndAsUnimportantPodsAsItTakesWouldHaveToGo() {
+        node(1, 1);
+        node(2, 1);
+        hold("important", 1, 0, 20_000, 0, 100);
+        hold("small", 1, 0, 5_000, 0, 5);
+        hold("large", 1, 0, 15_000, 0, 7);
+        hold("other", 2, 0, 40_000, 0, 50);
+        PodAsk ask = Gpus.ask("APP:main: gpumem=15000");
+        Story story = explainer.explain(POD, ask, 60, true, ledger.nodeNames());
+        assertThat(story.victims())
+                .containsExactly(
+                        new Story.Room("n1", List.of(victim("large", 7))),
+                        new Story.Room("n2", List.of(victim("other", 50))));
+        assertThat(explainer.explain(POD, ask, 6, true, ledger.nodeNames()).victims())
+                .isEmpty();
+        assertThat(explainer.explain(POD, ask, 60, false, ledger.nodeNames()).victims())
+                .isEmpty();
+    }
+
+    @Test
+    void podsThatAreEndingAnywayComeFirstAndNeedNoPriority() {
+        node(1, 1);
+        var share = BoundPods.main(Gpus.uuid(1, 0), new Amount(30_000, 0, 1, false));
+        ledger.hold(new BoundPod(
+                new PodId("team", "ending", "uid-ending"),
+                "n1",
+                1,
+                List.of(share),
+                HostLoad.NONE,
+                1000,
+                Instant.EPOCH,
+                Instant.EPOCH,
+                BoundPods.GRACE,
+                Instant.now().plusSeconds(30)));
+        hold("low", 1, 0, 5_000, 0, -1);
+        assertThat(explainer
+                        .explain(POD, Gpus.ask("APP:main: gpumem=20000"), 0, true, ledger.nodeNames())
+                        .victims())
+                .containsExactly(new Story.Room(
+                        "n1", List.of(new Victim(new PodId("team", "ending", "uid-ending"), 1000, true))));
+    }
+
+    @Test
+    void whatIsSaidIsTheSameAsLongAsTheSituationIs() {
+        for (int node = 1; node <= 30; node++) {
+            node(node, 4);
+            for (int gpu = 0; gpu < 4; gpu++) {
+                hold("p" + node + "-" + gpu, node, gpu, 30_000, 0, 0);
+            }
+        }
+        PodAsk ask = Gpus.ask("APP:main: gpumem=12000");
+        assertThat(story(ask)).isEqualTo(story(ask));
+        assertThat(explainer.oneLiner(POD, ask, ledger.nodeNames()))
+                .isEqualTo(story(ask).summary())
+                .hasSizeLessThan(1024);
+    }
+
+    /** Whatever is promised is tried: with the remedy, and without the victims, the pod fits; with one of them it doesn't. */
+    @Test
+    void promisesHold() {
+        long seed = System.nanoTime();
+        var random = new Random(seed);
+        for (int round = 0; round < 150; round++) {
+            var world = new ExplainerTest();
+            for (int node = 1; node <= 3; node++) {
+                world.node(node, 1 + random.nextInt(3));
+            }
+            for (int pod = 0; pod < 15; pod++) {
+                int node = 1 + random.nextInt(3);
+                PodId id = new PodId("team", "p" + pod, "uid-p" + pod);
+                PodAsk ask = Gpus.ask("APP:main: gpu=" + (1 + random.nextInt(2)) + " gpumem="
+                        + (1 + random.nextInt(30_000)) + " gpucores=" + random.nextInt(60));
+                if (world.ledger.commit(id, "n" + node, ask, 1)
+                        instanceof io.aliquot.scheduler.ledger.Commitment.Granted granted) {
+                    List<io.aliquot.scheduler.ledger.Share> shares = granted.containers().entrySet().stream()
+                            .map(entry -> new io.aliquot.scheduler.ledger.Share(
+                                    entry.getKey(), io.aliquot.scheduler.placement.ContainerKind.APP, entry.getValue()))
+                            .toList();
+                    world.ledger.hold(new BoundPod(
+                            id,
+                            "n" + node,
+                            1,
+                            shares,
+                            HostLoad.NONE,
+                            random.nextInt(5),
+                            Instant.EPOCH,
+                            Instant.EPOCH,
+                            BoundPods.GRACE,
+                            Instant.MAX));
+                }
+            }
+            int memory = 10_000 + random.nextInt(30_000);
+            int cores = 20 + random.nextInt(80);
+            PodAsk ask = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
+            Story story = world.explainer.explain(POD, ask, 3, true, world.ledger.nodeNames());
+            String what = "seed " + seed + " round " + round + " " + story;
+            for (String remedy : story.remedies()) {
+                int number = Integer.parseInt(remedy.replaceAll(".*: ([0-9]+) instead.*", "$1"));
+                boolean ofMemory = remedy.startsWith("nvidia.com/gpumem");
+                assertThat(world.fits(ofMemory ? number : memory, ofMemory ? cores : number))
+                        .as(what)
+                        .isTrue();
+                assertThat(world.fits(ofMemory ? number + 1 : memory, ofMemory ? cores : number + 1))
+                        .as(what)
+                        .isFalse();
+            }
+            for (Story.Room room : story.victims()) {
+                var uids = new java.util.HashSet<String>();
+                room.pods().forEach(victim -> uids.add(victim.pod().uid()));
+                assertThat(world.ledger.askWithout(room.node(), POD.uid(), ask, uids))
+                        .as(what)
+                        .isInstanceOf(Offer.Fits.class);
+                for (Victim victim : room.pods()) {
+                    assertThat(victim.priority()).as(what).isLessThan(3);
+                    uids.remove(victim.pod().uid());
+                    assertThat(world.ledger.askWithout(room.node(), POD.uid(), ask, uids))
+                            .as(what)
+                            .isInstanceOf(Offer.Refuses.class);
+                    uids.add(victim.pod().uid());
+                }
+            }
+        }
+    }
+
+    @Test
+    void aThousandNodesAreToldInGroupsAndInTime() {
+        for (int node = 1; node <= 1000; node++) {
+            node(node, 8);
+            for (int gpu = 0; gpu < 8; gpu++) {
+                hold("p" + node + "-" + gpu, node, gpu, 20_000 + node % 7, 50, node % 3);
+            }
+        }
+        PodAsk ask = Gpus.ask("APP:main: gpu=8 gpumem=30000");
+        long start = System.nanoTime();
+        Story story = explainer.explain(POD, ask, 2, true, ledger.nodeNames());
+        long millis = (System.nanoTime() - start) / 1_000_000;
+        assertThat(story.groups()).hasSize(1);
+        assertThat(story.groups().get(0).nodes()).isEqualTo(1000);
+        assertThat(story.groups().get(0).examples()).hasSize(5);
+        assertThat(story.nearest()).hasSize(5);
+        assertThat(story.victims()).hasSize(3);
+        assertThat(millis).isLessThan(10_000);
+    }
+
+    private boolean fits(int memory, int cores) {
+        PodAsk ask = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
+        return ledger.nodeNames().stream().anyMatch(node -> ledger.ask(node, POD.uid(), ask) instanceof Offer.Fits);
+    }
+
+    private static Victim victim(String name, int priority) {
+        return new Victim(new PodId("team", name, "uid-" + name), priority, false);
+    }
+
+    private Story story(PodAsk ask) {
+        return explainer.explain(POD, ask, 0, true, ledger.nodeNames());
+    }
+
+    private void node(int number, int gpus) {
+        Gpu[] all = new Gpu[gpus];
+        for (int i = 0; i < gpus; i++) {
+            all[i] = Gpus.gpu(number, i, MEMORY);
+        }
+        ledger.putNode(
+                "n" + number,
+                new NodeFacts.Sharing(Gpus.inventory(10, all), Placement.BINPACK, new HostLoad(1000, 1000)));
+    }
+
+    private void hold(String name, int node, int gpu, int memory, int cores, int priority) {
+        var share = BoundPods.main(Gpus.uuid(node, gpu), new Amount(memory, cores, 1, false));
+        ledger.hold(new BoundPod(
+                new PodId("team", name, "uid-" + name),
+                "n" + node,
+                1,
+                List.of(share),
+                HostLoad.NONE,
+                priority,
+                Instant.EPOCH,
+                Instant.EPOCH,
+                BoundPods.GRACE,
+                Instant.MAX));
+    }
+}
