@@ -1,10 +1,11 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.settings.Settings;
-import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
 import java.time.InstantSource;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -94,18 +95,14 @@ class ExtenderConfiguration {
             Waker waker,
             Evictor evictor,
             MeterRegistry metrics) {
-        Gauge.builder("aliquot.pods.waiting", pending, pods -> pods.waiting().size())
-                .description("Pods that fit on no node")
-                .register(metrics);
-        Gauge.builder("aliquot.ledger.reservations", ledger, Ledger::reservations)
-                .description("Claims that the cluster has not confirmed")
-                .register(metrics);
-        return new Housekeeping(
-                ledger,
-                waker,
-                evictor,
-                new Auditor(news, cluster, metrics),
-                outcomes,
-                new LedgerMetrics(ledger, metrics));
+        return new Housekeeping(ledger, waker, evictor, new Auditor(news, cluster, metrics), outcomes);
+    }
+
+    @Bean
+    LedgerMetrics ledgerMetrics(
+            Ledger ledger, PendingPods pending, Explainer explainer, PrometheusMeterRegistry metrics) {
+        var collector = new LedgerMetrics(ledger, pending, new WaitingCauses(pending, explainer, ledger));
+        metrics.getPrometheusRegistry().register(collector);
+        return collector;
     }
 }

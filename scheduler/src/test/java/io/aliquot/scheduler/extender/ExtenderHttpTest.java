@@ -47,6 +47,7 @@ class ExtenderHttpTest {
             basePackages = {
                 "io.aliquot.scheduler.server",
                 "io.aliquot.scheduler.settings",
+                "io.aliquot.scheduler.explain",
                 "io.aliquot.scheduler.extender"
             },
             excludeFilters = @Filter(type = FilterType.REGEX, pattern = ".*Test\\$.*"))
@@ -92,7 +93,7 @@ class ExtenderHttpTest {
         assertThat(metrics())
                 .contains("aliquot_extender_binds_total{outcome=\"bound\"}")
                 .contains("aliquot_extender_request_seconds_bucket{verb=\"filter\"")
-                .contains("aliquot_ledger_reservations");
+                .contains("aliquot_ledger_holdings{state=\"assumed\"}");
     }
 
     /** What kube-scheduler 1.35 sends: NodeNameToVictims is there, too, and null. */
