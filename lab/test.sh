@@ -12,8 +12,10 @@ find_jdk25() {
     return 1
 }
 
-# A Python with the driver's real clients, NVIDIA's own packages from PyPI, which the native tests run.
-test_python() { printf '%s/python-%s' "$cache" "$(sha256sum < "$root/native-shim/fake-driver/test/clients.txt" | cut -c1-16)"; }
+# A Python with the driver's real clients, NVIDIA's own packages from PyPI, which the native tests run, and with
+# schemathesis, which tries the scheduler's API.
+test_requirements() { cat "$root/native-shim/fake-driver/test/clients.txt" "$root/lab/schemathesis.txt"; }
+test_python() { printf '%s/python-%s' "$cache" "$(test_requirements | sha256sum | cut -c1-16)"; }
 
 make_test_python() {
     local folder
@@ -21,7 +23,7 @@ make_test_python() {
     rm -rf "$cache"/python-*
     python3 -m venv "$folder"
     "$folder/bin/python3" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: \
-        --requirement "$root/native-shim/fake-driver/test/clients.txt"
+        --requirement <(test_requirements)
     : > "$folder/complete"
 }
 
@@ -44,7 +46,7 @@ test_packages() {
 prepare_tests() {
     install_packages "the tests" < <(test_packages)
     lock_cache
-    [ -f "$(test_python)/complete" ] || step python "Installing NVIDIA's Python packages for the tests, once" contained make_test_python
+    [ -f "$(test_python)/complete" ] || step python "Installing Python packages for the tests, once" contained make_test_python
     unlock_cache
     PATH=$(test_python)/bin:$PATH
 }

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.cluster;
 
 import io.aliquot.scheduler.extender.Cluster;
 import io.aliquot.scheduler.extender.PendingPods;
+import io.aliquot.scheduler.inspection.Pods;
 import io.aliquot.scheduler.inspection.Reviews;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.preemption.Budgets;
@@ -72,6 +73,11 @@ class ClusterConfiguration {
     @Bean
     Reviews reviews(KubernetesClient kubernetes) {
         return new KubernetesReviews(kubernetes);
+    }
+
+    @Bean
+    Pods podsByName(KubernetesClient kubernetes) {
+        return new KubernetesPods(kubernetes);
     }
 
     @Bean

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.cluster;
 
 import io.aliquot.scheduler.inspection.Reviews;
+import io.aliquot.scheduler.inspection.UnansweredException;
 import io.fabric8.kubernetes.api.model.authentication.TokenReview;
 import io.fabric8.kubernetes.api.model.authentication.TokenReviewBuilder;
 import io.fabric8.kubernetes.api.model.authentication.UserInfo;

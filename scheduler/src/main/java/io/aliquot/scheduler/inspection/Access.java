@@ -5,7 +5,6 @@ import com.github.benmanes.caffeine.cache.Caffeine;
 import com.github.benmanes.caffeine.cache.Ticker;
 import io.aliquot.scheduler.inspection.Reviews.Caller;
 import io.aliquot.scheduler.inspection.Reviews.Deed;
-import io.aliquot.scheduler.inspection.Reviews.UnansweredException;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
@@ -92,8 +91,7 @@ final class Access {
     }
 
     private static Refusal unanswered(UnansweredException e) {
-        return new Refusal(
-                HttpStatus.SERVICE_UNAVAILABLE,
+        return Refusal.unavailable(
                 "the API server did not say who you are and what you may do, try again: " + e.getMessage());
     }
 

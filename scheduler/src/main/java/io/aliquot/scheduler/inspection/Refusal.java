@@ -20,6 +20,10 @@ final class Refusal extends ErrorResponseException {
         return new Refusal(HttpStatus.BAD_REQUEST, detail);
     }
 
+    static Refusal unavailable(String detail) {
+        return new Refusal(HttpStatus.SERVICE_UNAVAILABLE, detail);
+    }
+
     static Refusal notFound(String detail) {
         return new Refusal(HttpStatus.NOT_FOUND, detail);
     }

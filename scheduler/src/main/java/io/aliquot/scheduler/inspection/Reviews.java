@@ -29,15 +29,6 @@ public interface Reviews {
         }
     }
 
-    /** The API server couldn't be asked, or wouldn't say. */
-    final class UnansweredException extends Exception {
-        private static final long serialVersionUID = 1L;
-
-        public UnansweredException(String message, Throwable cause) {
-            super(message, cause);
-        }
-    }
-
     /** Whose token this is; empty where it is nobody's, or no longer. */
     Optional<Caller> whose(String token) throws UnansweredException;
 

@@ -21,6 +21,8 @@ class ServerConfiguration {
     /** What is read and thrown away of a body that was refused, so that its sender gets to see why. */
     private static final int SWALLOWED = 64 << 20;
 
+    private static final int LONGEST_HEAD = 64 << 10;
+
     @Bean
     WebServerFactoryCustomizer<TomcatServletWebServerFactory> doors(
             ObjectProvider<Ports> chosen,
@@ -47,6 +49,8 @@ class ServerConfiguration {
             if (set != null && !set.apiService().isEmpty()) {
                 Connector api = encrypted(ports.api(), certificate);
                 open(valve, api, Door.API, 8);
+                // What is longer Tomcat itself refuses, and not in our words.
+                ((AbstractHttp11Protocol<?>) api.getProtocolHandler()).setMaxHttpRequestHeaderSize(LONGEST_HEAD);
                 factory.addAdditionalConnectors(api);
             }
             factory.setEngineValves(List.of(valve));

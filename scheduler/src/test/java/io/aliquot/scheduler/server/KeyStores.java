@@ -8,13 +8,13 @@ import java.nio.file.Path;
 import java.security.KeyStore;
 
 /** Certificates for tests, made by the JDK's keytool. */
-final class KeyStores {
-    static final String ALIAS = "server";
-    static final String PASSWORD = "not-a-secret";
+public final class KeyStores {
+    public static final String ALIAS = "server";
+    public static final String PASSWORD = "not-a-secret";
 
     private KeyStores() {}
 
-    static KeyStore selfSigned(String name) throws Exception {
+    public static KeyStore selfSigned(String name) throws Exception {
         Path folder = Files.createTempDirectory("aliquot");
         Path file = folder.resolve("store.p12");
         try {

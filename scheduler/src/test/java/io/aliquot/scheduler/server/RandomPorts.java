@@ -28,6 +28,10 @@ public class RandomPorts {
         return port(context, 2);
     }
 
+    public static int api(ApplicationContext context) {
+        return port(context, 3);
+    }
+
     private static int port(ApplicationContext context, int connector) {
         var server =
                 (TomcatWebServer) Objects.requireNonNull(((ServletWebServerApplicationContext) context).getWebServer());

@@ -1,0 +1,192 @@
+package io.aliquot.scheduler.inspection;
+
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.explain.Explainer;
+import io.aliquot.scheduler.explain.Story;
+import io.aliquot.scheduler.inspection.Explanation.Lack;
+import io.aliquot.scheduler.inspection.Explanation.Near;
+import io.aliquot.scheduler.inspection.Explanation.Nodes;
+import io.aliquot.scheduler.inspection.Explanation.Room;
+import io.aliquot.scheduler.inspection.Explanation.Victim;
+import io.aliquot.scheduler.inspection.Pods.Wish;
+import io.aliquot.scheduler.inspection.Reviews.Caller;
+import io.aliquot.scheduler.inspection.Reviews.Deed;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.settings.Settings;
+import jakarta.servlet.http.HttpServletRequest;
+import java.util.List;
+import java.util.Optional;
+import java.util.stream.Collectors;
+import org.springframework.web.bind.annotation.GetMapping;
+import org.springframework.web.bind.annotation.PathVariable;
+import org.springframework.web.bind.annotation.RequestAttribute;
+import org.springframework.web.bind.annotation.RestController;
+
+/** Why a pod waits for GPUs, or why it has those that it has. */
+@RestController
+final class ExplainController {
+    private static final int EXAMPLES = 5;
+
+    private final Pods pods;
+    private final Stock stock;
+    private final Ledger ledger;
+    private final Explainer explainer;
+    private final Access access;
+    private final Settings settings;
+
+    ExplainController(Pods pods, Stock stock, Ledger ledger, Explainer explainer, Access access, Settings settings) {
+        this.pods = pods;
+        this.stock = stock;
+        this.ledger = ledger;
+        this.explainer = explainer;
+        this.access = access;
+        this.settings = settings;
+    }
+
+    @GetMapping("/api/v1/pods/{namespace}/{name}/explain")
+    Explanation explain(
+            HttpServletRequest request,
+            @RequestAttribute(TokenFilter.CALLER) Caller caller,
+            @PathVariable("namespace") String namespace,
+            @PathVariable("name") String name) {
+        String node = Query.of(request, "node").name("node");
+        Query.checkName("namespace", namespace);
+        Query.checkName("name", name);
+        access.require(caller, new Deed("get", "pods", namespace, name));
+        Pods.Pod pod = find(namespace, name);
+        if (pod.ended()) {
+            return plain(pod, "ended", "has ended and holds nothing");
+        }
+        if (!pod.node().isEmpty()) {
+            return bound(pod);
+        }
+        if (pod.wish() instanceof Wish.Nonsense nonsense) {
+            return plain(pod, "refused", "cannot be placed anywhere: " + nonsense.why());
+        }
+        PodAsk ask = ((Wish.Clear) pod.wish()).ask();
+        if (ask.containers().isEmpty()) {
+            return plain(pod, "no-gpu", "asks for no GPU");
+        }
+        if (!pod.schedulerName().equals(settings.schedulerName())) {
+            return plain(
+                    pod,
+                    "not-ours",
+                    "is for scheduler " + pod.schedulerName() + " to place; write schedulerName: "
+                            + settings.schedulerName() + ", or create it where the webhook sets that");
+        }
+        return waiting(pod, ask, node, caller);
+    }
+
+    private Pods.Pod find(String namespace, String name) {
+        try {
+            return pods.find(namespace, name)
+                    .orElseThrow(() -> Refusal.notFound("there is no pod " + name + " in namespace " + namespace));
+        } catch (UnansweredException e) {
+            throw Refusal.unavailable("the API server did not tell about the pod, try again: " + e.getMessage());
+        }
+    }
+
+    private static Explanation plain(Pods.Pod pod, String state, String summary) {
+        return new Explanation(
+                pod.id().namespace(),
+                pod.id().name(),
+                pod.id().uid(),
+                state,
+                summary,
+                pod.node(),
+                "",
+                List.of(),
+                new Nodes(0, List.of()),
+                List.of(),
+                List.of(),
+                List.of(),
+                List.of(),
+                List.of());
+    }
+
+    private Explanation bound(Pods.Pod pod) {
+        List<Api.Share> shares = stock.pods(pod.id().namespace(), pod.node()).stream()
+                .filter(held -> held.holding().pod().uid().equals(pod.id().uid()))
+                .flatMap(held -> Stock.shares(held).stream())
+                .toList();
+        String holds = shares.isEmpty()
+                ? "no share of a GPU"
+                : shares.stream()
+                        .map(share -> share.container() + ": " + share.memoryMiB() + " MiB and "
+                                + (share.cores() == 0 ? "no limit of the cores" : share.cores() + " % of the cores")
+                                + " of " + share.gpu() + (share.exclusive() ? ", alone" : ""))
+                        .collect(Collectors.joining("; "));
+        Optional<Placement> wished =
+                pod.wish() instanceof Wish.Clear readable ? readable.ask().gpuPlacement() : Optional.empty();
+        String placement = wished.map(policy -> policy.print() + ", as the pod says")
+                .or(() -> ledger.view(pod.node())
+                        .map(view -> view.facts() instanceof Sharing sharing
+                                ? sharing.gpuPlacement().print() + ", as node or chart say"
+                                : ""))
+                .orElse("");
+        Explanation plain = plain(pod, "bound", "is on node " + pod.node() + " and holds " + holds);
+        return new Explanation(
+                plain.namespace(),
+                plain.name(),
+                plain.uid(),
+                plain.state(),
+                plain.summary(),
+                plain.node(),
+                shares.isEmpty() ? "" : placement,
+                shares,
+                plain.fits(),
+                List.of(),
+                List.of(),
+                List.of(),
+                List.of(),
+                List.of());
+    }
+
+    private Explanation waiting(Pods.Pod pod, PodAsk ask, String node, Caller caller) {
+        Story story = explainer.explain(pod.id(), ask, pod.priority(), pod.preempts(), ledger.nodeNames());
+        return new Explanation(
+                pod.id().namespace(),
+                pod.id().name(),
+                pod.id().uid(),
+                "waiting",
+                story.summary(),
+                "",
+                ask.nodePlacement().orElse(settings.nodePlacement()).print(),
+                List.of(),
+                new Nodes(
+                        story.fitting().size(),
+                        story.fitting().stream().limit(EXAMPLES).toList()),
+                story.groups().stream()
+                        .map(group -> new Explanation.Refusal(
+                                group.reason(), group.hopeless(), new Nodes(group.nodes(), group.examples())))
+                        .toList(),
+                story.nearest().stream()
+                        .map(near -> new Near(near.node(), lacks(near.lacks())))
+                        .toList(),
+                story.remedies(),
+                story.victims().stream()
+                        .map(room -> new Room(
+                                room.node(),
+                                room.pods().stream()
+                                        .map(victim -> victim(victim, caller))
+                                        .toList()))
+                        .toList(),
+                node.isEmpty() ? List.of() : lacks(explainer.gpuByGpu(pod.id(), ask, node)));
+    }
+
+    /** Priorities are told to all, names to those who may list the pods there. */
+    private Victim victim(Story.Victim victim, Caller caller) {
+        String namespace = victim.pod().namespace();
+        boolean shown = access.may(caller, new Deed("list", "pods", namespace, ""));
+        return new Victim(shown ? namespace : "", shown ? victim.pod().name() : "", victim.priority(), victim.ending());
+    }
+
+    private static List<Lack> lacks(List<Story.Lack> lacks) {
+        return lacks.stream()
+                .map(lack -> new Lack(
+                        lack.container(), lack.gpu(), lack.text(), lack.memoryMiB(), lack.cores(), lack.slots()))
+                .toList();
+    }
+}

@@ -1,0 +1,48 @@
+package io.aliquot.scheduler.inspection;
+
+import java.util.List;
+
+/**
+ * The answer of {@code explain}.
+ *
+ * @param state {@code waiting}, {@code bound}, {@code ended}, {@code no-gpu}, {@code refused} or {@code not-ours}
+ * @param summary all of it in one line
+ * @param node empty while it has none
+ * @param placement how its GPUs are, or would be, chosen
+ * @param shares what it holds
+ * @param fits nodes whose GPUs would hold it now
+ * @param refusals the other nodes, by what is in the way
+ * @param nearest where least is missing
+ * @param remedies what it could ask for instead and would be placed now
+ * @param victims pods that would have to go, on the nodes where that costs least; without the names of those that the
+ *     caller may not see
+ * @param gpus of the node that was asked about, what is in the way on each GPU
+ */
+record Explanation(
+        String namespace,
+        String name,
+        String uid,
+        String state,
+        String summary,
+        String node,
+        String placement,
+        List<Api.Share> shares,
+        Nodes fits,
+        List<Refusal> refusals,
+        List<Near> nearest,
+        List<String> remedies,
+        List<Room> victims,
+        List<Lack> gpus) {
+    /** So many nodes, and the names of some. */
+    record Nodes(int count, List<String> examples) {}
+
+    record Refusal(String reason, boolean hopeless, Nodes nodes) {}
+
+    record Near(String node, List<Lack> lacks) {}
+
+    record Lack(String container, String gpu, String text, long memoryMiB, int cores, int slots) {}
+
+    record Room(String node, List<Victim> pods) {}
+
+    record Victim(String namespace, String name, int priority, boolean ending) {}
+}

@@ -1,0 +1,31 @@
+package io.aliquot.scheduler.inspection;
+
+import jakarta.servlet.http.HttpServletRequest;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import org.springframework.core.io.ClassPathResource;
+import org.springframework.http.MediaType;
+import org.springframework.web.bind.annotation.GetMapping;
+import org.springframework.web.bind.annotation.RestController;
+
+/** What this API is, for programs: OpenAPI 3.1, written by hand and held against the code by a test. */
+@RestController
+final class OpenApiController {
+    static final String DOCUMENT = "openapi.json";
+
+    private final byte[] document;
+
+    OpenApiController() {
+        try {
+            document = new ClassPathResource(DOCUMENT).getContentAsByteArray();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    @GetMapping(path = "/api/v1/openapi.json", produces = MediaType.APPLICATION_JSON_VALUE)
+    byte[] document(HttpServletRequest request) {
+        Query.of(request);
+        return document;
+    }
+}

@@ -1,0 +1,31 @@
+package io.aliquot.scheduler.inspection;
+
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.PodAsk;
+import java.util.Optional;
+
+/** Pods as the API server has them now, those that wait included. Calls return within seconds. */
+public interface Pods {
+    /**
+     * A pod.
+     *
+     * @param node empty while it has none
+     * @param ended whether its containers have ended for good
+     * @param schedulerName who is to place it
+     * @param wish what it asks for
+     * @param priority Kubernetes'
+     * @param preempts whether it may push pods of lower priority aside
+     */
+    record Pod(PodId id, String node, boolean ended, String schedulerName, Wish wish, int priority, boolean preempts) {}
+
+    /** What a pod asks for. */
+    sealed interface Wish {
+        record Clear(PodAsk ask) implements Wish {}
+
+        /** A sentence that says what to write instead. */
+        record Nonsense(String why) implements Wish {}
+    }
+
+    /** Empty where there is no pod of that name. */
+    Optional<Pod> find(String namespace, String name) throws UnansweredException;
+}

@@ -1,0 +1,171 @@
+package io.aliquot.scheduler.inspection;
+
+import io.aliquot.api.Vgpu;
+import io.aliquot.scheduler.inspection.Api.Amounts;
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.Holding.State;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
+import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Card;
+import io.aliquot.scheduler.placement.GpuRoom;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.Set;
+import java.util.stream.Stream;
+
+/** What the ledger has, in the API's words; each node at one instant, two nodes perhaps at different ones. */
+final class Stock {
+    private static final Set<State> THERE = EnumSet.of(State.ASSUMED, State.HELD, State.LINGERING);
+
+    private final Ledger ledger;
+
+    Stock(Ledger ledger) {
+        this.ledger = ledger;
+    }
+
+    /** A pod's holding and where it is. */
+    record Held(String node, Holding holding) {
+        String key() {
+            return holding.pod().namespace() + "/" + holding.pod().name() + "/"
+                    + holding.pod().uid();
+        }
+    }
+
+    Optional<NodeView> view(String node) {
+        return ledger.view(node);
+    }
+
+    /** All nodes, or the one of this name if it isn't empty. */
+    Stream<NodeView> views(String node) {
+        Stream<String> names = node.isEmpty() ? ledger.nodeNames().stream() : Stream.of(node);
+        return names.flatMap(name -> ledger.view(name).stream());
+    }
+
+    /** Pods that hold shares, as far as the cluster or we know. */
+    List<Held> pods(String namespace, String node) {
+        return held(node)
+                .filter(held -> THERE.contains(held.holding().state()))
+                .filter(held -> !held.holding().shares().isEmpty())
+                .filter(held ->
+                        namespace.isEmpty() || held.holding().pod().namespace().equals(namespace))
+                .toList();
+    }
+
+    /** Room that is kept without the cluster's word. */
+    List<Held> reservations() {
+        return held("").filter(held -> held.holding().state() != State.HELD)
+                .filter(held -> !held.holding().perGpu().isEmpty())
+                .toList();
+    }
+
+    private Stream<Held> held(String node) {
+        return views(node).flatMap(view -> view.holdings().stream().map(holding -> new Held(view.name(), holding)));
+    }
+
+    static Api.Node node(NodeView view) {
+        if (view.facts() instanceof Sharing sharing) {
+            return new Api.Node(
+                    view.name(),
+                    view.served(),
+                    view.served() ? "" : "the node's device plugin is not ready",
+                    sharing.cards().share().print(),
+                    sharing.gpuPlacement().print(),
+                    gpus(view));
+        }
+        return new Api.Node(view.name(), false, ((LeftOut) view.facts()).reason(), "", "", List.of());
+    }
+
+    static List<Api.Gpu> gpus(NodeView view) {
+        return view.rooms().stream().map(room -> gpu(view.name(), room)).toList();
+    }
+
+    private static Api.Gpu gpu(String node, GpuRoom room) {
+        Card card = room.card();
+        Amount taken = room.taken();
+        return new Api.Gpu(
+                node,
+                card.gpu().uuid(),
+                card.gpu().index(),
+                card.gpu().model(),
+                card.gpu().numa(),
+                card.gpu().healthy(),
+                card.cordoned(),
+                taken.exclusive(),
+                Amounts.of(card.memoryMiB(), taken.memoryMiB()),
+                Amounts.of(card.cores(), taken.cores()),
+                Amounts.of(card.slots(), taken.slots()));
+    }
+
+    static Api.Pod pod(Held held) {
+        Holding holding = held.holding();
+        return new Api.Pod(
+                holding.pod().namespace(),
+                holding.pod().name(),
+                holding.pod().uid(),
+                held.node(),
+                state(holding),
+                holding.priority(),
+                shares(held));
+    }
+
+    private static String state(Holding holding) {
+        return switch (holding.state()) {
+            case HELD -> holding.leavesBy().isBefore(Instant.MAX) ? "ending" : "bound";
+            case ASSUMED -> "binding";
+            default -> print(holding.state());
+        };
+    }
+
+    private static String print(State state) {
+        return state.name().toLowerCase(Locale.ROOT);
+    }
+
+    static List<Api.Share> shares(Held held) {
+        var shares = new ArrayList<Api.Share>();
+        held.holding().shares().forEach(share -> {
+            for (Vgpu vgpu : share.vgpus().list()) {
+                shares.add(new Api.Share(
+                        held.holding().pod().namespace(),
+                        held.holding().pod().name(),
+                        held.holding().pod().uid(),
+                        held.node(),
+                        share.container(),
+                        vgpu.uuid(),
+                        vgpu.memoryMiB(),
+                        vgpu.cores(),
+                        vgpu.policy().print(),
+                        vgpu.priority(),
+                        vgpu.exclusive()));
+            }
+        });
+        return shares;
+    }
+
+    static Api.Reservation reservation(Held held) {
+        Holding holding = held.holding();
+        List<Api.Part> parts = holding.perGpu().entrySet().stream()
+                .map(part -> new Api.Part(
+                        part.getKey(),
+                        part.getValue().memoryMiB(),
+                        part.getValue().cores(),
+                        part.getValue().slots(),
+                        part.getValue().exclusive()))
+                .sorted((one, other) -> one.gpu().compareTo(other.gpu()))
+                .toList();
+        return new Api.Reservation(
+                holding.pod().namespace(),
+                holding.pod().name(),
+                holding.pod().uid(),
+                held.node(),
+                print(holding.state()),
+                holding.age().toSeconds(),
+                parts);
+    }
+}

@@ -1,0 +1,123 @@
+package io.aliquot.scheduler.inspection;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.HostLoad;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.server.CertificateSource;
+import io.aliquot.scheduler.server.CertificateSource.Identity;
+import io.aliquot.scheduler.server.KeyStores;
+import io.aliquot.scheduler.server.RandomPorts;
+import java.security.KeyStore;
+import java.security.PrivateKey;
+import java.security.cert.X509Certificate;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.springframework.boot.SpringBootConfiguration;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.ComponentScan;
+import org.springframework.context.annotation.ComponentScan.Filter;
+import org.springframework.context.annotation.FilterType;
+import org.springframework.context.annotation.Import;
+
+/**
+ * The API as it is served, with an API server that a test tells what to say: token {@code admin} may do all,
+ * {@code team} may see pods of namespace {@code team}, {@code down} finds the API server gone.
+ */
+@SpringBootConfiguration(proxyBeanMethods = false)
+@EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
+@ComponentScan(
+        basePackages = {
+            "io.aliquot.scheduler.server",
+            "io.aliquot.scheduler.settings",
+            "io.aliquot.scheduler.explain",
+            "io.aliquot.scheduler.inspection"
+        },
+        excludeFilters = @Filter(type = FilterType.REGEX, pattern = ".*(Test\\$|Program).*"))
+@Import(RandomPorts.class)
+class ApiTestProgram {
+    static final int MEMORY = 40_000;
+
+    /** What was asked, and pods that wait. */
+    static final class Cluster implements Reviews, Pods {
+        final Map<String, Pod> waiting = new ConcurrentHashMap<>();
+        final List<String> tokens = new java.util.concurrent.CopyOnWriteArrayList<>();
+
+        @Override
+        public Optional<Caller> whose(String token) throws UnansweredException {
+            tokens.add(token);
+            if (token.equals("down")) {
+                throw new UnansweredException("connection refused", new IllegalStateException());
+            }
+            return token.equals("admin") || token.startsWith("team")
+                    ? Optional.of(new Caller(token, "", List.of("system:authenticated"), Map.of()))
+                    : Optional.empty();
+        }
+
+        @Override
+        public boolean allowed(Caller caller, Deed deed) {
+            return caller.user().equals("admin")
+                    || (deed.namespace().equals("team")
+                            && deed.resource().equals("pods")
+                            && Set.of("get", "list").contains(deed.verb()));
+        }
+
+        @Override
+        public Optional<Pod> find(String namespace, String name) {
+            return Optional.ofNullable(waiting.get(namespace + "/" + name));
+        }
+    }
+
+    @Bean
+    Cluster cluster() {
+        return new Cluster();
+    }
+
+    @Bean
+    KeyStore keys() throws Exception {
+        return KeyStores.selfSigned("aliquot-api");
+    }
+
+    @Bean
+    CertificateSource certificates(KeyStore keys) throws Exception {
+        var key = (PrivateKey) keys.getKey(KeyStores.ALIAS, KeyStores.PASSWORD.toCharArray());
+        var certificate = (X509Certificate) keys.getCertificate(KeyStores.ALIAS);
+        var identity = Optional.of(new Identity(key, List.of(certificate)));
+        return () -> identity;
+    }
+
+    @Bean
+    Ledger ledger() {
+        var ledger = new Ledger(System::nanoTime, new LedgerListener() {
+            @Override
+            public void roomFreed(String node) {}
+
+            @Override
+            public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+        });
+        for (int node = 1; node <= 3; node++) {
+            Gpu[] gpus = {Gpus.gpu(node, 0, MEMORY), Gpus.gpu(node, 1, MEMORY)};
+            ledger.putNode(
+                    "n" + node,
+                    new NodeFacts.Sharing(Gpus.inventory(10, gpus), Placement.BINPACK, new HostLoad(1000, 1000)));
+            for (int pod = 1; pod <= 4; pod++) {
+                var share = BoundPods.main(Gpus.uuid(node, pod % 2), new Amount(15_000, 20, 1, false));
+                String namespace = pod == 4 ? "other" : "team";
+                var id = new PodId(namespace, "p" + node + "-" + pod, "uid-" + node + "-" + pod);
+                ledger.hold(BoundPods.of(id, "n" + node, 1, share));
+            }
+        }
+        return ledger;
+    }
+}

@@ -1,0 +1,306 @@
+package io.aliquot.scheduler.inspection;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.inspection.ApiTestProgram.Cluster;
+import io.aliquot.scheduler.inspection.Pods.Wish;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.server.KeyStores;
+import io.aliquot.scheduler.server.RandomPorts;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpRequest.BodyPublishers;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.security.KeyStore;
+import java.util.ArrayList;
+import java.util.List;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.springframework.boot.builder.SpringApplicationBuilder;
+import org.springframework.context.ConfigurableApplicationContext;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+
+/** The API over real TLS connections. */
+class InspectionHttpTest {
+    private static ConfigurableApplicationContext context;
+    private static HttpClient client;
+
+    @BeforeAll
+    static void start() throws Exception {
+        context = new SpringApplicationBuilder(ApiTestProgram.class)
+                .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot", "ALIQUOT_API_SERVICE=aliquot-api")
+                .run();
+        KeyStore trusted = KeyStore.getInstance("PKCS12");
+        trusted.load(null, null);
+        trusted.setCertificateEntry("server", context.getBean(KeyStore.class).getCertificate(KeyStores.ALIAS));
+        var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        trust.init(trusted);
+        var tls = SSLContext.getInstance("TLS");
+        tls.init(null, trust.getTrustManagers(), null);
+        client = HttpClient.newBuilder().sslContext(tls).build();
+    }
+
+    @AfterAll
+    static void stop() {
+        context.close();
+    }
+
+    @Test
+    void nodesAndTheirGpusAreListed() throws Exception {
+        JsonNode nodes = ok("admin", "/api/v1/nodes");
+        assertThat(nodes.get("total").asInt()).isEqualTo(3);
+        assertThat(nodes.at("/items/0/name").asString()).isEqualTo("n1");
+        assertThat(nodes.at("/items/0/gpus/1/memoryMiB").toString())
+                .isEqualTo("{\"capacity\":40000,\"allocated\":30000,\"free\":10000}");
+        assertThat(nodes.at("/items/0/gpus/1/cores").toString())
+                .isEqualTo("{\"capacity\":100,\"allocated\":40,\"free\":60}");
+        assertThat(ok("admin", "/api/v1/nodes/n2").get("name").asString()).isEqualTo("n2");
+        assertThat(ok("admin", "/api/v1/gpus?node=n3").get("items")).hasSize(2);
+        assertThat(problem(404, "admin", "/api/v1/nodes/n9")).contains("there is no node n9");
+    }
+
+    @Test
+    void podsAndSharesAreListedAndFiltered() throws Exception {
+        assertThat(ok("admin", "/api/v1/pods").get("total").asInt()).isEqualTo(12);
+        assertThat(ok("admin", "/api/v1/pods?namespace=other&node=n1").toString())
+                .isEqualTo("{\"items\":[{\"namespace\":\"other\",\"name\":\"p1-4\",\"uid\":\"uid-1-4\",\"node\":\"n1\","
+                        + "\"state\":\"bound\",\"priority\":0,\"shares\":[{\"namespace\":\"other\",\"pod\":\"p1-4\","
+                        + "\"uid\":\"uid-1-4\",\"node\":\"n1\",\"container\":\"main\",\"gpu\":\"" + Gpus.uuid(1, 0)
+                        + "\",\"memoryMiB\":15000,\"cores\":20,\"policy\":\"fixed\",\"priority\":0,"
+                        + "\"exclusive\":false}]}],\"total\":1}");
+        assertThat(ok("admin", "/api/v1/shares?gpu=" + Gpus.uuid(2, 0))
+                        .get("total")
+                        .asInt())
+                .isEqualTo(2);
+        assertThat(ok("team", "/api/v1/pods/team/p1-2").get("uid").asString()).isEqualTo("uid-1-2");
+        assertThat(problem(404, "team", "/api/v1/pods/team/none")).contains("/explain");
+    }
+
+    @Test
+    void pagesTogetherAreTheList() throws Exception {
+        var names = new ArrayList<String>();
+        String after = "";
+        int pages = 0;
+        do {
+            JsonNode page = ok("admin", "/api/v1/pods?limit=5" + (after.isEmpty() ? "" : "&after=" + after));
+            page.get("items")
+                    .forEach(pod -> names.add(pod.get("namespace").asString() + "/"
+                            + pod.get("name").asString()));
+            after = page.has("next") ? page.get("next").asString() : "";
+            pages++;
+        } while (!after.isEmpty());
+        assertThat(pages).isEqualTo(3);
+        assertThat(names).hasSize(12).doesNotHaveDuplicates().isSorted();
+    }
+
+    @Test
+    void reservationsAreRoomThatTheClusterDoesNotTellOf() throws Exception {
+        Ledger ledger = context.getBean(Ledger.class);
+        ledger.expect(new PodId("team", "soon", "uid-soon"), "n1", Gpus.ask("APP:main: gpumem=100"));
+        JsonNode reservation = ok("admin", "/api/v1/reservations").at("/items/0");
+        assertThat(reservation.get("state").asString()).isEqualTo("expected");
+        assertThat(reservation.at("/gpus/0/memoryMiB").asInt()).isEqualTo(100);
+        ledger.forget("uid-soon");
+        assertThat(ok("admin", "/api/v1/reservations").get("items")).isEmpty();
+    }
+
+    @Test
+    void whyAPodWaitsIsTold() throws Exception {
+        waits("big", Gpus.ask("APP:main: gpumem=12000 gpucores=10"));
+        JsonNode story = ok("admin", "/api/v1/pods/team/big/explain?node=n2");
+        assertThat(story.get("state").asString()).isEqualTo("waiting");
+        assertThat(story.get("summary").asString())
+                .isEqualTo("of 3 nodes none has room: 3 no GPU with 12000 MiB free; closest is n1, where "
+                        + Gpus.uuid(1, 0) + " lacks 2000 MiB");
+        assertThat(story.get("remedies").toString()).isEqualTo("[\"nvidia.com/gpumem: 10000 instead of 12000\"]");
+        assertThat(story.get("gpus")).hasSize(2);
+        assertThat(story.at("/refusals/0/nodes/count").asInt()).isEqualTo(3);
+        assertThat(story.at("/victims/0/pods/0/name").asString()).isEqualTo("p1-4");
+        // Somebody who may not see that pod is told that one would have to go, not which.
+        JsonNode seen = ok("team", "/api/v1/pods/team/big/explain");
+        assertThat(seen.at("/victims/0/pods/0").toString())
+                .isEqualTo("{\"namespace\":\"\",\"name\":\"\",\"priority\":0,\"ending\":false}");
+    }
+
+    @Test
+    void whoseBusinessAPodIsThatIsNotPlacedIsTold() throws Exception {
+        waits("plain", Gpus.ask());
+        assertThat(ok("team", "/api/v1/pods/team/plain/explain").get("state").asString())
+                .isEqualTo("no-gpu");
+        context.getBean(Cluster.class)
+                .waiting
+                .put("team/bad", pod("bad", "", new Wish.Nonsense("nvidia.com/gpucores: write 0 to 100"), 0));
+        assertThat(ok("team", "/api/v1/pods/team/bad/explain").get("summary").asString())
+                .isEqualTo("cannot be placed anywhere: nvidia.com/gpucores: write 0 to 100");
+        context.getBean(Cluster.class)
+                .waiting
+                .put(
+                        "team/p1-2",
+                        new Pods.Pod(
+                                new PodId("team", "p1-2", "uid-1-2"),
+                                "n1",
+                                false,
+                                "aliquot-scheduler",
+                                new Wish.Clear(Gpus.ask("APP:main: gpumem=15000 gpucores=20")),
+                                0,
+                                true));
+        JsonNode bound = ok("team", "/api/v1/pods/team/p1-2/explain");
+        assertThat(bound.get("summary").asString())
+                .isEqualTo("is on node n1 and holds main: 15000 MiB and 20 % of the cores of " + Gpus.uuid(1, 0));
+        assertThat(bound.get("placement").asString()).isEqualTo("binpack, as node or chart say");
+        assertThat(problem(404, "team", "/api/v1/pods/team/nobody/explain")).contains("there is no pod nobody");
+    }
+
+    @Test
+    void withoutATokenThereIsNothing() throws Exception {
+        for (String header :
+                List.of("", "Bearer", "Bearer ", "Basic YWRtaW46", "Bearer nobody", "Bearer a b", "admin")) {
+            var request = HttpRequest.newBuilder(uri("/api/v1/nodes"));
+            if (!header.isEmpty()) {
+                request.header("Authorization", header);
+            }
+            HttpResponse<String> answer = client.send(request.build(), BodyHandlers.ofString());
+            assertThat(answer.statusCode()).as(header).isEqualTo(401);
+            assertThat(answer.headers().firstValue("WWW-Authenticate")).hasValue("Bearer realm=\"aliquot\"");
+            assertThat(answer.headers().firstValue("Content-Type")).hasValue("application/problem+json");
+        }
+        var twice = HttpRequest.newBuilder(uri("/api/v1/nodes"))
+                .header("Authorization", "Bearer admin")
+                .header("Authorization", "Bearer admin");
+        assertThat(client.send(twice.build(), BodyHandlers.ofString()).statusCode())
+                .isEqualTo(401);
+    }
+
+    @Test
+    void theClustersRulesDecideWhoSeesWhat() throws Exception {
+        assertThat(problem(403, "team", "/api/v1/nodes"))
+                .isEqualTo("team may not list nodes; ask an admin of the cluster for that right (RBAC)");
+        problem(403, "team", "/api/v1/pods");
+        problem(403, "team", "/api/v1/pods?namespace=other");
+        problem(403, "team", "/api/v1/pods/other/p1-4");
+        problem(403, "team", "/api/v1/pods/other/p1-4/explain");
+        problem(403, "team", "/api/v1/reservations");
+        assertThat(ok("team", "/api/v1/pods?namespace=team").get("total").asInt())
+                .isEqualTo(9);
+        assertThat(ok("team", "/api/v1/shares?namespace=team").get("total").asInt())
+                .isEqualTo(9);
+    }
+
+    @Test
+    void aTokenIsLookedUpOnceInTenSeconds() throws Exception {
+        for (int i = 0; i < 5; i++) {
+            ok("team-often", "/api/v1/pods?namespace=team");
+        }
+        assertThat(context.getBean(Cluster.class).tokens)
+                .filteredOn("team-often"::equals)
+                .hasSize(1);
+    }
+
+    @Test
+    void whileTheApiServerIsAwayTheAnswerIsToTryAgain() throws Exception {
+        assertThat(problem(503, "down", "/api/v1/nodes")).contains("try again: connection refused");
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "/api/v1/nodes?limit=0",
+                "/api/v1/nodes?limit=1001",
+                "/api/v1/nodes?limit=x",
+                "/api/v1/nodes?limit=1&limit=2",
+                "/api/v1/nodes?after=%20",
+                "/api/v1/nodes?after=",
+                "/api/v1/nodes?node=n1",
+                "/api/v1/gpus?node=N1",
+                "/api/v1/gpus?node=",
+                "/api/v1/shares?gpu=GPU-1",
+                "/api/v1/pods/team/UPPER",
+                "/api/v1/nodes/n1?x=y"
+            })
+    void nonsenseIsRefusedWithWhatToWrite(String path) throws Exception {
+        assertThat(problem(400, "admin", path)).containsAnyOf("write", "allowed", "leave out");
+    }
+
+    @Test
+    void otherPathsAndMethodsAreRefusedInTheSameForm() throws Exception {
+        problem(404, "admin", "/api/v1/");
+        problem(404, "admin", "/api/v1/nothing");
+        var request = HttpRequest.newBuilder(uri("/api/v1/nodes"))
+                .header("Authorization", "Bearer admin")
+                .method("DELETE", BodyPublishers.noBody());
+        HttpResponse<String> answer = client.send(request.build(), BodyHandlers.ofString());
+        assertThat(answer.statusCode()).isEqualTo(405);
+        assertThat(answer.headers().firstValue("Allow")).hasValue("GET");
+        assertThat(answer.headers().firstValue("Content-Type")).hasValue("application/problem+json");
+    }
+
+    @Test
+    void theApiAnswersOnItsOwnPortAlone() throws Exception {
+        var elsewhere = HttpRequest.newBuilder(
+                        URI.create("http://127.0.0.1:" + RandomPorts.health(context) + "/api/v1/nodes"))
+                .header("Authorization", "Bearer admin")
+                .build();
+        assertThat(client.send(elsewhere, BodyHandlers.ofString()).statusCode()).isEqualTo(404);
+        assertThat(problem(404, "admin", "/metrics")).isEmpty();
+    }
+
+    @Test
+    void theDocumentIsServed() throws Exception {
+        assertThat(ok("team", "/api/v1/openapi.json").get("openapi").asString()).isEqualTo("3.1.0");
+    }
+
+    private static void waits(String name, PodAsk ask) {
+        context.getBean(Cluster.class).waiting.put("team/" + name, pod(name, "", new Wish.Clear(ask), 5));
+    }
+
+    private static Pods.Pod pod(String name, String node, Wish wish, int priority) {
+        return new Pods.Pod(
+                new PodId("team", name, "uid-" + name), node, false, "aliquot-scheduler", wish, priority, true);
+    }
+
+    private static JsonNode ok(String token, String path) throws Exception {
+        HttpResponse<String> answer = get(token, path);
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(200);
+        assertThat(answer.headers().firstValue("Content-Type")).hasValue("application/json");
+        return JsonMapper.shared().readTree(answer.body());
+    }
+
+    /** The problem's detail; empty where the answer is a line of text. */
+    private static String problem(int status, String token, String path) throws Exception {
+        HttpResponse<String> answer = get(token, path);
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(status);
+        if (!path.startsWith("/api/v1/")) {
+            return "";
+        }
+        assertThat(answer.headers().firstValue("Content-Type")).hasValue("application/problem+json");
+        JsonNode problem = JsonMapper.shared().readTree(answer.body());
+        assertThat(problem.get("status").asInt()).isEqualTo(status);
+        assertThat(problem.propertyNames())
+                .containsAll(List.of("title", "status", "detail"))
+                .isSubsetOf(List.of("type", "title", "status", "detail", "instance"));
+        return problem.get("detail").asString();
+    }
+
+    private static HttpResponse<String> get(String token, String path) throws Exception {
+        return client.send(
+                HttpRequest.newBuilder(uri(path))
+                        .header("Authorization", "Bearer " + token)
+                        .build(),
+                BodyHandlers.ofString());
+    }
+
+    private static URI uri(String path) {
+        return URI.create("https://localhost:" + RandomPorts.api(context) + path);
+    }
+}
