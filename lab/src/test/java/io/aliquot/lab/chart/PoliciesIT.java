@@ -4,8 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import com.marcnuri.helm.Helm;
 import io.aliquot.api.Annotations;
-import io.aliquot.lab.chart.ApiServer.Answer;
-import io.aliquot.lab.chart.ApiServer.Caller;
+import io.aliquot.testing.ApiServer;
+import io.aliquot.testing.ApiServer.Answer;
+import io.aliquot.testing.ApiServer.Caller;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
