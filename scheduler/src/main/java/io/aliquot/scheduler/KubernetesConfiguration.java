@@ -14,7 +14,12 @@ class KubernetesConfiguration {
         // Everybody here tries again in his own time. By default the client sleeps up to 51 s between ten tries, so
         // that
         // a part that is waiting would notice a restarted API server a minute late.
-        var config = new ConfigBuilder().withRequestRetryBackoffLimit(0).build();
+        var config = new ConfigBuilder()
+                .withRequestRetryBackoffLimit(0)
+                // With HTTP/2 all requests share a connection, and go on trying one that a network has silently
+                // dropped.
+                .withHttp2Disable(true)
+                .build();
         return new KubernetesClientBuilder().withConfig(config).build();
     }
 }

@@ -20,6 +20,7 @@ import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Clock;
 import java.time.Duration;
+import java.util.List;
 import java.util.Optional;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -89,10 +90,11 @@ class ClusterConfiguration {
     Watched<Node> nodes(KubernetesClient kubernetes, Settings settings, Ledger ledger, Events events) {
         var reader = new NodeReader(settings.gpuPlacement());
         return Watched.start(
-                "nodes",
-                kubernetes.nodes().withLimit(Watched.PAGE).runnableInformer(0),
-                new SlimStore<>(
-                        metadata -> new NodeBuilder().withMetadata(metadata).build()),
+                new Watched.Source<>(
+                        "nodes",
+                        () -> kubernetes.nodes().withLimit(Watched.PAGE).runnableInformer(0),
+                        () -> new SlimStore<>(metadata ->
+                                new NodeBuilder().withMetadata(metadata).build())),
                 node -> {
                     NodeReader.Reading reading = reader.read(node);
                     if (!reading.problem().isEmpty()) {
@@ -100,7 +102,8 @@ class ClusterConfiguration {
                     }
                     ledger.putNode(node.getMetadata().getName(), reading.facts());
                 },
-                node -> ledger.removeNode(node.getMetadata().getName()));
+                node -> ledger.removeNode(node.getMetadata().getName()),
+                System::nanoTime);
     }
 
     @Bean
@@ -114,10 +117,15 @@ class ClusterConfiguration {
             Events events) {
         var agents = new Agents(settings.namespace(), ledger::setServed);
         return Watched.start(
-                "pods",
-                kubernetes.pods().inAnyNamespace().withLimit(Watched.PAGE).runnableInformer(0),
-                new SlimStore<>(
-                        metadata -> new PodBuilder().withMetadata(metadata).build()),
+                new Watched.Source<>(
+                        "pods",
+                        () -> kubernetes
+                                .pods()
+                                .inAnyNamespace()
+                                .withLimit(Watched.PAGE)
+                                .runnableInformer(0),
+                        () -> new SlimStore<>(metadata ->
+                                new PodBuilder().withMetadata(metadata).build())),
                 pod -> {
                     agents.present(pod);
                     unbound.present(pod);
@@ -143,7 +151,8 @@ class ClusterConfiguration {
                     } else {
                         vanish(pod, ledger, pending, budgets);
                     }
-                });
+                },
+                System::nanoTime);
     }
 
     private static void forget(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
@@ -173,16 +182,18 @@ class ClusterConfiguration {
     @Bean
     Watched<PodDisruptionBudget> disruptionBudgets(KubernetesClient kubernetes, Budgets budgets) {
         return Watched.start(
-                "disruption budgets",
-                kubernetes
-                        .policy()
-                        .v1()
-                        .podDisruptionBudget()
-                        .inAnyNamespace()
-                        .withLimit(Watched.PAGE)
-                        .runnableInformer(0),
-                new SlimStore<>(metadata ->
-                        new PodDisruptionBudgetBuilder().withMetadata(metadata).build()),
+                new Watched.Source<>(
+                        "disruption budgets",
+                        () -> kubernetes
+                                .policy()
+                                .v1()
+                                .podDisruptionBudget()
+                                .inAnyNamespace()
+                                .withLimit(Watched.PAGE)
+                                .runnableInformer(0),
+                        () -> new SlimStore<>(metadata -> new PodDisruptionBudgetBuilder()
+                                .withMetadata(metadata)
+                                .build())),
                 budget -> BudgetReader.read(budget)
                         .ifPresentOrElse(
                                 budgets::putBudget,
@@ -191,21 +202,46 @@ class ClusterConfiguration {
                                         budget.getMetadata().getName())),
                 budget -> budgets.removeBudget(
                         budget.getMetadata().getNamespace(),
-                        budget.getMetadata().getName()));
+                        budget.getMetadata().getName()),
+                System::nanoTime);
     }
 
     @Bean
     Watched<Lease> leases(KubernetesClient kubernetes, Settings settings, Leadership leadership) {
         return Watched.start(
-                "the scheduler's Lease",
-                kubernetes
-                        .leases()
-                        .inNamespace(settings.namespace())
-                        .withName(settings.leaseName())
-                        .runnableInformer(0),
-                new SlimStore<>(
-                        metadata -> new LeaseBuilder().withMetadata(metadata).build()),
+                new Watched.Source<>(
+                        "the scheduler's Lease",
+                        () -> kubernetes
+                                .leases()
+                                .inNamespace(settings.namespace())
+                                .withName(settings.leaseName())
+                                .runnableInformer(0),
+                        () -> new SlimStore<>(metadata ->
+                                new LeaseBuilder().withMetadata(metadata).build())),
                 leadership::seen,
-                lease -> leadership.gone());
+                lease -> leadership.gone(),
+                System::nanoTime);
+    }
+
+    @Bean(initMethod = "start")
+    Pulse pulse(
+            KubernetesClient kubernetes,
+            Settings settings,
+            Watched<Node> nodes,
+            Watched<Pod> pods,
+            Watched<PodDisruptionBudget> budgets,
+            Watched<Lease> leases) {
+        return new Pulse(leases, List.of(leases, pods, nodes, budgets), () -> {
+            try {
+                return Optional.ofNullable(kubernetes
+                                .leases()
+                                .inNamespace(settings.namespace())
+                                .withName(settings.leaseName())
+                                .get())
+                        .map(lease -> lease.getMetadata().getResourceVersion());
+            } catch (KubernetesClientException e) {
+                return Optional.empty();
+            }
+        });
     }
 }
