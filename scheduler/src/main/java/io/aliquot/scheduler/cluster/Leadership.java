@@ -35,8 +35,14 @@ final class Leadership implements AutoCloseable {
         return made;
     });
     private volatile Standing standing = NO_LEASE;
-    /** The Lease's fence while it is ours. */
-    private volatile Optional<Fence> ours = Optional.empty();
+    /** While the Lease is ours. */
+    private volatile Optional<Term> ours = Optional.empty();
+
+    /**
+     * A time of leading without a break. Who holds the Lease again after somebody else did finds more transitions, or,
+     * where it was deleted in between, another Lease: its transitions count from 0 again.
+     */
+    private record Term(String leaseUid, Fence fence) {}
 
     /**
      * Makes one.
@@ -68,11 +74,12 @@ final class Leadership implements AutoCloseable {
         }
         Integer transitions = lease.getSpec().getLeaseTransitions();
         var fence = new Fence(holder, transitions == null ? 0 : transitions);
-        if (!ours.equals(Optional.of(fence))) {
+        var term = new Term(lease.getMetadata().getUid(), fence);
+        if (!ours.equals(Optional.of(term))) {
             LOG.info("leading fence={}", fence.print());
-            ours = Optional.of(fence);
+            ours = Optional.of(term);
             standing = TAKING_OVER;
-            takeOver(fence, grace);
+            takeOver(term, grace);
         }
     }
 
@@ -81,10 +88,10 @@ final class Leadership implements AutoCloseable {
         standing = NO_LEASE;
     }
 
-    private void takeOver(Fence fence, Duration delay) {
+    private void takeOver(Term term, Duration delay) {
         var unused = thread.schedule(
                 () -> {
-                    if (!ours.equals(Optional.of(fence))) {
+                    if (!ours.equals(Optional.of(term))) {
                         return;
                     }
                     boolean done = false;
@@ -94,19 +101,19 @@ final class Leadership implements AutoCloseable {
                         LOG.error("taking over failed, trying again", e);
                     }
                     if (!done) {
-                        takeOver(fence, Duration.ofSeconds(1));
+                        takeOver(term, Duration.ofSeconds(1));
                     } else {
-                        serve(fence);
+                        serve(term);
                     }
                 },
                 delay.toMillis(),
                 TimeUnit.MILLISECONDS);
     }
 
-    private synchronized void serve(Fence fence) {
-        if (ours.equals(Optional.of(fence))) {
-            standing = new Leads(fence);
-            LOG.info("placing pods fence={}", fence.print());
+    private synchronized void serve(Term term) {
+        if (ours.equals(Optional.of(term))) {
+            standing = new Leads(term.fence());
+            LOG.info("placing pods fence={}", term.fence().print());
         }
     }
 

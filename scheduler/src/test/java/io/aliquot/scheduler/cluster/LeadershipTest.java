@@ -62,15 +62,56 @@ class LeadershipTest {
 
     @Test
     void everyTakeoverListsAgain() throws Exception {
-        mayList.release(10);
+        mayList.release();
         leadership.seen(lease("pod-a_1", 4));
         await(new Leads(new Fence("pod-a_1", 4)));
         leadership.seen(lease("pod-b_1", 5));
         assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
         leadership.seen(lease("pod-a_1", 6));
         assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        mayList.release();
         await(new Leads(new Fence("pod-a_1", 6)));
         assertThat(lists).hasValue(2);
+    }
+
+    /** Whoever led between the two is seen by nobody who was cut off meanwhile, and the transitions count from 0 again. */
+    @Test
+    void aLeaseThatWasDeletedAndMadeAgainIsTakenOverAnew() throws Exception {
+        mayList.release();
+        leadership.seen(lease("first", "pod-a_1", 0));
+        await(new Leads(new Fence("pod-a_1", 0)));
+
+        leadership.seen(lease("second", "pod-a_1", 0));
+
+        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        mayList.release();
+        await(new Leads(new Fence("pod-a_1", 0)));
+        assertThat(lists).hasValue(2);
+    }
+
+    @Test
+    void withoutALeaseNobodyPlaces() throws Exception {
+        mayList.release(10);
+        leadership.seen(lease("pod-a_1", 4));
+        await(new Leads(new Fence("pod-a_1", 4)));
+
+        leadership.gone();
+
+        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.known()).isFalse();
+    }
+
+    /** kube-scheduler gives the Lease away when it is asked to end: nobody holds it then. */
+    @Test
+    void aLeaseThatIsGivenAwayIsNotOurs() throws Exception {
+        mayList.release(10);
+        leadership.seen(lease("pod-a_1", 4));
+        await(new Leads(new Fence("pod-a_1", 4)));
+
+        leadership.seen(lease("", 4));
+
+        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.known()).isTrue();
     }
 
     @Test
@@ -113,7 +154,14 @@ class LeadershipTest {
     }
 
     private static Lease lease(String holder, int transitions) {
+        return lease("first", holder, transitions);
+    }
+
+    private static Lease lease(String uid, String holder, int transitions) {
         return new LeaseBuilder()
+                .withNewMetadata()
+                .withUid(uid)
+                .endMetadata()
                 .withNewSpec()
                 .withHolderIdentity(holder)
                 .withLeaseTransitions(transitions)
