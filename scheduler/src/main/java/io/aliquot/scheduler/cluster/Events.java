@@ -1,15 +1,23 @@
 package io.aliquot.scheduler.cluster;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
+import io.fabric8.kubernetes.api.model.Event;
 import io.fabric8.kubernetes.api.model.EventBuilder;
 import io.fabric8.kubernetes.api.model.HasMetadata;
 import io.fabric8.kubernetes.api.model.ObjectMeta;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
+import java.net.HttpURLConnection;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.time.Clock;
 import java.time.Duration;
+import java.time.Instant;
 import java.time.temporal.ChronoUnit;
+import java.util.HexFormat;
 import java.util.Optional;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -20,8 +28,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Warnings and news that {@code kubectl describe} shows. The same one about the same object once in ten minutes; sent behind the
- * caller's back, and lost where the API server doesn't take them.
+ * Warnings that {@code kubectl describe} shows. The same one about the same object once in ten minutes, whichever and
+ * however many replicas have it to tell: its name says it all, so the second one's is refused as there already. Sent
+ * behind the caller's back, and lost where the API server doesn't take them.
  */
 final class Events implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Events.class);
@@ -29,15 +38,15 @@ final class Events implements AutoCloseable {
     /** The API server refuses a longer one (k8s.io/kubernetes, pkg/apis/core/validation/events.go). */
     private static final int LONGEST = 1024;
 
+    private static final Duration TOLD_FOR = Duration.ofMinutes(10);
+
     private record About(String uid, String reason, String message) {}
 
     private final KubernetesClient kubernetes;
     private final String instance;
     private final Clock clock;
-    private final Cache<About, Boolean> told = Caffeine.newBuilder()
-            .maximumSize(1000)
-            .expireAfterWrite(Duration.ofMinutes(10))
-            .build();
+    private final Cache<About, Boolean> told =
+            Caffeine.newBuilder().maximumSize(1000).expireAfterWrite(TOLD_FOR).build();
     private final ExecutorService sender =
             new ThreadPoolExecutor(0, 1, 10, TimeUnit.SECONDS, new LinkedBlockingQueue<>(100), task -> {
                 var thread = new Thread(task, "events");
@@ -69,44 +78,38 @@ final class Events implements AutoCloseable {
             return;
         }
         String namespace = Optional.ofNullable(metadata.getNamespace()).orElse("default");
-        String kind = object.getKind();
-        String apiVersion = object.getApiVersion();
-        String name = metadata.getName();
-        String uid = metadata.getUid();
+        Event event = event(object, namespace, type, about);
         try {
-            sender.execute(() -> send(namespace, apiVersion, kind, name, uid, type, reason, message));
+            sender.execute(() -> {
+                if (!send(event)) {
+                    told.invalidate(about);
+                }
+            });
         } catch (RejectedExecutionException e) {
             told.invalidate(about);
         }
     }
 
-    private void send(
-            String namespace,
-            String apiVersion,
-            String kind,
-            String name,
-            String uid,
-            String type,
-            String reason,
-            String message) {
-        String now = clock.instant().truncatedTo(ChronoUnit.SECONDS).toString();
-        var event = new EventBuilder()
+    private Event event(HasMetadata object, String namespace, String type, About about) {
+        Instant now = clock.instant().truncatedTo(ChronoUnit.SECONDS);
+        return new EventBuilder()
                 .withNewMetadata()
                 .withNamespace(namespace)
-                .withGenerateName(COMPONENT + "-")
+                .withName(name(about, now))
                 .endMetadata()
                 .withNewInvolvedObject()
-                .withApiVersion(apiVersion)
-                .withKind(kind)
-                .withNamespace(kind.equals("Node") ? null : namespace)
-                .withName(name)
-                .withUid(uid)
+                .withApiVersion(object.getApiVersion())
+                .withKind(object.getKind())
+                .withNamespace(object.getMetadata().getNamespace())
+                .withName(object.getMetadata().getName())
+                .withUid(about.uid())
                 .endInvolvedObject()
                 .withType(type)
-                .withReason(reason)
-                .withMessage(message.length() > LONGEST ? message.substring(0, LONGEST) : message)
-                .withFirstTimestamp(now)
-                .withLastTimestamp(now)
+                .withReason(about.reason())
+                .withMessage(
+                        about.message().length() > LONGEST ? about.message().substring(0, LONGEST) : about.message())
+                .withFirstTimestamp(now.toString())
+                .withLastTimestamp(now.toString())
                 .withCount(1)
                 .withReportingComponent(COMPONENT)
                 .withReportingInstance(instance)
@@ -114,10 +117,38 @@ final class Events implements AutoCloseable {
                 .withComponent(COMPONENT)
                 .endSource()
                 .build();
+    }
+
+    /** The same for every replica that tells the same in the same ten minutes. */
+    private static String name(About about, Instant now) {
+        String all = String.join(
+                "\n",
+                about.uid(),
+                about.reason(),
+                about.message(),
+                Long.toString(now.getEpochSecond() / TOLD_FOR.toSeconds()));
+        try {
+            byte[] hash = MessageDigest.getInstance("SHA-256").digest(all.getBytes(UTF_8));
+            return COMPONENT + "-" + HexFormat.of().formatHex(hash, 0, 10);
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException(e); // every Java platform has it
+        }
+    }
+
+    private boolean send(Event event) {
         try {
             kubernetes.resource(event).create();
+            return true;
         } catch (KubernetesClientException e) {
-            LOG.warn("cannot send an event about {} {}: {}", kind, name, e.getMessage());
+            if (e.getCode() == HttpURLConnection.HTTP_CONFLICT) {
+                return true;
+            }
+            LOG.warn(
+                    "cannot send an event about {} {}: {}",
+                    event.getInvolvedObject().getKind(),
+                    event.getInvolvedObject().getName(),
+                    e.getMessage());
+            return false;
         }
     }
 

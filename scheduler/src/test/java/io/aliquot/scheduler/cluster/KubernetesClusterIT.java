@@ -1,0 +1,273 @@
+package io.aliquot.scheduler.cluster;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.extender.Cluster.BindOutcome;
+import io.aliquot.scheduler.extender.Cluster.PodState;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.testing.ApiServer;
+import io.aliquot.testing.Wire;
+import io.fabric8.kubernetes.api.model.Event;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodBuilder;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import java.nio.file.Path;
+import java.time.Clock;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.ZoneOffset;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BooleanSupplier;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What a real API server answers to what we ask of it, and what we make of that. */
+class KubernetesClusterIT {
+    private static final Map<String, String> ALLOCATION = Map.of(
+            "aliquot.io/fence",
+            "pod-a_1/1",
+            "aliquot.io/vgpu.main",
+            "GPU-00000000-0000-0000-0000-000000000001 memory=1000Mi cores=0 policy=fixed priority=0 context=0Mi\n");
+    private static final AtomicInteger NAMES = new AtomicInteger();
+
+    private static ApiServer server;
+    private static KubernetesClient admin;
+
+    private Wire wire;
+    private KubernetesClient client;
+    private Events events;
+    private KubernetesCluster cluster;
+
+    @BeforeAll
+    static void start(@TempDir Path folder) throws Exception {
+        server = new ApiServer(folder);
+        admin = new KubernetesClientBuilder()
+                .withConfig(server.client().build())
+                .build();
+        await(
+                "the namespace default",
+                () -> admin.namespaces().withName("default").get() != null);
+    }
+
+    @AfterAll
+    static void stop() {
+        admin.close();
+        server.close();
+    }
+
+    @BeforeEach
+    void connect() throws Exception {
+        wire = new Wire(server.port());
+        client = new KubernetesClientBuilder()
+                .withConfig(server.client()
+                        .withMasterUrl("https://127.0.0.1:" + wire.port())
+                        .withHttp2Disable(true)
+                        .build())
+                .build();
+        events = new Events(client, "replica-a", Clock.systemUTC());
+        var leadership = new Leadership("pod-a", Duration.ofSeconds(1), () -> true);
+        cluster = new KubernetesCluster(client, leadership, Optional::empty, events, Clock.systemUTC());
+    }
+
+    @AfterEach
+    void disconnect() {
+        events.close();
+        client.close();
+        wire.close();
+    }
+
+    @Test
+    void aBindingGivesThePodItsNodeAndItsAnnotationsInOneWrite() {
+        Pod pod = create("");
+
+        assertThat(cluster.bind(PodReader.id(pod), "node1", ALLOCATION)).isInstanceOf(BindOutcome.Done.class);
+
+        Pod bound = admin.resource(pod).get();
+        assertThat(bound.getSpec().getNodeName()).isEqualTo("node1");
+        assertThat(bound.getMetadata().getAnnotations()).containsAllEntriesOf(ALLOCATION);
+        assertThat(cluster.read(PodReader.id(pod))).isEqualTo(new PodState.Bound("node1"));
+    }
+
+    @Test
+    void aPodThatIsBoundAlreadyConflicts() {
+        Pod pod = create("node2");
+
+        assertThat(cluster.bind(PodReader.id(pod), "node1", ALLOCATION)).isInstanceOf(BindOutcome.Conflicts.class);
+        assertThat(cluster.read(PodReader.id(pod))).isEqualTo(new PodState.Bound("node2"));
+    }
+
+    @Test
+    void aPodMadeAnewUnderTheNameIsNotTheOne() {
+        Pod pod = create("");
+        var before = new PodId("default", pod.getMetadata().getName(), "11111111-1111-1111-1111-111111111111");
+
+        assertThat(cluster.bind(before, "node1", ALLOCATION)).isNotInstanceOf(BindOutcome.Done.class);
+        assertThat(admin.resource(pod).get().getSpec().getNodeName()).isNull();
+        assertThat(cluster.read(before)).isEqualTo(new PodState.Gone());
+    }
+
+    @Test
+    void aPodThatIsGoneIsRefused() {
+        var gone = new PodId("default", "nobody", "11111111-1111-1111-1111-111111111111");
+
+        assertThat(cluster.bind(gone, "node1", ALLOCATION)).isInstanceOf(BindOutcome.Refused.class);
+        assertThat(cluster.read(gone)).isEqualTo(new PodState.Gone());
+    }
+
+    @Test
+    void aPodThatHasEndedIsAsGoodAsGone() {
+        Pod pod = create("node1");
+        end(pod);
+
+        assertThat(cluster.read(PodReader.id(pod))).isEqualTo(new PodState.Gone());
+    }
+
+    @Test
+    void whileNobodyListensTheOutcomeIsUnknown() {
+        Pod pod = create("");
+        wire.takeDown();
+
+        assertThat(cluster.bind(PodReader.id(pod), "node1", ALLOCATION)).isInstanceOf(BindOutcome.Unknown.class);
+        assertThat(cluster.read(PodReader.id(pod))).isInstanceOf(PodState.Unreadable.class);
+        assertThat(cluster.wake("node1")).isFalse();
+    }
+
+    /** What is asked next must not wait on the connection whose answers are lost. */
+    @Test
+    void anAnswerThatIsLostIsUnknownAndTheNextQuestionFindsTheEffect() {
+        Pod pod = create("");
+        assertThat(cluster.read(PodReader.id(pod))).isInstanceOf(PodState.Unbound.class);
+        wire.loseAnswers();
+        long begin = System.nanoTime();
+
+        BindOutcome outcome = cluster.bind(PodReader.id(pod), "node1", ALLOCATION);
+
+        assertThat(outcome).isInstanceOf(BindOutcome.Unknown.class);
+        assertThat(Duration.ofNanos(System.nanoTime() - begin))
+                .as("kube-scheduler waits for 10 s, and the pod is read after this")
+                .isLessThan(Duration.ofSeconds(6));
+        wire.speakAgain();
+        assertThat(cluster.read(PodReader.id(pod))).isEqualTo(new PodState.Bound("node1"));
+    }
+
+    @Test
+    void takingStockReadsEveryBoundPodOfEveryPage() {
+        var bound = new ArrayList<Pod>();
+        for (int i = 0; i < Watched.PAGE + 10; i++) {
+            bound.add(create("node1"));
+        }
+        Pod ended = create("node1");
+        end(ended);
+        Pod unbound = create("");
+        var ledger = new Ledger(System::nanoTime, new LedgerListener() {
+            @Override
+            public void roomFreed(String node) {}
+
+            @Override
+            public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+        });
+
+        KubernetesCluster.takeStock(client, ledger);
+
+        assertThat(bound)
+                .allMatch(pod -> ledger.place(pod.getMetadata().getUid()).equals(Optional.of("node1")));
+        assertThat(ledger.place(ended.getMetadata().getUid())).isEmpty();
+        assertThat(ledger.place(unbound.getMetadata().getUid())).isEmpty();
+    }
+
+    @Test
+    void aWarningOfTwoReplicasIsOneEvent() {
+        Pod pod = create("");
+        Clock clock = Clock.fixed(Instant.parse("2026-03-01T00:00:00Z"), ZoneOffset.UTC);
+        try (var one = new Events(client, "replica-a", clock);
+                var other = new Events(client, "replica-b", clock)) {
+            for (int i = 0; i < 3; i++) {
+                one.warn(pod, "Reason", "a sentence");
+                other.warn(pod, "Reason", "a sentence");
+            }
+            one.warn(pod, "Reason", "another sentence, " + "of many words, ".repeat(200));
+            await("both", () -> events(pod).size() == 2);
+        }
+        assertThat(events(pod)).hasSize(2).allSatisfy(event -> {
+            assertThat(event.getType()).isEqualTo("Warning");
+            assertThat(event.getReason()).isEqualTo("Reason");
+            assertThat(event.getReportingComponent()).isEqualTo("aliquot-scheduler");
+            assertThat(event.getMessage()).startsWith("a").hasSizeLessThanOrEqualTo(1024);
+        });
+    }
+
+    @Test
+    void anEventThatWasLostIsSentWhenThereIsTheSameToSayAgain() {
+        Pod pod = create("");
+        wire.takeDown();
+        events.warn(pod, "Reason", "a sentence");
+        wire.bringUp();
+
+        await("the event", () -> {
+            events.warn(pod, "Reason", "a sentence");
+            return events(pod).size() == 1;
+        });
+    }
+
+    private static List<Event> events(Pod pod) {
+        return admin.v1()
+                .events()
+                .inNamespace("default")
+                .withField("involvedObject.uid", pod.getMetadata().getUid())
+                .list()
+                .getItems();
+    }
+
+    private static Pod create(String node) {
+        return admin.resource(new PodBuilder()
+                        .withNewMetadata()
+                        .withNamespace("default")
+                        .withName("pod-" + NAMES.incrementAndGet())
+                        .withAnnotations(node.isEmpty() ? Map.of() : ALLOCATION)
+                        .endMetadata()
+                        .withNewSpec()
+                        .withNodeName(node.isEmpty() ? null : node)
+                        .addNewContainer()
+                        .withName("main")
+                        .withImage("image")
+                        .endContainer()
+                        .endSpec()
+                        .build())
+                .create();
+    }
+
+    private static void end(Pod pod) {
+        admin.resource(pod)
+                .editStatus(running -> running.edit()
+                        .editOrNewStatus()
+                        .withPhase("Succeeded")
+                        .endStatus()
+                        .build());
+    }
+
+    private static void await(String what, BooleanSupplier condition) {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        while (!condition.getAsBoolean()) {
+            assertThat(System.nanoTime()).as("not within 30 s: " + what).isLessThan(end);
+            try {
+                TimeUnit.MILLISECONDS.sleep(50);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw new IllegalStateException(e);
+            }
+        }
+    }
+}
