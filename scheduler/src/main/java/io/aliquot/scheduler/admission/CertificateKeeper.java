@@ -35,6 +35,9 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     private static final Logger LOG = LoggerFactory.getLogger(CertificateKeeper.class);
     private static final long PERIOD_SECONDS = 5;
     private static final int TRIES = 5;
+    /** Unprocessable Content: what a JSON patch's test finds otherwise (k8s.io/apiserver, handlers/patch.go). */
+    private static final int FAILED_TEST = 422;
+
     private static final String REQUIRED = "gpu.aliquot.io";
     private static final List<String> WEBHOOKS = List.of(REQUIRED, "void.aliquot.io");
 
@@ -44,6 +47,9 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     private final ScheduledExecutorService timer;
     private volatile Optional<ServingCertificate> shown = Optional.empty();
     private volatile Optional<String> waitsFor = Optional.of("the webhooks' certificate");
+    /** What the look before left trusted: long enough ago for the API server to have heard of it. */
+    private Optional<ServingCertificate> seenTrusted = Optional.empty();
+
     private String trouble = "";
 
     /**
@@ -105,11 +111,37 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
      * @throws KubernetesClientException where the API server can't be asked or refuses
      */
     void look() {
+        for (int i = 1; ; i++) {
+            try {
+                lookOnce();
+                return;
+            } catch (KubernetesClientException e) {
+                // Another replica was faster: it has changed what we were about to, since we read it.
+                boolean raced = e.getCode() == HttpURLConnection.HTTP_CONFLICT || e.getCode() == FAILED_TEST;
+                if (!raced || i == TRIES) {
+                    throw e;
+                }
+            }
+        }
+    }
+
+    /**
+     * Reads the webhooks before the Secret and writes them only as they were read: who was held up in between must not
+     * put back a bundle that another replica has meanwhile followed with a newer certificate.
+     */
+    private void lookOnce() {
+        Optional<MutatingWebhookConfiguration> configuration = Optional.ofNullable(kubernetes
+                .admissionRegistration()
+                .v1()
+                .mutatingWebhookConfigurations()
+                .withName(names.configuration())
+                .get());
         ServingCertificate kept = keep();
-        boolean trusted = bundleWasRight(kept);
-        if (trusted || shown.isEmpty()) {
+        boolean trusted = bundleWasRight(configuration, kept);
+        if (shown.isEmpty() || (trusted && seenTrusted.equals(Optional.of(kept)))) {
             shown = Optional.of(kept);
         }
+        seenTrusted = Optional.of(kept);
         waitsFor = Optional.empty();
     }
 
@@ -128,19 +160,6 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
 
     /** What the Secret holds, after putting there what it should. */
     private ServingCertificate keep() {
-        for (int i = 1; ; i++) {
-            try {
-                return keepOnce();
-            } catch (KubernetesClientException e) {
-                // Another replica was faster: it created the Secret, or changed it since we read it.
-                if (e.getCode() != HttpURLConnection.HTTP_CONFLICT || i == TRIES) {
-                    throw e;
-                }
-            }
-        }
-    }
-
-    private ServingCertificate keepOnce() {
         Secret secret = kubernetes
                 .secrets()
                 .inNamespace(names.namespace())
@@ -206,14 +225,9 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     }
 
     /** Whether the webhooks trusted it already; afterwards they do. */
-    private boolean bundleWasRight(ServingCertificate kept) {
-        MutatingWebhookConfiguration configuration = kubernetes
-                .admissionRegistration()
-                .v1()
-                .mutatingWebhookConfigurations()
-                .withName(names.configuration())
-                .get();
-        List<MutatingWebhook> webhooks = configuration == null ? List.of() : configuration.getWebhooks();
+    private boolean bundleWasRight(Optional<MutatingWebhookConfiguration> configuration, ServingCertificate kept) {
+        List<MutatingWebhook> webhooks =
+                configuration.map(MutatingWebhookConfiguration::getWebhooks).orElse(List.of());
         if (webhooks.stream().noneMatch(webhook -> REQUIRED.equals(webhook.getName()))) {
             waitsFor = Optional.of("webhook " + REQUIRED + " in MutatingWebhookConfiguration " + names.configuration());
             throw new IllegalStateException("there is no " + waitsFor.orElseThrow());
@@ -223,18 +237,26 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
             MutatingWebhook webhook = webhooks.get(i);
             if (WEBHOOKS.contains(webhook.getName())
                     && !kept.caBundle().equals(webhook.getClientConfig().getCaBundle())) {
-                patch.append(patch.isEmpty() ? "[" : ",").append(trust(i, webhook.getName(), kept.caBundle()));
+                patch.append(',').append(trust(i, webhook.getName(), kept.caBundle()));
             }
         }
         if (patch.isEmpty()) {
             return true;
         }
         waitsFor = Optional.of("the webhooks' caBundle");
+        MutatingWebhookConfiguration read = configuration.orElseThrow();
         kubernetes
-                .resource(configuration)
-                .patch(PatchContext.of(PatchType.JSON), patch.append("]").toString());
+                .resource(read)
+                .patch(
+                        PatchContext.of(PatchType.JSON),
+                        "[" + unchanged(read.getMetadata().getResourceVersion()) + patch + "]");
         LOG.info("put the webhooks' caBundle right: {}", kept);
         return false;
+    }
+
+    private static String unchanged(String resourceVersion) {
+        return """
+            {"op":"test","path":"/metadata/resourceVersion","value":"%s"}""".formatted(resourceVersion);
     }
 
     private static String trust(int index, String name, String caBundle) {
