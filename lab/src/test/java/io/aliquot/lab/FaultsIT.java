@@ -125,11 +125,13 @@ class FaultsIT {
                 .getLastHeartbeatTime();
     }
 
-    /** SIGKILL to one container of a part of the release, and waits until it has been started again. */
+    /** SIGKILL to one container of a part of the release, in all its pods at once; waits until each has been restarted. */
     private static void killPartOf(Lab lab, String component, String container) {
-        for (Pod pod : partsOf(lab, component)) {
+        List<Pod> pods = partsOf(lab, component);
+        pods.forEach(pod -> lab.killContainer(
+                pod.getSpec().getNodeName(), status(pod, container).getContainerID()));
+        for (Pod pod : pods) {
             String before = status(pod, container).getContainerID();
-            lab.killContainer(pod.getSpec().getNodeName(), before);
             Space.awaitTrue(
                     container + " has been started again",
                     RESTARTED,

@@ -11,9 +11,11 @@ import io.fabric8.kubernetes.api.model.EnvVar;
 import io.fabric8.kubernetes.api.model.HasMetadata;
 import io.fabric8.kubernetes.api.model.Namespaced;
 import io.fabric8.kubernetes.api.model.PodSpec;
+import io.fabric8.kubernetes.api.model.Service;
 import io.fabric8.kubernetes.api.model.apps.DaemonSet;
 import io.fabric8.kubernetes.api.model.apps.Deployment;
 import io.fabric8.kubernetes.api.model.node.v1.RuntimeClass;
+import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -162,11 +164,54 @@ class ChartTest {
     }
 
     @Test
-    void oneSchedulerAtATime() {
-        Deployment deployment = Chart.the(Chart.render(DEFAULTS), Deployment.class, "aliquot-scheduler");
+    void twoReplicasApartAndNeverBothGone() {
+        List<Rendered> rendered = Chart.render(DEFAULTS);
+        Deployment deployment = Chart.the(rendered, Deployment.class, "aliquot-scheduler");
 
-        assertThat(deployment.getSpec().getReplicas()).isEqualTo(1);
-        assertThat(deployment.getSpec().getStrategy().getType()).isEqualTo("Recreate");
+        assertThat(deployment.getSpec().getReplicas()).isEqualTo(2);
+        var update = deployment.getSpec().getStrategy().getRollingUpdate();
+        assertThat(update.getMaxUnavailable().getValue()).isEqualTo(0);
+        assertThat(update.getMaxSurge().getValue()).isEqualTo(1);
+        var labels = deployment.getSpec().getTemplate().getMetadata().getLabels();
+        assertThat(scheduler(rendered).getTopologySpreadConstraints())
+                .hasSize(2)
+                .allSatisfy(constraint -> {
+                    assertThat(constraint.getWhenUnsatisfiable()).isEqualTo("ScheduleAnyway");
+                    assertThat(labels)
+                            .containsAllEntriesOf(constraint.getLabelSelector().getMatchLabels());
+                });
+        var budget = Chart.the(rendered, PodDisruptionBudget.class, "aliquot-scheduler");
+        assertThat(budget.getSpec().getMaxUnavailable().getValue()).isEqualTo(1);
+        assertThat(labels).containsAllEntriesOf(budget.getSpec().getSelector().getMatchLabels());
+    }
+
+    /** A budget over a single pod would forbid to drain its node. */
+    @Test
+    void oneReplicaHasNoDisruptionBudget() {
+        List<Rendered> rendered = Chart.render(EVERYTHING);
+
+        assertThat(Chart.the(rendered, Deployment.class, "aliquot-scheduler")
+                        .getSpec()
+                        .getReplicas())
+                .isEqualTo(1);
+        assertThat(Chart.all(rendered, PodDisruptionBudget.class)).isEmpty();
+    }
+
+    @Test
+    void aReplicaThatLeavesAnswersUntilNobodyIsSentToItAnyMore() {
+        PodSpec pod = scheduler(Chart.render(DEFAULTS));
+        Container extender = pod.getContainers().get(0);
+        Container kubeScheduler = pod.getContainers().get(1);
+
+        long sleep = extender.getLifecycle().getPreStop().getSleep().getSeconds();
+        assertThat(sleep).isBetween(1L, pod.getTerminationGracePeriodSeconds() - 5);
+        assertThat(kubeScheduler.getLifecycle())
+                .as("gives the Lease away at once")
+                .isNull();
+        assertThat(Chart.the(Chart.render(DEFAULTS), Service.class, "aliquot-webhook")
+                        .getSpec()
+                        .getPublishNotReadyAddresses())
+                .isNull();
     }
 
     @Test

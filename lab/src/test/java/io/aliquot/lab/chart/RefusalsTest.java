@@ -61,7 +61,6 @@ class RefusalsTest {
 
     @ParameterizedTest
     @CsvSource({
-        "scheduler.replicas,              2,             /scheduler/replicas",
         "scheduler.replicas,              0,             /scheduler/replicas",
         "scheduler.placement.node,        fragmentation, binpack",
         "scheduler.placement.gpu,         Binpack,       spread",

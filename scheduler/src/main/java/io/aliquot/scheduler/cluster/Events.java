@@ -28,8 +28,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Warnings that {@code kubectl describe} shows. The same one about the same object once in ten minutes, whichever and
- * however many replicas have it to tell: its name says it all, so the second one's is refused as there already. Sent
+ * Warnings and news that {@code kubectl describe} shows. The same one about the same object once in ten minutes,
+ * whichever and however many replicas have it to tell: its name says it all, so the second one's is refused as there already. Sent
  * behind the caller's back, and lost where the API server doesn't take them.
  */
 final class Events implements AutoCloseable {
