@@ -4,12 +4,14 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
+import java.net.BindException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
@@ -79,14 +81,19 @@ public final class Wire implements AutoCloseable {
         cut();
     }
 
-    public synchronized void bringUp() {
-        if (down) {
+    public synchronized void bringUp() throws InterruptedException {
+        for (int i = 1; down; i++) {
             try {
                 door = open(port);
+                down = false;
+            } catch (BindException e) { // the old one is still being let go
+                if (i == 100) {
+                    throw new UncheckedIOException(e);
+                }
+                TimeUnit.MILLISECONDS.sleep(50);
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
-            down = false;
         }
     }
 

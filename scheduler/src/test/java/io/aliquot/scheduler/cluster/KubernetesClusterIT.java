@@ -2,8 +2,8 @@ package io.aliquot.scheduler.cluster;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.extender.Cluster.BindOutcome;
 import io.aliquot.scheduler.extender.Cluster.PodState;
+import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.PodId;
@@ -79,7 +79,7 @@ class KubernetesClusterIT {
                 .build();
         events = new Events(client, "replica-a", Clock.systemUTC());
         var leadership = new Leadership("pod-a", Duration.ofSeconds(1), () -> true);
-        cluster = new KubernetesCluster(client, leadership, Optional::empty, events, Clock.systemUTC());
+        cluster = new KubernetesCluster(client, leadership, new Unbound(), Optional::empty, events, Clock.systemUTC());
     }
 
     @AfterEach
@@ -93,20 +93,22 @@ class KubernetesClusterIT {
     void aBindingGivesThePodItsNodeAndItsAnnotationsInOneWrite() {
         Pod pod = create("");
 
-        assertThat(cluster.bind(PodReader.id(pod), "node1", ALLOCATION)).isInstanceOf(BindOutcome.Done.class);
+        assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
+                .isInstanceOf(WriteOutcome.Done.class);
 
         Pod bound = admin.resource(pod).get();
         assertThat(bound.getSpec().getNodeName()).isEqualTo("node1");
         assertThat(bound.getMetadata().getAnnotations()).containsAllEntriesOf(ALLOCATION);
-        assertThat(cluster.read(PodReader.id(pod))).isEqualTo(new PodState.Bound("node1"));
+        assertBound(pod, "node1");
     }
 
     @Test
     void aPodThatIsBoundAlreadyConflicts() {
         Pod pod = create("node2");
 
-        assertThat(cluster.bind(PodReader.id(pod), "node1", ALLOCATION)).isInstanceOf(BindOutcome.Conflicts.class);
-        assertThat(cluster.read(PodReader.id(pod))).isEqualTo(new PodState.Bound("node2"));
+        assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
+                .isInstanceOf(WriteOutcome.Conflicts.class);
+        assertBound(pod, "node2");
     }
 
     @Test
@@ -114,7 +116,8 @@ class KubernetesClusterIT {
         Pod pod = create("");
         var before = new PodId("default", pod.getMetadata().getName(), "11111111-1111-1111-1111-111111111111");
 
-        assertThat(cluster.bind(before, "node1", ALLOCATION)).isNotInstanceOf(BindOutcome.Done.class);
+        assertThat(cluster.bind(before, PodReader.version(pod), "node1", ALLOCATION))
+                .isNotInstanceOf(WriteOutcome.Done.class);
         assertThat(admin.resource(pod).get().getSpec().getNodeName()).isNull();
         assertThat(cluster.read(before)).isEqualTo(new PodState.Gone());
     }
@@ -123,7 +126,7 @@ class KubernetesClusterIT {
     void aPodThatIsGoneIsRefused() {
         var gone = new PodId("default", "nobody", "11111111-1111-1111-1111-111111111111");
 
-        assertThat(cluster.bind(gone, "node1", ALLOCATION)).isInstanceOf(BindOutcome.Refused.class);
+        assertThat(cluster.bind(gone, 1, "node1", ALLOCATION)).isInstanceOf(WriteOutcome.Refused.class);
         assertThat(cluster.read(gone)).isEqualTo(new PodState.Gone());
     }
 
@@ -136,11 +139,12 @@ class KubernetesClusterIT {
     }
 
     @Test
-    void whileNobodyListensTheOutcomeIsUnknown() {
+    void whileNobodyListensABindingHasNoEffect() {
         Pod pod = create("");
         wire.takeDown();
 
-        assertThat(cluster.bind(PodReader.id(pod), "node1", ALLOCATION)).isInstanceOf(BindOutcome.Unknown.class);
+        assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
+                .isInstanceOf(WriteOutcome.Refused.class);
         assertThat(cluster.read(PodReader.id(pod))).isInstanceOf(PodState.Unreadable.class);
         assertThat(cluster.wake("node1")).isFalse();
     }
@@ -153,14 +157,14 @@ class KubernetesClusterIT {
         wire.loseAnswers();
         long begin = System.nanoTime();
 
-        BindOutcome outcome = cluster.bind(PodReader.id(pod), "node1", ALLOCATION);
+        WriteOutcome outcome = cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION);
 
-        assertThat(outcome).isInstanceOf(BindOutcome.Unknown.class);
+        assertThat(outcome).isInstanceOf(WriteOutcome.Unknown.class);
         assertThat(Duration.ofNanos(System.nanoTime() - begin))
                 .as("kube-scheduler waits for 10 s, and the pod is read after this")
                 .isLessThan(Duration.ofSeconds(6));
         wire.speakAgain();
-        assertThat(cluster.read(PodReader.id(pod))).isEqualTo(new PodState.Bound("node1"));
+        assertBound(pod, "node1");
     }
 
     @Test
@@ -210,7 +214,7 @@ class KubernetesClusterIT {
     }
 
     @Test
-    void anEventThatWasLostIsSentWhenThereIsTheSameToSayAgain() {
+    void anEventThatWasLostIsSentWhenThereIsTheSameToSayAgain() throws Exception {
         Pod pod = create("");
         wire.takeDown();
         events.warn(pod, "Reason", "a sentence");
@@ -220,6 +224,13 @@ class KubernetesClusterIT {
             events.warn(pod, "Reason", "a sentence");
             return events(pod).size() == 1;
         });
+    }
+
+    private void assertBound(Pod pod, String node) {
+        assertThat(cluster.read(PodReader.id(pod)))
+                .isInstanceOfSatisfying(
+                        PodState.Bound.class,
+                        bound -> assertThat(bound.pod().node()).isEqualTo(node));
     }
 
     private static List<Event> events(Pod pod) {

@@ -129,7 +129,7 @@ class WatchedIT {
     }
 
     @Test
-    void aWatchThatIsCutGoesOnWhereItWas() {
+    void aWatchThatIsCutGoesOnWhereItWas() throws Exception {
         make("before", "first");
         startWatching();
 
