@@ -74,6 +74,7 @@ run_tests() { # long?
     if [ -n "$1" ]; then
         more=(-Daliquot.histories=10000) # of 1,000 steps each, against the ledger
         export ALIQUOT_KILL_ROUNDS=5000  # of processes that allocate
+        export ALIQUOT_LONG=1            # every fault of two schedulers at once
     fi
     rm -rf "$lab/reports"
     mkdir -p "$lab/reports"

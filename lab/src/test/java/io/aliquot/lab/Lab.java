@@ -162,6 +162,11 @@ final class Lab implements AutoCloseable {
 
     /** SIGKILL to all processes of a container, as the node's container runtime sends it. */
     void killContainer(String node, String containerId) {
+        signal(node, containerId, "SIGKILL");
+    }
+
+    /** A signal to all processes of a container, as the node's container runtime sends it. */
+    void signal(String node, String containerId, String signal) {
         onNode(
                         node,
                         "ctr",
@@ -170,7 +175,7 @@ final class Lab implements AutoCloseable {
                         "tasks",
                         "kill",
                         "--signal",
-                        "SIGKILL",
+                        signal,
                         "--all",
                         containerId.replaceFirst("^containerd://", ""))
                 .expectSuccess();

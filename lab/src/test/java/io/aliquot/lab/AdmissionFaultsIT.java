@@ -1,0 +1,103 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.Space.EVENTUALLY;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.client.KubernetesClientException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** Admission while one replica of the scheduler, or both, can't serve it. */
+@ExtendWith(LabExtension.class)
+class AdmissionFaultsIT {
+    private static final Duration RESTARTED = Duration.ofMinutes(4);
+    /** Until the kubelet has seen that a container ended, and word of it has reached every node's rules. */
+    private static final Duration NOTICED = Duration.ofSeconds(5);
+
+    private static final Duration SECOND = Duration.ofSeconds(1);
+    /** For the API server's own work on a busy machine. */
+    private static final Duration SLACK = Duration.ofSeconds(1);
+
+    /** An attempt to create a pod, without effect. */
+    private record Attempt(long at, Duration took, Optional<String> refusal) {}
+
+    @Test
+    void withOneReplicaKilledTheOtherAdmits(Lab lab, Space space) throws InterruptedException {
+        var replicas = new Replicas(lab);
+        replicas.awaitReady(RESTARTED);
+        long killed = System.nanoTime();
+        replicas.signal(replicas.all().get(0), Replicas.EXTENDER, "SIGKILL");
+
+        List<Attempt> attempts = attempts(space, Pods.memory(lab, "asks", 1000), Duration.ofSeconds(10));
+
+        assertThat(attempts)
+                .filteredOn(attempt -> attempt.at() - killed > NOTICED.toNanos())
+                .isNotEmpty()
+                .allMatch(attempt -> attempt.refusal().isEmpty());
+        replicas.awaitReady(RESTARTED);
+    }
+
+    @Test
+    void aReplicaThatIsDeletedCostsNoPodItsAdmission(Lab lab, Space space) throws InterruptedException {
+        var replicas = new Replicas(lab);
+        replicas.awaitReady(RESTARTED);
+        lab.client().resource(replicas.get(replicas.leader())).delete();
+
+        List<Attempt> attempts = attempts(space, Pods.memory(lab, "asks", 1000), Duration.ofSeconds(12));
+
+        assertThat(attempts)
+                .hasSizeGreaterThan(20)
+                .allMatch(attempt -> attempt.refusal().isEmpty());
+        replicas.awaitReady(RESTARTED);
+    }
+
+    @Test
+    void whileNobodyAnswersPodsThatAskAreRefusedAndOthersWaitASecond(Lab lab, Space space) {
+        var replicas = new Replicas(lab);
+        replicas.awaitReady(RESTARTED);
+        List<Pod> stopped = replicas.all();
+        stopped.forEach(replica -> replicas.signal(replica, Replicas.EXTENDER, "SIGSTOP"));
+        try {
+            Attempt plain = attempt(space, Pods.plain(lab, "asks-not"));
+            Attempt asking = attempt(space, Pods.memory(lab, "asks", 1000));
+
+            assertThat(plain.refusal()).isEmpty();
+            assertThat(plain.took()).isLessThan(SECOND.plus(SLACK));
+            assertThat(asking.refusal()).get().asString().contains("gpu.aliquot.io");
+        } finally {
+            stopped.forEach(replica -> replicas.signal(replica, Replicas.EXTENDER, "SIGCONT"));
+        }
+        Space.awaitTrue(
+                "pods that ask are admitted again",
+                EVENTUALLY,
+                () -> attempt(space, Pods.memory(lab, "asks", 1000)).refusal().isEmpty());
+        replicas.awaitReady(RESTARTED);
+    }
+
+    private static List<Attempt> attempts(Space space, Pod pod, Duration during) throws InterruptedException {
+        var attempts = new ArrayList<Attempt>();
+        long end = System.nanoTime() + during.toNanos();
+        while (System.nanoTime() < end) {
+            attempts.add(attempt(space, pod));
+            TimeUnit.MILLISECONDS.sleep(100);
+        }
+        return attempts;
+    }
+
+    private static Attempt attempt(Space space, Pod pod) {
+        long begin = System.nanoTime();
+        Optional<String> refusal = Optional.empty();
+        try {
+            space.client().resource(pod).inNamespace(space.name()).dryRun().create();
+        } catch (KubernetesClientException e) {
+            refusal = Optional.of(String.valueOf(e.getMessage()));
+        }
+        return new Attempt(begin, Duration.ofNanos(System.nanoTime() - begin), refusal);
+    }
+}

@@ -1,0 +1,93 @@
+package io.aliquot.lab;
+
+import io.fabric8.kubernetes.api.model.ContainerStatus;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.client.KubernetesClientException;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+
+/** The scheduler's pods, and which of them leads. */
+final class Replicas {
+    static final String EXTENDER = "extender";
+    static final String KUBE_SCHEDULER = "kube-scheduler";
+    private static final String NAME = "aliquot-scheduler";
+
+    private final Lab lab;
+
+    Replicas(Lab lab) {
+        this.lab = lab;
+    }
+
+    /** Those that are not on their way out. */
+    List<Pod> all() {
+        return lab
+                .client()
+                .pods()
+                .inNamespace(Lab.NAMESPACE)
+                .withLabel("app.kubernetes.io/component", "scheduler")
+                .list()
+                .getItems()
+                .stream()
+                .filter(pod -> pod.getMetadata().getDeletionTimestamp() == null)
+                .toList();
+    }
+
+    /** The name of the pod whose kube-scheduler holds the Lease; empty if none does. */
+    String leader() {
+        var lease =
+                lab.client().leases().inNamespace(Lab.NAMESPACE).withName(NAME).get();
+        return lease == null
+                ? ""
+                : Optional.ofNullable(lease.getSpec().getHolderIdentity())
+                        .orElse("")
+                        .replaceFirst("_.*", "");
+    }
+
+    Pod get(String name) {
+        return all().stream()
+                .filter(pod -> pod.getMetadata().getName().equals(name))
+                .findFirst()
+                .orElseThrow(() -> new AssertionError("there is no replica " + name));
+    }
+
+    void signal(Pod replica, String container, String signal) {
+        lab.signal(replica.getSpec().getNodeName(), status(replica, container).getContainerID(), signal);
+    }
+
+    static ContainerStatus status(Pod pod, String container) {
+        return pod.getStatus().getContainerStatuses().stream()
+                .filter(status -> status.getName().equals(container))
+                .findFirst()
+                .orElseThrow();
+    }
+
+    /** Waits until as many as there should be are ready and one of them leads. */
+    void awaitReady(Duration within) {
+        Space.awaitTrue("all replicas of the scheduler ready, and one leads", within, () -> {
+            try {
+                int wanted = lab.client()
+                        .apps()
+                        .deployments()
+                        .inNamespace(Lab.NAMESPACE)
+                        .withName(NAME)
+                        .get()
+                        .getSpec()
+                        .getReplicas();
+                List<Pod> pods = all();
+                return pods.size() == wanted
+                        && pods.stream().allMatch(Replicas::ready)
+                        && pods.stream()
+                                .anyMatch(pod -> pod.getMetadata().getName().equals(leader()));
+            } catch (KubernetesClientException e) {
+                return false;
+            }
+        });
+    }
+
+    private static boolean ready(Pod pod) {
+        return pod.getStatus().getConditions().stream()
+                .anyMatch(condition -> condition.getType().equals("Ready")
+                        && condition.getStatus().equals("True"));
+    }
+}

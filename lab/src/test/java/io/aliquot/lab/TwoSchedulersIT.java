@@ -1,0 +1,183 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.Space.EVENTUALLY;
+import static io.aliquot.lab.Space.awaitTrue;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.fabric8.kubernetes.api.model.Pod;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/**
+ * Two replicas under load, and something happens to the one that leads: no GPU is sold twice, which an {@link Observer}
+ * sees to, and the other one goes on within 30 s. {@code ALIQUOT_LONG} in the environment: everything, else a sample.
+ */
+@ExtendWith(LabExtension.class)
+class TwoSchedulersIT {
+    /** Until the Lease has run out and somebody looks, 15 s and at most 4.4; then a second's grace, lists, backoffs. */
+    private static final Duration TAKEN_OVER = Duration.ofSeconds(30);
+    /** The kubelet waits longer before each restart of a container. */
+    private static final Duration RESTARTED = Duration.ofMinutes(4);
+
+    private static final int NODES = 3;
+
+    enum Fault {
+        /** Both containers. */
+        KILLED {
+            @Override
+            void begin(Lab lab, Replicas replicas, Pod leader) {
+                replicas.signal(leader, Replicas.KUBE_SCHEDULER, "SIGKILL");
+                replicas.signal(leader, Replicas.EXTENDER, "SIGKILL");
+            }
+        },
+        /** It hears neither kube-scheduler nor probes nor the API server, and goes on where it was. */
+        EXTENDER_PAUSED {
+            @Override
+            void begin(Lab lab, Replicas replicas, Pod leader) {
+                replicas.signal(leader, Replicas.EXTENDER, "SIGSTOP");
+            }
+
+            @Override
+            void end(Lab lab, Replicas replicas, Pod leader) {
+                replicas.signal(leader, Replicas.EXTENDER, "SIGCONT");
+            }
+        },
+        KUBE_SCHEDULER_PAUSED {
+            @Override
+            void begin(Lab lab, Replicas replicas, Pod leader) {
+                replicas.signal(leader, Replicas.KUBE_SCHEDULER, "SIGSTOP");
+            }
+
+            @Override
+            void end(Lab lab, Replicas replicas, Pod leader) {
+                replicas.signal(leader, Replicas.KUBE_SCHEDULER, "SIGCONT");
+            }
+        },
+        /** No packet gets from it to the API server or back; nobody is told. */
+        CUT_OFF {
+            @Override
+            void begin(Lab lab, Replicas replicas, Pod leader) {
+                String address = leader.getStatus().getPodIP();
+                nft("add table ip cut");
+                nft("add chain ip cut there { type filter hook prerouting priority -310 ; }");
+                nft("add chain ip cut back { type filter hook output priority -310 ; }");
+                nft("add rule ip cut there ip saddr " + address + " tcp dport { 443, 6443 } drop");
+                nft("add rule ip cut back ip daddr " + address + " tcp sport { 443, 6443 } drop");
+            }
+
+            @Override
+            void end(Lab lab, Replicas replicas, Pod leader) {
+                nft("delete table ip cut");
+            }
+        },
+        /** As an upgrade does: old and new replicas side by side. */
+        REPLACED {
+            @Override
+            void begin(Lab lab, Replicas replicas, Pod leader) {
+                lab.kubectl("-n", Lab.NAMESPACE, "rollout", "restart", "deployment/aliquot-scheduler")
+                        .expectSuccess();
+            }
+        };
+
+        abstract void begin(Lab lab, Replicas replicas, Pod leader);
+
+        void end(Lab lab, Replicas replicas, Pod leader) {}
+
+        /** In the network of the lab, where this program runs too. */
+        private static void nft(String command) {
+            Lab.execute(Duration.ofSeconds(20), List.of("nft", command)).expectSuccess();
+        }
+    }
+
+    static Stream<Fault> faults() {
+        return System.getenv("ALIQUOT_LONG") == null
+                ? Stream.of(Fault.EXTENDER_PAUSED, Fault.REPLACED)
+                : Stream.of(Fault.values());
+    }
+
+    @ParameterizedTest
+    @MethodSource("faults")
+    void noGpuIsSoldTwiceAndTheOtherOneGoesOn(Fault fault, Lab lab, Space space) throws Exception {
+        var replicas = new Replicas(lab);
+        replicas.awaitReady(RESTARTED);
+        assertThat(replicas.all())
+                .extracting(pod -> pod.getSpec().getNodeName())
+                .as("nodes of the replicas")
+                .doesNotHaveDuplicates();
+        long seed = ThreadLocalRandom.current().nextLong();
+        System.out.println(fault + ", seed " + seed);
+        AuditLog audit = AuditLog.fromNowOn(lab);
+        try (var nodes = new HollowNodes(lab, NODES);
+                var observer = new Observer(lab.client());
+                var churn = new Churn(space, NODES, seed)) {
+            awaitTrue("pods come and go", EVENTUALLY, () -> observer.bound().size() > 3 * nodes.count());
+            Pod leader = replicas.get(replicas.leader());
+            String name = leader.getMetadata().getName();
+            int before = churn.refusals().size();
+            long struck = System.nanoTime();
+            try {
+                fault.begin(lab, replicas, leader);
+                awaitTrue(
+                        "another replica has bound a pod",
+                        TAKEN_OVER.plusSeconds(60),
+                        () -> boundByAnother(observer, name, struck));
+                TimeUnit.SECONDS.sleep(3); // what the old one had under way now meets what the new one has done since
+            } finally {
+                fault.end(lab, replicas, leader);
+            }
+            long ended = System.nanoTime();
+            TimeUnit.SECONDS.sleep(8);
+            replicas.awaitReady(RESTARTED);
+
+            report(fault, observer, struck, ended, name, audit);
+            assertThat(observer.violations()).isEmpty();
+            assertThat(observer.longestPause(struck, System.nanoTime()))
+                    .as("the longest time in which nothing was bound")
+                    .isLessThan(TAKEN_OVER);
+            if (fault == Fault.REPLACED) {
+                assertThat(churn.refusals().subList(before, churn.refusals().size()))
+                        .as("pods that were not admitted during an upgrade")
+                        .isEmpty();
+            }
+        }
+    }
+
+    private static boolean boundByAnother(Observer observer, String leader, long since) {
+        return observer.bound().stream()
+                .anyMatch(bound -> bound.at() > since && !bound.scheduler().equals(leader));
+    }
+
+    private static void report(Fault fault, Observer observer, long struck, long ended, String leader, AuditLog audit) {
+        long now = System.nanoTime();
+        long refused =
+                audit.ours().stream().filter(write -> write.code() == 403).count();
+        System.out.printf(
+                "%s: taken over after %.1f s, longest pause %.1f s; bound %d before, %d until its end, %d after; %d Bindings"
+                        + " refused by the fence%n",
+                fault,
+                observer.bound().stream()
+                                .filter(bound -> bound.at() > struck
+                                        && !bound.scheduler().equals(leader))
+                                .mapToLong(bound -> bound.at() - struck)
+                                .min()
+                                .orElse(-1)
+                        / 1e9,
+                observer.longestPause(struck, now).toMillis() / 1e3,
+                count(observer, 0, struck),
+                count(observer, struck, ended),
+                count(observer, ended, now),
+                refused);
+    }
+
+    private static long count(Observer observer, long from, long to) {
+        return observer.bound().stream()
+                .filter(bound -> bound.at() >= from && bound.at() < to)
+                .count();
+    }
+}
