@@ -70,9 +70,7 @@ final class InspectionController {
         Query.checkName("namespace", namespace);
         Query.checkName("name", name);
         access.require(caller, new Deed("get", "pods", namespace, name));
-        return stock.pods(namespace, "").stream()
-                .filter(held -> held.holding().pod().name().equals(name))
-                .findFirst()
+        return stock.pod(namespace, name)
                 .map(Stock::pod)
                 .orElseThrow(() -> Refusal.notFound("no pod " + name + " in namespace " + namespace
                         + " holds a share of a GPU; if it waits for one, ask for .../" + name + "/explain"));

@@ -58,6 +58,12 @@ final class Stock {
                 .toList();
     }
 
+    Optional<Held> pod(String namespace, String name) {
+        return pods(namespace, "").stream()
+                .filter(held -> held.holding().pod().name().equals(name))
+                .findFirst();
+    }
+
     /** Room that is kept without the cluster's word. */
     List<Held> reservations() {
         return held("").filter(held -> held.holding().state() != State.HELD)

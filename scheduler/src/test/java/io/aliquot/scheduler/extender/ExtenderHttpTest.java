@@ -93,7 +93,12 @@ class ExtenderHttpTest {
         assertThat(metrics())
                 .contains("aliquot_extender_binds_total{outcome=\"bound\"}")
                 .contains("aliquot_extender_request_seconds_bucket{verb=\"filter\"")
-                .contains("aliquot_ledger_holdings{state=\"assumed\"}");
+                .contains("aliquot_ledger_holdings{state=\"assumed\"} 1.0")
+                .contains("aliquot_ledger_size{of=\"gpus\"} 4.0")
+                .contains("aliquot_pods_waiting{cause=\"memory\"} 0.0")
+                .containsPattern("aliquot_gpu_memory_free_mebibytes\\{gpu=\"GPU-[^}]*node=\"n1\"\\} 77000.0")
+                .contains("aliquot_node_gpu_memory_allocated_mebibytes{node=\"n1\"} 3000.0")
+                .contains("aliquot_node_gpu_memory_stranded_mebibytes{node=\"n1\"} 0.0");
     }
 
     /** What kube-scheduler 1.35 sends: NodeNameToVictims is there, too, and null. */

@@ -11,14 +11,14 @@ import java.util.Map;
 import java.util.OptionalLong;
 
 /** An API server that answers what a test tells it to, and remembers what it was asked. */
-final class FakeCluster implements Cluster {
+public final class FakeCluster implements Cluster {
     /** {@code node} is empty for annotations only. */
-    record Sent(PodId pod, long version, String node, Map<String, String> annotations) {}
+    public record Sent(PodId pod, long version, String node, Map<String, String> annotations) {}
 
-    final List<Sent> sent = new ArrayList<>();
+    public final List<Sent> sent = new ArrayList<>();
     final List<String> woken = new ArrayList<>();
-    final Deque<WriteOutcome> outcomes = new ArrayDeque<>();
-    volatile Standing standing = new Standing.Leads(new Fence("aliquot-1_uuid", 3));
+    public final Deque<WriteOutcome> outcomes = new ArrayDeque<>();
+    public volatile Standing standing = new Standing.Leads(new Fence("aliquot-1_uuid", 3));
     PodState state = new PodState.Unreadable("nobody told the test's cluster");
     OptionalLong version = OptionalLong.of(1);
     final List<Long> movedOn = new ArrayList<>();

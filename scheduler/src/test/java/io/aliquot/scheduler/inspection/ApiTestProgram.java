@@ -2,10 +2,10 @@ package io.aliquot.scheduler.inspection;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.extender.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Amount;
@@ -24,7 +24,9 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.springframework.boot.SpringBootConfiguration;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.boot.builder.SpringApplicationBuilder;
 import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
+import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.ComponentScan;
 import org.springframework.context.annotation.ComponentScan.Filter;
@@ -42,12 +44,22 @@ import org.springframework.context.annotation.Import;
             "io.aliquot.scheduler.server",
             "io.aliquot.scheduler.settings",
             "io.aliquot.scheduler.explain",
+            "io.aliquot.scheduler.extender",
             "io.aliquot.scheduler.inspection"
         },
         excludeFilters = @Filter(type = FilterType.REGEX, pattern = ".*(Test\\$|Program).*"))
 @Import(RandomPorts.class)
 class ApiTestProgram {
-    static final int MEMORY = 40_000;
+    private static final int MEMORY = 40_000;
+
+    /** Starts it. */
+    static ConfigurableApplicationContext start() {
+        ConfigurableApplicationContext context = new SpringApplicationBuilder(ApiTestProgram.class)
+                .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot", "ALIQUOT_API_SERVICE=aliquot-api")
+                .run();
+        fill(context.getBean(Ledger.class));
+        return context;
+    }
 
     /** What was asked, and pods that wait. */
     static final class Cluster implements Reviews, Pods {
@@ -98,14 +110,12 @@ class ApiTestProgram {
     }
 
     @Bean
-    Ledger ledger() {
-        var ledger = new Ledger(System::nanoTime, new LedgerListener() {
-            @Override
-            public void roomFreed(String node) {}
+    FakeCluster apiServer() {
+        return new FakeCluster();
+    }
 
-            @Override
-            public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
-        });
+    /** Three nodes with two GPUs and four pods each. */
+    static void fill(Ledger ledger) {
         for (int node = 1; node <= 3; node++) {
             Gpu[] gpus = {Gpus.gpu(node, 0, MEMORY), Gpus.gpu(node, 1, MEMORY)};
             ledger.putNode(
@@ -118,6 +128,5 @@ class ApiTestProgram {
                 ledger.hold(BoundPods.of(id, "n" + node, 1, share));
             }
         }
-        return ledger;
     }
 }

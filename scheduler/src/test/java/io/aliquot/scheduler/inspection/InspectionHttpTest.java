@@ -2,6 +2,8 @@ package io.aliquot.scheduler.inspection;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.extender.FakeCluster;
 import io.aliquot.scheduler.inspection.ApiTestProgram.Cluster;
 import io.aliquot.scheduler.inspection.Pods.Wish;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -26,7 +28,6 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
-import org.springframework.boot.builder.SpringApplicationBuilder;
 import org.springframework.context.ConfigurableApplicationContext;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
@@ -38,9 +39,7 @@ class InspectionHttpTest {
 
     @BeforeAll
     static void start() throws Exception {
-        context = new SpringApplicationBuilder(ApiTestProgram.class)
-                .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot", "ALIQUOT_API_SERVICE=aliquot-api")
-                .run();
+        context = ApiTestProgram.start();
         KeyStore trusted = KeyStore.getInstance("PKCS12");
         trusted.load(null, null);
         trusted.setCertificateEntry("server", context.getBean(KeyStore.class).getCertificate(KeyStores.ALIAS));
@@ -243,6 +242,96 @@ class InspectionHttpTest {
         assertThat(answer.statusCode()).isEqualTo(405);
         assertThat(answer.headers().firstValue("Allow")).hasValue("GET");
         assertThat(answer.headers().firstValue("Content-Type")).hasValue("application/problem+json");
+    }
+
+    @Test
+    void sharesAreMadeLargerOrSmallerWhereTheyFit() throws Exception {
+        var server = context.getBean(FakeCluster.class);
+        int before = server.sent.size();
+        HttpResponse<String> answer = patch(
+                "admin",
+                "team/p3-3",
+                "{\"shares\":[{\"container\":\"main\",\"memoryMiB\":25000,\"policy\":\"elastic\"}]}");
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(200);
+        JsonNode share = JsonMapper.shared().readTree(answer.body()).at("/shares/0");
+        assertThat(share.get("memoryMiB").asInt()).isEqualTo(25_000);
+        assertThat(share.get("cores").asInt()).isEqualTo(20);
+        assertThat(share.get("policy").asString()).isEqualTo("elastic");
+        assertThat(server.sent).hasSize(before + 1);
+        assertThat(server.sent.get(before).pod().name()).isEqualTo("p3-3");
+        assertThat(server.sent.get(before).annotations().get("aliquot.io/vgpu.main"))
+                .contains(Gpus.uuid(3, 1) + " memory=25000Mi cores=20 policy=elastic");
+        // What was granted is taken at once, before the watch tells of it.
+        assertThat(ok("admin", "/api/v1/gpus?node=n3")
+                        .at("/items/1/memoryMiB/free")
+                        .asInt())
+                .isZero();
+        answer = patch("admin", "team/p3-2", "{\"shares\":[{\"container\":\"other\",\"cores\":1}]}");
+        assertThat(answer.statusCode()).isEqualTo(409);
+        assertThat(answer.body()).contains("container other holds no GPU; those that do: main");
+        answer = patch("admin", "team/p3-2", "{\"shares\":[{\"container\":\"main\",\"memoryMiB\":25001}]}");
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(409);
+        assertThat(answer.headers().firstValue("Content-Type")).hasValue("application/problem+json");
+        assertThat(server.sent).hasSize(before + 1);
+    }
+
+    @Test
+    void whoMayNotPatchThePodMayNotResizeIt() throws Exception {
+        HttpResponse<String> answer = patch("team", "team/p1-2", "{\"shares\":[{\"container\":\"main\",\"cores\":1}]}");
+        assertThat(answer.statusCode()).isEqualTo(403);
+        assertThat(answer.body()).contains("team may not patch pods p1-2 in namespace team");
+    }
+
+    @Test
+    void onlyTheLeaderResizes() throws Exception {
+        var server = context.getBean(FakeCluster.class);
+        var standing = server.standing;
+        server.standing = new Standing.Waits("waiting for the kube-scheduler in this pod to lead");
+        try {
+            HttpResponse<String> answer =
+                    patch("admin", "team/p1-2", "{\"shares\":[{\"container\":\"main\",\"cores\":1}]}");
+            assertThat(answer.statusCode()).isEqualTo(503);
+            assertThat(answer.headers().firstValue("Retry-After")).hasValue("1");
+            assertThat(answer.body()).contains("waiting for the kube-scheduler in this pod to lead");
+        } finally {
+            server.standing = standing;
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "[]",
+                "{}",
+                "{\"shares\":[]}",
+                "{\"shares\":[{}]}",
+                "{\"shares\":[{\"container\":\"main\"}]}",
+                "{\"shares\":[{\"container\":\"main\",\"cores\":101}]}",
+                "{\"shares\":[{\"container\":\"main\",\"cores\":1.5}]}",
+                "{\"shares\":[{\"container\":\"main\",\"cores\":\"1\"}]}",
+                "{\"shares\":[{\"container\":\"main\",\"memoryMiB\":1e999999999}]}",
+                "{\"shares\":[{\"container\":\"main\",\"memoryMiB\":0}]}",
+                "{\"shares\":[{\"container\":\"main\",\"policy\":\"best\"}]}",
+                "{\"shares\":[{\"container\":\"main\",\"cores\":1,\"gpu\":\"GPU-1\"}]}",
+                "{\"shares\":[{\"container\":\"main\",\"cores\":1,\"memory\":3}]}",
+                "{\"shares\":[{\"container\":\"main\",\"cores\":1}],\"more\":1}",
+                "{",
+                "null"
+            })
+    void aResizeThatMakesNoSenseIsRefused(String body) throws Exception {
+        HttpResponse<String> answer = patch("admin", "team/p2-2", body);
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(400);
+        assertThat(answer.headers().firstValue("Content-Type")).hasValue("application/problem+json");
+    }
+
+    private static HttpResponse<String> patch(String token, String pod, String body) throws Exception {
+        return client.send(
+                HttpRequest.newBuilder(uri("/api/v1/pods/" + pod + "/shares"))
+                        .header("Authorization", "Bearer " + token)
+                        .header("Content-Type", "application/json")
+                        .method("PATCH", BodyPublishers.ofString(body))
+                        .build(),
+                BodyHandlers.ofString());
     }
 
     @Test

@@ -26,8 +26,8 @@ import tools.jackson.databind.json.JsonMapper;
 /** The document says what the code does: every path and method, every field with its type, nothing else. */
 class OpenApiTest {
     private static final JsonNode DOCUMENT = document();
-    private static final List<Class<?>> CONTROLLERS =
-            List.of(InspectionController.class, ExplainController.class, OpenApiController.class);
+    private static final List<Class<?>> CONTROLLERS = List.of(
+            InspectionController.class, ExplainController.class, OpenApiController.class, ResizeController.class);
 
     private static JsonNode document() {
         try {

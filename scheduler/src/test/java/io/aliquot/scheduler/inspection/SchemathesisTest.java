@@ -17,7 +17,6 @@ import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
-import org.springframework.boot.builder.SpringApplicationBuilder;
 import org.springframework.context.ConfigurableApplicationContext;
 
 /**
@@ -31,9 +30,7 @@ class SchemathesisTest {
     @Test
     void findsNothing(@TempDir Path folder) throws Exception {
         assumeTrue(program().isPresent(), "there is no " + PROGRAM + " on the PATH");
-        try (ConfigurableApplicationContext context = new SpringApplicationBuilder(ApiTestProgram.class)
-                .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot", "ALIQUOT_API_SERVICE=aliquot-api")
-                .run()) {
+        try (ConfigurableApplicationContext context = ApiTestProgram.start()) {
             context.getBean(Cluster.class)
                     .waiting
                     .put(

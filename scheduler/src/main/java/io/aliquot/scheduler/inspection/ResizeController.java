@@ -1,0 +1,102 @@
+package io.aliquot.scheduler.inspection;
+
+import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.extender.Resizer;
+import io.aliquot.scheduler.inspection.Reviews.Caller;
+import io.aliquot.scheduler.inspection.Reviews.Deed;
+import io.aliquot.scheduler.inspection.Stock.Held;
+import io.aliquot.scheduler.ledger.ShareChange;
+import jakarta.servlet.http.HttpServletRequest;
+import java.util.List;
+import org.springframework.http.HttpStatus;
+import org.springframework.http.MediaType;
+import org.springframework.web.bind.annotation.PatchMapping;
+import org.springframework.web.bind.annotation.PathVariable;
+import org.springframework.web.bind.annotation.RequestAttribute;
+import org.springframework.web.bind.annotation.RequestBody;
+import org.springframework.web.bind.annotation.RestController;
+import tools.jackson.databind.JsonNode;
+
+/** Shares of a running pod made larger or smaller. */
+@RestController
+final class ResizeController {
+    private final Stock stock;
+    private final Access access;
+    private final Resizer resizer;
+
+    ResizeController(Stock stock, Access access, Resizer resizer) {
+        this.stock = stock;
+        this.access = access;
+        this.resizer = resizer;
+    }
+
+    @PatchMapping(
+            path = "/api/v1/pods/{namespace}/{name}/shares",
+            consumes = MediaType.APPLICATION_JSON_VALUE,
+            produces = MediaType.APPLICATION_JSON_VALUE)
+    Api.Pod resize(
+            HttpServletRequest request,
+            @RequestAttribute(TokenFilter.CALLER) Caller caller,
+            @PathVariable("namespace") String namespace,
+            @PathVariable("name") String name,
+            @RequestBody JsonNode body) {
+        Query.of(request);
+        Query.checkName("namespace", namespace);
+        Query.checkName("name", name);
+        List<ShareChange> changes = SharesPatch.parse(body);
+        access.require(caller, new Deed("patch", "pods", namespace, name));
+        Held held = stock.pod(namespace, name).orElseThrow(() -> nobody(namespace, name));
+        Resizer.Result result;
+        try {
+            result = resizer.resize(held.holding().pod().uid(), changes);
+        } catch (FormatException e) { // it would make sense for another pod
+            throw new Refusal(HttpStatus.CONFLICT, String.valueOf(e.getMessage()));
+        }
+        if (result instanceof Resizer.Result.Refused refused) {
+            throw new Refusal(HttpStatus.CONFLICT, refused.why());
+        }
+        if (result instanceof Resizer.Result.NotFound) {
+            throw nobody(namespace, name);
+        }
+        if (result instanceof Resizer.Result.Unavailable unavailable) {
+            throw Refusal.unavailable(unavailable.why());
+        }
+        return with(Stock.pod(held), changes);
+    }
+
+    private static Refusal nobody(String namespace, String name) {
+        return Refusal.notFound("no pod " + name + " in namespace " + namespace + " holds a share of a GPU");
+    }
+
+    /** What was written; the watch tells the ledger a moment later. */
+    private static Api.Pod with(Api.Pod pod, List<ShareChange> changes) {
+        List<Api.Share> shares = pod.shares();
+        for (ShareChange change : changes) {
+            shares = shares.stream()
+                    .map(share -> share.container().equals(change.container())
+                                    && (change.gpu().isEmpty() || change.gpu().equals(share.gpu()))
+                            ? with(share, change)
+                            : share)
+                    .toList();
+        }
+        return new Api.Pod(pod.namespace(), pod.name(), pod.uid(), pod.node(), pod.state(), pod.priority(), shares);
+    }
+
+    private static Api.Share with(Api.Share share, ShareChange change) {
+        Integer memory = change.memoryMiB();
+        Integer cores = change.cores();
+        var policy = change.policy();
+        return new Api.Share(
+                share.namespace(),
+                share.pod(),
+                share.uid(),
+                share.node(),
+                share.container(),
+                share.gpu(),
+                memory == null ? share.memoryMiB() : memory,
+                cores == null ? share.cores() : cores,
+                policy == null ? share.policy() : policy.print(),
+                share.priority(),
+                share.exclusive());
+    }
+}
