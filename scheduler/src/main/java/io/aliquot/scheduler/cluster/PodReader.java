@@ -93,7 +93,8 @@ final class PodReader {
                                 .orElse(DEFAULT_GRACE_SECONDS)),
                         Optional.ofNullable(pod.getMetadata().getDeletionTimestamp())
                                 .map(Instant::parse)
-                                .orElse(Instant.MAX)),
+                                .orElse(Instant.MAX),
+                        annotations.getOrDefault(Annotations.FENCE, "")),
                 problems);
     }
 

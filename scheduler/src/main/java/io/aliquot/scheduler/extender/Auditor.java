@@ -1,23 +1,41 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.scheduler.extender.Cluster.EvictOutcome;
 import io.aliquot.scheduler.extender.Cluster.PodState;
+import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.PodId;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.LinkedHashMap;
+import java.util.List;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
  * Looks into GPUs that the ledger believes to be oversold: what it was told may be old, so the pods are read. Where they
- * do hold it all, somebody got past the fence, and an admin must know.
+ * do hold it all, two leaders have sold the same part: somebody got past the fence. The youngest are told to leave, until
+ * the others fit.
+ *
+ * <p>Where all were bound under one leader, it sold nothing twice: an admin has made the GPU's capacity smaller since.
+ * That is told, and nobody has to leave.
  */
 final class Auditor {
     private static final Logger LOG = LoggerFactory.getLogger(Auditor.class);
+    private static final Comparator<BoundPod> OLDEST_FIRST = Comparator.comparing(BoundPod::bound)
+            .thenComparing(BoundPod::created)
+            .thenComparing(pod -> pod.id().uid());
 
+    private final Ledger ledger;
     private final LedgerNews news;
     private final Cluster cluster;
     private final Counter oversold;
 
-    Auditor(LedgerNews news, Cluster cluster, MeterRegistry metrics) {
+    Auditor(Ledger ledger, LedgerNews news, Cluster cluster, MeterRegistry metrics) {
+        this.ledger = ledger;
         this.news = news;
         this.cluster = cluster;
         this.oversold = Counter.builder("aliquot.ledger.oversold")
@@ -25,22 +43,70 @@ final class Auditor {
                 .register(metrics);
     }
 
+    /** Whoever doesn't lead leaves it until he does. */
     void audit() {
-        for (LedgerNews.Oversold suspect : news.takeOversold()) {
-            if (suspect.holders().stream().allMatch(pod -> cluster.read(pod) instanceof PodState.Bound)) {
-                oversold.increment();
-                LOG.error(
-                        "oversold node={} gpu={} noticed with {} held by {}",
-                        suspect.node(),
-                        suspect.gpu(),
-                        suspect.latest(),
-                        suspect.holders());
-                cluster.warn(
-                        suspect.latest(),
-                        "GpuOversold",
-                        "with this pod, " + suspect.gpu() + " of node " + suspect.node()
-                                + " is allocated beyond its capacity; delete this pod, or another one there");
+        if (!(cluster.standing() instanceof Leads)) {
+            return;
+        }
+        // Of one GPU the latest news, which name the most holders.
+        var suspects = new LinkedHashMap<String, LedgerNews.Oversold>();
+        news.takeOversold().forEach(suspect -> suspects.put(suspect.gpu(), suspect));
+        for (LedgerNews.Oversold suspect : suspects.values()) {
+            if (!decided(suspect)) {
+                news.oversold(suspect.node(), suspect.gpu(), suspect.latest(), suspect.holders()); // next time
             }
         }
+    }
+
+    private boolean decided(LedgerNews.Oversold suspect) {
+        var holders = new ArrayList<BoundPod>();
+        for (PodId pod : suspect.holders()) {
+            PodState state = cluster.read(pod);
+            if (state instanceof PodState.Unreadable) {
+                return false;
+            }
+            if (state instanceof PodState.Bound bound
+                    && !bound.pod().leaves()
+                    && bound.pod().node().equals(suspect.node())
+                    && bound.pod().perGpu().containsKey(suspect.gpu())) {
+                holders.add(bound.pod());
+            }
+        }
+        holders.sort(OLDEST_FIRST);
+        if (!ledger.oversold(suspect.node(), suspect.gpu(), holders)) {
+            return true;
+        }
+        oversold.increment();
+        LOG.error("oversold node={} gpu={} held by {}", suspect.node(), suspect.gpu(), holders);
+        String what = suspect.gpu() + " of node " + suspect.node();
+        if (holders.stream().map(BoundPod::fence).distinct().count() == 1) {
+            cluster.warn(
+                    youngest(holders).id(),
+                    "GpuOversold",
+                    "pods hold more of " + what + " than its capacity is now; delete this pod, or another one there");
+            return true;
+        }
+        return evictUntilTheRestFits(suspect, what, holders);
+    }
+
+    private boolean evictUntilTheRestFits(LedgerNews.Oversold suspect, String what, List<BoundPod> holders) {
+        boolean all = true;
+        while (ledger.oversold(suspect.node(), suspect.gpu(), holders)) {
+            BoundPod youngest = youngest(holders);
+            holders.remove(youngest);
+            cluster.warn(
+                    youngest.id(),
+                    "GpuOversold",
+                    "two leaders of the scheduler gave away the same part of " + what + "; this pod, the younger, "
+                            + "is evicted, and those before it stay");
+            EvictOutcome outcome = cluster.evict(youngest.id(), false);
+            LOG.error("evicted {} node={} gpu={} outcome={}", youngest.id(), suspect.node(), suspect.gpu(), outcome);
+            all &= outcome instanceof EvictOutcome.Done || outcome instanceof EvictOutcome.Gone;
+        }
+        return all;
+    }
+
+    private static BoundPod youngest(List<BoundPod> oldestFirst) {
+        return oldestFirst.get(oldestFirst.size() - 1);
     }
 }

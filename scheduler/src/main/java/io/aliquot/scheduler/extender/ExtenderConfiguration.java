@@ -95,7 +95,7 @@ class ExtenderConfiguration {
             Waker waker,
             Evictor evictor,
             MeterRegistry metrics) {
-        return new Housekeeping(ledger, waker, evictor, new Auditor(news, cluster, metrics), outcomes);
+        return new Housekeeping(ledger, waker, evictor, new Auditor(ledger, news, cluster, metrics), outcomes);
     }
 
     @Bean

@@ -17,6 +17,7 @@ import java.util.Map;
  * @param bound when it got its node
  * @param grace that its containers get to end in
  * @param leavesBy when it is gone at the latest, if its node does what it is told; {@link Instant#MAX} while it stays
+ * @param fence under which it was bound or resized last, {@link io.aliquot.api.Fence} as text; empty without GPUs
  */
 public record BoundPod(
         PodId id,
@@ -28,7 +29,8 @@ public record BoundPod(
         Instant created,
         Instant bound,
         Duration grace,
-        Instant leavesBy) {
+        Instant leavesBy,
+        String fence) {
     public BoundPod {
         shares = List.copyOf(shares);
     }

@@ -14,6 +14,7 @@ import io.aliquot.scheduler.placement.Choice.Refused;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -466,6 +467,17 @@ public final class Ledger {
     }
 
     // What others want to know.
+
+    /** Whether these pods together hold more of a GPU than it has. */
+    public boolean oversold(String node, String gpu, Collection<BoundPod> holders) {
+        NodeAccount account = nodes.get(node);
+        if (account == null) {
+            return false;
+        }
+        synchronized (account) {
+            return account.oversold(gpu, holders);
+        }
+    }
 
     /** The most GPUs that a node has. */
     public int mostGpus() {

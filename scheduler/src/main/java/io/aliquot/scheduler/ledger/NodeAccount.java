@@ -13,6 +13,7 @@ import io.aliquot.scheduler.placement.GpuRoom;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Scores;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -253,6 +254,15 @@ final class NodeAccount {
         return tally.memoryMiB > card.memoryMiB()
                 || tally.cores > card.cores()
                 || (tally.exclusive > 0 && tally.pods > 1);
+    }
+
+    /** Whether these pods together hold more of a GPU than it has. */
+    boolean oversold(String gpu, Collection<BoundPod> pods) {
+        var tally = new Tally();
+        pods.forEach(pod -> Optional.ofNullable(pod.perGpu().get(gpu)).ifPresent(amount -> tally.add(amount, 1)));
+        return facts instanceof Sharing sharing
+                && sharing.cards().list().stream()
+                        .anyMatch(card -> card.gpu().uuid().equals(gpu) && tooMuch(tally, card));
     }
 
     /** Without what is merely reserved. */

@@ -161,7 +161,8 @@ class ExplainerTest {
                 Instant.EPOCH,
                 Instant.EPOCH,
                 BoundPods.GRACE,
-                Instant.now().plusSeconds(30)));
+                Instant.now().plusSeconds(30),
+                ""));
         hold("low", 1, 0, 5_000, 0, -1);
         assertThat(explainer
                         .explain(POD, Gpus.ask("APP:main: gpumem=20000"), 0, true, ledger.nodeNames())
@@ -216,7 +217,8 @@ class ExplainerTest {
                             Instant.EPOCH,
                             Instant.EPOCH,
                             BoundPods.GRACE,
-                            Instant.MAX));
+                            Instant.MAX,
+                            ""));
                 }
             }
             int memory = 10_000 + random.nextInt(30_000);
@@ -307,6 +309,7 @@ class ExplainerTest {
                 Instant.EPOCH,
                 Instant.EPOCH,
                 BoundPods.GRACE,
-                Instant.MAX));
+                Instant.MAX,
+                ""));
     }
 }

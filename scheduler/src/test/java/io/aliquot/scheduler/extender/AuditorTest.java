@@ -2,35 +2,109 @@ package io.aliquot.scheduler.extender;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.extender.Cluster.EvictOutcome;
 import io.aliquot.scheduler.extender.Cluster.PodState;
+import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.placement.Gpus;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import java.time.Instant;
 import org.junit.jupiter.api.Test;
 
 class AuditorTest {
     private final World world = new World();
     private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
-    private final Auditor auditor = new Auditor(world.news, world.cluster, metrics);
+    private final Auditor auditor = new Auditor(world.ledger, world.news, world.cluster, metrics);
 
     @Test
-    void anOversoldGpuIsToldOfOnTheLatestPod() {
-        world.cluster.state = new PodState.Bound(World.bound("a", 1, 1, 50_000));
-        world.takenElsewhere("a", 1, 0, 50_000);
-        world.takenElsewhere("b", 1, 0, 50_000);
+    void ofPodsThatTwoLeadersGaveTheSamePartTheYoungerIsEvictedAndToldWhy() {
+        present("young", 9, "old/1");
+        present("old", 5, "new/2");
         auditor.audit();
         auditor.audit();
+        assertThat(world.cluster.evicted).containsExactly("young");
         assertThat(world.cluster.warnings)
-                .containsExactly("b GpuOversold: with this pod, " + Gpus.uuid(1, 0)
-                        + " of node n1 is allocated beyond its capacity; delete this pod, or another one there");
+                .containsExactly("young GpuOversold: two leaders of the scheduler gave away the same part of "
+                        + Gpus.uuid(1, 0) + " of node n1; this pod, the younger, is evicted, and those before it stay");
         assertThat(metrics.counter("aliquot.ledger.oversold").count()).isEqualTo(1);
     }
 
     @Test
-    void whatOnlyOldNewsMakesLookOversoldIsNot() {
-        world.cluster.state = new PodState.Gone();
-        world.takenElsewhere("a", 1, 0, 50_000);
-        world.takenElsewhere("b", 1, 0, 50_000);
+    void noMoreAreEvictedThanMustBe() {
+        present("a", 1, "old/1");
+        present("b", 2, "new/2");
+        present("c", 3, "new/2");
         auditor.audit();
+        assertThat(world.cluster.evicted).containsExactly("c", "b");
+    }
+
+    @Test
+    void whatOneLeaderGaveIsTooMuchOnlySinceTheGpuHasLessAndNobodyLeaves() {
+        present("a", 1, "one/1");
+        present("b", 2, "one/1");
+        auditor.audit();
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(world.cluster.warnings)
+                .containsExactly("b GpuOversold: pods hold more of " + Gpus.uuid(1, 0)
+                        + " of node n1 than its capacity is now; delete this pod, or another one there");
+    }
+
+    @Test
+    void whoIsLeavingAlreadyMakesRoomEnough() {
+        present("a", 1, "old/1");
+        BoundPod b = present("b", 2, "new/2");
+        world.cluster.states.put("b", new PodState.Bound(BoundPods.leaving(b, Instant.EPOCH)));
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
         assertThat(world.cluster.warnings).isEmpty();
+    }
+
+    @Test
+    void whatOnlyOldNewsMakesLookOversoldIsNot() {
+        present("a", 1, "old/1");
+        present("b", 2, "new/2");
+        world.cluster.states.put("a", new PodState.Gone());
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(world.cluster.warnings).isEmpty();
+    }
+
+    @Test
+    void whatCannotBeReadOrEvictedIsLookedIntoAgain() {
+        present("a", 1, "old/1");
+        BoundPod b = present("b", 2, "new/2");
+        world.cluster.states.put("b", new PodState.Unreadable("down"));
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        world.cluster.states.put("b", new PodState.Bound(b));
+        world.cluster.evictions.put("b", new EvictOutcome.Protected("a budget"));
+        auditor.audit();
+        world.cluster.evictions.clear();
+        auditor.audit();
+        auditor.audit();
+        assertThat(world.cluster.evicted).containsExactly("b", "b");
+    }
+
+    @Test
+    void whoDoesNotLeadEvictsNobodyUntilHeDoes() {
+        Standing leads = world.cluster.standing;
+        world.cluster.standing = new Standing.Waits("another one holds the Lease");
+        present("a", 1, "old/1");
+        present("b", 2, "new/2");
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        world.cluster.standing = leads;
+        auditor.audit();
+        assertThat(world.cluster.evicted).containsExactly("b");
+    }
+
+    /** Holds most of the GPU, as the watch tells and the API server. */
+    private BoundPod present(String name, int second, String fence) {
+        BoundPod pod = BoundPods.under(World.bound(name, 1, 1, 50_000), second, fence);
+        world.ledger.hold(pod);
+        world.cluster.states.put(name, new PodState.Bound(pod));
+        return pod;
     }
 }

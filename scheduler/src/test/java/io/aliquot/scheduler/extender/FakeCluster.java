@@ -21,6 +21,9 @@ public final class FakeCluster implements Cluster {
     public volatile Standing standing = new Standing.Leads(new Fence("aliquot-1_uuid", 3));
     PodState state = new PodState.Unreadable("nobody told the test's cluster");
     OptionalLong version = OptionalLong.of(1);
+    /** Of single pods, by name. */
+    final Map<String, PodState> states = new HashMap<>();
+
     final List<Long> movedOn = new ArrayList<>();
     PodState movedOnTo = new PodState.Unreadable("nobody told the test's cluster");
     final List<String> warnings = new ArrayList<>();
@@ -54,7 +57,7 @@ public final class FakeCluster implements Cluster {
 
     @Override
     public PodState read(PodId pod) {
-        return state;
+        return states.getOrDefault(pod.name(), state);
     }
 
     @Override

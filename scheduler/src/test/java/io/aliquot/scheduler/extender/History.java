@@ -99,7 +99,8 @@ final class History {
                     Instant.EPOCH,
                     Instant.EPOCH,
                     BoundPods.GRACE,
-                    leaves ? Instant.EPOCH : Instant.MAX);
+                    leaves ? Instant.EPOCH : Instant.MAX,
+                    "");
         }
 
         boolean holds() {

@@ -17,14 +17,40 @@ public final class BoundPods {
 
     public static BoundPod of(PodId id, String node, long version, Share... shares) {
         return new BoundPod(
-                id, node, version, List.of(shares), HostLoad.NONE, 0, Instant.EPOCH, Instant.EPOCH, GRACE, Instant.MAX);
+                id,
+                node,
+                version,
+                List.of(shares),
+                HostLoad.NONE,
+                0,
+                Instant.EPOCH,
+                Instant.EPOCH,
+                GRACE,
+                Instant.MAX,
+                "");
     }
 
     /** One of that priority, bound so many seconds after 1970, with requests of CPU and memory. */
     public static BoundPod of(PodId id, String node, int priority, int second, HostLoad requests, Share... shares) {
         var since = Instant.ofEpochSecond(second);
         return new BoundPod(
-                id, node, 1 + second, List.of(shares), requests, priority, since, since, GRACE, Instant.MAX);
+                id, node, 1 + second, List.of(shares), requests, priority, since, since, GRACE, Instant.MAX, "");
+    }
+
+    /** The same pod, bound so many seconds after 1970 under this fence. */
+    public static BoundPod under(BoundPod pod, int second, String fence) {
+        return new BoundPod(
+                pod.id(),
+                pod.node(),
+                pod.version(),
+                pod.shares(),
+                pod.requests(),
+                pod.priority(),
+                pod.created(),
+                Instant.ofEpochSecond(second),
+                pod.grace(),
+                pod.leavesBy(),
+                fence);
     }
 
     /** The same pod, told to leave by then. */
@@ -39,7 +65,8 @@ public final class BoundPods {
                 pod.created(),
                 pod.bound(),
                 pod.grace(),
-                leavesBy);
+                leavesBy,
+                pod.fence());
     }
 
     /** The container {@code main}'s. */
