@@ -1,0 +1,84 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.Space.PROMPT;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.Gpu;
+import io.fabric8.kubernetes.api.model.Pod;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** Pods that wait, on a node with two GPUs of 81920 MiB. Within 5 s: 3 s of that are kube-scheduler's backoff. */
+@ExtendWith(LabExtension.class)
+class WakingIT {
+    @Test
+    void aReleaseLetsAPodRunThatOnlyASingleGpuWasTooSmallFor(Lab lab, Space space) {
+        String node = lab.nodes().get(0);
+        space.run(on(lab, "one", 50000, node));
+        space.run(on(lab, "other", 60000, node));
+        space.create(on(lab, "waits", 40000, node));
+        assertThat(space.awaitUnschedulable("waits")).contains("no GPU with 40000 MiB free");
+
+        space.delete("other");
+
+        space.awaitRunning("waits", PROMPT);
+        Holdings.expectNoGpuOverCapacity(lab);
+    }
+
+    @Test
+    void aCordonThatIsLiftedLetsAPodRun(Lab lab, Space space) {
+        String node = lab.nodes().get(0);
+        String all =
+                Holdings.inventory(lab, node).gpus().stream().map(Gpu::uuid).collect(Collectors.joining(","));
+        lab.kubectl("annotate", "--overwrite", "node", node, Annotations.CORDON_GPUS + "=" + all)
+                .expectSuccess();
+        try {
+            space.create(on(lab, "waits", 40000, node));
+            space.awaitUnschedulable("waits");
+        } finally {
+            lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "-").expectSuccess();
+        }
+        space.awaitRunning("waits", PROMPT);
+    }
+
+    @Test
+    void roomThatHelpsNobodyWritesNothingToAnyNode(Lab lab, Space space) {
+        String node = lab.nodes().get(0);
+        space.run(on(lab, "one", 50000, node));
+        space.run(on(lab, "other", 60000, node));
+        space.create(on(lab, "waits", 40000, node));
+        space.awaitUnschedulable("waits");
+        Map<String, String> before = woken(lab);
+
+        for (int i = 0; i < 3; i++) {
+            space.run(on(lab, "small-" + i, 1000, node));
+            space.delete("small-" + i);
+        }
+
+        assertThat(woken(lab)).isEqualTo(before);
+    }
+
+    private static Map<String, String> woken(Lab lab) {
+        var woken = new HashMap<String, String>();
+        for (String node : lab.nodes()) {
+            woken.put(
+                    node,
+                    lab.client()
+                            .nodes()
+                            .withName(node)
+                            .get()
+                            .getMetadata()
+                            .getAnnotations()
+                            .getOrDefault(Annotations.WAKE, "never"));
+        }
+        return woken;
+    }
+
+    private static Pod on(Lab lab, String name, int mebibytes, String node) {
+        return Pods.onNode(Pods.memory(lab, name, mebibytes), node);
+    }
+}
