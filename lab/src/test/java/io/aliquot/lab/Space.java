@@ -219,7 +219,12 @@ final class Space implements AutoCloseable {
 
     @Override
     public void close() {
-        client.pods().inNamespace(name).withGracePeriod(0).delete();
+        // Deleted by force they would hold their shares for seconds into the next test.
+        for (Pod pod : client.pods().inNamespace(name).list().getItems()) {
+            boolean hasKubelet =
+                    lab.nodes().contains(String.valueOf(pod.getSpec().getNodeName()));
+            client.resource(pod).withGracePeriod(hasKubelet ? 1 : 0).delete();
+        }
         awaitTrue(
                 "no pods in " + name,
                 EVENTUALLY,
