@@ -4,6 +4,10 @@ import static io.aliquot.lab.Space.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.client.Config;
+import io.fabric8.kubernetes.client.ConfigBuilder;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -11,10 +15,12 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /** Admission while one replica of the scheduler, or both, can't serve it. */
 @ExtendWith(LabExtension.class)
+@EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
 class AdmissionFaultsIT {
     private static final Duration RESTARTED = Duration.ofMinutes(4);
     /** Until the kubelet has seen that a container ended, and word of it has reached every node's rules. */
@@ -63,9 +69,14 @@ class AdmissionFaultsIT {
         replicas.awaitReady(RESTARTED);
         List<Pod> stopped = replicas.all();
         stopped.forEach(replica -> replicas.signal(replica, Replicas.EXTENDER, "SIGSTOP"));
-        try {
+        // The API server gives the webhook 10 s, which is how long clients wait for the API server, too.
+        Config patience = new ConfigBuilder(lab.client().getConfiguration())
+                .withRequestTimeout((int) EVENTUALLY.toMillis())
+                .build();
+        try (KubernetesClient patient =
+                new KubernetesClientBuilder().withConfig(patience).build()) {
             Attempt plain = attempt(space, Pods.plain(lab, "asks-not"));
-            Attempt asking = attempt(space, Pods.memory(lab, "asks", 1000));
+            Attempt asking = attempt(patient, space, Pods.memory(lab, "asks", 1000));
 
             assertThat(plain.refusal()).isEmpty();
             assertThat(plain.took()).isLessThan(SECOND.plus(SLACK));
@@ -91,10 +102,14 @@ class AdmissionFaultsIT {
     }
 
     private static Attempt attempt(Space space, Pod pod) {
+        return attempt(space.client(), space, pod);
+    }
+
+    private static Attempt attempt(KubernetesClient client, Space space, Pod pod) {
         long begin = System.nanoTime();
         Optional<String> refusal = Optional.empty();
         try {
-            space.client().resource(pod).inNamespace(space.name()).dryRun().create();
+            client.resource(pod).inNamespace(space.name()).dryRun().create();
         } catch (KubernetesClientException e) {
             refusal = Optional.of(String.valueOf(e.getMessage()));
         }

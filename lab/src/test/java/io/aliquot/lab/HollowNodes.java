@@ -9,6 +9,7 @@ import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import java.util.HashMap;
@@ -23,6 +24,7 @@ import java.util.regex.Pattern;
  * never start, so that many can come and go.
  */
 final class HollowNodes implements AutoCloseable {
+    private static final int CONFLICT = 409;
     private static final String LABEL = "aliquot-lab/hollow";
 
     private final Lab lab;
@@ -40,8 +42,13 @@ final class HollowNodes implements AutoCloseable {
                         .getAnnotations()
                         .get(Annotations.GPUS))
                 .orElseThrow(() -> new AssertionError("node " + lab.nodes().get(0) + " has no inventory"));
-        for (int i = 0; i < count; i++) {
-            make("hollow-" + i, real);
+        try {
+            for (int i = 0; i < count; i++) {
+                make("hollow-" + i, real);
+            }
+        } catch (RuntimeException e) {
+            close();
+            throw e;
         }
     }
 
@@ -71,14 +78,7 @@ final class HollowNodes implements AutoCloseable {
                 KubernetesClient agent = lab.as(
                         "system:serviceaccount:" + Lab.NAMESPACE + ":aliquot-device-plugin",
                         Map.of("authentication.kubernetes.io%2Fnode-name", List.of(name)))) {
-            kubelet.nodes()
-                    .withName(name)
-                    .editStatus(node -> new NodeBuilder(node)
-                            .editOrNewStatus()
-                            .withCapacity(resources())
-                            .withAllocatable(resources())
-                            .endStatus()
-                            .build());
+            report(kubelet, name);
             String own = Pattern.compile("GPU-[0-9a-f-]{36}")
                     .matcher(inventory)
                     .replaceAll(match -> "GPU-" + UUID.nameUUIDFromBytes((name + match.group()).getBytes(UTF_8)));
@@ -87,6 +87,27 @@ final class HollowNodes implements AutoCloseable {
                     .patch(
                             PatchContext.of(PatchType.JSON_MERGE),
                             "{\"metadata\":{\"annotations\":{\"" + Annotations.GPUS + "\":" + quoted(own) + "}}}");
+        }
+    }
+
+    /** Again while others change the new node, too: controllers give it taints and addresses. */
+    private static void report(KubernetesClient kubelet, String name) {
+        for (int tries = 1; ; tries++) {
+            try {
+                kubelet.nodes()
+                        .withName(name)
+                        .editStatus(node -> new NodeBuilder(node)
+                                .editOrNewStatus()
+                                .withCapacity(resources())
+                                .withAllocatable(resources())
+                                .endStatus()
+                                .build());
+                return;
+            } catch (KubernetesClientException e) {
+                if (e.getCode() != CONFLICT || tries == 10) {
+                    throw e;
+                }
+            }
         }
     }
 

@@ -9,16 +9,17 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
-import java.util.stream.Stream;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /**
  * Two replicas under load, and something happens to the one that leads: no GPU is sold twice, which an {@link Observer}
  * sees to, and the other one goes on within 30 s. {@code ALIQUOT_LONG} in the environment: everything, else a sample.
  */
 @ExtendWith(LabExtension.class)
+@EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
 class TwoSchedulersIT {
     /** Until the Lease has run out and somebody looks, 15 s and at most 4.4; then a second's grace, lists, backoffs. */
     private static final Duration TAKEN_OVER = Duration.ofSeconds(30);
@@ -95,14 +96,8 @@ class TwoSchedulersIT {
         }
     }
 
-    static Stream<Fault> faults() {
-        return System.getenv("ALIQUOT_LONG") == null
-                ? Stream.of(Fault.EXTENDER_PAUSED, Fault.REPLACED)
-                : Stream.of(Fault.values());
-    }
-
     @ParameterizedTest
-    @MethodSource("faults")
+    @EnumSource(Fault.class)
     void noGpuIsSoldTwiceAndTheOtherOneGoesOn(Fault fault, Lab lab, Space space) throws Exception {
         var replicas = new Replicas(lab);
         replicas.awaitReady(RESTARTED);
