@@ -16,7 +16,6 @@ import io.fabric8.kubernetes.api.model.PodList;
 import io.fabric8.kubernetes.api.model.policy.v1.EvictionBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
-import io.fabric8.kubernetes.client.RequestConfigBuilder;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import java.time.Clock;
@@ -61,9 +60,8 @@ final class KubernetesCluster implements Cluster {
             Readiness ready,
             Events events,
             Clock clock) {
-        // One try each: whether and when to try again is for the verbs to decide.
-        this.kubernetes = patient(kubernetes, PATIENCE);
-        KubernetesClient inVerbs = patient(kubernetes, READ);
+        this.kubernetes = Patience.oneTry(kubernetes, PATIENCE);
+        KubernetesClient inVerbs = Patience.oneTry(kubernetes, READ);
         this.reader = inVerbs;
         this.writer = new Writer(inVerbs, WRITE);
         this.hasty = new Writer(inVerbs, READ);
@@ -72,15 +70,6 @@ final class KubernetesCluster implements Cluster {
         this.ready = ready;
         this.events = events;
         this.clock = clock;
-    }
-
-    private static KubernetesClient patient(KubernetesClient kubernetes, Duration patience) {
-        return kubernetes
-                .newClient(new RequestConfigBuilder()
-                        .withRequestTimeout((int) patience.toMillis())
-                        .withRequestRetryBackoffLimit(0)
-                        .build())
-                .adapt(KubernetesClient.class);
     }
 
     @Override

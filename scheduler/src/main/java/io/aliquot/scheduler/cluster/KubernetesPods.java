@@ -5,24 +5,19 @@ import io.aliquot.scheduler.inspection.Pods;
 import io.aliquot.scheduler.inspection.UnansweredException;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
-import io.fabric8.kubernetes.client.RequestConfigBuilder;
+import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
 
 /** Reads pods by name. */
 final class KubernetesPods implements Pods {
     /** Whoever asks over HTTP waits for this. */
-    private static final int PATIENCE_MS = 4000;
+    private static final Duration PATIENCE = Duration.ofSeconds(4);
 
     private final KubernetesClient kubernetes;
 
     KubernetesPods(KubernetesClient kubernetes) {
-        this.kubernetes = kubernetes
-                .newClient(new RequestConfigBuilder()
-                        .withRequestTimeout(PATIENCE_MS)
-                        .withRequestRetryBackoffLimit(0)
-                        .build())
-                .adapt(KubernetesClient.class);
+        this.kubernetes = Patience.oneTry(kubernetes, PATIENCE);
     }
 
     @Override

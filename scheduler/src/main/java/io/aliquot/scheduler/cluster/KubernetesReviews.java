@@ -9,7 +9,7 @@ import io.fabric8.kubernetes.api.model.authorization.v1.SubjectAccessReview;
 import io.fabric8.kubernetes.api.model.authorization.v1.SubjectAccessReviewBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
-import io.fabric8.kubernetes.client.RequestConfigBuilder;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -18,17 +18,12 @@ import org.jspecify.annotations.Nullable;
 /** TokenReview and SubjectAccessReview. */
 final class KubernetesReviews implements Reviews {
     /** Whoever asks over HTTP waits for this. */
-    private static final int PATIENCE_MS = 4000;
+    private static final Duration PATIENCE = Duration.ofSeconds(4);
 
     private final KubernetesClient kubernetes;
 
     KubernetesReviews(KubernetesClient kubernetes) {
-        this.kubernetes = kubernetes
-                .newClient(new RequestConfigBuilder()
-                        .withRequestTimeout(PATIENCE_MS)
-                        .withRequestRetryBackoffLimit(0)
-                        .build())
-                .adapt(KubernetesClient.class);
+        this.kubernetes = Patience.oneTry(kubernetes, PATIENCE);
     }
 
     @Override

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.cluster;
 
+import static io.aliquot.scheduler.cluster.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.extender.Cluster.PodState;
@@ -24,9 +25,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -267,18 +266,5 @@ class KubernetesClusterIT {
                         .withPhase("Succeeded")
                         .endStatus()
                         .build());
-    }
-
-    private static void await(String what, BooleanSupplier condition) {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
-        while (!condition.getAsBoolean()) {
-            assertThat(System.nanoTime()).as("not within 30 s: " + what).isLessThan(end);
-            try {
-                TimeUnit.MILLISECONDS.sleep(50);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-                throw new IllegalStateException(e);
-            }
-        }
     }
 }

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.cluster;
 
+import static io.aliquot.scheduler.cluster.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.testing.ApiServer;
@@ -19,7 +20,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.BooleanSupplier;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -334,18 +334,5 @@ class WatchedIT {
                 .getItems()
                 .forEach(map -> truth.add(map.getMetadata().getUid()));
         await("what is there", () -> there.keySet().equals(truth));
-    }
-
-    private static void await(String what, BooleanSupplier condition) {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
-        while (!condition.getAsBoolean()) {
-            assertThat(System.nanoTime()).as("not within 30 s: " + what).isLessThan(end);
-            try {
-                TimeUnit.MILLISECONDS.sleep(20);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-                throw new IllegalStateException(e);
-            }
-        }
     }
 }
