@@ -26,10 +26,9 @@ class PreemptionIT {
     private static final Duration A_WHILE = Duration.ofSeconds(8);
 
     @Test
-    void whereTheNodesTotalIsShortOnePodGoesAndOnlyThat(Lab lab, Space space) {
+    void whereTheNodesTotalIsShortOnePodGoesAndOnlyThat(Lab lab, Space space) throws InterruptedException {
         String node = lab.nodes().get(0);
-        space.run(low(lab, "old", 81920, node));
-        space.run(low(lab, "young", 81920, node));
+        runOneAfterAnother(space, low(lab, "old", 81920, node), low(lab, "young", 81920, node));
 
         Pod high = preemptor(lab, space, HIGH, "high", 40000, node);
 
@@ -39,10 +38,9 @@ class PreemptionIT {
     }
 
     @Test
-    void whereOnlySingleGpusAreShortOnePodIsEvictedAndToldWhy(Lab lab, Space space) {
+    void whereOnlySingleGpusAreShortOnePodIsEvictedAndToldWhy(Lab lab, Space space) throws InterruptedException {
         String node = lab.nodes().get(0);
-        space.run(low(lab, "old", 50000, node));
-        space.run(low(lab, "young", 60000, node));
+        runOneAfterAnother(space, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
 
         Pod high = preemptor(lab, space, HIGH, "high", 40000, node);
 
@@ -60,8 +58,7 @@ class PreemptionIT {
     @Test
     void whomABudgetProtectsIsEvictedOnlyWhenItAllowsIt(Lab lab, Space space) throws InterruptedException {
         String node = lab.nodes().get(0);
-        space.run(guarded(low(lab, "old", 50000, node)));
-        space.run(guarded(low(lab, "young", 60000, node)));
+        runOneAfterAnother(space, guarded(low(lab, "old", 50000, node)), guarded(low(lab, "young", 60000, node)));
         var budget = space.client()
                 .resource(new PodDisruptionBudgetBuilder()
                         .withNewMetadata()
@@ -93,8 +90,7 @@ class PreemptionIT {
     @Test
     void aPodThatMayNotPreemptWaits(Lab lab, Space space) throws InterruptedException {
         String node = lab.nodes().get(0);
-        space.run(low(lab, "old", 50000, node));
-        space.run(low(lab, "young", 60000, node));
+        runOneAfterAnother(space, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
         try (PriorityClass polite = new PriorityClass(lab, POLITE, "Never")) {
             space.create(polite.of(Pods.onNode(Pods.memory(lab, "polite", 40000), node)));
 
@@ -108,6 +104,13 @@ class PreemptionIT {
         try (PriorityClass high = new PriorityClass(lab, priorityClass, "PreemptLowerPriority")) {
             return space.run(high.of(Pods.onNode(Pods.memory(lab, name, mebibytes), node)));
         }
+    }
+
+    /** Kubernetes tells times in whole seconds: bound within the same one, neither would be the younger. */
+    private static void runOneAfterAnother(Space space, Pod old, Pod young) throws InterruptedException {
+        space.run(old);
+        TimeUnit.SECONDS.sleep(1);
+        space.run(young);
     }
 
     private static Pod low(Lab lab, String name, int mebibytes, String node) {
