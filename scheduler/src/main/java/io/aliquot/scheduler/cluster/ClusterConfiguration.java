@@ -22,11 +22,13 @@ import java.time.Clock;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import org.springframework.util.function.SingletonSupplier;
 
 /** The watches, and what they tell to whom. */
 @Configuration(proxyBeanMethods = false)
@@ -60,11 +62,14 @@ class ClusterConfiguration {
             Unbound unbound,
             Events events,
             ObjectProvider<Watched<?>> watches) {
+        // Later, because some of them need what needs this; and once, because Spring takes its time to find them.
+        Supplier<List<Watched<?>>> all =
+                SingletonSupplier.of(() -> watches.stream().toList());
         return new KubernetesCluster(
                 kubernetes,
                 leadership,
                 unbound,
-                () -> watches.stream()
+                () -> all.get().stream()
                         .flatMap(watch -> watch.waitsFor().stream())
                         .findFirst(),
                 events,

@@ -144,6 +144,9 @@ class ExtenderHttpTest {
     private static JsonNode ok(String verb, String body) throws Exception {
         HttpResponse<String> answer = post(verb, body);
         assertThat(answer.statusCode()).as(answer.body()).isEqualTo(200);
+        // Without its length kube-scheduler would leave the connection's end unread, and open another one.
+        assertThat(answer.headers().firstValueAsLong("Content-Length"))
+                .hasValue(answer.body().length());
         return JSON.readTree(answer.body());
     }
 
