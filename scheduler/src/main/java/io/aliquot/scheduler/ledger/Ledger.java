@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.Gpu;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
@@ -20,8 +19,10 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
@@ -44,6 +45,9 @@ import java.util.function.Predicate;
  * stands still. So every write is conditional on the version of the pod that it was decided on, its base. Whoever has
  * seen a later version knows the outcome, for this version shows it or has made it impossible. A resize is the same: it
  * is counted as the larger of before and after until a version later than its base is seen.
+ *
+ * An account is closed when its node is not known and nobody has a claim there; whoever has found it before that and
+ * gets its lock after looks again.
  *
  * whereIs tells a pod's node, and its compute() serializes all that happens to one pod. Locks are taken in the order
  * pod, node; two nodes are never locked at once.
@@ -69,7 +73,14 @@ public final class Ledger {
     private final LedgerListener listener;
     private final Map<String, NodeAccount> nodes = new ConcurrentHashMap<>();
     private final Map<String, String> whereIs = new ConcurrentHashMap<>();
+    /** Names of nodes whose agent does not answer, known or not. */
+    private final Set<String> unserved = ConcurrentHashMap.newKeySet();
+
     private final AtomicInteger numbers = new AtomicInteger();
+    /** Of accounts that were closed, to be given again: what is remembered of all nodes is found by their numbers. */
+    private final Queue<Integer> freeNumbers = new ConcurrentLinkedQueue<>();
+
+    private final AtomicLong accountChanges = new AtomicLong();
     private final Offers.Memory offers = new Offers.Memory();
     private final AtomicLong factsChanges = new AtomicLong();
     private volatile Most most = new Most(-1, 0);
@@ -86,14 +97,13 @@ public final class Ledger {
 
     /** A node is new or may have changed. */
     public void putNode(String name, NodeFacts facts) {
-        NodeAccount account = account(name);
-        boolean changed;
-        synchronized (account) {
-            changed = !account.facts().equals(facts);
-            if (changed) {
+        boolean changed = at(name, account -> {
+            boolean differs = !account.facts().equals(facts);
+            if (differs) {
                 account.setFacts(facts);
             }
-        }
+            return differs;
+        });
         factsChanges.addAndGet(changed ? 1 : 0);
         if (changed && facts instanceof Sharing) {
             listener.roomFreed(name);
@@ -106,24 +116,26 @@ public final class Ledger {
      * answer.
      */
     public void setServed(String name, boolean served) {
-        NodeAccount account = account(name);
-        boolean back;
-        synchronized (account) {
-            back = served && !account.served();
-            account.setServed(served);
+        if (served) {
+            unserved.remove(name);
+        } else {
+            unserved.add(name);
         }
-        if (back) {
+        boolean changed = at(name, account -> {
+            boolean differs = account.served() != served;
+            if (differs) {
+                account.setServed(served);
+            }
+            return differs;
+        });
+        if (changed && served) {
             listener.roomFreed(name);
         }
     }
 
     /** A node is gone. What pods hold there is kept until they are gone too. */
     public void removeNode(String name) {
-        NodeAccount account = account(name);
-        synchronized (account) {
-            account.setFacts(NodeAccount.UNKNOWN);
-        }
-        factsChanges.incrementAndGet();
+        putNode(name, NodeAccount.UNKNOWN);
     }
 
     /** A pod is bound, or is still. Repeating it changes nothing, nor do old news; what it holds may change. */
@@ -147,35 +159,38 @@ public final class Ledger {
             if (before != null && !before.equals(pod.node())) {
                 take(before, uid, freed);
             }
-            NodeAccount account = account(pod.node());
-            synchronized (account) {
-                Optional<Claim> known = account.claim(uid);
-                if (known.filter(claim -> claim.outdates(pod, as)).isPresent()) {
-                    return pod.node();
-                }
-                Claim claim = known.filter(Claim::resizes)
-                        .filter(resized -> pod.version() <= resized.base())
-                        .map(resized -> resized.stillResizing(pod))
-                        .orElseGet(() -> Claim.told(
-                                known.filter(held -> held.state == State.HELD).isPresent() ? State.HELD : as,
-                                pod,
-                                nanoTime.getAsLong()));
-                account.put(claim);
-                Map<String, Amount> earlier = known.map(held -> held.perGpu).orElse(Map.of());
-                if (!earlier.equals(claim.perGpu)) {
-                    if (!earlier.isEmpty()) {
-                        freed.add(pod.node());
-                    }
-                    for (String gpu : account.oversold(claim)) {
-                        Set<PodId> holders = account.holders(gpu);
-                        oversold.add(() -> listener.oversold(pod.node(), gpu, pod.id(), holders));
-                    }
-                }
-            }
-            return pod.node();
+            return at(pod.node(), account -> {
+                hear(account, pod, as, freed, oversold);
+                return pod.node();
+            });
         });
         freed.forEach(listener::roomFreed);
         oversold.forEach(Runnable::run);
+    }
+
+    private void hear(NodeAccount account, BoundPod pod, State as, List<String> freed, List<Runnable> oversold) {
+        Optional<Claim> known = account.claim(pod.id().uid());
+        if (known.filter(claim -> claim.outdates(pod, as)).isPresent()) {
+            return;
+        }
+        Claim claim = known.filter(Claim::resizes)
+                .filter(resized -> pod.version() <= resized.base())
+                .map(resized -> resized.stillResizing(pod))
+                .orElseGet(() -> Claim.told(
+                        known.filter(held -> held.state == State.HELD).isPresent() ? State.HELD : as,
+                        pod,
+                        nanoTime.getAsLong()));
+        account.put(claim);
+        Map<String, Amount> earlier = known.map(held -> held.perGpu).orElse(Map.of());
+        if (!earlier.equals(claim.perGpu)) {
+            if (!earlier.isEmpty()) {
+                freed.add(pod.node());
+            }
+            for (String gpu : account.oversold(claim)) {
+                Set<PodId> holders = account.holders(gpu);
+                oversold.add(() -> listener.oversold(pod.node(), gpu, pod.id(), holders));
+            }
+        }
     }
 
     /**
@@ -198,15 +213,16 @@ public final class Ledger {
     public void vanish(String uid) {
         var freed = new ArrayList<String>();
         whereIs.computeIfPresent(uid, (key, node) -> {
-            NodeAccount account = account(node);
-            synchronized (account) {
+            boolean lingers = at(node, account -> {
                 Claim claim = account.claim(uid).orElseThrow();
-                if (claim.told().isPresent() && !claim.perGpu.isEmpty()) {
-                    if (claim.state != State.LINGERING) {
-                        account.put(claim.lingering(nanoTime.getAsLong()));
-                    }
-                    return node;
+                boolean holds = claim.told().isPresent() && !claim.perGpu.isEmpty();
+                if (holds && claim.state != State.LINGERING) {
+                    account.put(claim.lingering(nanoTime.getAsLong()));
                 }
+                return holds;
+            });
+            if (lingers) {
+                return node;
             }
             take(node, uid, freed);
             return null;
@@ -218,11 +234,7 @@ public final class Ledger {
 
     /** What a node would say to this pod now. */
     public Offer ask(String node, String uid, PodAsk ask) {
-        NodeAccount account = nodes.get(node);
-        if (account == null) {
-            return new Offer.Refuses(NodeAccount.UNKNOWN.reason(), true);
-        }
-        return account.offer(uid, ask, Set.of());
+        return askWithout(node, uid, ask, Set.of());
     }
 
     /** What the nodes would say to this pod now: as {@link #ask}, for whoever asks many nodes for many pods. */
@@ -238,14 +250,14 @@ public final class Ledger {
     public Offer askWithout(String node, String uid, PodAsk ask, Set<String> without) {
         NodeAccount account = nodes.get(node);
         if (account == null) {
-            return new Offer.Refuses(NodeAccount.UNKNOWN.reason(), true);
+            return Offers.UNKNOWN;
         }
         return account.offer(uid, ask, without);
     }
 
     /** Keeps room on the node where the pod will probably go, for {@link #EXPECTED_FOR}, if it fits there. */
     public void expect(PodId pod, String node, PodAsk ask) {
-        reserve(pod, node, account -> account.choose(pod.uid(), ask), Claim::expected);
+        reserve(pod, node, ask, Set.of(), Claim::expected);
     }
 
     /**
@@ -256,7 +268,7 @@ public final class Ledger {
      * @return whether it is kept; not where the pod doesn't fit even without them, or may be bound already
      */
     public boolean keepFor(PodId pod, String node, PodAsk ask, Set<String> without) {
-        return reserve(pod, node, account -> account.chooseWithout(pod.uid(), ask, without), Claim::kept);
+        return reserve(pod, node, ask, without, Claim::kept);
     }
 
     /** Nothing needs to be kept for this pod any more: it is gone, or will go elsewhere. */
@@ -269,7 +281,7 @@ public final class Ledger {
     }
 
     /** Where it doesn't fit any more what was expected ends, but not what is kept: those others may not have left yet. */
-    private boolean reserve(PodId pod, String node, Function<NodeAccount, Choice> choose, Reservation reservation) {
+    private boolean reserve(PodId pod, String node, PodAsk ask, Set<String> without, Reservation reservation) {
         var freed = new ArrayList<String>();
         var reserved = new boolean[1];
         whereIs.compute(pod.uid(), (uid, before) -> {
@@ -277,13 +289,13 @@ public final class Ledger {
             if (known.filter(Claim::mayBeBound).isPresent()) {
                 return before;
             }
-            NodeAccount account = account(node);
-            synchronized (account) {
-                if (choose.apply(account) instanceof Chosen chosen) {
+            reserved[0] = at(node, account -> {
+                if (account.choose(uid, ask, without) instanceof Chosen chosen) {
                     account.put(reservation.of(pod, chosen.perGpu(), nanoTime.getAsLong()));
-                    reserved[0] = true;
+                    return true;
                 }
-            }
+                return false;
+            });
             if (!reserved[0] && known.filter(claim -> claim.state == State.KEPT).isPresent()) {
                 return before;
             }
@@ -329,17 +341,9 @@ public final class Ledger {
                     return before;
                 }
             }
-            NodeAccount account = account(node);
-            synchronized (account) {
-                Choice choice = account.choose(uid, ask);
-                if (!(choice instanceof Chosen chosen && account.facts() instanceof Sharing sharing)) {
-                    answer[0] = new Conflict(((Refused) choice).reason());
-                    return before;
-                }
-                var granted =
-                        new Granted(chosen.containers(), sharing.inventory().visibleDevices());
-                account.put(Claim.assumed(pod, shares(ask, granted), chosen.perGpu(), version, nanoTime.getAsLong()));
-                answer[0] = granted;
+            answer[0] = at(node, account -> grant(account, pod, ask, version));
+            if (answer[0] instanceof Conflict) {
+                return before;
             }
             if (before != null && !before.equals(node)) {
                 take(before, uid, freed);
@@ -348,6 +352,16 @@ public final class Ledger {
         });
         freed.forEach(listener::roomFreed);
         return answer[0];
+    }
+
+    private Commitment grant(NodeAccount account, PodId pod, PodAsk ask, long version) {
+        Choice choice = account.choose(pod.uid(), ask, Set.of());
+        if (!(choice instanceof Chosen chosen && account.facts() instanceof Sharing sharing)) {
+            return new Conflict(((Refused) choice).reason());
+        }
+        var granted = new Granted(chosen.containers(), sharing.inventory().visibleDevices());
+        account.put(Claim.assumed(pod, shares(ask, granted), chosen.perGpu(), version, nanoTime.getAsLong()));
+        return granted;
     }
 
     private static List<Share> shares(PodAsk ask, Granted granted) {
@@ -378,10 +392,7 @@ public final class Ledger {
     public Resizing resize(String uid, List<ShareChange> changes) {
         var answer = new Resizing[] {new Resizing.Unknown()};
         whereIs.computeIfPresent(uid, (key, node) -> {
-            NodeAccount account = account(node);
-            synchronized (account) {
-                answer[0] = resize(account, uid, node, changes);
-            }
+            answer[0] = at(node, account -> resize(account, uid, node, changes));
             return node;
         });
         return answer[0];
@@ -414,14 +425,15 @@ public final class Ledger {
     public void undo(String uid, long version) {
         var freed = new ArrayList<String>();
         whereIs.computeIfPresent(uid, (key, node) -> {
-            NodeAccount account = account(node);
-            synchronized (account) {
-                account.claim(uid)
-                        .filter(claim -> claim.resizes() && claim.base() == version)
-                        .ifPresent(claim -> {
-                            account.put(Claim.told(claim.state, claim.told().orElseThrow(), claim.since));
-                            freed.add(node);
-                        });
+            boolean undone = at(node, account -> {
+                Optional<Claim> resizing =
+                        account.claim(uid).filter(claim -> claim.resizes() && claim.base() == version);
+                resizing.ifPresent(claim ->
+                        account.put(Claim.told(claim.state, claim.told().orElseThrow(), claim.since)));
+                return resizing.isPresent();
+            });
+            if (undone) {
+                freed.add(node);
             }
             return node;
         });
@@ -521,26 +533,6 @@ public final class Ledger {
         }
     }
 
-    /** Every GPU of every node and what is taken of it, each node at one instant. */
-    public List<GpuReport> report() {
-        var reports = new ArrayList<GpuReport>();
-        nodes.forEach((name, account) -> {
-            synchronized (account) {
-                if (account.facts() instanceof Sharing sharing) {
-                    for (Gpu gpu : sharing.inventory().gpus()) {
-                        reports.add(new GpuReport(name, gpu, sharing.inventory().slots(), account.taken(gpu.uuid())));
-                    }
-                }
-            }
-        });
-        return reports;
-    }
-
-    /** Claims that the cluster does not confirm. */
-    public int reservations() {
-        return claims(claim -> claim.state != State.HELD).size();
-    }
-
     private List<PodId> claims(Predicate<Claim> which) {
         var pods = new ArrayList<PodId>();
         for (NodeAccount account : nodes.values()) {
@@ -558,11 +550,8 @@ public final class Ledger {
     private void end(String uid, Predicate<Claim> which) {
         var freed = new ArrayList<String>();
         whereIs.computeIfPresent(uid, (key, node) -> {
-            NodeAccount account = account(node);
-            synchronized (account) {
-                if (account.claim(uid).filter(which).isEmpty()) {
-                    return node;
-                }
+            if (claim(node, uid).filter(which).isEmpty()) {
+                return node;
             }
             take(node, uid, freed);
             return null;
@@ -571,22 +560,38 @@ public final class Ledger {
     }
 
     private void take(String node, String uid, List<String> freed) {
-        NodeAccount account = account(node);
-        synchronized (account) {
-            if (account.remove(uid).filter(claim -> !claim.perGpu.isEmpty()).isPresent()) {
-                freed.add(node);
-            }
+        if (at(node, account -> account.remove(uid).filter(claim -> !claim.perGpu.isEmpty()))
+                .isPresent()) {
+            freed.add(node);
         }
     }
 
     private Optional<Claim> claim(String node, String uid) {
-        NodeAccount account = account(node);
-        synchronized (account) {
-            return account.claim(uid);
+        return at(node, account -> account.claim(uid));
+    }
+
+    /** Does this with a node's account, which there then is, and is no longer than it is of use. */
+    private <T> T at(String node, Function<NodeAccount, T> work) {
+        while (true) {
+            NodeAccount account = nodes.computeIfAbsent(node, this::open);
+            synchronized (account) {
+                if (!account.closed()) {
+                    T result = work.apply(account);
+                    if (account.idle()) {
+                        account.close();
+                        nodes.remove(node);
+                        freeNumbers.add(account.number);
+                    }
+                    return result;
+                }
+            }
+            // Somebody closed it since it was found; it was out of the map before its lock was free.
         }
     }
 
-    private NodeAccount account(String node) {
-        return nodes.computeIfAbsent(node, name -> new NodeAccount(numbers.getAndIncrement()));
+    private NodeAccount open(String node) {
+        Integer free = freeNumbers.poll();
+        return new NodeAccount(
+                free == null ? numbers.getAndIncrement() : free, accountChanges, !unserved.contains(node));
     }
 }

@@ -1,12 +1,14 @@
 package io.aliquot.scheduler.ledger;
 
 import io.aliquot.api.Gpu;
+import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.Choice;
-import io.aliquot.scheduler.placement.Choice.Chosen;
+import io.aliquot.scheduler.placement.Choice.Fits;
+import io.aliquot.scheduler.placement.Choice.Glance;
 import io.aliquot.scheduler.placement.Choice.Refused;
 import io.aliquot.scheduler.placement.Chooser;
 import io.aliquot.scheduler.placement.GpuRoom;
@@ -18,8 +20,11 @@ import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicLong;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One node's GPUs and the claims on them. Sums per GPU are kept up to date with each claim, and by UUID whether or not
@@ -33,16 +38,30 @@ final class NodeAccount {
     /** Of no other node. */
     final int number;
 
+    private final AtomicLong allChanges;
     private final Map<String, Claim> claims = new HashMap<>();
     private final Map<String, Tally> tallies = new HashMap<>();
+    /** Of the GPUs that it shares now, with everybody's claims; each is made anew when those on its GPU change. */
+    private List<GpuRoom> rooms = List.of();
+
     private long cpuMillis;
     private long memoryBytes;
     private NodeFacts facts = UNKNOWN;
-    private boolean served = true;
+    private boolean served;
+    private boolean closed;
     private volatile long changes;
 
-    NodeAccount(int number) {
+    /**
+     * Nothing is known of the node.
+     *
+     * @param number that no other account has while this one is open
+     * @param allChanges counts the changes of all accounts, so that no two ever are at the same count
+     */
+    NodeAccount(int number, AtomicLong allChanges, boolean served) {
         this.number = number;
+        this.allChanges = allChanges;
+        this.served = served;
+        changed();
     }
 
     /** Sums over all claims on a GPU. */
@@ -52,6 +71,16 @@ final class NodeAccount {
         private int slots;
         private int exclusive;
         private int pods;
+
+        Tally copy() {
+            var copy = new Tally();
+            copy.memoryMiB = memoryMiB;
+            copy.cores = cores;
+            copy.slots = slots;
+            copy.exclusive = exclusive;
+            copy.pods = pods;
+            return copy;
+        }
 
         void add(Amount amount, int sign) {
             memoryMiB += sign * amount.memoryMiB();
@@ -66,17 +95,27 @@ final class NodeAccount {
         }
     }
 
-    /**
-     * How often anything has changed that a pod is answered by. Whoever is not synchronized may see it change and change
-     * back while a question is answered.
-     */
+    /** Another number after each change of anything that a pod is answered by, and never again one that was before. */
     long changes() {
         return changes;
     }
 
-    @SuppressWarnings("NonAtomicVolatileUpdate") // callers synchronize
     private void changed() {
-        changes++;
+        changes = allChanges.incrementAndGet();
+    }
+
+    /** Whether it tells no more than that the node is not known. */
+    boolean idle() {
+        return facts.equals(UNKNOWN) && claims.isEmpty();
+    }
+
+    /** Nobody finds it any more, and who has found it already must look again. */
+    void close() {
+        closed = true;
+    }
+
+    boolean closed() {
+        return closed;
     }
 
     NodeFacts facts() {
@@ -85,10 +124,22 @@ final class NodeAccount {
 
     void setFacts(NodeFacts facts) {
         this.facts = facts;
+        rooms = new ArrayList<>();
+        for (Card card : cards()) {
+            rooms.add(room(card, tallies.get(card.gpu().uuid())));
+        }
         changed();
     }
 
-    /** Whether its agent answers the kubelet; assumed until told otherwise. */
+    private List<Card> cards() {
+        return facts instanceof Sharing sharing ? sharing.cards().list() : List.of();
+    }
+
+    private static GpuRoom room(Card card, @Nullable Tally tally) {
+        return new GpuRoom(card, tally == null ? Amount.NOTHING : tally.sum());
+    }
+
+    /** Whether its agent answers the kubelet. */
     void setServed(boolean served) {
         this.served = served;
         changed();
@@ -127,66 +178,78 @@ final class NodeAccount {
             if (tally.pods == 0) {
                 tallies.remove(uuid);
             }
+            replace(rooms, uuid, tally);
         });
         cpuMillis += sign * claim.requests.cpuMillis();
         memoryBytes += sign * claim.requests.memoryBytes();
         changed();
     }
 
-    /** What all claims together take of a GPU. */
-    Amount taken(String uuid) {
-        Tally tally = tallies.get(uuid);
-        return tally == null ? Amount.NOTHING : tally.sum();
+    private static void replace(List<GpuRoom> rooms, String uuid, Tally tally) {
+        for (int place = 0; place < rooms.size(); place++) {
+            Card card = rooms.get(place).card();
+            if (card.gpu().uuid().equals(uuid)) {
+                rooms.set(place, room(card, tally));
+            }
+        }
     }
 
     /** What the node would say to a pod, its present claim on this node and those of others set aside. */
     synchronized Offer offer(String uid, PodAsk ask, Set<String> without) {
-        long before = changes;
-        Choice choice = chooseWithout(uid, ask, without);
-        // What was set aside was put back.
-        changes = before;
-        return choice instanceof Chosen chosen
-                ? new Offer.Fits(Scores.fullness(chosen.fullness(), hostFullness()))
-                : new Offer.Refuses(((Refused) choice).reason(), ((Refused) choice).hopeless());
+        Glance glance = facts instanceof Sharing sharing && served
+                ? Chooser.look(ask, roomsWithout(uid, without), gpuPlacement(ask, sharing))
+                : notAtAll();
+        return glance instanceof Fits fits
+                ? new Offer.Fits(Scores.fullness(fits.fullness(), hostFullness()))
+                : new Offer.Refuses(((Refused) glance).reason(), ((Refused) glance).hopeless());
     }
 
-    /** What a pod would get here, its present claim on this node set aside. */
-    Choice choose(String uid, PodAsk ask) {
-        if (facts instanceof Sharing sharing) {
-            if (!served) {
-                return new Refused(UNSERVED.reason(), true);
-            }
-            Optional<Claim> own = remove(uid);
-            List<GpuRoom> rooms = rooms();
-            own.ifPresent(this::put);
-            return Chooser.choose(ask, rooms, ask.gpuPlacement().orElse(sharing.gpuPlacement()));
-        }
-        return new Refused(((LeftOut) facts).reason(), true);
+    /** What a pod would get here, its present claim on this node and those of others set aside. */
+    Choice choose(String uid, PodAsk ask, Set<String> without) {
+        return facts instanceof Sharing sharing && served
+                ? Chooser.choose(ask, roomsWithout(uid, without), gpuPlacement(ask, sharing))
+                : notAtAll();
     }
 
-    /** As {@link #choose}, with these pods' claims set aside too. */
-    Choice chooseWithout(String uid, PodAsk ask, Set<String> without) {
-        var aside = new ArrayList<Claim>();
-        for (String other : without) {
-            remove(other).ifPresent(aside::add);
-        }
-        try {
-            return choose(uid, ask);
-        } finally {
-            aside.forEach(this::put);
-        }
+    /** For a node that takes no pod now, whatever it asks for. */
+    private Refused notAtAll() {
+        return new Refused((facts instanceof LeftOut leftOut ? leftOut : UNSERVED).reason(), true);
     }
 
-    /** Every GPU that the node shares. */
+    private static Placement gpuPlacement(PodAsk ask, Sharing sharing) {
+        return ask.gpuPlacement().orElse(sharing.gpuPlacement());
+    }
+
+    /** Every GPU that the node shares; to be read while synchronized. */
     List<GpuRoom> rooms() {
-        if (facts instanceof Sharing sharing) {
-            List<GpuRoom> rooms = new ArrayList<>(sharing.cards().list().size());
-            for (Card card : sharing.cards().list()) {
-                rooms.add(new GpuRoom(card, taken(card.gpu().uuid())));
-            }
+        return rooms;
+    }
+
+    /** The same without the claims of these pods. */
+    private List<GpuRoom> roomsWithout(String uid, Set<String> others) {
+        Claim own = claims.get(uid);
+        if (own == null && others.isEmpty()) {
             return rooms;
         }
-        return List.of();
+        var rest = new HashMap<String, Tally>();
+        takeAway(own, rest);
+        for (String other : others) {
+            if (!other.equals(uid)) {
+                takeAway(claims.get(other), rest);
+            }
+        }
+        var without = new ArrayList<>(rooms);
+        rest.forEach((uuid, tally) -> replace(without, uuid, tally));
+        return without;
+    }
+
+    private void takeAway(@Nullable Claim claim, Map<String, Tally> rest) {
+        if (claim != null) {
+            claim.perGpu.forEach((uuid, amount) -> rest.computeIfAbsent(
+                            uuid,
+                            any -> Objects.requireNonNull(tallies.get(uuid)).copy())
+                    .add(amount, -1));
+        }
     }
 
     /** How much of the host's CPU and memory is requested, 0 to 1. */
@@ -205,12 +268,10 @@ final class NodeAccount {
 
     /** What there isn't for a claim to grow to this; empty where it fits, or doesn't grow. */
     Optional<String> lacking(Claim claim, Map<String, Amount> wanted) {
-        remove(claim.pod.uid());
-        List<GpuRoom> rooms = rooms();
-        put(claim);
+        List<GpuRoom> without = roomsWithout(claim.pod.uid(), Set.of());
         for (Map.Entry<String, Amount> gpu : wanted.entrySet()) {
             if (!gpu.getValue().equals(claim.perGpu.get(gpu.getKey()))) {
-                Optional<GpuRoom> room = rooms.stream()
+                Optional<GpuRoom> room = without.stream()
                         .filter(one -> one.gpu().uuid().equals(gpu.getKey()))
                         .findFirst();
                 if (room.isEmpty()) {
@@ -236,15 +297,13 @@ final class NodeAccount {
     /** Those of the claim's GPUs of which there is less than bound pods take together. */
     List<String> oversold(Claim claim) {
         var oversold = new ArrayList<String>();
-        if (facts instanceof Sharing sharing) {
-            for (Card card : sharing.cards().list()) {
-                Tally all = tallies.get(card.gpu().uuid());
-                if (all != null
-                        && claim.perGpu.containsKey(card.gpu().uuid())
-                        && tooMuch(all, card)
-                        && tooMuch(bound(card.gpu()), card)) {
-                    oversold.add(card.gpu().uuid());
-                }
+        for (Card card : cards()) {
+            Tally all = tallies.get(card.gpu().uuid());
+            if (all != null
+                    && claim.perGpu.containsKey(card.gpu().uuid())
+                    && tooMuch(all, card)
+                    && tooMuch(bound(card.gpu()), card)) {
+                oversold.add(card.gpu().uuid());
             }
         }
         return oversold;
@@ -260,9 +319,7 @@ final class NodeAccount {
     boolean oversold(String gpu, Collection<BoundPod> pods) {
         var tally = new Tally();
         pods.forEach(pod -> Optional.ofNullable(pod.perGpu().get(gpu)).ifPresent(amount -> tally.add(amount, 1)));
-        return facts instanceof Sharing sharing
-                && sharing.cards().list().stream()
-                        .anyMatch(card -> card.gpu().uuid().equals(gpu) && tooMuch(tally, card));
+        return cards().stream().anyMatch(card -> card.gpu().uuid().equals(gpu) && tooMuch(tally, card));
     }
 
     /** Without what is merely reserved. */

@@ -16,7 +16,8 @@ import org.jspecify.annotations.Nullable;
  * chooser over its GPUs. For 5,000 nodes that is 0.1 ms instead of some 3.
  *
  * What is remembered is true of the instant in which the count is read: a node counts before it lets go of its lock, and
- * an answer is worked out, and its count read, under that lock. Racing writers may lose each other's answers, never mix
+ * an answer is worked out, and its count read, under that lock. No two nodes are ever at the same count, so that one that
+ * is given the number of another that is gone is not taken for it. Racing writers may lose each other's answers, never mix
  * them, for an answer is one immutable object; a lost one is worked out again.
  *
  * A pod's own claim is set aside where it is asked about, so that what its kind remembers of that one node is not true
@@ -29,7 +30,7 @@ public final class Offers {
 
     private static final String NOBODY = "";
 
-    private static final Offer UNKNOWN = new Offer.Refuses(NodeAccount.UNKNOWN.reason(), true);
+    static final Offer UNKNOWN = new Offer.Refuses(NodeAccount.UNKNOWN.reason(), true);
 
     /** What a node said when it had changed so many times. */
     private record Answer(long changes, Offer offer) {}

@@ -9,8 +9,9 @@ import io.aliquot.api.Placement;
 import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
-import io.aliquot.scheduler.ledger.GpuReport;
+import io.aliquot.scheduler.ledger.Books;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.Gpus;
 import java.util.List;
 import java.util.Map;
@@ -94,9 +95,9 @@ class BinderTest {
         assertThat(world.binder.bind(id("a"), "n1").error().isEmpty()).isEqualTo(bound);
         assertThat(world.ledger.unsettled("uid-a").orElse("")).isEqualTo(kept);
         assertThat(world.cluster.sent).hasSize(bindings);
-        assertThat(world.ledger.report().stream()
-                        .filter(gpu -> gpu.taken().memoryMiB() > 0)
-                        .map(GpuReport::node))
+        assertThat(Books.views(world.ledger).stream()
+                        .filter(view -> !view.holdings().isEmpty())
+                        .map(NodeView::name))
                 .isEqualTo(kept.isEmpty() ? List.of() : List.of(kept));
     }
 
@@ -115,7 +116,7 @@ class BinderTest {
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("409 again"));
         world.cluster.state = unbound(9);
         assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("409 again");
-        assertThat(world.ledger.reservations()).isZero();
+        assertThat(Books.unconfirmed(world.ledger)).isEmpty();
     }
 
     @Test
@@ -150,7 +151,7 @@ class BinderTest {
         world.cluster.movedOnTo = unbound(2);
         world.outcomes.settle();
         assertThat(world.cluster.movedOn).containsExactly(1L);
-        assertThat(world.ledger.reservations()).isZero();
+        assertThat(Books.unconfirmed(world.ledger)).isEmpty();
     }
 
     private void loseTheAnswer() {

@@ -13,9 +13,9 @@ import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.ledger.Books;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
-import io.aliquot.scheduler.ledger.GpuReport;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -380,14 +380,12 @@ final class History {
     }
 
     private void checkAgreement(Replica replica) {
-        assertThat(replica.ledger.reservations()).as(replica.name).isZero();
+        assertThat(Books.unconfirmed(replica.ledger)).as(replica.name).isEmpty();
         Map<String, long[]> sums = sums(false);
-        for (GpuReport report : replica.ledger.report()) {
-            long[] sum = sums.getOrDefault(report.gpu().uuid(), new long[5]);
-            assertThat(report.taken())
-                    .as(replica.name)
-                    .isEqualTo(new Amount(sum[0], (int) sum[1], (int) sum[2], sum[3] > 0));
-        }
+        Books.taken(replica.ledger).forEach((gpu, taken) -> {
+            long[] sum = sums.getOrDefault(gpu, new long[5]);
+            assertThat(taken).as(replica.name).isEqualTo(new Amount(sum[0], (int) sum[1], (int) sum[2], sum[3] > 0));
+        });
     }
 
     /** Per GPU: memory, cores, slots, whole cards, pods. */

@@ -8,6 +8,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
+import io.aliquot.scheduler.ledger.Books;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import java.util.Comparator;
 import java.util.HashSet;
@@ -54,9 +55,9 @@ class PlacingTest {
             assertThat(world.binder.bind(id(name), node).error()).isEmpty();
         }
         var used = new HashSet<String>();
-        world.ledger.report().forEach(gpu -> {
-            if (gpu.taken().slots() > 0) {
-                used.add(gpu.gpu().uuid());
+        Books.taken(world.ledger).forEach((gpu, taken) -> {
+            if (taken.slots() > 0) {
+                used.add(gpu);
             }
         });
         return used;

@@ -9,6 +9,7 @@ import io.aliquot.api.Placement;
 import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Wire.MetaPod;
 import io.aliquot.scheduler.extender.Wire.MetaVictims;
+import io.aliquot.scheduler.ledger.Books;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -149,7 +150,7 @@ class PreemptingTest {
         world.pass(Duration.ofMinutes(1)); // and nobody has told a to leave
         world.kept.renew();
         assertThat(world.kept.all()).isEmpty();
-        assertThat(world.ledger.reservations()).isZero();
+        assertThat(Books.unconfirmed(world.ledger)).isEmpty();
     }
 
     @Test

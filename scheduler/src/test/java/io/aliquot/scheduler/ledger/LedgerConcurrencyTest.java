@@ -57,8 +57,8 @@ class LedgerConcurrencyTest {
             ledger.forget("p" + pod);
         }
         assertThat(oversold).hasValue(0);
-        assertThat(ledger.reservations()).isZero();
-        assertThat(ledger.report()).allSatisfy(gpu -> assertThat(gpu.taken()).isEqualTo(Amount.NOTHING));
+        assertThat(Books.unconfirmed(ledger)).isEmpty();
+        assertThat(Books.taken(ledger).values()).containsOnly(Amount.NOTHING);
     }
 
     private int work(Random random) {
@@ -73,8 +73,8 @@ class LedgerConcurrencyTest {
                 case 3 -> ledger.expire();
                 default -> granted += ledger.commit(pod, node, ASK, step) instanceof Granted ? 1 : 0;
             }
-            for (GpuReport gpu : ledger.report()) {
-                assertThat(gpu.taken().memoryMiB()).isLessThanOrEqualTo(1000);
+            for (Amount taken : Books.taken(ledger).values()) {
+                assertThat(taken.memoryMiB()).isLessThanOrEqualTo(1000);
             }
         }
         return granted;

@@ -21,6 +21,7 @@ import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.BeforeEach;
@@ -89,7 +90,7 @@ class LedgerTest {
         ledger.expire();
         assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
         assertThat(told).containsExactly("freed n1");
-        assertThat(ledger.reservations()).isZero();
+        assertThat(Books.unconfirmed(ledger)).isEmpty();
     }
 
     @Test
@@ -119,7 +120,7 @@ class LedgerTest {
                 .as("the refusal was of the Binding before")
                 .contains("n2");
         ledger.unbound("a", 7);
-        assertThat(ledger.reservations()).isZero();
+        assertThat(Books.unconfirmed(ledger)).isEmpty();
     }
 
     @Test
@@ -127,7 +128,7 @@ class LedgerTest {
         ledger.hold(BoundPods.of(pod("a"), "n1", 7, BoundPods.main(uuid(1, 0), new Amount(800, 0, 1, false))));
         ledger.hold(BoundPods.of(pod("a"), "n1", 6, BoundPods.main(uuid(1, 0), new Amount(100, 0, 1, false))));
         ledger.suppose(BoundPods.of(pod("a"), "n1", 5, BoundPods.main(uuid(1, 0), new Amount(100, 0, 1, false))));
-        assertThat(ledger.report()).first().extracting(GpuReport::taken).isEqualTo(new Amount(800, 0, 1, false));
+        assertThat(taken()).isEqualTo(new Amount(800, 0, 1, false));
     }
 
     @Test
@@ -225,13 +226,11 @@ class LedgerTest {
                 .hasMessageContaining("memory from 1");
         assertThatThrownBy(() -> ledger.resize("w", List.of(new ShareChange("main", "", 1, null, null))))
                 .hasMessageContaining("a whole card cannot be resized");
-        assertThat(ledger.reservations()).isZero();
+        assertThat(Books.unconfirmed(ledger)).isEmpty();
     }
 
     private Amount taken() {
-        return ledger.report().get(0).node().equals("n1")
-                ? ledger.report().get(0).taken()
-                : ledger.report().get(1).taken();
+        return Objects.requireNonNull(Books.taken(ledger).get(uuid(1, 0)));
     }
 
     @Test
@@ -245,6 +244,64 @@ class LedgerTest {
                 .isEqualTo(new Offer.Refuses("the Aliquot scheduler does not know the node yet", true));
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
         assertThat(ledger.ask("n1", "b", HALF)).isInstanceOf(Offer.Refuses.class);
+    }
+
+    @Test
+    void aNodeThatIsGoneIsForgottenWithTheLastPodThere() {
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(300, 0, 1, false)));
+        ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(300, 0, 1, false)));
+        ledger.removeNode("n1");
+        ledger.forget("a");
+        assertThat(ledger.nodeNames()).contains("n1");
+        ledger.vanish("b");
+        assertThat(ledger.nodeNames()).contains("n1");
+        now.addAndGet(BoundPods.GRACE.plus(Ledger.LATE).toNanos() + 1);
+        ledger.expire();
+        assertThat(ledger.nodeNames()).containsExactly("n2");
+        ledger.removeNode("n2");
+        ledger.removeNode("n3");
+        ledger.expect(pod("c"), "n4", HALF);
+        ledger.setServed("n5", false);
+        assertThat(ledger.nodeNames()).isEmpty();
+        assertThat(ledger.place("c")).isEmpty();
+    }
+
+    @Test
+    void thatANodesAgentDoesNotAnswerIsRememberedWithoutTheNode() {
+        ledger.setServed("n1", false);
+        ledger.setServed("n3", false);
+        ledger.removeNode("n1");
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
+        ledger.putNode("n3", sharing(10, gpu(3, 0, 1000)));
+        assertThat(ledger.ask("n1", "a", HALF)).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.ask("n3", "a", HALF)).isInstanceOf(Offer.Refuses.class);
+        ledger.setServed("n1", true);
+        assertThat(ledger.ask("n1", "a", HALF)).isInstanceOf(Offer.Fits.class);
+    }
+
+    @Test
+    void aNodeThatIsMadeAgainWithOtherGpusHasRoomOnThemOnly() {
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
+        ledger.removeNode("n1");
+        ledger.putNode("n1", sharing(10, gpu(1, 1, 1000)));
+        assertThat(ledger.commit(pod("b"), "n1", WHOLE, 1)).isInstanceOf(Granted.class);
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000), gpu(1, 1, 1000)));
+        assertThat(ledger.ask("n1", "c", HALF)).isInstanceOf(Offer.Refuses.class);
+        ledger.forget("a");
+        assertThat(ledger.ask("n1", "c", WHOLE)).isInstanceOf(Offer.Fits.class);
+    }
+
+    @Test
+    void aPodMadeAgainUnderItsNameIsAnotherPod() {
+        var again = new PodId("default", "a", "another uid");
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(400, 0, 1, false)));
+        assertThat(ledger.commit(again, "n1", HALF, 9)).isInstanceOf(Granted.class);
+        ledger.vanish("a");
+        assertThat(taken()).as("the old one's containers may still run").isEqualTo(new Amount(900, 0, 2, false));
+        ledger.forget("a");
+        assertThat(taken()).isEqualTo(new Amount(500, 0, 1, false));
+        ledger.forget("a");
+        assertThat(ledger.unsettled("another uid")).contains("n1");
     }
 
     @Test
@@ -366,7 +423,7 @@ class LedgerTest {
         ledger.vanish("a");
         ledger.vanish("b");
         ledger.vanish("never heard of");
-        assertThat(ledger.reservations()).isZero();
+        assertThat(Books.unconfirmed(ledger)).isEmpty();
         assertThat(ledger.view("n1").orElseThrow().holdings()).isEmpty();
     }
 
