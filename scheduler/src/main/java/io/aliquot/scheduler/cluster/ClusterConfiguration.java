@@ -42,10 +42,15 @@ class ClusterConfiguration {
     }
 
     @Bean
-    Leadership leadership(KubernetesClient kubernetes, Settings settings, Ledger ledger) {
+    SlimClient slimClient(KubernetesClient kubernetes) {
+        return new SlimClient(kubernetes);
+    }
+
+    @Bean
+    Leadership leadership(SlimClient slim, Settings settings, Ledger ledger) {
         return new Leadership(settings.podName(), GRACE, () -> {
             try {
-                KubernetesCluster.takeStock(kubernetes, ledger);
+                KubernetesCluster.takeStock(slim.kubernetes(), ledger);
                 return true;
             } catch (KubernetesClientException e) {
                 LOG.warn("cannot list pods, trying again: {}", e.getMessage());
@@ -92,12 +97,12 @@ class ClusterConfiguration {
     }
 
     @Bean
-    Watched<Node> nodes(KubernetesClient kubernetes, Settings settings, Ledger ledger, Events events) {
+    Watched<Node> nodes(SlimClient slim, Settings settings, Ledger ledger, Events events) {
         var reader = new NodeReader(settings.gpuPlacement());
         return Watched.start(
                 new Watched.Source<>(
                         "nodes",
-                        () -> kubernetes.nodes().withLimit(Watched.PAGE).runnableInformer(0),
+                        () -> slim.kubernetes().nodes().withLimit(Watched.PAGE).runnableInformer(0),
                         () -> new SlimStore<>(metadata ->
                                 new NodeBuilder().withMetadata(metadata).build())),
                 node -> {
@@ -113,7 +118,7 @@ class ClusterConfiguration {
 
     @Bean
     Watched<Pod> pods(
-            KubernetesClient kubernetes,
+            SlimClient slim,
             Settings settings,
             Ledger ledger,
             PendingPods pending,
@@ -124,7 +129,7 @@ class ClusterConfiguration {
         return Watched.start(
                 new Watched.Source<>(
                         "pods",
-                        () -> kubernetes
+                        () -> slim.kubernetes()
                                 .pods()
                                 .inAnyNamespace()
                                 .withLimit(Watched.PAGE)
@@ -185,11 +190,11 @@ class ClusterConfiguration {
     }
 
     @Bean
-    Watched<PodDisruptionBudget> disruptionBudgets(KubernetesClient kubernetes, Budgets budgets) {
+    Watched<PodDisruptionBudget> disruptionBudgets(SlimClient slim, Budgets budgets) {
         return Watched.start(
                 new Watched.Source<>(
                         "disruption budgets",
-                        () -> kubernetes
+                        () -> slim.kubernetes()
                                 .policy()
                                 .v1()
                                 .podDisruptionBudget()
@@ -212,11 +217,11 @@ class ClusterConfiguration {
     }
 
     @Bean
-    Watched<Lease> leases(KubernetesClient kubernetes, Settings settings, Leadership leadership) {
+    Watched<Lease> leases(SlimClient slim, Settings settings, Leadership leadership) {
         return Watched.start(
                 new Watched.Source<>(
                         "the scheduler's Lease",
-                        () -> kubernetes
+                        () -> slim.kubernetes()
                                 .leases()
                                 .inNamespace(settings.namespace())
                                 .withName(settings.leaseName())

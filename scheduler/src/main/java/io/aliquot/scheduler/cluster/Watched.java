@@ -29,7 +29,7 @@ import org.slf4j.LoggerFactory;
 final class Watched<T extends HasMetadata> implements Readiness, Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Watched.class);
     /** Objects a page of a list, which bounds what is in memory at once. */
-    static final long PAGE = 250;
+    static final long PAGE = 500;
 
     private final String what;
     private final Source<T> source;

@@ -183,7 +183,9 @@ class KubernetesClusterIT {
             public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
         });
 
-        KubernetesCluster.takeStock(client, ledger);
+        try (var slim = new SlimClient(client)) {
+            KubernetesCluster.takeStock(slim.kubernetes(), ledger);
+        }
 
         assertThat(bound)
                 .allMatch(pod -> ledger.place(pod.getMetadata().getUid()).equals(Optional.of("node1")));
