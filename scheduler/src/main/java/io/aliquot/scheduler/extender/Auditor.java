@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.api.Fence;
+import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.extender.Cluster.EvictOutcome;
 import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
@@ -20,8 +22,9 @@ import org.slf4j.LoggerFactory;
  * do hold it all, two leaders have sold the same part: somebody got past the fence. The youngest are told to leave, until
  * the others fit.
  *
- * <p>Where all were bound under one leader, it sold nothing twice: an admin has made the GPU's capacity smaller since.
- * That is told, and nobody has to leave.
+ * <p>A leader knows of all that was bound before it became one. Where each leader's pods were bound after those of the
+ * leaders before it, none sold anything twice: an admin has made the GPU's capacity smaller since. That is told, and
+ * nobody has to leave.
  */
 final class Auditor {
     private static final Logger LOG = LoggerFactory.getLogger(Auditor.class);
@@ -79,7 +82,7 @@ final class Auditor {
         oversold.increment();
         LOG.error("oversold node={} gpu={} held by {}", suspect.node(), suspect.gpu(), holders);
         String what = suspect.gpu() + " of node " + suspect.node();
-        if (holders.stream().map(BoundPod::fence).distinct().count() == 1) {
+        if (eachLeaderInTurn(holders)) {
             cluster.warn(
                     youngest(holders).id(),
                     "GpuOversold",
@@ -87,6 +90,28 @@ final class Auditor {
             return true;
         }
         return evictUntilTheRestFits(suspect, what, holders);
+    }
+
+    private static boolean eachLeaderInTurn(List<BoundPod> oldestFirst) {
+        for (int i = 1; i < oldestFirst.size(); i++) {
+            BoundPod before = oldestFirst.get(i - 1);
+            BoundPod after = oldestFirst.get(i);
+            // Times are told in whole seconds, and a new leader waits longer than one.
+            if (!after.fence().equals(before.fence())
+                    && !(after.bound().isAfter(before.bound()) && transitions(after) > transitions(before))) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** Of the Lease when the pod was bound or resized; -1 where nobody can tell. */
+    private static int transitions(BoundPod pod) {
+        try {
+            return Fence.parse(pod.fence()).transitions();
+        } catch (FormatException e) {
+            return -1;
+        }
     }
 
     private boolean evictUntilTheRestFits(LedgerNews.Oversold suspect, String what, List<BoundPod> holders) {

@@ -32,8 +32,8 @@ class AuditorTest {
 
     @Test
     void noMoreAreEvictedThanMustBe() {
-        present("a", 1, "old/1");
-        present("b", 2, "new/2");
+        present("a", 1, "new/2");
+        present("b", 2, "old/1");
         present("c", 3, "new/2");
         auditor.audit();
         assertThat(world.cluster.evicted).containsExactly("c", "b");
@@ -52,9 +52,27 @@ class AuditorTest {
     }
 
     @Test
-    void whoIsLeavingAlreadyMakesRoomEnough() {
+    void whatLeadersGaveInTurnIsTooMuchOnlySinceTheGpuHasLessAndNobodyLeaves() {
+        present("a", 1, "one/1");
+        present("b", 2, "one/1");
+        present("c", 4, "other/2");
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(world.cluster.warnings).hasSize(1).first().asString().startsWith("c GpuOversold: pods hold more");
+    }
+
+    @Test
+    void leadersWhoBoundInTheSameSecondDidNotDoSoInTurn() {
         present("a", 1, "old/1");
-        BoundPod b = present("b", 2, "new/2");
+        present("b", 1, "new/2");
+        auditor.audit();
+        assertThat(world.cluster.evicted).hasSize(1);
+    }
+
+    @Test
+    void whoIsLeavingAlreadyMakesRoomEnough() {
+        present("a", 1, "new/2");
+        BoundPod b = present("b", 2, "old/1");
         world.cluster.states.put("b", new PodState.Bound(BoundPods.leaving(b, Instant.EPOCH)));
         auditor.audit();
         assertThat(world.cluster.evicted).isEmpty();
@@ -63,8 +81,8 @@ class AuditorTest {
 
     @Test
     void whatOnlyOldNewsMakesLookOversoldIsNot() {
-        present("a", 1, "old/1");
-        present("b", 2, "new/2");
+        present("a", 1, "new/2");
+        present("b", 2, "old/1");
         world.cluster.states.put("a", new PodState.Gone());
         auditor.audit();
         assertThat(world.cluster.evicted).isEmpty();
@@ -73,8 +91,8 @@ class AuditorTest {
 
     @Test
     void whatCannotBeReadOrEvictedIsLookedIntoAgain() {
-        present("a", 1, "old/1");
-        BoundPod b = present("b", 2, "new/2");
+        present("a", 1, "new/2");
+        BoundPod b = present("b", 2, "old/1");
         world.cluster.states.put("b", new PodState.Unreadable("down"));
         auditor.audit();
         assertThat(world.cluster.evicted).isEmpty();
@@ -91,8 +109,8 @@ class AuditorTest {
     void whoDoesNotLeadEvictsNobodyUntilHeDoes() {
         Standing leads = world.cluster.standing;
         world.cluster.standing = new Standing.Waits("another one holds the Lease");
-        present("a", 1, "old/1");
-        present("b", 2, "new/2");
+        present("a", 1, "new/2");
+        present("b", 2, "old/1");
         auditor.audit();
         assertThat(world.cluster.evicted).isEmpty();
         world.cluster.standing = leads;
