@@ -52,6 +52,8 @@ class HistoriesTest {
                 "stale fence refused",
                 "resize Done",
                 "room kept",
+                "GPU with less than pods hold",
+                "audit",
                 "failover",
                 "restart")) {
             assertThat(counts.all().getOrDefault(what, 0)).as(what).isGreaterThan(histories / 50);

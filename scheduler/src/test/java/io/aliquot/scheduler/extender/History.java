@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.extender;
 
+import static io.aliquot.api.Share.CORE_MEMORY;
+import static io.aliquot.api.Share.EXCLUSIVE;
 import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static org.assertj.core.api.Assertions.assertThat;
@@ -8,8 +10,11 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.Fence;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
+import io.aliquot.api.Scaling;
 import io.aliquot.api.Vgpus;
+import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
@@ -19,7 +24,6 @@ import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.Offer;
@@ -27,8 +31,11 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.ledger.Share;
 import io.aliquot.scheduler.ledger.ShareChange;
 import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Card;
+import io.aliquot.scheduler.placement.Cards;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.PodAsk;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayDeque;
@@ -40,6 +47,7 @@ import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.Random;
 import java.util.Set;
@@ -50,7 +58,8 @@ import java.util.concurrent.atomic.AtomicLong;
  * A cluster in which everything goes wrong: an API server, and two replicas with their ledgers, binders and resizers.
  * What the API server has is the truth. Requests are refused, lost, carried out without an answer, or carried out long
  * after whoever sent them has given up; while one is under way other things happen. Watches lag, repeat themselves and
- * break. Leaders are replaced without knowing it, and replicas restart and know nothing. Nodes and their GPUs come and go.
+ * break. Leaders are replaced without knowing it, and replicas restart and know nothing. Nodes and their GPUs come and go,
+ * and so do their scaling and slots, what they share by, and cordons.
  */
 final class History {
     private static final int NODES = 3;
@@ -58,6 +67,8 @@ final class History {
     private static final int MEMORY = 1000;
     private static final int MOST_SLOTS = 5;
     private static final int DEEPEST = 2;
+    private static final List<Scaling> SCALINGS = List.of(new Scaling(50), new Scaling(150), new Scaling(200));
+    private static final io.aliquot.api.Share[] SHARES = io.aliquot.api.Share.values();
     private static final List<PodAsk> ASKS = List.of(
             ask("APP:main: gpumem=100"),
             ask("APP:main: gpumem=400 gpucores=40"),
@@ -87,7 +98,27 @@ final class History {
 
     /** A pod as the API server has it, or had it; immutable. */
     private record Pod(
-            PodId id, PodAsk ask, long version, String node, List<Share> shares, boolean leaves, boolean ended) {
+            PodId id,
+            PodAsk ask,
+            long version,
+            String node,
+            List<Share> shares,
+            boolean leaves,
+            boolean ended,
+            long boundAt,
+            String fence) {
+        Pod leaving() {
+            return new Pod(id, ask, version, node, shares, true, ended, boundAt, fence);
+        }
+
+        Pod over() {
+            return new Pod(id, ask, version, node, shares, leaves, true, boundAt, fence);
+        }
+
+        Pod at(long newVersion) {
+            return new Pod(id, ask, newVersion, node, shares, leaves, ended, boundAt, fence);
+        }
+
         BoundPod bound() {
             return new BoundPod(
                     id,
@@ -97,10 +128,10 @@ final class History {
                     HostLoad.NONE,
                     0,
                     Instant.EPOCH,
-                    Instant.EPOCH,
+                    Instant.ofEpochSecond(boundAt),
                     BoundPods.GRACE,
                     leaves ? Instant.EPOCH : Instant.MAX,
-                    "");
+                    fence);
         }
 
         boolean holds() {
@@ -108,8 +139,20 @@ final class History {
         }
     }
 
-    /** A write on its way. {@code node} is empty for annotations only. */
-    private record Request(PodId pod, long version, String node, Map<String, String> annotations) {}
+    /**
+     * A write on its way.
+     *
+     * @param node empty for annotations only
+     * @param shares what it gives the pod; empty where that stays
+     * @param grants numbers of the grants that it makes known, by GPU
+     */
+    private record Request(
+            PodId pod,
+            long version,
+            String node,
+            Map<String, String> annotations,
+            List<Share> shares,
+            Map<String, Integer> grants) {}
 
     private record Event(Pod pod, boolean deleted) {}
 
@@ -123,6 +166,11 @@ final class History {
     private final List<Request> inFlight = new ArrayList<>();
     private final Map<String, Ghost> ghosts = new LinkedHashMap<>();
     private final Map<String, NodeFacts> nodes = new HashMap<>();
+    /** What the GPU had when a part of it was granted: the sum of what is granted before, and of this, is within that. */
+    private final List<Card> granted = new ArrayList<>();
+    /** The last grant to a pod of each of its GPUs. */
+    private final Map<String, Map<String, Integer>> grants = new HashMap<>();
+
     private final List<Replica> replicas = new ArrayList<>();
     private long revision = 1;
     private int created;
@@ -152,7 +200,7 @@ final class History {
         settle();
         replicas.forEach(this::checkAgreement);
         for (Pod pod : List.copyOf(pods.values())) {
-            change(new Pod(pod.id, pod.ask, 0, pod.node, pod.shares, pod.leaves, true));
+            change(pod.over());
             delete(pod.id.uid());
         }
         settle();
@@ -168,7 +216,7 @@ final class History {
 
     private void step() {
         Replica replica = replicas.get(random.nextInt(4) == 0 ? 1 - leader : leader);
-        switch (random.nextInt(26)) {
+        switch (random.nextInt(28)) {
             case 0, 1, 2 -> create();
             case 3, 4 -> pick(unbound()).forEach(replica::filter);
             case 5, 6, 7, 8 -> pick(unbound()).forEach(replica::bind);
@@ -203,6 +251,8 @@ final class History {
                 rarely(4, () -> changeNode(random.nextInt(NODES)));
                 pass(Duration.ofMillis(random.nextInt(4000)));
             }
+            case 25 -> rarely(2, replica::audit);
+            case 26 -> rarely(4, () -> shareOtherwise(random.nextInt(NODES)));
             default -> replica.outcomes.settle();
         }
         checkTruth();
@@ -225,7 +275,7 @@ final class History {
 
     private void create() {
         var id = new PodId("default", "p" + created, "uid-" + created++);
-        change(new Pod(id, ASKS.get(random.nextInt(ASKS.size())), 0, "", List.of(), false, false));
+        change(new Pod(id, ASKS.get(random.nextInt(ASKS.size())), 0, "", List.of(), false, false, 0, ""));
     }
 
     private List<Pod> unbound() {
@@ -242,7 +292,7 @@ final class History {
 
     /** As given, but for the version. */
     private void change(Pod pod) {
-        var changed = new Pod(pod.id, pod.ask, ++revision, pod.node, pod.shares, pod.leaves, pod.ended);
+        Pod changed = pod.at(++revision);
         pods.put(pod.id.uid(), changed);
         replicas.forEach(replica -> replica.untold.add(new Event(changed, false)));
     }
@@ -252,14 +302,14 @@ final class History {
     }
 
     private void end(Pod pod) {
-        change(new Pod(pod.id, pod.ask, 0, pod.node, pod.shares, pod.leaves, true));
+        change(pod.over());
         rarely(2, () -> delete(pod.id.uid()));
     }
 
     private void delete(String uid) {
         Pod pod = pods.remove(uid);
         if (pod != null) {
-            var last = new Pod(pod.id, pod.ask, ++revision, pod.node, pod.shares, pod.leaves, pod.ended);
+            Pod last = pod.at(++revision);
             replicas.forEach(replica -> replica.untold.add(new Event(last, true)));
         }
     }
@@ -287,19 +337,68 @@ final class History {
         if (pod.version != request.version || (!request.node.isEmpty() && (!pod.node.isEmpty() || pod.leaves))) {
             return new WriteOutcome.Conflicts("version");
         }
-        var shares = new ArrayList<Share>();
-        pod.ask.containers().forEach(container -> {
-            String text = request.annotations.get(Annotations.vgpu(container.name()));
-            if (text != null) {
-                shares.add(new Share(container.name(), container.kind(), Vgpus.parse(text)));
-            }
-        });
-        String node = request.node.isEmpty() ? pod.node : request.node;
-        change(new Pod(pod.id, pod.ask, 0, node, shares.isEmpty() ? pod.shares : shares, pod.leaves, pod.ended));
+        boolean binds = !request.node.isEmpty();
+        change(new Pod(
+                pod.id,
+                pod.ask,
+                0,
+                binds ? request.node : pod.node,
+                request.shares.isEmpty() ? pod.shares : request.shares,
+                pod.leaves,
+                pod.ended,
+                binds ? revision : pod.boundAt,
+                fence == null ? pod.fence : fence));
+        grants.computeIfAbsent(pod.id.uid(), any -> new HashMap<>()).putAll(request.grants);
         if (fence != null && !fence.equals(lease.print())) {
             counts.count("stale fence slipped through");
         }
         return new WriteOutcome.Done();
+    }
+
+    /** A write that was just decided on. */
+    private Request request(PodId id, long version, String node, Map<String, String> annotations) {
+        Pod pod = pods.get(id.uid());
+        if (pod == null || pod.version != version) {
+            return new Request(id, version, node, annotations, List.of(), Map.of()); // in vain
+        }
+        var shares = new ArrayList<Share>();
+        pod.ask.containers().forEach(container -> {
+            String text = annotations.get(Annotations.vgpu(container.name()));
+            if (text != null) {
+                shares.add(new Share(container.name(), container.kind(), Vgpus.parse(text)));
+            }
+        });
+        var decided = new HashMap<String, Integer>();
+        Map<String, Amount> before = pod.bound().perGpu();
+        new Pod(pod.id, pod.ask, 0, node, shares, false, false, 0, "")
+                .bound()
+                .perGpu()
+                .forEach((gpu, amount) -> {
+                    if (!node.isEmpty() || grows(before.getOrDefault(gpu, Amount.NOTHING), amount)) {
+                        Card card = card(node.isEmpty() ? pod.node : node, gpu);
+                        assertThat(card.gpu().healthy() && !card.cordoned())
+                                .as("%s is granted a part of %s", pod.id, gpu)
+                                .isTrue();
+                        assertThat(node.isEmpty() || amount.exclusive() || card.share() != EXCLUSIVE)
+                                .as("%s is granted a part of %s, which is given whole", pod.id, gpu)
+                                .isTrue();
+                        decided.put(gpu, granted.size());
+                        granted.add(card);
+                    }
+                });
+        return new Request(pod.id, version, node, annotations, shares, decided);
+    }
+
+    private static boolean grows(Amount before, Amount after) {
+        return after.memoryMiB() > before.memoryMiB() || after.cores() > before.cores();
+    }
+
+    private Card card(String node, String gpu) {
+        return ((NodeFacts.Sharing) Objects.requireNonNull(nodes.get(node)))
+                .cards().list().stream()
+                        .filter(card -> card.gpu().uuid().equals(gpu))
+                        .findFirst()
+                        .orElseThrow();
     }
 
     private void failOver() {
@@ -327,10 +426,10 @@ final class History {
                 }
             }
             int slots = calm ? MOST_SLOTS : 1 + random.nextInt(MOST_SLOTS);
-            facts = new NodeFacts.Sharing(
-                    Gpus.inventory(slots, gpus.toArray(Gpu[]::new)), Placement.BINPACK, new HostLoad(1000, 1000));
+            facts = facts(number, slots, gpus);
         }
         nodes.put("n" + number, facts);
+        countOversold(facts);
         for (Replica replica : replicas) {
             if (!calm && random.nextInt(4) == 0) {
                 replica.ledger.removeNode("n" + number);
@@ -338,6 +437,48 @@ final class History {
             replica.ledger.putNode("n" + number, facts);
             replica.ledger.setServed("n" + number, calm || random.nextInt(8) > 0);
         }
+    }
+
+    private NodeFacts facts(int number, int slots, List<Gpu> gpus) {
+        var inventory = new Inventory(new VisibleDevices("{uuid}"), scaling(), scaling(), slots, gpus);
+        return new NodeFacts.Sharing(
+                new Cards(inventory, sharing(), cordoned(number)), Placement.BINPACK, new HostLoad(1000, 1000));
+    }
+
+    /** What its admin may change while it runs. */
+    private void shareOtherwise(int number) {
+        String node = "n" + number;
+        if (nodes.get(node) instanceof NodeFacts.Sharing sharing) {
+            NodeFacts facts = facts(
+                    number, sharing.inventory().slots(), sharing.inventory().gpus());
+            nodes.put(node, facts);
+            countOversold(facts);
+            replicas.forEach(replica -> replica.ledger.putNode(node, facts));
+        }
+    }
+
+    private void countOversold(NodeFacts facts) {
+        if (facts instanceof NodeFacts.Sharing sharing) {
+            Map<String, long[]> sums = sums(false);
+            for (Card card : sharing.cards().list()) {
+                long[] sum = sums.getOrDefault(card.gpu().uuid(), new long[6]);
+                if (sum[0] > card.memoryMiB() || sum[1] > card.cores()) {
+                    counts.count("GPU with less than pods hold");
+                }
+            }
+        }
+    }
+
+    private Scaling scaling() {
+        return calm || random.nextInt(3) > 0 ? Scaling.ONE : SCALINGS.get(random.nextInt(SCALINGS.size()));
+    }
+
+    private io.aliquot.api.Share sharing() {
+        return calm || random.nextInt(3) > 0 ? CORE_MEMORY : SHARES[random.nextInt(SHARES.length)];
+    }
+
+    private Set<String> cordoned(int number) {
+        return calm || random.nextInt(4) > 0 ? Set.of() : Set.of(Gpus.uuid(number, random.nextInt(GPUS)));
     }
 
     private void pass(Duration time) {
@@ -370,12 +511,15 @@ final class History {
     private void checkTruth() {
         var sums = sums(true);
         sums.forEach((gpu, sum) -> {
-            assertThat(sum[0]).as("memory of " + gpu).isLessThanOrEqualTo(MEMORY);
-            assertThat(sum[1]).as("cores of " + gpu).isLessThanOrEqualTo(100);
-            assertThat(sum[2]).as("slots of " + gpu).isLessThanOrEqualTo(MOST_SLOTS);
-            assertThat(sum[3] > 0 && sum[4] > 1)
-                    .as("a whole card and others on " + gpu)
-                    .isFalse();
+            // Who got the last part of it got no more than there was beside the others.
+            Card card = granted.get((int) sum[5]);
+            if (sum[0] > card.memoryMiB() || sum[1] > card.cores() || sum[2] > card.slots()) {
+                throw new AssertionError("%s has %d MiB, %d %% and %d slots, of which pods hold %d, %d and %d"
+                        .formatted(gpu, card.memoryMiB(), card.cores(), card.slots(), sum[0], sum[1], sum[2]));
+            }
+            if (sum[3] > 0 && sum[4] > 1) {
+                throw new AssertionError("a whole card and others on " + gpu);
+            }
         });
     }
 
@@ -383,12 +527,12 @@ final class History {
         assertThat(Books.unconfirmed(replica.ledger)).as(replica.name).isEmpty();
         Map<String, long[]> sums = sums(false);
         Books.taken(replica.ledger).forEach((gpu, taken) -> {
-            long[] sum = sums.getOrDefault(gpu, new long[5]);
+            long[] sum = sums.getOrDefault(gpu, new long[6]);
             assertThat(taken).as(replica.name).isEqualTo(new Amount(sum[0], (int) sum[1], (int) sum[2], sum[3] > 0));
         });
     }
 
-    /** Per GPU: memory, cores, slots, whole cards, pods. */
+    /** Per GPU: memory, cores, slots, whole cards, pods, the last grant. */
     private Map<String, long[]> sums(boolean withGhosts) {
         var sums = new HashMap<String, long[]>();
         pods.values().stream().filter(Pod::holds).forEach(pod -> add(sums, pod));
@@ -398,14 +542,16 @@ final class History {
         return sums;
     }
 
-    private static void add(Map<String, long[]> sums, Pod pod) {
+    private void add(Map<String, long[]> sums, Pod pod) {
+        Map<String, Integer> last = grants.getOrDefault(pod.id.uid(), Map.of());
         pod.bound().perGpu().forEach((gpu, amount) -> {
-            long[] sum = sums.computeIfAbsent(gpu, any -> new long[5]);
+            long[] sum = sums.computeIfAbsent(gpu, any -> new long[6]);
             sum[0] += amount.memoryMiB();
             sum[1] += amount.cores();
             sum[2] += amount.slots();
             sum[3] += amount.exclusive() ? 1 : 0;
             sum[4]++;
+            sum[5] = Math.max(sum[5], Objects.requireNonNull(last.get(gpu)));
         });
     }
 
@@ -417,13 +563,15 @@ final class History {
     }
 
     /** One of the two schedulers, and its way to the API server. */
-    private final class Replica implements Cluster, LedgerListener {
+    private final class Replica implements Cluster {
         private final String name;
-        private final Ledger ledger = new Ledger(now::get, this);
+        private final LedgerNews news = new LedgerNews();
+        private final Ledger ledger = new Ledger(now::get, news);
         private final PendingPods pending = new PendingPods(now::get);
         private final Outcomes outcomes = new Outcomes(ledger, this);
         private final Binder binder = new Binder(ledger, this, pending, outcomes);
         private final Resizer resizer = new Resizer(ledger, this, outcomes);
+        private final Auditor auditor = new Auditor(ledger, news, this, new SimpleMeterRegistry());
         /** What its watch still has to tell, in order. */
         private final Deque<Event> untold = new ArrayDeque<>();
         /** What its watch told last. */
@@ -554,6 +702,13 @@ final class History {
             }
         }
 
+        void audit() {
+            if (standing instanceof Standing.Leads) {
+                counts.count("audit");
+            }
+            auditor.audit();
+        }
+
         void evictFor(Pod pod) {
             String node = "n" + random.nextInt(NODES);
             List<Pod> victims = new ArrayList<>();
@@ -566,8 +721,7 @@ final class History {
                     && ledger.keepFor(pod.id, node, pod.ask, uids)) {
                 counts.count("room kept");
                 if (standing instanceof Standing.Leads) {
-                    victims.forEach(victim ->
-                            change(new Pod(victim.id, victim.ask, 0, victim.node, victim.shares, true, victim.ended)));
+                    victims.forEach(victim -> change(victim.leaving()));
                 }
             }
             rarely(4, () -> ledger.letGo(pod.id.uid()));
@@ -588,12 +742,12 @@ final class History {
 
         @Override
         public WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations) {
-            return write(new Request(pod, version, node, annotations));
+            return write(request(pod, version, node, annotations));
         }
 
         @Override
         public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
-            return write(new Request(pod, version, "", annotations));
+            return write(request(pod, version, "", annotations));
         }
 
         private WriteOutcome write(Request request) {
@@ -616,7 +770,7 @@ final class History {
 
         @Override
         public PodState moveOn(PodId pod, long version) {
-            var request = new Request(pod, version, "", Map.of(Annotations.MOVED_ON, Long.toString(version)));
+            Request request = request(pod, version, "", Map.of(Annotations.MOVED_ON, Long.toString(version)));
             return write(request) instanceof WriteOutcome.Refused ? new PodState.Unreadable("too busy") : read(pod);
         }
 
@@ -646,19 +800,18 @@ final class History {
         public void warn(PodId pod, String reason, String message) {}
 
         @Override
-        public EvictOutcome evict(PodId pod, boolean dryRun) {
+        public EvictOutcome evict(PodId id, boolean dryRun) {
+            meanwhile();
+            Pod pod = pods.get(id.uid());
+            if (pod == null || pod.ended) {
+                return new EvictOutcome.Gone();
+            }
+            counts.count("evicted by the auditor");
+            change(pod.leaving());
             return new EvictOutcome.Done();
         }
 
         @Override
         public void note(PodId pod, String reason, String message) {}
-
-        @Override
-        public void roomFreed(String node) {}
-
-        @Override
-        public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {
-            // What it knows of some of them may be old.
-        }
     }
 }
