@@ -17,7 +17,6 @@ import io.aliquot.scheduler.placement.PodAsk;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
-import java.util.TreeMap;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -85,8 +84,7 @@ final class Binder {
     private Result bind(Unbound known, Attempt attempt) {
         PodId pod = attempt.pod();
         if (known.ask().containers().isEmpty()) {
-            return send(
-                    known, attempt, Map.of(Annotations.FENCE, attempt.fence().print()), "no GPU");
+            return send(known, attempt, Allocation.annotations(attempt.fence(), Map.of()), "no GPU");
         }
         var commitment = ledger.commit(pod, attempt.node(), known.ask(), known.at());
         if (commitment instanceof Granted granted) {
@@ -171,14 +169,11 @@ final class Binder {
     }
 
     private static Map<String, String> annotations(Granted granted, Fence fence) {
-        var annotations = new TreeMap<String, String>();
-        annotations.put(Annotations.FENCE, fence.print());
-        granted.containers().forEach((container, vgpus) -> {
-            annotations.put(Annotations.vgpu(container), vgpus.print());
-            annotations.put(
-                    Annotations.visibleDevices(container),
-                    granted.visibleDevices().of(vgpus.uuids()));
-        });
+        Map<String, String> annotations = Allocation.annotations(fence, granted.containers());
+        granted.containers()
+                .forEach((container, vgpus) -> annotations.put(
+                        Annotations.visibleDevices(container),
+                        granted.visibleDevices().of(vgpus.uuids())));
         return annotations;
     }
 }

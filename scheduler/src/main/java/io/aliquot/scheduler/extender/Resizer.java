@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.api.Annotations;
 import io.aliquot.api.Fence;
 import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.Standing;
@@ -12,7 +11,7 @@ import io.aliquot.scheduler.ledger.Share;
 import io.aliquot.scheduler.ledger.ShareChange;
 import java.util.List;
 import java.util.Map;
-import java.util.TreeMap;
+import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -110,10 +109,6 @@ public final class Resizer {
     }
 
     private static Map<String, String> annotations(List<Share> shares, Fence fence) {
-        var annotations = new TreeMap<String, String>();
-        annotations.put(Annotations.FENCE, fence.print());
-        shares.forEach(share -> annotations.put(
-                Annotations.vgpu(share.container()), share.vgpus().print()));
-        return annotations;
+        return Allocation.annotations(fence, shares.stream().collect(Collectors.toMap(Share::container, Share::vgpus)));
     }
 }

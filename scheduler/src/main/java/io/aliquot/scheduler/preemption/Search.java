@@ -33,8 +33,10 @@ public final class Search {
     /** Sets tried a node; a try costs about ten microseconds. */
     private static final int PATIENCE = 3000;
 
-    private static final Comparator<Victim> LEAST_IMPORTANT_FIRST =
-            Comparator.comparingInt(Victim::priority).thenComparing(Victim::since, Comparator.reverseOrder());
+    /** Of equals always the same first, in whatever order they were found. */
+    private static final Comparator<Victim> LEAST_IMPORTANT_FIRST = Comparator.comparingInt(Victim::priority)
+            .thenComparing(Victim::since, Comparator.reverseOrder())
+            .thenComparing(victim -> victim.pod().uid());
 
     private final Predicate<Set<String>> fits;
     private final Set<String> gone;

@@ -21,6 +21,7 @@ import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
@@ -181,6 +182,29 @@ class LedgerTest {
                 .as("a newer version without it: it cannot happen any more")
                 .isEmpty();
         assertThat(taken()).isEqualTo(new Amount(700, 10, 1, false));
+    }
+
+    @Test
+    void whoTakesOverBelievesAResizeThatItsWatchHasNotToldOfYet() {
+        ledger.hold(bound("grows", "n1", uuid(1, 0), new Amount(300, 0, 1, false)));
+        ledger.hold(bound("shrinks", "n2", uuid(2, 0), new Amount(900, 0, 1, false)));
+        // The leader before has resized both; all pods are listed before anything is granted.
+        ledger.suppose(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new Amount(900, 0, 1, false))));
+        ledger.suppose(BoundPods.of(pod("shrinks"), "n2", 5, BoundPods.main(uuid(2, 0), new Amount(100, 0, 1, false))));
+        assertThat(ledger.commit(pod("b"), "n1", HALF, 1)).isInstanceOf(Conflict.class);
+        assertThat(ledger.commit(pod("b"), "n2", HALF, 1)).isInstanceOf(Granted.class);
+        // The watch catches up.
+        ledger.hold(BoundPods.of(pod("grows"), "n1", 2, BoundPods.main(uuid(1, 0), new Amount(300, 0, 1, false))));
+        ledger.hold(BoundPods.of(pod("shrinks"), "n2", 3, BoundPods.main(uuid(2, 0), new Amount(900, 0, 1, false))));
+        assertThat(Books.taken(ledger))
+                .isEqualTo(Map.of(uuid(1, 0), new Amount(900, 0, 1, false), uuid(2, 0), new Amount(600, 0, 2, false)));
+        assertThat(told).doesNotContain("oversold n2 by shrinks of 2");
+        ledger.hold(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new Amount(900, 0, 1, false))));
+        assertThat(ledger.doubtful(Duration.ZERO)).containsExactly(pod("b"));
+        // Its own resize is not undone by a list that is older.
+        ledger.resize("grows", List.of(new ShareChange("main", "", 1000, null, null)));
+        ledger.suppose(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new Amount(900, 0, 1, false))));
+        assertThat(taken()).isEqualTo(new Amount(1000, 0, 1, false));
     }
 
     @Test

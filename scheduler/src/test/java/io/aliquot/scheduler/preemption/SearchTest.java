@@ -19,6 +19,7 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -67,6 +68,27 @@ class SearchTest {
         assertThat(victims("APP:main: gpumem=1000", Optional.empty())).containsExactlyInAnyOrder("one", "other");
         hold("other", 2, share(1, 500));
         assertThat(victims("APP:main: gpumem=1000", Optional.empty())).containsExactly("guarded");
+    }
+
+    @Test
+    void ofEqualVictimsTheSameGoWhateverTheOrderTheyWereFoundIn() {
+        node(3);
+        for (int i = 0; i < 12; i++) {
+            second = 0;
+            hold("p" + i, 1, share(i % 3, 250));
+        }
+        PodAsk one = Gpus.ask("APP:main: gpumem=600");
+        PodAsk two = Gpus.ask("APP:main: gpu=2 gpumem=600");
+        List<Victim> candidates = new ArrayList<>(candidates());
+        Set<List<Victim>> plans = new HashSet<>();
+        for (int i = 0; i < 20; i++) {
+            Collections.shuffle(candidates, new Random(i));
+            plans.add(
+                    plan(one, candidates, true, Optional.empty()).orElseThrow().victims());
+            plans.add(
+                    plan(two, candidates, false, Optional.empty()).orElseThrow().victims());
+        }
+        assertThat(plans).hasSize(2);
     }
 
     @Test

@@ -1,0 +1,136 @@
+package io.aliquot.scheduler.extender;
+
+import static io.aliquot.scheduler.extender.World.id;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.CorePolicy;
+import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.extender.Cluster.PodState;
+import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.ledger.Books;
+import io.aliquot.scheduler.ledger.ShareChange;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Gpus;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+class ResizerTest {
+    private static final String GPU = Gpus.uuid(1, 0);
+
+    private final World world = new World();
+    private final Resizer resizer = new Resizer(world.ledger, world.cluster, world.outcomes);
+
+    @BeforeEach
+    void aPodHolds3000() {
+        world.ledger.hold(World.bound("a", 1, 5, 3000));
+    }
+
+    @Test
+    void aResizeIsWrittenForTheVersionThatItWasDecidedOnUnderTheFence() {
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.sent)
+                .containsExactly(new FakeCluster.Sent(
+                        id("a"),
+                        5,
+                        "",
+                        Map.of(
+                                Annotations.FENCE,
+                                "aliquot-1_uuid/3",
+                                Annotations.vgpu("main"),
+                                GPU + " memory=4000Mi cores=0 policy=fixed priority=0 context=0Mi\n")));
+        assertThat(taken()).isEqualTo(4000);
+        world.ledger.hold(World.bound("a", 1, 6, 4000));
+        assertThat(world.ledger.awaits("uid-a")).isEmpty();
+        assertThat(taken()).isEqualTo(4000);
+    }
+
+    @Test
+    void whatAPodHoldsAlreadyIsNotWritten() {
+        assertThat(to(3000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.sent).isEmpty();
+    }
+
+    @Test
+    void whoDoesNotLeadResizesNothing() {
+        world.cluster.standing = new Standing.Waits("another one leads");
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("another one leads"));
+        assertThat(world.cluster.sent).isEmpty();
+    }
+
+    @Test
+    void whatThereIsNotOrMakesNoSenseIsNotWritten() {
+        assertThat(to(World.MEMORY + 1)).isInstanceOf(Resizer.Result.Refused.class);
+        assertThat(resizer.resize("uid-nobody", List.of())).isEqualTo(new Resizer.Result.NotFound());
+        assertThatThrownBy(() -> resizer.resize("uid-a", List.of(new ShareChange("side", "", 1, null, null))))
+                .isInstanceOf(FormatException.class);
+        assertThat(world.cluster.sent).isEmpty();
+        assertThat(taken()).isEqualTo(3000);
+    }
+
+    @Test
+    void whatTheServerRefusesIsTakenBack() {
+        world.cluster.outcomes.add(new WriteOutcome.Refused("the fence is old"));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Refused("the fence is old"));
+        assertThat(taken()).isEqualTo(3000);
+        assertThat(world.ledger.awaits("uid-a")).isEmpty();
+    }
+
+    @Test
+    void aPodThatChangedMeanwhileIsResizedAsItIsNow() {
+        world.cluster.outcomes.add(new WriteOutcome.Conflicts("version"));
+        world.cluster.state = new PodState.Bound(World.bound("a", 1, 7, 3000));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 7L);
+    }
+
+    @Test
+    void aResizeWhoseAnswerWasLostIsDoneIfThePodShowsIt() {
+        world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
+        world.cluster.state = new PodState.Bound(World.bound("a", 1, 6, 4000));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.sent).hasSize(1);
+        assertThat(taken()).isEqualTo(4000);
+    }
+
+    @Test
+    void aResizeWhoseAnswerWasLostIsMadeImpossibleBeforeItIsTriedAgain() {
+        world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
+        world.cluster.state = new PodState.Bound(World.bound("a", 1, 5, 3000));
+        world.cluster.movedOnTo = new PodState.Bound(World.bound("a", 1, 6, 3000));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.movedOn).containsExactly(5L);
+        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
+    }
+
+    @Test
+    void whileNobodyKnowsTheOutcomeTheLargerCounts() {
+        world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
+        assertThat(to(4000)).isInstanceOf(Resizer.Result.Unavailable.class);
+        assertThat(taken()).isEqualTo(4000);
+        assertThat(world.ledger.awaits("uid-a")).hasValue(5);
+        assertThat(to(100))
+                .isEqualTo(new Resizer.Result.Refused("the outcome of an earlier resize is not known yet; try again"));
+    }
+
+    @Test
+    void aPodThatIsGoneIsNotFound() {
+        world.cluster.outcomes.add(new WriteOutcome.Conflicts("uid"));
+        world.cluster.state = new PodState.Gone();
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.NotFound());
+    }
+
+    private Resizer.Result to(int memoryMiB) {
+        return resizer.resize("uid-a", List.of(new ShareChange("main", "", memoryMiB, null, CorePolicy.FIXED)));
+    }
+
+    private long taken() {
+        Amount taken = Objects.requireNonNull(Books.taken(world.ledger).get(GPU));
+        return taken.memoryMiB();
+    }
+}
