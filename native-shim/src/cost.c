@@ -53,7 +53,7 @@ static void start(struct aliquot_cost *cost, enum aliquot_cost_kind kind) {
     cost->in_window = 0;
 }
 
-static struct aliquot_cost *claim(uint64_t key, enum aliquot_cost_kind kind) {
+static __attribute__((noinline, cold)) struct aliquot_cost *claim(uint64_t key, enum aliquot_cost_kind kind) {
     for (uint64_t i = 0; i < PROBES; i++) {
         struct aliquot_cost *cost = &table[(key + i) % ENTRIES];
         uint64_t found = 0;

@@ -59,10 +59,14 @@ int aliquot_device_of_ordinal(CUdevice ordinal) {
     return device;
 }
 
-static CUresult ask_for_device(int *device) {
+/* entry: NULL, or where the answer for tag is remembered. */
+static __attribute__((noinline, cold)) CUresult ask_for_device(int *device, _Atomic uint64_t *entry, uint64_t tag) {
     CUdevice ordinal = 0;
     CUresult result = aliquot_bare.cuCtxGetDevice(&ordinal);
     *device = result == CUDA_SUCCESS ? aliquot_device_of_ordinal(ordinal) : -1;
+    if (*device >= 0 && entry != NULL) {
+        atomic_store_explicit(entry, tag | (uint64_t)(*device + 1), memory_order_relaxed);
+    }
     return result;
 }
 
@@ -71,7 +75,7 @@ CUresult aliquot_device_of_current(CUcontext *context, int *device) {
     *device = -1;
     CUresult result = aliquot_bare.cuCtxGetCurrent(context);
     if (result != CUDA_SUCCESS || *context == NULL) {
-        return result != CUDA_SUCCESS ? result : ask_for_device(device); /* its error is the right one */
+        return result != CUDA_SUCCESS ? result : ask_for_device(device, NULL, 0); /* its error is the right one */
     }
     uint64_t address = (uint64_t)(uintptr_t)*context;
     uint64_t tag = address << CONTEXT_SHIFT | (uint64_t)atomic_load_explicit(&generation, memory_order_acquire)
@@ -82,11 +86,7 @@ CUresult aliquot_device_of_current(CUcontext *context, int *device) {
         *device = (int)(found & DEVICE_MASK) - 1;
         return CUDA_SUCCESS;
     }
-    result = ask_for_device(device);
-    if (*device >= 0 && address >> (64 - CONTEXT_SHIFT) == 0) {
-        atomic_store_explicit(entry, tag | (uint64_t)(*device + 1), memory_order_relaxed);
-    }
-    return result;
+    return ask_for_device(device, address >> (64 - CONTEXT_SHIFT) == 0 ? entry : NULL, tag);
 }
 
 int aliquot_device_current(void) {

@@ -130,8 +130,10 @@ struct open {
 struct mine {
     unsigned epoch;
     unsigned next;
-    int device;         /* on which */
-    uint64_t uncounted; /* ns were charged for launches that nobody measures, since they were last counted */
+    unsigned open_count;
+    struct context *context; /* where it launched last */
+    int device;              /* on which */
+    uint64_t uncounted;      /* ns were charged for launches that nobody measures, since they were last counted */
     struct open open[STREAMS];
 };
 
@@ -198,29 +200,31 @@ static struct mine *my_batches(void) {
     return &mine;
 }
 
-static struct open *my_batch(const struct aliquot_launch *launch) {
-    struct mine *my = my_batches();
-    for (int i = 0; i < STREAMS; i++) {
-        struct open *open = &my->open[i];
+/* The number of this thread's open batch that a launch belongs to; -1: there is none. */
+static int find_open(const struct mine *my, const struct aliquot_launch *launch) {
+    for (int i = 0; my->open_count > 0 && i < STREAMS; i++) {
+        const struct open *open = &my->open[i];
         if (open->stream == launch->stream && open->handle == launch->context && open->batch != NULL) {
-            return open;
+            return i;
         }
     }
-    return NULL;
+    return -1;
+}
+
+static __attribute__((noinline, cold)) void count_now(struct mine *my) {
+    aliquot_compute_used(my->device, my->uncounted);
+    my->uncounted = 0;
 }
 
 /* Nobody will know what they took: it counts as what was charged. */
-static void count_unmeasured(int device, uint64_t charged) {
-    struct mine *my = my_batches();
+static void count_unmeasured(struct mine *my, int device, uint64_t charged) {
     if (my->device != device && my->uncounted > 0) {
-        aliquot_compute_used(my->device, my->uncounted);
-        my->uncounted = 0;
+        count_now(my);
     }
     my->device = device;
     my->uncounted += charged;
     if (my->uncounted >= ENOUGH_WORK) {
-        aliquot_compute_used(device, my->uncounted);
-        my->uncounted = 0;
+        count_now(my);
     }
 }
 
@@ -230,10 +234,16 @@ static bool set_state(const struct open *open, enum state next) {
     return atomic_compare_exchange_strong(&open->batch->word, &word, SAME(word, next));
 }
 
+/* It is this thread's no longer. */
+static void let_go(struct open *open) {
+    open->batch = NULL;
+    mine.open_count--;
+}
+
 static void give_up(struct open *open) {
     set_state(open, FREE);
-    open->batch = NULL;
-    count_unmeasured(open->context->device, open->charged);
+    let_go(open);
+    count_unmeasured(&mine, open->context->device, open->charged);
 }
 
 /* A free batch, or one whose thread is dead; it is CLOSING now. */
@@ -293,9 +303,11 @@ static bool has_reference(struct context *context, CUstream stream) {
     return recorded;
 }
 
-static void open_batch(struct context *context, const struct aliquot_launch *launch) {
-    struct mine *my = my_batches();
-    struct open *open = &my->open[my->next++ % STREAMS];
+/* The number of the thread's batch; -1: none could be opened. */
+static __attribute__((noinline)) int open_batch(struct mine *my, struct context *context,
+                                                const struct aliquot_launch *launch) {
+    int number = (int)(my->next++ % STREAMS);
+    struct open *open = &my->open[number];
     if (open->batch != NULL) {
         give_up(open);
     }
@@ -308,7 +320,7 @@ static void open_batch(struct context *context, const struct aliquot_launch *lau
     uint64_t word = 0;
     struct batch *batch = take_batch(context, now, &word);
     if (batch == NULL) {
-        return;
+        return -1;
     }
     int mode = relax();
     atomic_store(&batch->stream, launch->stream);
@@ -317,6 +329,7 @@ static void open_batch(struct context *context, const struct aliquot_launch *lau
         aliquot_bare.cuEventRecord(batch->start, launch->stream) != CUDA_SUCCESS) {
         atomic_store(&batch->word, SAME(word, FREE));
         aliquot_cost_unmeasurable(launch->cost);
+        number = -1;
     } else {
         batch->dry = dry && aliquot_os_clock() - now < SLOW_RECORD;
         atomic_store_explicit(&context->last_opened, coarse, memory_order_relaxed);
@@ -324,19 +337,22 @@ static void open_batch(struct context *context, const struct aliquot_launch *lau
         *open = (struct open){
             .context = context, .handle = launch->context, .stream = launch->stream, .batch = batch, .word = word};
         atomic_store(&batch->word, word);
+        my->open_count++;
     }
     restore(mode);
+    return number;
 }
 
-void aliquot_measure_begin(const struct aliquot_launch *launch, bool held_back) {
-    if (my_batch(launch) != NULL) {
+void aliquot_measure_begin(struct aliquot_launch *launch, bool held_back) {
+    struct mine *my = my_batches();
+    launch->batch = find_open(my, launch);
+    if (launch->batch >= 0) {
         return;
     }
-    if (!can_measure()) {
-        aliquot_cost_unmeasurable(launch->cost);
-        return;
+    struct context *context = my->context;
+    if (context == NULL || atomic_load_explicit(&context->handle, memory_order_acquire) != launch->context) {
+        context = my->context = can_measure() ? find_or_claim(launch->context, launch->device) : NULL;
     }
-    struct context *context = find_or_claim(launch->context, launch->device);
     if (context == NULL) {
         aliquot_cost_unmeasurable(launch->cost);
         return;
@@ -349,15 +365,15 @@ void aliquot_measure_begin(const struct aliquot_launch *launch, bool held_back) 
     if (now - atomic_load_explicit(&context->last_held_back, memory_order_relaxed) < HELD_BACK_LATELY || full ||
         launch->charged >= ENOUGH_WORK || aliquot_cost_is_guess(launch->cost) ||
         now != atomic_load_explicit(&context->last_opened, memory_order_relaxed)) {
-        open_batch(context, launch);
-    } else {
-        atomic_store_explicit(&context->last_unmeasured, now, memory_order_relaxed);
+        launch->batch = open_batch(my, context, launch);
+    } else if (now != atomic_load_explicit(&context->last_unmeasured, memory_order_relaxed)) {
+        atomic_store_explicit(&context->last_unmeasured, now, memory_order_relaxed); /* its threads share the line */
     }
 }
 
 static void start_helper(void);
 
-static void close_batch(struct open *open, bool at_once) {
+static __attribute__((noinline)) void close_batch(struct open *open, bool at_once) {
     struct context *context = open->context;
     struct batch *batch = open->batch;
     if (open->launches == 0) {
@@ -366,9 +382,9 @@ static void close_batch(struct open *open, bool at_once) {
     }
     uint64_t word = open->word;
     bool ours = set_state(open, CLOSING);
-    open->batch = NULL;
+    let_go(open);
     if (!ours) {
-        count_unmeasured(context->device, open->charged);
+        count_unmeasured(&mine, context->device, open->charged);
         return;
     }
     batch->at_once = at_once;
@@ -382,7 +398,7 @@ static void close_batch(struct open *open, bool at_once) {
     bool recorded = aliquot_bare.cuEventRecord(batch->end, open->stream) == CUDA_SUCCESS;
     restore(mode);
     if (!recorded) {
-        count_unmeasured(context->device, open->charged);
+        count_unmeasured(&mine, context->device, open->charged);
         atomic_store(&batch->word, SAME(word, FREE));
         return;
     }
@@ -406,12 +422,13 @@ static bool add_part(struct open *open, struct aliquot_cost *cost) {
 }
 
 void aliquot_measure_launched(const struct aliquot_launch *launch, bool succeeded) {
-    struct open *open = my_batch(launch);
+    struct mine *my = my_batches();
+    struct open *open = launch->batch < 0 ? NULL : &my->open[launch->batch];
     if (!succeeded) {
         return;
     }
-    if (open == NULL) {
-        count_unmeasured(launch->device, launch->charged);
+    if (open == NULL || open->batch == NULL) { /* NULL where a signal's handler has forked meanwhile */
+        count_unmeasured(my, launch->device, launch->charged);
         return;
     }
     open->launches++;

@@ -44,10 +44,12 @@ struct aliquot_launch {
     CUstream stream;
     struct aliquot_cost *cost;
     uint64_t charged; /* ns */
+    int batch;        /* the number of the thread's batch that it is in; -1: it isn't measured */
 };
 
-/* Before the launch, charged by now: begins a batch if it is time to. held_back: the thread has just slept. */
-void aliquot_measure_begin(const struct aliquot_launch *launch, bool held_back);
+/* Before the launch, charged by now: says which batch it is in, and begins one if it is time to. held_back: the thread
+   has just slept. */
+void aliquot_measure_begin(struct aliquot_launch *launch, bool held_back);
 
 /* After it; the batch may end. */
 void aliquot_measure_launched(const struct aliquot_launch *launch, bool succeeded);
