@@ -10,11 +10,21 @@ struct aliquot_lock {
     atomic_bool taken;
 };
 
+/* Who waits only reads: writing, each would take the holder's cache line away from it. */
 static inline void aliquot_lock(struct aliquot_lock *lock) {
-    for (int spins = 0; atomic_exchange_explicit(&lock->taken, true, memory_order_acquire); spins++) {
-        if (spins > 64) {
-            sched_yield(); /* its holder may not be running */
-        }
+    int looks = 0;
+    while (atomic_exchange_explicit(&lock->taken, true, memory_order_acquire)) {
+        do {
+            if (++looks > 64) {
+                sched_yield(); /* its holder may not be running */
+            } else {
+#if defined(__x86_64__)
+                __builtin_ia32_pause();
+#elif defined(__aarch64__)
+                __asm__ volatile("yield");
+#endif
+            }
+        } while (atomic_load_explicit(&lock->taken, memory_order_relaxed));
     }
 }
 
