@@ -1,0 +1,93 @@
+/*
+ * What NVML says about who used a GPU, in virtual time in which every look at the clock takes long
+ * (ALIQUOT_VIRTUAL_TIME_TICK): so periods end while their figures are being read, as they may on a real machine once in
+ * a few thousand times.
+ */
+#include "gpu_time.h"
+#include "nvml_abi.h"
+#include "testing.h"
+
+#include <dlfcn.h>
+
+enum { GPU_MIB = 100, SMS = 108, TENANTS = 2, QUESTIONS = 40 };
+
+#define MS UINT64_C(1000000)
+
+static pid_t tenant(void) {
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    setenv("ALIQUOT_FAKE_SEED", "0", 1);
+    gpu_file *gpu = open_gpu(0);
+    CHECK(gpu_attach(gpu));
+    const struct gpu_work work = {.ns = 1000 * MS, .sms = SMS};
+    for (int i = 0; i < 600; i++)
+        CHECK(gpu_put(gpu, &work, NULL) != 0);
+    for (;;)
+        sleep(1000);
+}
+
+static void *function(const char *name) {
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW), *found = library == NULL ? NULL : dlsym(library, name);
+    CHECK(found != NULL);
+    return found;
+}
+
+/* Percent times microseconds, since a time that is moved on to what was told. */
+static unsigned long long ask(nvmlDevice_t device, unsigned long long *since) {
+    nvmlReturn_t (*processes)(nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long) =
+        function("nvmlDeviceGetProcessUtilization");
+    nvmlProcessUtilizationSample_t samples[TENANTS];
+    unsigned count = TENANTS;
+    nvmlReturn_t result = processes(device, samples, &count, *since);
+    if (result == NVML_ERROR_NOT_FOUND)
+        return 0;
+    EQUAL(NVML_SUCCESS, result);
+    unsigned long long used = 0, until = samples[0].timeStamp;
+    for (unsigned i = 0; i < count; i++) {
+        EQUAL(until, samples[i].timeStamp);
+        used += samples[i].smUtil * (until - *since);
+    }
+    *since = until;
+    return used;
+}
+
+static void what_ends_while_it_is_read_is_told_once(void) {
+    nvmlReturn_t (*init)(void) = function("nvmlInit_v2");
+    nvmlReturn_t (*by_index)(unsigned, nvmlDevice_t *) = function("nvmlDeviceGetHandleByIndex_v2");
+    nvmlDevice_t device;
+    EQUAL(NVML_SUCCESS, init());
+    EQUAL(NVML_SUCCESS, by_index(0, &device));
+    pid_t tenants[TENANTS];
+    for (int i = 0; i < TENANTS; i++)
+        tenants[i] = tenant();
+    usleep(2000000);
+    unsigned long long since = 1, used = 0, told = 0;
+    while (ask(device, &since) == 0) /* it has begun */
+        usleep(100000);
+    usleep(1000000);
+    ask(device, &since); /* from here on both have their turns */
+    unsigned long long begin = since, reading = 0;
+    for (int i = 0; i < QUESTIONS; i++) {
+        usleep(600000 + (unsigned)i * 7000);
+        uint64_t before = gpu_now();
+        used += ask(device, &since);
+        reading += gpu_now() - before;
+    }
+    told = since - begin;
+    CHECK(reading / QUESTIONS > 5 * MS); /* long enough for periods to end in it */
+    double percent = (double)used / (double)told;
+    fprintf(stderr, "%.1f percent of %.1f s\n", percent, (double)told / 1e6);
+    CHECK(percent > 97 && percent < 102);
+    for (int i = 0; i < TENANTS; i++) {
+        kill(tenants[i], SIGKILL);
+        CHECK(waitpid(tenants[i], NULL, 0) == tenants[i]);
+    }
+}
+
+int main(int count, char **arguments) {
+    static const struct test tests[] = {
+        TEST(what_ends_while_it_is_read_is_told_once),
+    };
+    return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 1, GPU_MIB);
+}
