@@ -12,9 +12,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define REFRESH_MASK 63        /* launches between looks at the limit file */
-#define ADVANCE 50000          /* ns of GPU time that a thread takes at once */
-#define AT_ONCE 1000000        /* ns: who is held back is held back for so long, so that it then launches several */
+#define REFRESH_MASK 63 /* launches between looks at the limit file */
+#define ADVANCE 50000   /* ns of GPU time that a thread takes at once */
+/* ns: who is held back is held back for so long at least, so that it then launches several, and what their batch takes
+   to reach the GPU weighs little against its length. */
+#define AT_ONCE 2000000
 #define LONGEST_SLEEP 10000000 /* ns; shares change */
 #define SHORT_SLEEP 500000     /* ns: batches on their way may give something back */
 
@@ -46,7 +48,7 @@ static bool is_capturing(CUstream stream) {
 }
 
 /* Takes ns of GPU time; true: the thread was held back. */
-static bool wait_for(const struct aliquot_launch *launch, uint64_t ns) {
+static __attribute__((noinline)) bool wait_for(const struct aliquot_launch *launch, uint64_t ns) {
     int64_t until = 0;
     if (aliquot_compute_take(launch->device, ns, &until)) {
         return false;
@@ -55,9 +57,10 @@ static bool wait_for(const struct aliquot_launch *launch, uint64_t ns) {
     int64_t start = aliquot_os_clock(), now = start;
     aliquot_measure_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
-    while (now - start < ALIQUOT_LAW_LONGEST_WAIT && !aliquot_compute_take(launch->device, ns, &until)) {
+    while (now - start < ALIQUOT_LAW_LONGEST_WAIT &&
+           (now - start < AT_ONCE || !aliquot_compute_take(launch->device, ns, &until))) {
         int64_t longest = now + (unfinished ? SHORT_SLEEP : LONGEST_SLEEP);
-        int64_t wake = until > now + AT_ONCE || unfinished ? until : now + AT_ONCE;
+        int64_t wake = until > start + AT_ONCE ? until : start + AT_ONCE;
         aliquot_os_sleep_until(wake < longest ? wake : longest);
         unfinished = aliquot_measure_poll(launch->context);
         aliquot_compute_refresh();
