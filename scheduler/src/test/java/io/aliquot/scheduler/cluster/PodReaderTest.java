@@ -6,8 +6,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.ContainerKind;
+import io.fabric8.kubernetes.api.model.EphemeralContainerBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.utils.Serialization;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
@@ -51,9 +53,24 @@ class PodReaderTest {
         Pod deleted = pod();
         deleted.getMetadata().setDeletionTimestamp("2026-01-01T00:00:00Z");
         assertThat(PodReader.ended(deleted)).isFalse();
-        Pod failed = pod();
-        failed.getStatus().setPhase("Failed");
-        assertThat(PodReader.ended(failed)).isTrue();
+        for (String phase : List.of("Failed", "Succeeded")) {
+            Pod ended = pod();
+            ended.getStatus().setPhase(phase);
+            assertThat(PodReader.ended(ended)).as(phase).isTrue();
+        }
+    }
+
+    @Test
+    void aContainerThatIsPutInForDebuggingNeitherWantsNorHoldsAnything() {
+        String main = "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\"";
+        Pod pod = pod(main);
+        pod.getSpec()
+                .setEphemeralContainers(List.of(new EphemeralContainerBuilder()
+                        .withName("debug")
+                        .withTargetContainerName("main")
+                        .build()));
+        assertThat(PodReader.bound(pod)).isEqualTo(PodReader.bound(pod(main)));
+        assertThat(PodReader.ask(pod)).isEqualTo(PodReader.ask(pod(main)));
     }
 
     private static Pod pod(String... annotations) {
