@@ -7,12 +7,12 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.Numa;
 import io.aliquot.api.Placement;
 import io.aliquot.api.PodWishes;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -39,9 +39,8 @@ public final class PodAsk {
         this.choosesGpus = wishes.choosesGpus();
         this.oneDomain = wishes.numa().filter(Numa.REQUIRED::equals).isPresent();
         this.hash = Objects.hash(containers, wishes, preferences);
-        this.refusals = IntStream.range(0, containers.size())
-                .mapToObj(i -> new Refusals(containers.get(i), containers.size() > 1))
-                .toList();
+        this.refusals = new ArrayList<>(containers.size());
+        containers.forEach(container -> refusals.add(new Refusals(container, containers.size() > 1)));
     }
 
     /**
@@ -55,8 +54,10 @@ public final class PodAsk {
     public static PodAsk of(List<ContainerAsk> containers, Map<String, String> annotations, boolean preferences) {
         PodWishes wishes = PodWishes.parse(annotations);
         Compatibility compatibility = wishes.compatibility().orElse(Compatibility.NONE);
-        return new PodAsk(
-                containers.stream().map(asked -> asked.as(compatibility)).toList(), wishes, preferences);
+        List<ContainerAsk> asked = compatibility == Compatibility.NONE
+                ? containers
+                : containers.stream().map(one -> one.as(compatibility)).toList();
+        return new PodAsk(asked, wishes, preferences);
     }
 
     /** The same pod, were its containers to ask for this. */

@@ -82,6 +82,9 @@ final class PodSearch {
     }
 
     private int[] mostDemandingFirst() {
+        if (containers.size() == 1) {
+            return new int[] {0};
+        }
         return IntStream.range(0, containers.size())
                 .boxed()
                 .sorted(Comparator.<Integer, Boolean>comparing(c -> !request(c).exclusive())
@@ -128,10 +131,8 @@ final class PodSearch {
         int[] fullness = new int[rooms.size()];
         boolean[] held = new boolean[rooms.size()];
         for (int room = 0; room < rooms.size(); room++) {
-            for (boolean[] row : given) {
-                held[room] |= row[room];
-            }
-            fullness[room] = fullness(room, held[room]);
+            held[room] = !nobodyHas(room);
+            fullness[room] = fullness(room);
         }
         return new Picker(rooms, fullness, held, first, byLinks, ask.topology());
     }
@@ -167,6 +168,9 @@ final class PodSearch {
 
     /** What the pod holds of a GPU so far. */
     private Amount held(int room) {
+        if (nobodyHas(room)) {
+            return Amount.NOTHING;
+        }
         Amount.Peak peak = new Amount.Peak();
         Card card = rooms.get(room).card;
         for (int container = 0; container < containers.size(); container++) {
@@ -181,6 +185,15 @@ final class PodSearch {
             }
         }
         return peak.amount();
+    }
+
+    private boolean nobodyHas(int room) {
+        for (boolean[] row : given) {
+            if (row[room]) {
+                return false;
+            }
+        }
+        return true;
     }
 
     // The search.
@@ -299,14 +312,14 @@ final class PodSearch {
     private double fullness() {
         long sum = 0;
         for (int room = 0; room < rooms.size(); room++) {
-            sum += fullness(room, true);
+            sum += fullness(room);
         }
         return rooms.isEmpty() ? 1 : (double) sum / GpuRoom.FULL / rooms.size();
     }
 
-    private int fullness(int room, boolean maybeHeld) {
+    private int fullness(int room) {
         GpuRoom there = rooms.get(room);
-        if (!maybeHeld) {
+        if (nobodyHas(room)) {
             return there.fullness;
         }
         Amount amount = held(room);
