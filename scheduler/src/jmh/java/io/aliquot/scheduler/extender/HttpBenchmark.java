@@ -39,6 +39,8 @@ import org.springframework.context.ConfigurableApplicationContext;
 @SuppressWarnings("NullAway.Init") // JMH calls the set-up first
 public class HttpBenchmark {
     private static final int PODS = 1000;
+    /** On a busy machine few calls fit into a warm-up that is measured in seconds. */
+    private static final int WARM = 4000;
 
     @Param("5000")
     private int nodes;
@@ -71,6 +73,9 @@ public class HttpBenchmark {
         socket.setTcpNoDelay(true);
         out = socket.getOutputStream();
         in = new BufferedInputStream(socket.getInputStream(), 1 << 16);
+        for (int i = 0; i < WARM; i++) {
+            exchange(i % 4 == 0 ? giant : fitting[i % PODS]);
+        }
     }
 
     private static byte[] request(Fleet fleet, String pod, String limits) {

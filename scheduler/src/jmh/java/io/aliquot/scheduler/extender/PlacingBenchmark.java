@@ -2,11 +2,15 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.openjdk.jmh.annotations.Benchmark;
 import org.openjdk.jmh.annotations.BenchmarkMode;
 import org.openjdk.jmh.annotations.Fork;
+import org.openjdk.jmh.annotations.Level;
 import org.openjdk.jmh.annotations.Measurement;
 import org.openjdk.jmh.annotations.Mode;
 import org.openjdk.jmh.annotations.OutputTimeUnit;
@@ -14,6 +18,7 @@ import org.openjdk.jmh.annotations.Param;
 import org.openjdk.jmh.annotations.Scope;
 import org.openjdk.jmh.annotations.Setup;
 import org.openjdk.jmh.annotations.State;
+import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
 /**
@@ -39,6 +44,26 @@ public class PlacingBenchmark {
     private Wire.Pod[] pods;
     private Wire.Pod giant;
     private int next;
+    /** On a busy machine other programs' turns on the cores are most of the time that passes; these leave them out. */
+    private final ThreadMXBean clock = ManagementFactory.getThreadMXBean();
+
+    private final long[] cpuNanos = new long[1 << 20];
+    private int calls;
+
+    @TearDown(Level.Iteration)
+    public void tellCpuTime() {
+        int count = Math.min(calls, cpuNanos.length);
+        if (count > 0) {
+            Arrays.sort(cpuNanos, 0, count);
+            System.out.printf(
+                    "(CPU time of %d calls: p50 %d us, p99 %d us, p99.9 %d us) ",
+                    count,
+                    cpuNanos[count / 2] / 1000,
+                    cpuNanos[(int) (count * 0.99)] / 1000,
+                    cpuNanos[(int) (count * 0.999)] / 1000);
+        }
+        calls = 0;
+    }
 
     @Setup
     public void fill() {
@@ -55,8 +80,10 @@ public class PlacingBenchmark {
     @Benchmark
     public List<HostPriority> placed() {
         Wire.Pod pod = pods[next++ % pods.length];
+        long start = clock.getCurrentThreadCpuTime();
         FilterResult result = fleet.placing.filter(pod, fleet.names);
         List<HostPriority> priorities = fleet.placing.prioritize(pod, result.nodeNames());
+        cpuNanos[calls++ % cpuNanos.length] = clock.getCurrentThreadCpuTime() - start;
         fleet.ledger.commit(pod.id(), priorities.get(0).host(), pod.ask(), 1);
         fleet.ledger.forget(pods[(next + pods.length / 2) % pods.length].id().uid());
         return priorities;
