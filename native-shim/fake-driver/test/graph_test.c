@@ -33,6 +33,22 @@ static CUevent new_event(void) {
     return event;
 }
 
+/* By an event that is recorded now. */
+static void make_wait(CUstream stream, CUstream other, CUevent event) {
+    EQUAL(CUDA_SUCCESS, cuEventRecord(event, other));
+    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, event, 0));
+}
+
+static CUDA_KERNEL_NODE_PARAMS kernel_node(const char *name, unsigned blocks, unsigned threads) {
+    return (CUDA_KERNEL_NODE_PARAMS){.func = kernel(name),
+                                     .gridDimX = blocks,
+                                     .gridDimY = 1,
+                                     .gridDimZ = 1,
+                                     .blockDimX = threads,
+                                     .blockDimY = 1,
+                                     .blockDimZ = 1};
+}
+
 static CUstream begin(CUstreamCaptureMode mode) {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     kernel("nothing"); /* loaded before: loading isn't safe in a capture */
@@ -76,6 +92,12 @@ static void run(CUgraphExec exec) {
     EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, stream));
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
     EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(stream));
+}
+
+static CUgraphNodeType type_of(CUgraphNode node) {
+    CUgraphNodeType type;
+    EQUAL(CUDA_SUCCESS, cuGraphNodeGetType(node, &type));
+    return type;
 }
 
 static size_t count_nodes(CUgraph graph) {
@@ -136,9 +158,7 @@ static void what_is_captured_is_done_by_each_launch_and_not_before(void) {
     size_t count = 6;
     EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, nodes, &count));
     for (int i = 0; i < 6; i++) {
-        CUgraphNodeType type;
-        EQUAL(CUDA_SUCCESS, cuGraphNodeGetType(nodes[i], &type));
-        EQUAL(types[i], type);
+        EQUAL(types[i], type_of(nodes[i]));
     }
     CUgraphExec exec = instantiate(graph);
     EQUAL(CUDA_SUCCESS, cuGraphDestroy(graph));
@@ -166,8 +186,7 @@ static void streams_fork_by_events_and_join_again(void) {
     launch(side);
     launch(side);
     launch(stream);
-    EQUAL(CUDA_SUCCESS, cuEventRecord(joined, side));
-    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, joined, 0));
+    make_wait(stream, side, joined);
     EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, append, order));
     CUgraph graph = end(stream);
     EQUAL(CU_STREAM_CAPTURE_STATUS_NONE, status(side));
@@ -191,8 +210,7 @@ static void a_fork_that_is_not_joined_makes_the_capture_fail(void) {
     CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
     CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
     launch(stream);
-    EQUAL(CUDA_SUCCESS, cuEventRecord(forked, stream));
-    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(side, forked, 0));
+    make_wait(side, stream, forked);
     launch(side);
     EQUAL(CUDA_SUCCESS, cuEventRecord(joined, side));
     launch(side); /* after the event by which it joins */
@@ -210,8 +228,7 @@ static void a_capture_ends_in_the_stream_in_which_it_began(void) {
     CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EQUAL(CUDA_ERROR_ILLEGAL_STATE, cuStreamEndCapture(side, &graph));
     EQUAL(CUDA_ERROR_ILLEGAL_STATE, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    EQUAL(CUDA_SUCCESS, cuEventRecord(forked, stream));
-    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(side, forked, 0));
+    make_wait(side, stream, forked);
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cuStreamEndCapture(side, &graph));
     is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
@@ -269,7 +286,6 @@ static void a_program_adds_nodes_of_its_own_to_a_capture(void) {
 
 static void external_events_become_nodes(void) {
     CUgraphNode nodes[2];
-    CUgraphNodeType type;
     size_t count = 2;
     float time;
     start_context(0);
@@ -283,10 +299,8 @@ static void external_events_become_nodes(void) {
     CUgraph graph = end(stream);
     EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, nodes, &count));
     EQUAL(2, count);
-    EQUAL(CUDA_SUCCESS, cuGraphNodeGetType(nodes[0], &type));
-    EQUAL(CU_GRAPH_NODE_TYPE_WAIT_EVENT, type);
-    EQUAL(CUDA_SUCCESS, cuGraphNodeGetType(nodes[1], &type));
-    EQUAL(CU_GRAPH_NODE_TYPE_EVENT_RECORD, type);
+    EQUAL(CU_GRAPH_NODE_TYPE_WAIT_EVENT, type_of(nodes[0]));
+    EQUAL(CU_GRAPH_NODE_TYPE_EVENT_RECORD, type_of(nodes[1]));
     EQUAL(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&time, other, event)); /* not recorded yet */
     run(instantiate(graph));
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&time, other, event));
@@ -295,7 +309,6 @@ static void external_events_become_nodes(void) {
 static void a_graph_that_is_launched_in_a_capture_becomes_a_child_graph(void) {
     int calls = 0;
     CUgraphNode node;
-    CUgraphNodeType type;
     CUgraph child;
     size_t count = 1;
     start_context(0);
@@ -309,8 +322,7 @@ static void a_graph_that_is_launched_in_a_capture_becomes_a_child_graph(void) {
     EQUAL(0, calls);
     EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(inner));
     EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, &node, &count));
-    EQUAL(CUDA_SUCCESS, cuGraphNodeGetType(node, &type));
-    EQUAL(CU_GRAPH_NODE_TYPE_GRAPH, type);
+    EQUAL(CU_GRAPH_NODE_TYPE_GRAPH, type_of(node));
     EQUAL(CUDA_SUCCESS, cuGraphChildGraphNodeGetGraph(node, &child));
     EQUAL(2, count_nodes(child));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(child)); /* it belongs to its node */
@@ -675,13 +687,7 @@ static void edges_are_added_and_removed_all_or_none(void) {
 static void edge_data_is_not_lost_on_those_who_do_not_know_it(void) {
     start_context(0);
     CUgraph graph = new_graph();
-    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("nothing"),
-                                      .gridDimX = 1,
-                                      .gridDimY = 1,
-                                      .gridDimZ = 1,
-                                      .blockDimX = 1,
-                                      .blockDimY = 1,
-                                      .blockDimZ = 1};
+    CUDA_KERNEL_NODE_PARAMS params = kernel_node("nothing", 1, 1);
     CUgraphNode one, other, from, to;
     CUgraphNodeParams second = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
     CUgraphEdgeData data = {.from_port = 1, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC}, got;
@@ -740,13 +746,7 @@ static void a_kernel_that_cannot_be_launched_is_no_node(void) {
     start_context(0);
     CUgraph graph = new_graph();
     CUgraphNode node;
-    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("nothing"),
-                                      .gridDimX = 1,
-                                      .gridDimY = 1,
-                                      .gridDimZ = 1,
-                                      .blockDimX = 2048,
-                                      .blockDimY = 1,
-                                      .blockDimZ = 1};
+    CUDA_KERNEL_NODE_PARAMS params = kernel_node("nothing", 1, 2048);
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
     params.blockDimX = 1024;
     EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
@@ -947,12 +947,10 @@ static CUgraph diamond(uint64_t us, unsigned blocks) {
     CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
     CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
     busy(stream, us, blocks);
-    EQUAL(CUDA_SUCCESS, cuEventRecord(forked, stream));
-    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(side, forked, 0));
+    make_wait(side, stream, forked);
     busy(stream, us, blocks);
     busy(side, us, blocks);
-    EQUAL(CUDA_SUCCESS, cuEventRecord(joined, side));
-    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, joined, 0));
+    make_wait(stream, side, joined);
     busy(stream, us, blocks);
     return end(stream);
 }
@@ -969,14 +967,8 @@ static void roots_and_leaves_begin_and_end_with_the_graph(void) {
     void *parameters[] = {&ns};
     start_timed();
     CUgraph graph = new_graph();
-    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("aliquot_busy"),
-                                      .gridDimX = 1,
-                                      .gridDimY = 1,
-                                      .gridDimZ = 1,
-                                      .blockDimX = 32,
-                                      .blockDimY = 1,
-                                      .blockDimZ = 1,
-                                      .kernelParams = parameters};
+    CUDA_KERNEL_NODE_PARAMS params = kernel_node("aliquot_busy", 1, 32);
+    params.kernelParams = parameters;
     for (int i = 0; i < 100; i++)
         EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
     ns = 0; /* it has been copied */
@@ -996,8 +988,7 @@ static void launches_of_one_executable_graph_follow_each_other_in_any_stream(voi
     CUstream one = new_stream(CU_STREAM_NON_BLOCKING), two = new_stream(CU_STREAM_NON_BLOCKING);
     CUevent start = new_event(), middle = new_event(), finish = new_event();
     close_gate(one);
-    EQUAL(CUDA_SUCCESS, cuEventRecord(start, one));
-    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(two, start, 0));
+    make_wait(two, one, start);
     EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, one));
     EQUAL(CUDA_SUCCESS, cuGraphLaunch(other, two));
     EQUAL(CUDA_SUCCESS, cuEventRecord(middle, two));
@@ -1071,14 +1062,8 @@ static void a_graph_of_more_work_than_the_gpu_holds_at_once_runs_all_the_same(vo
     CUgraphNode nodes[1500], node;
     uint64_t ns = 1000;
     void *parameters[] = {&ns};
-    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("aliquot_busy"),
-                                      .gridDimX = ALL,
-                                      .gridDimY = 1,
-                                      .gridDimZ = 1,
-                                      .blockDimX = 32,
-                                      .blockDimY = 1,
-                                      .blockDimZ = 1,
-                                      .kernelParams = parameters};
+    CUDA_KERNEL_NODE_PARAMS params = kernel_node("aliquot_busy", ALL, 32);
+    params.kernelParams = parameters;
     for (int i = 0; i < 1500; i++)
         EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&nodes[i], graph, NULL, 0, &params));
     EQUAL(CUDA_SUCCESS, cuGraphAddEmptyNode(&node, graph, nodes, 1500));
@@ -1106,13 +1091,7 @@ static CUgraph captured_pair(CUdeviceptr pointer, unsigned value, CUmemorytype t
                             .WidthInBytes = 16,
                             .Height = 1,
                             .Depth = 1};
-    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("nothing"),
-                                      .gridDimX = blocks,
-                                      .gridDimY = 1,
-                                      .gridDimZ = 1,
-                                      .blockDimX = 1,
-                                      .blockDimY = 1,
-                                      .blockDimZ = 1};
+    CUDA_KERNEL_NODE_PARAMS params = kernel_node("nothing", blocks, 1);
     EQUAL(CUDA_SUCCESS, cuGraphAddMemsetNode(&first, graph, NULL, 0, &filled, NULL));
     EQUAL(CUDA_SUCCESS, cuGraphAddMemcpyNode(&second, graph, &first, 1, &copied, NULL));
     EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&first, graph, &second, 1, &params));
