@@ -15,8 +15,8 @@
 #define REFRESH_MASK 63 /* launches between looks at the limit file */
 #define ADVANCE 50000   /* ns of GPU time that a thread takes at once */
 /* ns: who is held back is held back for so long at least, so that it then launches several, and what their batch takes
-   to reach the GPU weighs little against its length. */
-#define AT_ONCE 2000000
+   to reach the GPU weighs less against its length. */
+#define AT_ONCE 1000000
 #define LONGEST_SLEEP 10000000 /* ns; shares change */
 #define SHORT_SLEEP 500000     /* ns: batches on their way may give something back */
 
