@@ -1,0 +1,31 @@
+package io.aliquot.scheduler.simulate;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Random;
+
+/** The order in which pods come. */
+final class Arrivals {
+    private Arrivals() {}
+
+    /**
+     * A workload's pods, and more of them drawn at random until the next one would ask for more GPU than there is to be
+     * asked for; all in random order.
+     *
+     * @param demand GPU to be asked for, in thousandths
+     */
+    static List<Demand> drawn(List<Demand> workload, long demand, long seed) {
+        var random = new Random(seed);
+        List<Demand> arrivals = new ArrayList<>(workload);
+        long total = workload.stream().mapToLong(Demand::total).sum();
+        Demand next = workload.get(random.nextInt(workload.size()));
+        while (total + next.total() <= demand) {
+            total += next.total();
+            arrivals.add(next);
+            next = workload.get(random.nextInt(workload.size()));
+        }
+        Collections.shuffle(arrivals, random);
+        return arrivals;
+    }
+}
