@@ -5,7 +5,6 @@ import static io.aliquot.lab.Space.PROMPT;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Resources;
-import io.fabric8.kubernetes.api.model.ContainerStatus;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;
@@ -48,19 +47,21 @@ class FaultsIT {
     void aPodMadeWhileItsNodesDevicePluginIsDownWaitsForIt(Lab lab, Space space) {
         Space.awaitTrue("the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
         String node = lab.nodes().get(0);
-        Pod agent = partsOf(lab, "device-plugin").stream()
+        Pod agent = lab.partsOf("device-plugin").stream()
                 .filter(pod -> pod.getSpec().getNodeName().equals(node))
                 .findFirst()
                 .orElseThrow();
-        String before = status(agent, "device-plugin").getContainerID();
+        String before = Space.status(agent, "device-plugin").getContainerID();
         lab.killContainer(node, before);
         Space.awaitTrue(
                 "word that the agent has gone",
                 EVENTUALLY,
-                () -> partsOf(lab, "device-plugin").stream()
+                () -> lab.partsOf("device-plugin").stream()
                         .filter(pod -> pod.getSpec().getNodeName().equals(node))
-                        .noneMatch(pod -> ready(pod)
-                                && status(pod, "device-plugin").getContainerID().equals(before)));
+                        .noneMatch(pod -> Space.ready(pod)
+                                && Space.status(pod, "device-plugin")
+                                        .getContainerID()
+                                        .equals(before)));
 
         // Bound at once it would fail: the kubelet has no vGPUs for it now, although the node still shows some.
         space.create(Pods.onNode(Pods.memory(lab, "meanwhile", 1000), node));
@@ -127,52 +128,30 @@ class FaultsIT {
 
     /** SIGKILL to one container of a part of the release, in all its pods at once; waits until each has been restarted. */
     private static void killPartOf(Lab lab, String component, String container) {
-        List<Pod> pods = partsOf(lab, component);
+        List<Pod> pods = lab.partsOf(component);
         pods.forEach(pod -> lab.killContainer(
-                pod.getSpec().getNodeName(), status(pod, container).getContainerID()));
+                pod.getSpec().getNodeName(), Space.status(pod, container).getContainerID()));
         for (Pod pod : pods) {
-            String before = status(pod, container).getContainerID();
+            String before = Space.status(pod, container).getContainerID();
             Space.awaitTrue(
                     container + " has been started again",
                     RESTARTED,
-                    () -> partsOf(lab, component).stream()
+                    () -> lab.partsOf(component).stream()
                             .filter(now -> now.getMetadata()
                                     .getUid()
                                     .equals(pod.getMetadata().getUid()))
-                            .map(now -> status(now, container))
+                            .map(now -> Space.status(now, container))
                             .anyMatch(now ->
                                     now.getReady() && !now.getContainerID().equals(before)));
         }
-    }
-
-    private static List<Pod> partsOf(Lab lab, String component) {
-        return lab
-                .client()
-                .pods()
-                .inNamespace(Lab.NAMESPACE)
-                .withLabel("app.kubernetes.io/component", component)
-                .list()
-                .getItems()
-                .stream()
-                .filter(pod -> pod.getMetadata().getDeletionTimestamp() == null)
-                // a node that another test has made up and removed leaves an agent's pod behind for minutes
-                .filter(pod -> lab.nodes().contains(String.valueOf(pod.getSpec().getNodeName())))
-                .toList();
-    }
-
-    private static ContainerStatus status(Pod pod, String container) {
-        return pod.getStatus().getContainerStatuses().stream()
-                .filter(status -> status.getName().equals(container))
-                .findFirst()
-                .orElseThrow();
     }
 
     /** Whether every part of the release is ready and every node offers its GPUs. */
     private static boolean installationIsReady(Lab lab) {
         try {
             for (String component : List.of("scheduler", "device-plugin")) {
-                List<Pod> pods = partsOf(lab, component);
-                if (pods.isEmpty() || !pods.stream().allMatch(FaultsIT::ready)) {
+                List<Pod> pods = lab.partsOf(component);
+                if (pods.isEmpty() || !pods.stream().allMatch(Space::ready)) {
                     return false;
                 }
             }
@@ -180,12 +159,6 @@ class FaultsIT {
         } catch (KubernetesClientException e) {
             return false; // the API server is not back yet
         }
-    }
-
-    private static boolean ready(Pod pod) {
-        return pod.getStatus().getConditions().stream()
-                .anyMatch(condition -> condition.getType().equals("Ready")
-                        && condition.getStatus().equals("True"));
     }
 
     /** A pod on each node that holds memory of a GPU and computes on, three whole cards, and a pod that waits. */
@@ -244,11 +217,11 @@ class FaultsIT {
                 Pod now = space.get(name);
                 assertThat(now.getMetadata().getUid())
                         .isEqualTo(before.getMetadata().getUid());
-                assertThat(status(now, Pods.MAIN).getRestartCount())
+                assertThat(Space.status(now, Pods.MAIN).getRestartCount())
                         .as("restarts of " + name)
                         .isZero();
-                assertThat(status(now, Pods.MAIN).getContainerID())
-                        .isEqualTo(status(before, Pods.MAIN).getContainerID());
+                assertThat(Space.status(now, Pods.MAIN).getContainerID())
+                        .isEqualTo(Space.status(before, Pods.MAIN).getContainerID());
             }
             for (String node : lab.nodes()) {
                 // 2000 of 3000 MiB are held by the program that has run through it all

@@ -92,14 +92,7 @@ class InstallationIT {
 
     @Test
     void theExtendersVerbsCannotBeReachedFromAnotherPod(Lab lab, Space space) {
-        String address = lab
-                .client()
-                .pods()
-                .inNamespace(Lab.NAMESPACE)
-                .withLabel("app.kubernetes.io/component", "scheduler")
-                .list()
-                .getItems()
-                .stream()
+        String address = lab.partsOf("scheduler").stream()
                 .filter(Space::runs)
                 .map(pod -> pod.getStatus().getPodIP())
                 .findFirst()

@@ -2,6 +2,7 @@ package io.aliquot.lab;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.ConfigBuilder;
@@ -123,6 +124,21 @@ final class Lab implements AutoCloseable {
                 .withImpersonateExtras(claims)
                 .build();
         return new KubernetesClientBuilder().withConfig(config).build();
+    }
+
+    /** The pods of a component of the release that are not on their way out. */
+    List<Pod> partsOf(String component) {
+        return client
+                .pods()
+                .inNamespace(NAMESPACE)
+                .withLabel("app.kubernetes.io/component", component)
+                .list()
+                .getItems()
+                .stream()
+                .filter(pod -> pod.getMetadata().getDeletionTimestamp() == null)
+                // a node that a test has made up and removed leaves an agent's pod behind for minutes
+                .filter(pod -> nodes().contains(String.valueOf(pod.getSpec().getNodeName())))
+                .toList();
     }
 
     /** An image with bash, coreutils, Python and {@code vgpu-sample}. */

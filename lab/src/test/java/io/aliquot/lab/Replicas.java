@@ -1,6 +1,5 @@
 package io.aliquot.lab;
 
-import io.fabric8.kubernetes.api.model.ContainerStatus;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;
@@ -21,16 +20,7 @@ final class Replicas {
 
     /** Those that are not on their way out. */
     List<Pod> all() {
-        return lab
-                .client()
-                .pods()
-                .inNamespace(Lab.NAMESPACE)
-                .withLabel("app.kubernetes.io/component", "scheduler")
-                .list()
-                .getItems()
-                .stream()
-                .filter(pod -> pod.getMetadata().getDeletionTimestamp() == null)
-                .toList();
+        return lab.partsOf("scheduler");
     }
 
     /** The name of the pod whose kube-scheduler holds the Lease; empty if none does. */
@@ -52,14 +42,10 @@ final class Replicas {
     }
 
     void signal(Pod replica, String container, String signal) {
-        lab.signal(replica.getSpec().getNodeName(), status(replica, container).getContainerID(), signal);
-    }
-
-    static ContainerStatus status(Pod pod, String container) {
-        return pod.getStatus().getContainerStatuses().stream()
-                .filter(status -> status.getName().equals(container))
-                .findFirst()
-                .orElseThrow();
+        lab.signal(
+                replica.getSpec().getNodeName(),
+                Space.status(replica, container).getContainerID(),
+                signal);
     }
 
     /** Waits until as many as there should be are ready and one of them leads. */
@@ -76,18 +62,12 @@ final class Replicas {
                         .getReplicas();
                 List<Pod> pods = all();
                 return pods.size() == wanted
-                        && pods.stream().allMatch(Replicas::ready)
+                        && pods.stream().allMatch(Space::ready)
                         && pods.stream()
                                 .anyMatch(pod -> pod.getMetadata().getName().equals(leader()));
             } catch (KubernetesClientException e) {
                 return false;
             }
         });
-    }
-
-    private static boolean ready(Pod pod) {
-        return pod.getStatus().getConditions().stream()
-                .anyMatch(condition -> condition.getType().equals("Ready")
-                        && condition.getStatus().equals("True"));
     }
 }

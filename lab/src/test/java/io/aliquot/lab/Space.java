@@ -121,6 +121,19 @@ final class Space implements AutoCloseable {
         return pod.getSpec().getNodeName() != null;
     }
 
+    static boolean ready(Pod pod) {
+        return pod.getStatus().getConditions().stream()
+                .anyMatch(condition -> condition.getType().equals("Ready")
+                        && condition.getStatus().equals("True"));
+    }
+
+    static ContainerStatus status(Pod pod, String container) {
+        return pod.getStatus().getContainerStatuses().stream()
+                .filter(status -> status.getName().equals(container))
+                .findFirst()
+                .orElseThrow();
+    }
+
     private static Optional<PodCondition> unschedulable(Pod pod) {
         return pod.getStatus().getConditions().stream()
                 .filter(Space::isUnschedulable)
