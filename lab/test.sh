@@ -34,6 +34,7 @@ test_packages() {
 		python3-venv /usr/lib/python3*/ensurepip/__init__.py
 		clang-format clang-format
 		strace strace
+		curl curl
 		gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
 		libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdio.h
 		qemu-user-static qemu-aarch64-static

@@ -6,18 +6,27 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Resources;
+import io.aliquot.api.Scaling;
 import io.aliquot.api.Vgpu;
 import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.batch.v1.JobBuilder;
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /** Which pod goes to which GPU, and what happens to those that fit nowhere. */
 @ExtendWith(LabExtension.class)
 class PlacementIT {
+    /** kube-scheduler tries a pod again after 3 s at most. */
+    private static final Duration BACKOFF = Duration.ofSeconds(3);
+
     @Test
     void withBinpackTenPodsShareAGpuAndTheEleventhGoesToAnother(Lab lab, Space space) {
         List<Pod> pods = bind(space, 11, name -> Pods.memory(lab, name, 8000));
@@ -105,6 +114,97 @@ class PlacementIT {
         assertThat(shares).extracting(Holdings::gpu).doesNotContain(Holdings.gpu(whole));
     }
 
+    @Test
+    void aSecondAfterAGpuIsCordonedItGetsNoPodsAndWhenThatIsLiftedItDoes(Lab lab, Space space)
+            throws InterruptedException {
+        String node = lab.nodes().get(0);
+        String cordoned = Holdings.gpu(space.run(Pods.onNode(Pods.memory(lab, "first", 1000), node)));
+        setCordon(lab, node, cordoned);
+        try {
+            TimeUnit.SECONDS.sleep(1);
+            // binpack would have the first one's
+            assertThat(Holdings.gpu(space.run(Pods.onNode(Pods.memory(lab, "second", 1000), node))))
+                    .isNotEqualTo(cordoned);
+            space.create(
+                    Pods.onNode(Pods.asking(lab, "waits", Map.of(Resources.GPU, "2", Resources.MEMORY, "1000")), node));
+            space.awaitUnschedulable("waits");
+        } finally {
+            setCordon(lab, node, null);
+        }
+        assertThat(Holdings.of(space.awaitRunning("waits", PROMPT), Pods.MAIN))
+                .extracting(Vgpu::uuid)
+                .contains(cordoned);
+    }
+
+    @Test
+    void aScalingIsInForceAtOnceAndWhenItIsLiftedWaitingPodsRun(Lab lab, Space space) {
+        String node = lab.nodes().get(1);
+        // Downwards: the node's totals don't come down again, and other tests count them.
+        var half = new Scaling(50);
+        try {
+            lab.kubectl(
+                            "annotate",
+                            "node",
+                            node,
+                            Annotations.MEMORY_SCALING + "=" + half.print(),
+                            Annotations.CORE_SCALING + "=" + half.print())
+                    .expectSuccess();
+            Space.awaitTrue(
+                    "the inventory tells it",
+                    PROMPT,
+                    () -> Holdings.inventory(lab, node).memoryScaling().equals(half)
+                            && Holdings.inventory(lab, node).coreScaling().equals(half));
+            space.create(Pods.onNode(Pods.memory(lab, "memory", 50000), node));
+            space.create(Pods.onNode(
+                    Pods.asking(lab, "cores", Map.of(Resources.MEMORY, "1000", Resources.CORES, "60")), node));
+            assertThat(space.awaitUnschedulable("memory")).contains("no GPU that large: 50000 MiB");
+            assertThat(space.awaitUnschedulable("cores")).contains("no GPU with so much compute: 60 %");
+        } finally {
+            lab.kubectl("annotate", "node", node, Annotations.MEMORY_SCALING + "-", Annotations.CORE_SCALING + "-")
+                    .expectSuccess();
+        }
+        space.awaitRunning("memory", PROMPT.plus(BACKOFF));
+        space.awaitRunning("cores", PROMPT.plus(BACKOFF));
+    }
+
+    @Test
+    void aJobThatFinishesFreesItsShareAlthoughItsPodIsStillThere(Lab lab, Space space) {
+        String node = lab.nodes().get(0);
+        Pod task = Pods.onNode(Pods.asking(lab, "task", Map.of(Resources.GPU, "2")), node)
+                .edit()
+                .editSpec()
+                .withRestartPolicy("Never")
+                .editFirstContainer()
+                .withCommand("bash", "-c", "until [ -f /tmp/done ]; do sleep 0.1; done")
+                .endContainer()
+                .endSpec()
+                .build();
+        space.client()
+                .resource(new JobBuilder()
+                        .withNewMetadata()
+                        .withName("job")
+                        .withNamespace(space.name())
+                        .endMetadata()
+                        .withNewSpec()
+                        .withNewTemplate()
+                        .withSpec(task.getSpec())
+                        .endTemplate()
+                        .endSpec()
+                        .build())
+                .create();
+        Space.awaitTrue("the job's pod", EVENTUALLY, () -> pods(space).size() == 1);
+        String worker = pods(space).get(0).getMetadata().getName();
+        assertThat(Holdings.of(space.awaitRunning(worker, EVENTUALLY), Pods.MAIN))
+                .hasSize(2);
+        space.create(Pods.onNode(Pods.memory(lab, "next", 1000), node));
+        space.awaitUnschedulable("next");
+
+        space.exec(worker, "touch", "/tmp/done").expectSuccess();
+
+        space.awaitRunning("next", PROMPT.plus(BACKOFF));
+        assertThat(space.get(worker).getStatus().getPhase()).isEqualTo("Succeeded");
+    }
+
     /** Creates pods one by one, each as soon as the one before is bound. */
     private static List<Pod> bind(Space space, int count, Function<String, Pod> make) {
         var pods = new ArrayList<Pod>();
@@ -122,6 +222,22 @@ class PlacementIT {
 
     private static List<Pod> pods(Space space) {
         return space.client().pods().inNamespace(space.name()).list().getItems();
+    }
+
+    private static void setCordon(Lab lab, String node, @Nullable String uuids) {
+        lab.client().nodes().withName(node).edit(now -> {
+            var annotations = new HashMap<>(now.getMetadata().getAnnotations());
+            if (uuids == null) {
+                annotations.remove(Annotations.CORDON_GPUS);
+            } else {
+                annotations.put(Annotations.CORDON_GPUS, uuids);
+            }
+            return now.edit()
+                    .editMetadata()
+                    .withAnnotations(annotations)
+                    .endMetadata()
+                    .build();
+        });
     }
 
     private static void setSlots(Lab lab, String node, String slots) {

@@ -1,0 +1,164 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.Space.EVENTUALLY;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import io.aliquot.api.Resources;
+import io.fabric8.kubernetes.api.model.Pod;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** The scheduler's REST API, asked with tokens that the cluster itself has given out. */
+@ExtendWith(LabExtension.class)
+class ApiIT {
+    private static final Map<String, String> SHARE =
+            Map.of(Resources.GPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
+
+    /** From the answer to the PATCH until the container's programs see it. */
+    private static final Duration SEEN = Duration.ofSeconds(2);
+
+    private Api editor;
+    private Api viewer;
+    private Api stranger;
+
+    @BeforeEach
+    void makeAccounts(Lab lab, Space space) {
+        editor = Api.as(lab, account(lab, space, "editor", "get,list,patch"));
+        viewer = Api.as(lab, account(lab, space, "viewer", "get,list"));
+        stranger = Api.as(lab, token(lab, space, "default"));
+    }
+
+    @Test
+    void whoMayPatchAPodResizesItAndItsProgramsSeeThatWithin2Seconds(Lab lab, Space space) {
+        space.run(Pods.asking(lab, "grows", SHARE));
+        // In the container, so that the time to get there doesn't count.
+        var seen = CompletableFuture.supplyAsync(
+                () -> space.exec("grows", "bash", "-c", """
+                        until nvidia-smi | grep -q 0MiB./.4000MiB; do sleep 0.05; done
+                        date +%s%3N
+                        cat /etc/aliquot/vgpu
+                        vgpu-sample alloc 4000 alloc 1
+                        """).expectSuccess());
+
+        Api.Answer answer = editor.patchShares(
+                space,
+                "grows",
+                "{\"container\": \"main\", \"memoryMiB\": 4000, \"cores\": 20, \"policy\": \"elastic\"}");
+
+        long answered = System.currentTimeMillis();
+        assertThat(answer.code()).as("%s", answer.body()).isEqualTo(200);
+        List<String> lines = seen.join().lines().toList();
+        assertThat(Long.parseLong(lines.get(0)) - answered).isLessThan(SEEN.toMillis());
+        assertThat(lines.get(1)).contains("memory=4000Mi", "cores=20", "policy=elastic");
+        assertThat(lines).contains("alloc 4000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+        assertThat(Space.status(space.get("grows"), Pods.MAIN).getRestartCount())
+                .isZero();
+        assertThat(editor.get("/pods/" + space.name() + "/grows")
+                        .body()
+                        .at("/shares/0/memoryMiB")
+                        .asInt())
+                .isEqualTo(4000);
+    }
+
+    @Test
+    void aShareMadeSmallerThanWhatIsInUseIsKeptAndNothingMoreIsAllocated(Lab lab, Space space) {
+        space.run(Pods.asking(lab, "shrinks", SHARE)
+                .edit()
+                .editSpec()
+                .editFirstContainer()
+                .withCommand("vgpu-sample", "alloc", "2000", "hold")
+                .endContainer()
+                .endSpec()
+                .build());
+        Space.awaitTrue("2000 MiB are in use", EVENTUALLY, () -> shown(space, "shrinks", "2000MiB / 3000MiB"));
+
+        assertThat(editor.patchShares(space, "shrinks", "{\"container\": \"main\", \"memoryMiB\": 1000}")
+                        .code())
+                .isEqualTo(200);
+
+        Space.awaitTrue("what is in use stays", EVENTUALLY, () -> shown(space, "shrinks", "MiB / 1000MiB"));
+        assertThat(space.exec("shrinks", "vgpu-sample", "alloc", "1").expectSuccess())
+                .contains("alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+        assertThat(Space.status(space.get("shrinks"), Pods.MAIN).getRestartCount())
+                .isZero();
+    }
+
+    @Test
+    void whatDoesNotFitOrIsNotAllowedChangesNothing(Lab lab, Space space) {
+        Pod pod = space.run(Pods.asking(lab, "stays", SHARE));
+        String more = "{\"container\": \"main\", \"memoryMiB\": 4000}";
+        String tooMuch = "{\"container\": \"main\", \"memoryMiB\": 90000}";
+
+        assertThat(viewer.patchShares(space, "stays", more).code()).isEqualTo(403);
+        assertThat(stranger.patchShares(space, "stays", more).code()).isEqualTo(403);
+        assertThat(stranger.get("/pods/" + space.name() + "/stays").code()).isEqualTo(403);
+        assertThat(Api.as(lab, "nobody's").get("/nodes").code()).isEqualTo(401);
+        Api.Answer refused = editor.patchShares(space, "stays", tooMuch);
+
+        assertThat(refused.code()).isEqualTo(409);
+        assertThat(refused.body().path("detail").asText()).contains("90000 MiB");
+        assertThat(Holdings.of(space.get("stays"), Pods.MAIN)).isEqualTo(Holdings.of(pod, Pods.MAIN));
+        assertThat(viewer.get("/pods/" + space.name() + "/stays")
+                        .body()
+                        .at("/shares/0/memoryMiB")
+                        .asInt())
+                .isEqualTo(3000);
+    }
+
+    @Test
+    void whoMayGetAPodIsToldWhyItWaitsAndWhatWouldHelp(Lab lab, Space space) {
+        for (int i = 0; i < 4; i++) {
+            space.run(Pods.memory(lab, "holds-" + i, 60000));
+        }
+        space.create(Pods.memory(lab, "waits", 40000));
+        space.awaitUnschedulable("waits");
+        String path =
+                "/pods/" + space.name() + "/waits/explain?node=" + lab.nodes().get(0);
+
+        JsonNode story = viewer.get(path).body();
+
+        assertThat(stranger.get(path).code()).isEqualTo(403);
+        assertThat(story.path("state").asText()).isEqualTo("waiting");
+        assertThat(story.path("summary").asText()).contains("2 no GPU with 40000 MiB free", "lacks 18080 MiB");
+        assertThat(story.path("remedies"))
+                .extracting(JsonNode::asText)
+                .contains("nvidia.com/gpumem: 21920 instead of 40000");
+        assertThat(story.path("gpus"))
+                .hasSize(2)
+                .allSatisfy(gpu -> assertThat(gpu.path("memoryMiB").asInt()).isEqualTo(18080));
+    }
+
+    private static boolean shown(Space space, String pod, String text) {
+        return space.exec(pod, "nvidia-smi").out().contains(text);
+    }
+
+    /** A service account that may do this with the pods of the space; returns its token. */
+    private static String account(Lab lab, Space space, String name, String verbs) {
+        String[] in = {"--namespace", space.name()};
+        lab.kubectl("create", "serviceaccount", name, in[0], in[1]).expectSuccess();
+        lab.kubectl("create", "role", name, "--verb=" + verbs, "--resource=pods", in[0], in[1])
+                .expectSuccess();
+        lab.kubectl(
+                        "create",
+                        "rolebinding",
+                        name,
+                        "--role=" + name,
+                        "--serviceaccount=" + space.name() + ":" + name,
+                        in[0],
+                        in[1])
+                .expectSuccess();
+        return token(lab, space, name);
+    }
+
+    private static String token(Lab lab, Space space, String account) {
+        return lab.kubectl("create", "token", account, "--namespace", space.name())
+                .expectSuccess()
+                .strip();
+    }
+}
