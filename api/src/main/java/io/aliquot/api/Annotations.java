@@ -1,10 +1,5 @@
 package io.aliquot.api;
 
-import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
-import java.util.HexFormat;
-
 /** Annotation keys, and who writes them. */
 public final class Annotations {
     /** On a pod, by Bind alone: what one container holds, {@link Vgpus} as text. Completed by {@link #vgpu}. */
@@ -105,15 +100,7 @@ public final class Annotations {
         if (container.length() <= LONGEST_CONTAINER) {
             return container;
         }
-        String hash = HexFormat.of().formatHex(sha256(container)).substring(0, HASH_DIGITS);
+        String hash = Sha256.hex(container).substring(0, HASH_DIGITS);
         return container.substring(0, KEPT_OF_LONG_CONTAINER) + "-" + hash;
-    }
-
-    private static byte[] sha256(String text) {
-        try {
-            return MessageDigest.getInstance("SHA-256").digest(text.getBytes(StandardCharsets.UTF_8));
-        } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException("every Java platform has SHA-256", e);
-        }
     }
 }

@@ -1,9 +1,8 @@
 package io.aliquot.scheduler.cluster;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
+import io.aliquot.api.Sha256;
 import io.fabric8.kubernetes.api.model.Event;
 import io.fabric8.kubernetes.api.model.EventBuilder;
 import io.fabric8.kubernetes.api.model.HasMetadata;
@@ -11,13 +10,10 @@ import io.fabric8.kubernetes.api.model.ObjectMeta;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.net.HttpURLConnection;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.time.Clock;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
-import java.util.HexFormat;
 import java.util.Optional;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -38,6 +34,7 @@ final class Events implements AutoCloseable {
     /** The API server refuses a longer one (k8s.io/kubernetes, pkg/apis/core/validation/events.go). */
     private static final int LONGEST = 1024;
 
+    private static final int HASH_DIGITS = 20;
     private static final Duration TOLD_FOR = Duration.ofMinutes(10);
 
     private record About(String uid, String reason, String message) {}
@@ -62,7 +59,7 @@ final class Events implements AutoCloseable {
 
     /** {@code reason} is one CamelCase word, {@code message} a sentence. */
     void warn(HasMetadata object, String reason, String message) {
-        LOG.warn("{} {}: {} {}", object.getKind(), object.getMetadata().getName(), reason, message);
+        LOG.warn("{}: {} {}", LoggedAs.of(object), reason, message);
         tell(object, "Warning", reason, message);
     }
 
@@ -81,7 +78,7 @@ final class Events implements AutoCloseable {
         Event event = event(object, namespace, type, about);
         try {
             sender.execute(() -> {
-                if (!send(event)) {
+                if (!send(object, event)) {
                     told.invalidate(about);
                 }
             });
@@ -127,15 +124,10 @@ final class Events implements AutoCloseable {
                 about.reason(),
                 about.message(),
                 Long.toString(now.getEpochSecond() / TOLD_FOR.toSeconds()));
-        try {
-            byte[] hash = MessageDigest.getInstance("SHA-256").digest(all.getBytes(UTF_8));
-            return COMPONENT + "-" + HexFormat.of().formatHex(hash, 0, 10);
-        } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException(e); // every Java platform has it
-        }
+        return COMPONENT + "-" + Sha256.hex(all).substring(0, HASH_DIGITS);
     }
 
-    private boolean send(Event event) {
+    private boolean send(HasMetadata object, Event event) {
         try {
             kubernetes.resource(event).create();
             return true;
@@ -143,11 +135,7 @@ final class Events implements AutoCloseable {
             if (e.getCode() == HttpURLConnection.HTTP_CONFLICT) {
                 return true;
             }
-            LOG.warn(
-                    "cannot send an event about {} {}: {}",
-                    event.getInvolvedObject().getKind(),
-                    event.getInvolvedObject().getName(),
-                    e.getMessage());
+            LOG.warn("cannot send an event about {}: {}", LoggedAs.of(object), e.getMessage());
             return false;
         }
     }

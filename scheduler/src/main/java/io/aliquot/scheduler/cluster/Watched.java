@@ -185,7 +185,7 @@ final class Watched<T extends HasMetadata> implements Readiness, Liveness, AutoC
         try {
             listener.accept(object);
         } catch (RuntimeException e) {
-            LOG.error("cannot take note of {} {}", what, object.getMetadata().getName(), e);
+            LOG.error("cannot take note of {}", LoggedAs.of(object), e);
         }
     }
 

@@ -5,6 +5,7 @@ import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.ledger.Resizing;
 import io.aliquot.scheduler.ledger.Resizing.Prepared;
 import io.aliquot.scheduler.ledger.Share;
@@ -54,14 +55,14 @@ public final class Resizer {
      *
      * @throws io.aliquot.api.FormatException where the changes make no sense for this pod
      */
-    public Result resize(String uid, List<ShareChange> changes) {
+    public Result resize(PodId pod, List<ShareChange> changes) {
         Result result = new Result.Unavailable("the pod keeps changing; try again");
         for (int i = 0; i < TRIES && result instanceof Result.Unavailable; i++) {
             Standing standing = cluster.standing();
             if (!(standing instanceof Standing.Leads leads)) {
                 return new Result.Unavailable(((Standing.Waits) standing).why());
             }
-            Resizing resizing = ledger.resize(uid, changes);
+            Resizing resizing = ledger.resize(pod.uid(), changes);
             if (resizing instanceof Resizing.Unknown) {
                 return new Result.NotFound();
             }
@@ -78,7 +79,7 @@ public final class Resizer {
                 break;
             }
         }
-        LOG.info("resize uid={} changes={} result={}", uid, changes, result);
+        LOG.info("resize {} changes={} result={}", pod, changes, result);
         return result;
     }
 

@@ -3,13 +3,10 @@ package io.aliquot.scheduler.inspection;
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import com.github.benmanes.caffeine.cache.Ticker;
+import io.aliquot.api.Sha256;
 import io.aliquot.scheduler.inspection.Reviews.Caller;
 import io.aliquot.scheduler.inspection.Reviews.Deed;
-import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.time.Duration;
-import java.util.HexFormat;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 import org.springframework.http.HttpStatus;
@@ -49,7 +46,7 @@ final class Access {
      * @throws Refusal where the API server can't say
      */
     Optional<Caller> whose(String token) {
-        String key = digest(token);
+        String key = Sha256.hex(token);
         Optional<Caller> known = callers.getIfPresent(key);
         if (known == null) {
             try {
@@ -93,14 +90,5 @@ final class Access {
     private static Refusal unanswered(UnansweredException e) {
         return Refusal.unavailable(
                 "the API server did not say who you are and what you may do, try again: " + e.getMessage());
-    }
-
-    private static String digest(String token) {
-        try {
-            byte[] bytes = MessageDigest.getInstance("SHA-256").digest(token.getBytes(StandardCharsets.UTF_8));
-            return HexFormat.of().formatHex(bytes);
-        } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException("every Java platform has SHA-256", e);
-        }
     }
 }

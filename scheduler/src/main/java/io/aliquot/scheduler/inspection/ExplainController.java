@@ -57,20 +57,20 @@ final class ExplainController {
         access.require(caller, new Deed("get", "pods", namespace, name));
         Pods.Pod pod = find(namespace, name);
         if (pod.ended()) {
-            return plain(pod, "ended", "has ended and holds nothing");
+            return Explanation.plain(pod, "ended", "has ended and holds nothing");
         }
         if (!pod.node().isEmpty()) {
             return bound(pod);
         }
         if (pod.wish() instanceof Wish.Nonsense nonsense) {
-            return plain(pod, "refused", "cannot be placed anywhere: " + nonsense.why());
+            return Explanation.plain(pod, "refused", "cannot be placed anywhere: " + nonsense.why());
         }
         PodAsk ask = ((Wish.Clear) pod.wish()).ask();
         if (ask.containers().isEmpty()) {
-            return plain(pod, "no-gpu", "asks for no GPU");
+            return Explanation.plain(pod, "no-gpu", "asks for no GPU");
         }
         if (!pod.schedulerName().equals(settings.schedulerName())) {
-            return plain(
+            return Explanation.plain(
                     pod,
                     "not-ours",
                     "is for scheduler " + pod.schedulerName() + " to place; write schedulerName: "
@@ -86,24 +86,6 @@ final class ExplainController {
         } catch (UnansweredException e) {
             throw Refusal.unavailable("the API server did not tell about the pod, try again: " + e.getMessage());
         }
-    }
-
-    private static Explanation plain(Pods.Pod pod, String state, String summary) {
-        return new Explanation(
-                pod.id().namespace(),
-                pod.id().name(),
-                pod.id().uid(),
-                state,
-                summary,
-                pod.node(),
-                "",
-                List.of(),
-                new Nodes(0, List.of()),
-                List.of(),
-                List.of(),
-                List.of(),
-                List.of(),
-                List.of());
     }
 
     private Explanation bound(Pods.Pod pod) {
@@ -126,22 +108,8 @@ final class ExplainController {
                                 ? sharing.gpuPlacement().print() + ", as node or chart say"
                                 : ""))
                 .orElse("");
-        Explanation plain = plain(pod, "bound", "is on node " + pod.node() + " and holds " + holds);
-        return new Explanation(
-                plain.namespace(),
-                plain.name(),
-                plain.uid(),
-                plain.state(),
-                plain.summary(),
-                plain.node(),
-                shares.isEmpty() ? "" : placement,
-                shares,
-                plain.fits(),
-                List.of(),
-                List.of(),
-                List.of(),
-                List.of(),
-                List.of());
+        Explanation plain = Explanation.plain(pod, "bound", "is on node " + pod.node() + " and holds " + holds);
+        return shares.isEmpty() ? plain : plain.holding(shares, placement);
     }
 
     private Explanation waiting(Pods.Pod pod, PodAsk ask, String node, Caller caller) {

@@ -33,6 +33,31 @@ record Explanation(
         List<String> remedies,
         List<Room> victims,
         List<Lack> gpus) {
+    /** Of a pod that is not waiting for a GPU. */
+    static Explanation plain(Pods.Pod pod, String state, String summary) {
+        return new Explanation(
+                pod.id().namespace(),
+                pod.id().name(),
+                pod.id().uid(),
+                state,
+                summary,
+                pod.node(),
+                "",
+                List.of(),
+                new Nodes(0, List.of()),
+                List.of(),
+                List.of(),
+                List.of(),
+                List.of(),
+                List.of());
+    }
+
+    Explanation holding(List<Api.Share> held, String chosen) {
+        return new Explanation(
+                namespace, name, uid, state, summary, node, chosen, held, fits, refusals, nearest, remedies, victims,
+                gpus);
+    }
+
     /** So many nodes, and the names of some. */
     record Nodes(int count, List<String> examples) {}
 

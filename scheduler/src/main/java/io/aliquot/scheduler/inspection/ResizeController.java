@@ -48,7 +48,7 @@ final class ResizeController {
         Held held = stock.pod(namespace, name).orElseThrow(() -> nobody(namespace, name));
         Resizer.Result result;
         try {
-            result = resizer.resize(held.holding().pod().uid(), changes);
+            result = resizer.resize(held.holding().pod(), changes);
         } catch (FormatException e) { // it would make sense for another pod
             throw new Refusal(HttpStatus.CONFLICT, String.valueOf(e.getMessage()));
         }

@@ -5,7 +5,6 @@ import io.aliquot.scheduler.inspection.Api.Amounts;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.Amount;
@@ -80,12 +79,12 @@ final class Stock {
             return new Api.Node(
                     view.name(),
                     view.served(),
-                    view.served() ? "" : "the node's device plugin is not ready",
+                    view.leftOut(),
                     sharing.cards().share().print(),
                     sharing.gpuPlacement().print(),
                     gpus(view));
         }
-        return new Api.Node(view.name(), false, ((LeftOut) view.facts()).reason(), "", "", List.of());
+        return new Api.Node(view.name(), false, view.leftOut(), "", "", List.of());
     }
 
     static List<Api.Gpu> gpus(NodeView view) {

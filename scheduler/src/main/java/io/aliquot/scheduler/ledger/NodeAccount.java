@@ -33,7 +33,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class NodeAccount {
     static final LeftOut UNKNOWN = new LeftOut("the Aliquot scheduler does not know the node yet");
-    private static final LeftOut UNSERVED = new LeftOut("the node's device plugin is not ready");
+    static final LeftOut UNSERVED = new LeftOut("the node's device plugin is not ready");
 
     /** Of no other node. */
     final int number;

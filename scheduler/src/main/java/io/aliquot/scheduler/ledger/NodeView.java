@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.ledger;
 
+import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.placement.GpuRoom;
 import java.util.List;
 
@@ -14,5 +15,13 @@ public record NodeView(String name, NodeFacts facts, boolean served, List<GpuRoo
     public NodeView {
         rooms = List.copyOf(rooms);
         holdings = List.copyOf(holdings);
+    }
+
+    /** Why it takes no pod now, whatever it asks for; empty where it takes some. */
+    public String leftOut() {
+        if (facts instanceof LeftOut leftOut) {
+            return leftOut.reason();
+        }
+        return served ? "" : NodeAccount.UNSERVED.reason();
     }
 }

@@ -695,7 +695,7 @@ final class History {
                     random.nextInt(3) == 0 ? null : Integer.valueOf(random.nextInt(101)),
                     null);
             try {
-                Resizer.Result result = resizer.resize(pod.id.uid(), List.of(change));
+                Resizer.Result result = resizer.resize(pod.id, List.of(change));
                 counts.count("resize " + result.getClass().getSimpleName());
             } catch (FormatException e) {
                 counts.count("resize of a whole card");

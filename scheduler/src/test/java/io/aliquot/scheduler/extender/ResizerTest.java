@@ -66,8 +66,8 @@ class ResizerTest {
     @Test
     void whatThereIsNotOrMakesNoSenseIsNotWritten() {
         assertThat(to(World.MEMORY + 1)).isInstanceOf(Resizer.Result.Refused.class);
-        assertThat(resizer.resize("uid-nobody", List.of())).isEqualTo(new Resizer.Result.NotFound());
-        assertThatThrownBy(() -> resizer.resize("uid-a", List.of(new ShareChange("side", "", 1, null, null))))
+        assertThat(resizer.resize(World.id("nobody"), List.of())).isEqualTo(new Resizer.Result.NotFound());
+        assertThatThrownBy(() -> resizer.resize(World.id("a"), List.of(new ShareChange("side", "", 1, null, null))))
                 .isInstanceOf(FormatException.class);
         assertThat(world.cluster.sent).isEmpty();
         assertThat(taken()).isEqualTo(3000);
@@ -126,7 +126,7 @@ class ResizerTest {
     }
 
     private Resizer.Result to(int memoryMiB) {
-        return resizer.resize("uid-a", List.of(new ShareChange("main", "", memoryMiB, null, CorePolicy.FIXED)));
+        return resizer.resize(World.id("a"), List.of(new ShareChange("main", "", memoryMiB, null, CorePolicy.FIXED)));
     }
 
     private long taken() {
