@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.cluster;
 
 import io.aliquot.scheduler.extender.Cluster;
+import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.PendingPods;
 import io.aliquot.scheduler.inspection.Pods;
 import io.aliquot.scheduler.inspection.Reviews;
@@ -18,6 +19,8 @@ import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudgetBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
+import io.micrometer.core.instrument.Gauge;
+import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.List;
@@ -66,6 +69,7 @@ class ClusterConfiguration {
             Leadership leadership,
             Unbound unbound,
             Events events,
+            MeterRegistry metrics,
             ObjectProvider<Watched<?>> watches) {
         // Later, because some of them need what needs this; and once, because Spring takes its time to find them.
         Supplier<List<Watched<?>>> all =
@@ -78,6 +82,7 @@ class ClusterConfiguration {
                         .flatMap(watch -> watch.waitsFor().stream())
                         .findFirst(),
                 events,
+                metrics,
                 Clock.systemUTC());
     }
 
@@ -93,7 +98,18 @@ class ClusterConfiguration {
 
     @Bean
     Readiness lease(Leadership leadership) {
-        return () -> leadership.known() ? Optional.empty() : Optional.of("kube-scheduler's Lease");
+        return new Readiness() {
+            @Override
+            public Optional<String> waitsFor() {
+                return leadership.known() ? Optional.empty() : Optional.of("kube-scheduler's Lease");
+            }
+
+            @Override
+            public Optional<String> remark() {
+                return Optional.of(
+                        leadership.standing() instanceof Standing.Waits waits ? waits.why() : "places pods: leads");
+            }
+        };
     }
 
     @Bean
@@ -240,7 +256,12 @@ class ClusterConfiguration {
             Watched<Node> nodes,
             Watched<Pod> pods,
             Watched<PodDisruptionBudget> budgets,
-            Watched<Lease> leases) {
+            Watched<Lease> leases,
+            MeterRegistry metrics) {
+        silence("nodes", nodes, metrics);
+        silence("pods", pods, metrics);
+        silence("poddisruptionbudgets", budgets, metrics);
+        silence("lease", leases, metrics);
         return new Pulse(leases, List.of(leases, pods, nodes, budgets), () -> {
             try {
                 return Optional.ofNullable(kubernetes
@@ -253,5 +274,13 @@ class ClusterConfiguration {
                 return Optional.empty();
             }
         });
+    }
+
+    private static void silence(String kind, Watched<?> watched, MeterRegistry metrics) {
+        Gauge.builder("aliquot.watch.silence", watched, one -> one.silence().toMillis() / 1000.0)
+                .description("Time since the API server was last heard of on a watch, its bookmarks included")
+                .baseUnit("seconds")
+                .tag("of", kind)
+                .register(metrics);
     }
 }

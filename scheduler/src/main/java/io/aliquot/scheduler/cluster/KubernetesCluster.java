@@ -5,6 +5,7 @@ import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.extender.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.server.Latency;
 import io.aliquot.scheduler.server.Readiness;
 import io.fabric8.kubernetes.api.model.BindingBuilder;
 import io.fabric8.kubernetes.api.model.DeleteOptionsBuilder;
@@ -18,12 +19,15 @@ import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
+import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -48,6 +52,7 @@ final class KubernetesCluster implements Cluster {
     private final Unbound unbound;
     private final Readiness ready;
     private final Events events;
+    private final MeterRegistry metrics;
     private final Clock clock;
     private final Writer writer;
     private final Writer hasty;
@@ -59,6 +64,7 @@ final class KubernetesCluster implements Cluster {
             Unbound unbound,
             Readiness ready,
             Events events,
+            MeterRegistry metrics,
             Clock clock) {
         this.kubernetes = Patience.oneTry(kubernetes, PATIENCE);
         KubernetesClient inVerbs = Patience.oneTry(kubernetes, READ);
@@ -69,6 +75,7 @@ final class KubernetesCluster implements Cluster {
         this.unbound = unbound;
         this.ready = ready;
         this.events = events;
+        this.metrics = metrics;
         this.clock = clock;
     }
 
@@ -102,7 +109,13 @@ final class KubernetesCluster implements Cluster {
                 .withName(node)
                 .endTarget()
                 .build();
-        return writer.write("POST", "application/json", path(pod) + "/binding", binding);
+        long start = System.nanoTime();
+        WriteOutcome outcome = writer.write("POST", "application/json", path(pod) + "/binding", binding);
+        Latency.timer("aliquot.binding.write", "Time of a Binding's way to the API server and back")
+                .tag("outcome", outcome.getClass().getSimpleName().toLowerCase(Locale.ROOT))
+                .register(metrics)
+                .record(System.nanoTime() - start, TimeUnit.NANOSECONDS);
+        return outcome;
     }
 
     @Override

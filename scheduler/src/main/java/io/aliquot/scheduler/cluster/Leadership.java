@@ -21,9 +21,8 @@ import org.slf4j.LoggerFactory;
  */
 final class Leadership implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Leadership.class);
-    private static final Waits NO_LEASE = new Waits("waiting for the kube-scheduler in this pod to lead: no Lease yet");
-    private static final Waits OTHER =
-            new Waits("waiting for the kube-scheduler in this pod to lead: another one holds the Lease");
+    private static final String NOT_LEADING = "waiting for the kube-scheduler in this pod to lead: ";
+    private static final Waits NO_LEASE = new Waits(NOT_LEADING + "no Lease yet");
     private static final Waits TAKING_OVER = new Waits("taking over: making sure of what the leader before has bound");
 
     private final String holderPrefix;
@@ -69,7 +68,8 @@ final class Leadership implements AutoCloseable {
         String holder = lease.getSpec() == null ? null : lease.getSpec().getHolderIdentity();
         if (holder == null || !holder.startsWith(holderPrefix)) {
             ours = Optional.empty();
-            standing = OTHER;
+            standing = new Waits(
+                    NOT_LEADING + (holder == null || holder.isEmpty() ? "nobody" : holder) + " holds the Lease");
             return;
         }
         Integer transitions = lease.getSpec().getLeaseTransitions();

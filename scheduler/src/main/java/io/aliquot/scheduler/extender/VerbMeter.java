@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.scheduler.server.Latency;
 import io.aliquot.scheduler.server.Liveness;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Timer;
@@ -36,18 +37,8 @@ final class VerbMeter implements Liveness {
     }
 
     private Timer timer(String verb) {
-        return Timer.builder("aliquot.extender.request")
-                .description("Time to answer kube-scheduler")
+        return Latency.timer("aliquot.extender.request", "Time to answer kube-scheduler")
                 .tag("verb", verb)
-                .serviceLevelObjectives(
-                        Duration.ofMillis(1),
-                        Duration.ofMillis(3),
-                        Duration.ofMillis(10),
-                        Duration.ofMillis(30),
-                        Duration.ofMillis(100),
-                        Duration.ofMillis(300),
-                        Duration.ofSeconds(1),
-                        Duration.ofSeconds(5))
                 .register(metrics);
     }
 

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.server;
 
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
 import java.util.List;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.http.HttpStatus;
@@ -33,7 +34,15 @@ final class HealthController {
 
     @GetMapping("/readyz")
     ResponseEntity<String> ready() {
-        return answer(readiness.stream().flatMap(part -> part.waitsFor().map(what -> "waits for " + what).stream()));
+        ResponseEntity<String> answer =
+                answer(readiness.stream().flatMap(part -> part.waitsFor().map(what -> "waits for " + what).stream()));
+        String remarks = readiness.stream()
+                .flatMap(part -> part.remark().stream())
+                .map(remark -> remark + "\n")
+                .collect(Collectors.joining());
+        return ResponseEntity.status(answer.getStatusCode())
+                .contentType(MediaType.TEXT_PLAIN)
+                .body(answer.getBody() + remarks);
     }
 
     @GetMapping("/metrics")

@@ -7,4 +7,9 @@ import java.util.Optional;
 public interface Readiness {
     /** What this part still waits for, in a few words; empty once it is ready. */
     Optional<String> waitsFor();
+
+    /** What whoever looks may want to know of it all the same, in a line; empty for nothing. */
+    default Optional<String> remark() {
+        return Optional.empty();
+    }
 }

@@ -15,6 +15,7 @@ import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.nio.file.Path;
 import java.time.Clock;
 import java.time.Duration;
@@ -48,6 +49,7 @@ class KubernetesClusterIT {
     private Wire wire;
     private KubernetesClient client;
     private Events events;
+    private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
     private KubernetesCluster cluster;
 
     @BeforeAll
@@ -78,7 +80,8 @@ class KubernetesClusterIT {
                 .build();
         events = new Events(client, "replica-a", Clock.systemUTC());
         var leadership = new Leadership("pod-a", Duration.ofSeconds(1), () -> true);
-        cluster = new KubernetesCluster(client, leadership, new Unbound(), Optional::empty, events, Clock.systemUTC());
+        cluster = new KubernetesCluster(
+                client, leadership, new Unbound(), Optional::empty, events, metrics, Clock.systemUTC());
     }
 
     @AfterEach
@@ -99,6 +102,11 @@ class KubernetesClusterIT {
         assertThat(bound.getSpec().getNodeName()).isEqualTo("node1");
         assertThat(bound.getMetadata().getAnnotations()).containsAllEntriesOf(ALLOCATION);
         assertBound(pod, "node1");
+        assertThat(metrics.get("aliquot.binding.write")
+                        .tag("outcome", "done")
+                        .timer()
+                        .count())
+                .isEqualTo(1);
     }
 
     @Test

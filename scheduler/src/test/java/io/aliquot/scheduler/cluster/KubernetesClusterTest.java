@@ -2,14 +2,19 @@ package io.aliquot.scheduler.cluster;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.read.ListAppender;
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.PodId;
+import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -30,6 +35,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.slf4j.LoggerFactory;
 
 /** Over real HTTP, against a server that answers as badly as a test wants. */
 @Timeout(30)
@@ -48,6 +54,7 @@ class KubernetesClusterTest {
     private KubernetesClient client;
     private Leadership leadership;
     private Events events;
+    private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
     private KubernetesCluster cluster;
 
     @BeforeEach
@@ -66,7 +73,8 @@ class KubernetesClusterTest {
         client = new KubernetesClientBuilder().withConfig(config).build();
         leadership = new Leadership("pod", Duration.ofSeconds(1), () -> true);
         events = new Events(client, "pod", Clock.systemUTC());
-        cluster = new KubernetesCluster(client, leadership, new Unbound(), Optional::empty, events, Clock.systemUTC());
+        cluster = new KubernetesCluster(
+                client, leadership, new Unbound(), Optional::empty, events, metrics, Clock.systemUTC());
     }
 
     @AfterEach
@@ -232,5 +240,26 @@ class KubernetesClusterTest {
                  "metadata": {"name": "a", "namespace": "default", "uid": "uid-a", "resourceVersion": "%s"},
                  "spec": {"nodeName": "%s", "containers": [
                    {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}""".formatted(version, node);
+    }
+
+    @Test
+    void aLineAboutAPodHasThePodWhereverItComesFrom() {
+        Logger logger = (Logger) LoggerFactory.getLogger(Events.class);
+        var lines = new ListAppender<ILoggingEvent>();
+        lines.start();
+        logger.addAppender(lines);
+        try {
+            cluster.warn(POD, "Reason", "a sentence");
+        } finally {
+            logger.detachAppender(lines);
+        }
+        assertThat(lines.list.get(0).getArgumentArray()).contains(POD);
+        assertThat(lines.list.get(0).getFormattedMessage()).isEqualTo(POD + ": Reason a sentence");
+        assertThat(LoggedAs.of(new NodeBuilder()
+                        .withNewMetadata()
+                        .withName("n1")
+                        .endMetadata()
+                        .build()))
+                .isEqualTo("Node n1");
     }
 }

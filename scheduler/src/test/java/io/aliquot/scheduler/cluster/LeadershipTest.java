@@ -35,7 +35,9 @@ class LeadershipTest {
         assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
         assertThat(leadership.known()).isFalse();
         leadership.seen(lease("pod-ab_1", 1));
-        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.standing())
+                .isEqualTo(new Standing.Waits(
+                        "waiting for the kube-scheduler in this pod to lead: pod-ab_1 holds the Lease"));
         assertThat(leadership.known()).isTrue();
         assertThat(lists).hasValue(0);
     }

@@ -64,7 +64,17 @@ class DoorsTest {
 
         @Bean
         Readiness never() {
-            return () -> Optional.of("a test");
+            return new Readiness() {
+                @Override
+                public Optional<String> waitsFor() {
+                    return Optional.of("a test");
+                }
+
+                @Override
+                public Optional<String> remark() {
+                    return Optional.of("somebody else leads");
+                }
+            };
         }
 
         @Bean
@@ -135,7 +145,7 @@ class DoorsTest {
     void readinessSaysWhatItWaitsFor() throws Exception {
         HttpResponse<String> answer = get(health, "/readyz");
         assertThat(answer.statusCode()).isEqualTo(503);
-        assertThat(answer.body()).isEqualTo("waits for a test\n");
+        assertThat(answer.body()).isEqualTo("waits for a test\nsomebody else leads\n");
     }
 
     @ParameterizedTest
