@@ -61,9 +61,10 @@ public final class Explainer {
                 waits ? rooms(pod, ask, priority, preempts, closest) : List.of());
     }
 
-    /** What {@link Story#summary} says, for an event; some microseconds a node. */
-    public String oneLiner(PodId pod, PodAsk ask, Collection<String> nodes) {
-        return summary(survey(pod, ask, nodes));
+    /** What {@link Story#summary} says, for an event; empty where there is room. Some microseconds a node. */
+    public Optional<String> oneLiner(PodId pod, PodAsk ask, Collection<String> nodes) {
+        Survey survey = survey(pod, ask, nodes);
+        return survey.fitting().isEmpty() ? Optional.of(summary(survey)) : Optional.empty();
     }
 
     /** In a word. */

@@ -19,8 +19,10 @@ import java.util.stream.Collectors;
 /**
  * A node that a pod would fit on if others left, and how far it is from that: what is missing, on the GPUs where least
  * is, in parts of a GPU. Each container is looked at as if it were alone.
+ *
+ * @param domains whether nothing is missing but that the GPUs with room hang on one NUMA domain
  */
-record Misfit(Near near, double distance, Cause cause) {
+record Misfit(Near near, double distance, Cause cause, boolean domains) {
     private static final double SLOT = 0.1;
     private static final double SOMEBODYS = 2;
 
@@ -51,7 +53,8 @@ record Misfit(Near near, double distance, Cause cause) {
                 }
             }
         }
-        return Optional.of(new Misfit(new Near(view.name(), lacks), distance, cause(lacks, whole)));
+        boolean domains = lacks.isEmpty() && ask.oneDomain() && rooms.hold(ask.inAnyDomains());
+        return Optional.of(new Misfit(new Near(view.name(), lacks), distance, cause(lacks, whole), domains));
     }
 
     private static Cause cause(List<Lack> lacks, boolean whole) {
@@ -161,6 +164,9 @@ record Misfit(Near near, double distance, Cause cause) {
 
     /** For a sentence. */
     String words() {
+        if (domains) {
+            return "its GPUs would hold it, but not those of one NUMA domain";
+        }
         return near.lacks().isEmpty()
                 ? "each vGPU would fit, but not all of them together"
                 : near.lacks().stream()

@@ -1,9 +1,11 @@
 package io.aliquot.scheduler.explain;
 
+import io.aliquot.api.Annotations;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
 import io.aliquot.api.MemoryRequest.Mebibytes;
 import io.aliquot.api.MemoryRequest.Percentage;
+import io.aliquot.api.Numa;
 import io.aliquot.api.Resources;
 import io.aliquot.scheduler.placement.ContainerAsk;
 import io.aliquot.scheduler.placement.PodAsk;
@@ -43,6 +45,9 @@ final class Remedies {
                                     : with(container, request(request, vgpus, request.memory(), request.cores())))
                     .ifPresent(vgpus ->
                             remedies.add(whose + Resources.GPU + ": " + vgpus + " instead of " + request.vgpus()));
+        }
+        if (ask.oneDomain() && fits(ask.inAnyDomains())) {
+            remedies.add(Annotations.NUMA + ": " + Numa.PREFERRED.print() + " instead of " + Numa.REQUIRED.print());
         }
         if (fits(PodAsk.of(ask.containers(), Map.of(), ask.preferences()))) {
             remedies.add("no annotations that choose its GPUs");

@@ -94,8 +94,11 @@ class ExtenderConfiguration {
             Outcomes outcomes,
             Waker waker,
             Evictor evictor,
+            Explainer explainer,
             MeterRegistry metrics) {
-        return new Housekeeping(ledger, waker, evictor, new Auditor(ledger, news, cluster, metrics), outcomes);
+        var storyteller = new Storyteller(pending, explainer, ledger, cluster, System::nanoTime);
+        return new Housekeeping(
+                ledger, waker, evictor, new Auditor(ledger, news, cluster, metrics), outcomes, storyteller);
     }
 
     @Bean

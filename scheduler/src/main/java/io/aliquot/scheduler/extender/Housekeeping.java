@@ -18,12 +18,14 @@ final class Housekeeping implements AutoCloseable {
         return thread;
     });
 
-    Housekeeping(Ledger ledger, Waker waker, Evictor evictor, Auditor auditor, Outcomes outcomes) {
+    Housekeeping(
+            Ledger ledger, Waker waker, Evictor evictor, Auditor auditor, Outcomes outcomes, Storyteller storyteller) {
         every(Duration.ofMillis(100), waker::wake);
         every(Duration.ofSeconds(1), ledger::expire);
         every(Duration.ofSeconds(1), evictor::evict);
         every(Duration.ofSeconds(5), auditor::audit);
         every(Duration.ofSeconds(2), outcomes::settle);
+        every(Duration.ofSeconds(1), storyteller::tell);
     }
 
     private void every(Duration pause, Runnable work) {

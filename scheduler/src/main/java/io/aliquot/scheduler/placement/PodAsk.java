@@ -33,12 +33,20 @@ public final class PodAsk {
     private final Map<String, Boolean> models = new ConcurrentHashMap<>();
 
     private PodAsk(List<ContainerAsk> containers, PodWishes wishes, boolean preferences) {
+        this(
+                containers,
+                wishes,
+                preferences,
+                wishes.numa().filter(Numa.REQUIRED::equals).isPresent());
+    }
+
+    private PodAsk(List<ContainerAsk> containers, PodWishes wishes, boolean preferences, boolean oneDomain) {
         this.containers = List.copyOf(containers);
         this.wishes = wishes;
         this.preferences = preferences;
         this.choosesGpus = wishes.choosesGpus();
-        this.oneDomain = wishes.numa().filter(Numa.REQUIRED::equals).isPresent();
-        this.hash = Objects.hash(containers, wishes, preferences);
+        this.oneDomain = oneDomain;
+        this.hash = Objects.hash(containers, wishes, preferences, oneDomain);
         this.refusals = new ArrayList<>(containers.size());
         containers.forEach(container -> refusals.add(new Refusals(container, containers.size() > 1)));
     }
@@ -62,7 +70,12 @@ public final class PodAsk {
 
     /** The same pod, were its containers to ask for this. */
     public PodAsk with(List<ContainerAsk> containers) {
-        return new PodAsk(containers, wishes, preferences);
+        return new PodAsk(containers, wishes, preferences, oneDomain);
+    }
+
+    /** The same pod, if its GPUs might hang on any NUMA domains. */
+    public PodAsk inAnyDomains() {
+        return new PodAsk(containers, wishes, preferences, false);
     }
 
     public List<ContainerAsk> containers() {
@@ -86,11 +99,11 @@ public final class PodAsk {
 
     /** Whether all GPUs of a container shall hang on one NUMA domain, if the pod says. */
     public Optional<Numa> numa() {
-        return wishes.numa();
+        return oneDomain ? wishes.numa() : wishes.numa().filter(Numa.PREFERRED::equals);
     }
 
     /** Whether a container's GPUs have to hang on one NUMA domain. */
-    boolean oneDomain() {
+    public boolean oneDomain() {
         return oneDomain;
     }
 
@@ -131,6 +144,7 @@ public final class PodAsk {
         return other instanceof PodAsk ask
                 && hash == ask.hash
                 && preferences == ask.preferences
+                && oneDomain == ask.oneDomain
                 && containers.equals(ask.containers)
                 && wishes.equals(ask.wishes);
     }

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.explain;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.Annotations;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Share;
@@ -181,7 +182,7 @@ class ExplainerTest {
         }
         PodAsk ask = Gpus.ask("APP:main: gpumem=12000");
         assertThat(story(ask)).isEqualTo(story(ask));
-        assertThat(explainer.oneLiner(POD, ask, ledger.nodeNames()))
+        assertThat(explainer.oneLiner(POD, ask, ledger.nodeNames()).orElseThrow())
                 .isEqualTo(story(ask).summary())
                 .hasSizeLessThan(1024);
     }
@@ -281,6 +282,32 @@ class ExplainerTest {
 
     private static Victim victim(String name, int priority) {
         return new Victim(new PodId("team", name, "uid-" + name), priority, false);
+    }
+
+    /** Each domain of the node has one GPU with room, and the pod wants two of one. */
+    @Test
+    void whereTheGpusWithRoomHangOnTwoNumaDomainsThatIsSaid() {
+        ledger.putNode(
+                "n1",
+                new NodeFacts.Sharing(
+                        Gpus.inventory(10, gpu(0, 0), gpu(1, 0), gpu(2, 1), gpu(3, 1)),
+                        Placement.BINPACK,
+                        new HostLoad(1000, 1000)));
+        hold("a", 1, 0, 30_000, 0, 0);
+        hold("b", 1, 2, 30_000, 0, 0);
+        String two = "APP:main: gpu=2 gpumem=20000";
+
+        Story story = story(Gpus.ask(Map.of(Annotations.NUMA, "required"), two));
+
+        assertThat(story.summary())
+                .isEqualTo("of 1 node none has room: 1 no NUMA domain with 2 such GPUs free; closest is n1, where its "
+                        + "GPUs would hold it, but not those of one NUMA domain");
+        assertThat(story.remedies()).contains("aliquot.io/numa: preferred instead of required");
+        assertThat(story(Gpus.ask(two)).fitting()).containsExactly("n1");
+    }
+
+    private static Gpu gpu(int index, int numa) {
+        return new Gpu(Gpus.uuid(1, index), index, "NVIDIA Test", MEMORY, 0, numa, true, Gpu.SHIM, Map.of());
     }
 
     private Story story(PodAsk ask) {

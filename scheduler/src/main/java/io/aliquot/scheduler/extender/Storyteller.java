@@ -1,0 +1,121 @@
+package io.aliquot.scheduler.extender;
+
+import com.github.benmanes.caffeine.cache.Cache;
+import com.github.benmanes.caffeine.cache.Caffeine;
+import io.aliquot.scheduler.explain.Explainer;
+import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
+import io.aliquot.scheduler.extender.PendingPods.Waiting;
+import io.aliquot.scheduler.extender.PendingPods.Wish;
+import io.aliquot.scheduler.ledger.Ledger;
+import java.time.Duration;
+import java.util.Collection;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.function.LongSupplier;
+import java.util.stream.Collectors;
+
+/*
+ * Thousands of pods may wait, for reasons that change with every share that comes or goes. So a pod is told of at most
+ * once a minute, all of them together twice a second, whoever has not been told of for longest first; pods of one kind
+ * wait for the same, and a kind is looked into once in ten seconds; and looking at all nodes for one kind after the other
+ * ends after some milliseconds, to go on a second later.
+ */
+/** Tells in an event on a pod why it waits, when that is new. Only the leader does. */
+final class Storyteller {
+    static final String REASON = "WaitingForGPU";
+    /** A pod that gets its node by then is not told of. */
+    static final Duration PATIENCE = Duration.ofSeconds(3);
+    /** Between two events about a pod. */
+    static final Duration REST = Duration.ofMinutes(1);
+
+    static final int EVENTS_A_TURN = 2;
+    private static final Duration KNOWN_FOR = Duration.ofSeconds(10);
+    private static final Duration TURN = Duration.ofMillis(20);
+
+    /**
+     * What is known of a pod that waits.
+     *
+     * @param since when it was first seen waiting
+     * @param looked when it was last looked at, as far as telling goes
+     * @param told the last event's text; empty for none yet
+     * @param toldAt when that was
+     */
+    private record Tale(long since, long looked, String told, long toldAt) {}
+
+    private final PendingPods pending;
+    private final Explainer explainer;
+    private final Ledger ledger;
+    private final Cluster cluster;
+    private final LongSupplier nanoTime;
+    private final Map<String, Tale> tales = new HashMap<>();
+    private final Cache<Wish, Optional<String>> known;
+
+    Storyteller(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
+        this.pending = pending;
+        this.explainer = explainer;
+        this.ledger = ledger;
+        this.cluster = cluster;
+        this.nanoTime = nanoTime;
+        this.known = Caffeine.newBuilder()
+                .weakKeys()
+                .expireAfterWrite(KNOWN_FOR)
+                .ticker(nanoTime::getAsLong)
+                .build();
+    }
+
+    /** To be called about once a second. */
+    void tell() {
+        if (!(cluster.standing() instanceof Leads)) {
+            tales.clear();
+            return;
+        }
+        long now = nanoTime.getAsLong();
+        Map<String, Waiting> waiting = pending.waiting().stream()
+                .collect(Collectors.toMap(pod -> pod.pod().uid(), pod -> pod, (one, other) -> one));
+        tales.keySet().retainAll(waiting.keySet());
+        waiting.keySet().forEach(uid -> tales.putIfAbsent(uid, new Tale(now, now, "", now)));
+        List<Waiting> due = waiting.values().stream()
+                .filter(pod -> due(tale(pod), now))
+                .sorted(Comparator.comparingLong((Waiting pod) -> tale(pod).looked() - now)
+                        .thenComparing(pod -> pod.pod().uid()))
+                .toList();
+        long began = System.nanoTime();
+        int events = 0;
+        for (Waiting pod : due) {
+            if (events == EVENTS_A_TURN || System.nanoTime() - began > TURN.toNanos()) {
+                return;
+            }
+            events += tell(pod, now) ? 1 : 0;
+        }
+    }
+
+    private Tale tale(Waiting pod) {
+        return tales.getOrDefault(pod.pod().uid(), new Tale(0, 0, "", 0));
+    }
+
+    private static boolean due(Tale tale, long now) {
+        return now - tale.since() >= PATIENCE.toNanos()
+                && (tale.told().isEmpty() || now - tale.toldAt() >= REST.toNanos());
+    }
+
+    private boolean tell(Waiting pod, long now) {
+        Tale tale = tale(pod);
+        Optional<String> why = known.get(pod.wish(), wish -> why(pod));
+        boolean news = why.filter(text -> !text.equals(tale.told())).isPresent();
+        if (news) {
+            cluster.note(pod.pod(), REASON, why.orElseThrow());
+        }
+        tales.put(
+                pod.pod().uid(),
+                new Tale(tale.since(), now, news ? why.orElseThrow() : tale.told(), news ? now : tale.toldAt()));
+        return news;
+    }
+
+    private Optional<String> why(Waiting pod) {
+        Collection<String> named = pod.wish().nodes().names();
+        return explainer.oneLiner(pod.pod(), pod.wish().ask(), named.isEmpty() ? ledger.nodeNames() : named);
+    }
+}
