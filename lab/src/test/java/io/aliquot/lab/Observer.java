@@ -38,7 +38,7 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
      * A pod has got its node.
      *
      * @param at by {@link System#nanoTime}
-     * @param scheduler the pod of the scheduler that bound it
+     * @param scheduler the kube-scheduler under whose leadership it was bound, as the Lease names it
      */
     record Bound(long at, String scheduler) {}
 
@@ -109,7 +109,7 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
         names.put(uid, name(pod));
         if (holdings.put(uid, shares) == null && asks(pod)) {
             String fence = pod.getMetadata().getAnnotations().getOrDefault("aliquot.io/fence", "");
-            bound.add(new Bound(System.nanoTime(), fence.replaceFirst("_.*", "")));
+            bound.add(new Bound(System.nanoTime(), fence.replaceFirst("/.*", "")));
         }
         shares.forEach(share -> check(share.gpu(), pod));
     }

@@ -25,13 +25,16 @@ final class Replicas {
 
     /** The name of the pod whose kube-scheduler holds the Lease; empty if none does. */
     String leader() {
+        return holder().replaceFirst("_.*", "");
+    }
+
+    /** Who holds the Lease: another one after each start of a kube-scheduler. */
+    String holder() {
         var lease =
                 lab.client().leases().inNamespace(Lab.NAMESPACE).withName(NAME).get();
         return lease == null
                 ? ""
-                : Optional.ofNullable(lease.getSpec().getHolderIdentity())
-                        .orElse("")
-                        .replaceFirst("_.*", "");
+                : Optional.ofNullable(lease.getSpec().getHolderIdentity()).orElse("");
     }
 
     Pod get(String name) {
