@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.scheduler.placement.Demand;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -18,10 +19,10 @@ final class Arrivals {
     static List<Demand> drawn(List<Demand> workload, long demand, long seed) {
         var random = new Random(seed);
         List<Demand> arrivals = new ArrayList<>(workload);
-        long total = workload.stream().mapToLong(Demand::total).sum();
+        long total = workload.stream().mapToLong(Trace::asked).sum();
         Demand next = workload.get(random.nextInt(workload.size()));
-        while (total + next.total() <= demand) {
-            total += next.total();
+        while (total + Trace.asked(next) <= demand) {
+            total += Trace.asked(next);
             arrivals.add(next);
             next = workload.get(random.nextInt(workload.size()));
         }

@@ -1,14 +1,28 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.Room;
+
 /** The node with the least CPU and GPU left after, each counting half, and on it the GPU with the least left. */
-final class BestFit implements Policy {
-    /** The trace's largest node has so much. */
+final class BestFit implements Policy<Double> {
+    /** The openb trace's largest nodes have so much. */
     private static final double MOST_CPU_MILLIS = 128_000;
 
     private static final double MOST_GPU = 8_000;
 
     @Override
-    public double score(Demand demand, NodeState before, NodeState after) {
-        return -(after.cpuMillis / MOST_CPU_MILLIS + after.free / MOST_GPU) / 2;
+    public Double weigh(Demand demand, Room room, int gpu) {
+        Room after = room.with(demand, gpu);
+        return -(after.cpuMillis() / MOST_CPU_MILLIS + after.free() / MOST_GPU) / 2;
+    }
+
+    @Override
+    public double score(Double place) {
+        return place;
+    }
+
+    @Override
+    public double tie(Room before) {
+        return 0;
     }
 }

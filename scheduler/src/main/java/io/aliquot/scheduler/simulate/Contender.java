@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.scheduler.placement.Demand;
 import java.util.List;
 import java.util.Locale;
 
@@ -10,18 +11,21 @@ enum Contender {
     /** The fullest. */
     BEST_FIT,
     /** Fragmentation Gradient Descent. */
-    FGD;
+    FGD,
+    /** The scheduler's own. */
+    FRAGMENTATION;
 
     /**
      * A policy for one replay.
      *
      * @param workload that pods are drawn from, for policies that know it beforehand
      */
-    Policy policy(List<Demand> workload) {
+    Policy<?> policy(List<Demand> workload) {
         return switch (this) {
             case RANDOM -> new AnyFit();
             case BEST_FIT -> new BestFit();
             case FGD -> new Fgd(TypicalPods.of(workload));
+            case FRAGMENTATION -> new LeastWaste();
         };
     }
 

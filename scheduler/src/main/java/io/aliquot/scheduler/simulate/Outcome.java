@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.scheduler.placement.Demand;
 import java.util.List;
 
 /**
@@ -17,12 +18,12 @@ record Outcome(double atCapacity, double atEnd, double seconds) {
     static Outcome of(Trace trace, List<Demand> workload, Contender contender, long seed) {
         long start = System.nanoTime();
         long capacity = trace.capacity();
-        var replay = new Replay(trace.nodes(), trace.demands(), contender.policy(workload), seed);
+        var replay = new Replay<>(trace.nodes(), contender.policy(workload), seed);
         long asked = 0;
         double atCapacity = Double.NaN;
         for (Demand demand : Arrivals.drawn(workload, capacity * OFFERED / 100, seed)) {
             replay.offer(demand);
-            asked += demand.total();
+            asked += Trace.asked(demand);
             if (Double.isNaN(atCapacity) && asked >= capacity) {
                 atCapacity = percent(replay.allocated(), capacity);
             }

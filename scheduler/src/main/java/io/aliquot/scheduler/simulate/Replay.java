@@ -1,62 +1,58 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.Room;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.PriorityQueue;
 import java.util.SplittableRandom;
-import org.jspecify.annotations.Nullable;
 
 /*
- * Nodes that are alike share one state, and what a policy thinks of a demand on a state is kept until the policy has a
- * new edition. A placement makes one new state, so that of the few hundred that there are at a time one is scored for
- * each pod, not all; the rest is a scan. 11,000 pods on 1,213 nodes take a second or so.
+ * Nodes that are alike form a group, and what a policy says of a demand's places there is kept until the policy has a new
+ * edition. A placement makes one new group at most, so that of the few hundred that there are at a time few are weighed for
+ * each pod; the rest is a scan.
  */
-/** Nodes that pods are offered to one by one. Not for several threads. */
-final class Replay {
-    /** Nodes of one state, and what the policy thinks of each demand there. */
-    private static final class Group {
-        final NodeState state;
-        /** Of each demand, by its number: the score, and the GPU; −1 where it doesn't fit. */
-        final double[] scores;
+/**
+ * Nodes that pods are offered to one by one. Not for several threads.
+ *
+ * @param <P> what the policy knows of a place
+ */
+final class Replay<P> {
+    /** A place on a node: the first of a demand's GPUs, and what the policy says of it. */
+    private record Place<P>(int gpu, P weighed) {}
 
-        final int[] gpus;
-        /** Which edition of the policy said so; −1 for none yet. */
-        final int[] editions;
+    /** All places of a demand on a node that make a difference. */
+    private record Places<P>(int edition, List<Place<P>> list) {}
 
+    /** Nodes that are alike. */
+    private static final class Group<P> {
+        final Room room;
         final double tie;
+        final Map<Demand, Places<P>> places = new HashMap<>();
         /** Their numbers. */
         final PriorityQueue<Integer> nodes = new PriorityQueue<>();
 
-        Group(NodeState state, int demands, double tie) {
-            this.state = state;
+        Group(Room room, double tie) {
+            this.room = room;
             this.tie = tie;
-            this.scores = new double[demands];
-            this.gpus = new int[demands];
-            this.editions = new int[demands];
-            Arrays.fill(editions, -1);
         }
     }
 
-    private static final int NOWHERE = -1;
-
-    private final Policy policy;
-    private final int demands;
+    private final Policy<P> policy;
     private final SplittableRandom random;
-    private final Map<NodeState, Group> groups = new HashMap<>();
-    /** Those with nodes, in an order that depends on nothing but what happened. */
-    private final List<Group> live = new ArrayList<>();
+    private final Map<Room, Group<P>> groups = new HashMap<>();
+    /** In an order that depends on nothing but what happened. */
+    private final List<Group<P>> live = new ArrayList<>();
 
     private long allocated;
 
-    Replay(List<NodeModel> nodes, int demands, Policy policy, long seed) {
+    Replay(List<Room.Shape> nodes, Policy<P> policy, long seed) {
         this.policy = policy;
-        this.demands = demands;
         this.random = new SplittableRandom(seed);
         for (int node = 0; node < nodes.size(); node++) {
-            enter(node, NodeState.empty(nodes.get(node)));
+            enter(node, Room.of(nodes.get(node)));
         }
     }
 
@@ -65,108 +61,117 @@ final class Replay {
         return allocated;
     }
 
-    /** A state and how many nodes are in it. */
-    record Alike(NodeState state, int nodes) {}
+    /** A room and how many nodes have it. */
+    record Alike(Room room, int nodes) {}
 
     List<Alike> nodes() {
         return live.stream()
-                .map(group -> new Alike(group.state, group.nodes.size()))
+                .map(group -> new Alike(group.room, group.nodes.size()))
                 .toList();
     }
 
     /** Places a demand; false if it fits nowhere. */
     boolean offer(Demand demand) {
         policy.arrives(demand);
-        Group group = policy.draws() ? draw(demand) : best(demand);
-        if (group == null) {
-            return false;
-        }
-        int gpu = policy.draws() ? drawGpu(demand, group.state) : group.gpus[demand.number()];
-        enter(leave(group), group.state.with(demand, gpu));
-        allocated += demand.total();
-        return true;
+        return policy.draws() ? draw(demand) : best(demand);
     }
 
-    private @Nullable Group draw(Demand demand) {
-        Group drawn = null;
+    private void put(Demand demand, Group<P> group, int gpu) {
+        int node = leave(group);
+        enter(node, group.room.with(demand, gpu));
+        allocated += Trace.asked(demand);
+    }
+
+    private boolean draw(Demand demand) {
+        Group<P> drawn = null;
         int fitting = 0;
-        for (Group group : live) {
-            if (group.state.fits(demand)) {
+        for (Group<P> group : live) {
+            if (group.room.fits(demand)) {
                 fitting += group.nodes.size();
                 if (random.nextInt(fitting) < group.nodes.size()) {
                     drawn = group;
                 }
             }
         }
-        return drawn;
+        if (drawn == null) {
+            return false;
+        }
+        int drawnGpu = 0;
+        int holding = 0;
+        for (int gpu = 0; gpu < drawn.room.gpus() && demand.gpus() == 1; gpu++) {
+            if (drawn.room.holds(gpu, demand) && random.nextInt(++holding) == 0) {
+                drawnGpu = gpu;
+            }
+        }
+        put(demand, drawn, drawnGpu);
+        return true;
     }
 
-    private int drawGpu(Demand demand, NodeState state) {
-        int first = state.fullestWith(demand.share());
-        boolean part = demand.gpus() == 1;
-        return part ? first + random.nextInt(state.gpus() - first) : first;
-    }
-
-    private @Nullable Group best(Demand demand) {
+    private boolean best(Demand demand) {
         int edition = policy.edition();
-        int number = demand.number();
-        Group best = null;
-        for (Group group : live) {
-            if (group.editions[number] != edition) {
-                group.editions[number] = edition;
-                look(demand, group);
+        Group<P> best = null;
+        int gpu = 0;
+        double most = 0;
+        for (Group<P> group : live) {
+            Places<P> places = group.places.get(demand);
+            if (places == null || places.edition() != edition) {
+                places = new Places<>(edition, weigh(demand, group.room));
+                group.places.put(demand, places);
             }
-            if (group.gpus[number] != NOWHERE && (best == null || better(group, best, number))) {
-                best = group;
+            for (Place<P> place : places.list()) {
+                double score = policy.score(place.weighed());
+                // Of a node's equal places the first, which is the fullest GPU's.
+                if (best == null || score > most || (score == most && group != best && before(group, best))) {
+                    best = group;
+                    gpu = place.gpu();
+                    most = score;
+                }
             }
         }
-        return best;
+        if (best == null) {
+            return false;
+        }
+        put(demand, best, gpu);
+        return true;
     }
 
-    private static boolean better(Group one, Group other, int demand) {
-        if (one.scores[demand] != other.scores[demand]) {
-            return one.scores[demand] > other.scores[demand];
-        }
+    private static <P> boolean before(Group<P> one, Group<P> other) {
         return one.tie != other.tie ? one.tie < other.tie : one.nodes.element() < other.nodes.element();
     }
 
-    /** Scores a demand on each GPU that would make a difference; of equal ones the fullest is taken. */
-    private void look(Demand demand, Group group) {
-        NodeState state = group.state;
-        int number = demand.number();
-        group.gpus[number] = NOWHERE;
-        if (!state.fits(demand)) {
-            return;
-        }
-        int first = demand.gpus() == 0 ? 0 : state.fullestWith(demand.share());
-        int last = demand.gpus() == 1 ? state.gpus() - 1 : first;
-        for (int gpu = first; gpu <= last; gpu++) {
-            if (gpu > first && state.left(gpu) == state.left(gpu - 1)) {
-                continue;
-            }
-            double score = policy.score(demand, state, state.with(demand, gpu));
-            if (group.gpus[number] == NOWHERE || score > group.scores[number]) {
-                group.scores[number] = score;
-                group.gpus[number] = gpu;
+    private List<Place<P>> weigh(Demand demand, Room room) {
+        List<Place<P>> places = new ArrayList<>();
+        if (room.fits(demand)) {
+            if (demand.gpus() != 1) {
+                places.add(new Place<>(0, policy.weigh(demand, room, 0)));
+            } else {
+                for (int gpu = 0; gpu < room.gpus(); gpu++) {
+                    if (room.holds(gpu, demand) && (gpu == 0 || !room.alike(gpu, gpu - 1))) {
+                        places.add(new Place<>(gpu, policy.weigh(demand, room, gpu)));
+                    }
+                }
             }
         }
+        return places;
     }
 
-    private void enter(int node, NodeState state) {
-        Group group = groups.computeIfAbsent(state, any -> new Group(any, demands, policy.tie(any)));
+    private void enter(int node, Room room) {
+        Group<P> group = groups.computeIfAbsent(room, any -> new Group<>(any, policy.tie(any)));
         if (group.nodes.isEmpty()) {
             live.add(group);
         }
         group.nodes.add(node);
+        policy.entered(room);
     }
 
     /** Takes the first of its nodes out of a group. */
-    private int leave(Group group) {
+    private int leave(Group<P> group) {
         int node = group.nodes.remove();
         if (group.nodes.isEmpty()) {
-            groups.remove(group.state);
+            groups.remove(group.room);
             live.remove(group);
         }
+        policy.left(group.room);
         return node;
     }
 }

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.scheduler.placement.Demand;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.nio.file.Files;

@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.Room;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,26 +16,26 @@ import java.util.TreeMap;
 import java.util.stream.Stream;
 
 /**
- * Nodes, and workloads to be run on them.
+ * Nodes, and workloads to be run on them. Of a GPU, a thousandth is counted as a MiB of memory.
  *
  * @param models names of GPU models, in the order of their bits in {@link Demand#models}
  * @param workloads pods of each, by its name, in the file's order
- * @param demands how many different demands the workloads have together
  */
-record Trace(List<NodeModel> nodes, List<String> models, SortedMap<String, List<Demand>> workloads, int demands) {
+record Trace(List<Room.Shape> nodes, List<String> models, SortedMap<String, List<Demand>> workloads) {
     static final String NODES = "openb_node_list_gpu_node.csv";
     static final String PODS = "openb_pod_list_";
     private static final String CSV = ".csv";
     /** As many as there are bits. */
     private static final int MOST_MODELS = 64;
 
-    private static final long ANY = -1;
+    /** GPU that a pod asks for, in thousandths. */
+    static int asked(Demand demand) {
+        return demand.gpus() * (demand.whole() ? Room.WHOLE : demand.gpuMiB());
+    }
 
     /** GPU of all nodes together, in thousandths. */
     long capacity() {
-        return nodes.stream()
-                .mapToLong(node -> (long) node.gpus() * Demand.WHOLE)
-                .sum();
+        return nodes.stream().mapToLong(node -> (long) node.gpus() * Room.WHOLE).sum();
     }
 
     /**
@@ -51,13 +53,15 @@ record Trace(List<NodeModel> nodes, List<String> models, SortedMap<String, List<
         private final Map<Demand, Demand> demands = new HashMap<>();
 
         Trace read(Path folder) {
-            List<NodeModel> nodes = new ArrayList<>();
+            List<Room.Shape> nodes = new ArrayList<>();
             for (Csv.Row row : Csv.read(folder.resolve(NODES), "sn", "cpu_milli", "memory_mib", "gpu", "model")
                     .rows()) {
-                nodes.add(new NodeModel(
+                nodes.add(new Room.Shape(
                         row.number("cpu_milli", 0, Integer.MAX_VALUE),
                         row.number("memory_mib", 0, Integer.MAX_VALUE),
                         row.number("gpu", 0, 64),
+                        Room.WHOLE,
+                        0,
                         model(row, row.text("model"))));
             }
             SortedMap<String, List<Demand>> workloads = new TreeMap<>();
@@ -68,7 +72,7 @@ record Trace(List<NodeModel> nodes, List<String> models, SortedMap<String, List<
             if (workloads.isEmpty()) {
                 throw new TraceException(folder + ": no file named " + PODS + "*" + CSV);
             }
-            return new Trace(nodes, List.copyOf(models.keySet()), workloads, demands.size());
+            return new Trace(nodes, List.copyOf(models.keySet()), workloads);
         }
 
         private static List<Path> files(Path folder) {
@@ -98,23 +102,23 @@ record Trace(List<NodeModel> nodes, List<String> models, SortedMap<String, List<
 
         private Demand pod(Csv.Row row) {
             int gpus = row.number("num_gpu", 0, 64);
-            int share = row.number("gpu_milli", gpus == 0 ? 0 : gpus == 1 ? 1 : Demand.WHOLE, Demand.WHOLE);
+            int share = row.number("gpu_milli", gpus == 0 ? 0 : gpus == 1 ? 1 : Room.WHOLE, Room.WHOLE);
+            boolean part = gpus > 0 && share < Room.WHOLE;
             var demand = new Demand(
-                    demands.size(),
                     row.number("cpu_milli", 0, Integer.MAX_VALUE),
                     row.number("memory_mib", 0, Integer.MAX_VALUE),
                     gpus,
-                    gpus == 0 ? 0 : share,
+                    gpus > 0 && !part,
+                    part ? share : 0,
+                    0,
                     takes(row));
-            // By all but the number: the same demand has the number that it got when it was seen first.
-            var key = new Demand(0, demand.cpuMillis(), demand.memoryMiB(), gpus, demand.share(), demand.models());
-            return demands.computeIfAbsent(key, any -> demand);
+            return demands.computeIfAbsent(demand, any -> any);
         }
 
         private long takes(Csv.Row row) {
             String models = row.text("gpu_spec");
             return models.isEmpty()
-                    ? ANY
+                    ? Demand.ANY
                     : Arrays.stream(models.split("\\|", -1))
                             .mapToLong(name -> 1L << model(row, name))
                             .reduce(0, (one, other) -> one | other);

@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.Room;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
@@ -26,10 +28,10 @@ final class TypicalPods {
 
     /** The most frequent demands, until 95 % of the pods are covered; memory makes no difference. */
     static TypicalPods of(Collection<Demand> pods) {
-        record Kind(int cpuMillis, int gpus, int share, long models) {}
-        Map<Kind, List<Demand>> kinds = new LinkedHashMap<>();
+        Map<Demand, List<Demand>> kinds = new LinkedHashMap<>();
         for (Demand pod : pods) {
-            var kind = new Kind(pod.cpuMillis(), pod.gpus(), pod.share(), pod.models());
+            var kind =
+                    new Demand(pod.cpuMillis(), 0, pod.gpus(), pod.whole(), pod.gpuMiB(), pod.gpuCores(), pod.models());
             kinds.computeIfAbsent(kind, any -> new ArrayList<>()).add(pod);
         }
         List<List<Demand>> alike = new ArrayList<>(kinds.values());
@@ -46,7 +48,7 @@ final class TypicalPods {
     }
 
     /** Free GPU of a node that the typical pods, by weight, can't use, in thousandths. */
-    double fragmentation(NodeState node) {
+    double fragmentation(Room node) {
         double sum = 0;
         for (Weighted one : typical) {
             sum += one.weight() * useless(one.demand(), node);
@@ -54,18 +56,19 @@ final class TypicalPods {
         return sum;
     }
 
-    private static int useless(Demand demand, NodeState node) {
-        if (demand.gpus() == 0 || demand.cpuMillis() > node.cpuMillis || !demand.takes(node.model)) {
-            return node.free;
+    private static int useless(Demand demand, Room node) {
+        if (demand.gpus() == 0 || demand.cpuMillis() > node.cpuMillis() || !demand.takes(node.shape())) {
+            return node.free();
         }
-        int enough = node.fullestWith(demand.share());
-        if (node.gpus() - enough < demand.gpus()) {
-            return node.free;
+        int enough = 0;
+        int useless = 0;
+        for (int gpu = 0; gpu < node.gpus(); gpu++) {
+            if (node.holds(gpu, demand)) {
+                enough++;
+            } else {
+                useless += node.part(gpu);
+            }
         }
-        int sum = 0;
-        for (int gpu = 0; gpu < enough; gpu++) {
-            sum += node.left(gpu);
-        }
-        return sum;
+        return enough < demand.gpus() ? node.free() : useless;
     }
 }

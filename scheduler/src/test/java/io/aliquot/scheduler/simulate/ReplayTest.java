@@ -2,6 +2,8 @@ package io.aliquot.scheduler.simulate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.Room;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
@@ -10,38 +12,37 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 class ReplayTest {
-    private static final long ANY = -1;
-    private static final NodeModel SMALL = new NodeModel(8_000, 32_768, 1, 0);
-    private static final NodeModel LARGE = new NodeModel(96_000, 393_216, 8, 1);
-    private static final Demand HALF = new Demand(0, 4_000, 8_192, 1, 500, ANY);
-    private static final Demand WHOLE = new Demand(1, 4_000, 8_192, 1, Demand.WHOLE, ANY);
-    private static final Demand EIGHT = new Demand(2, 8_000, 8_192, 8, Demand.WHOLE, ANY);
-    private static final Demand CPU = new Demand(3, 8_000, 1_024, 0, 0, ANY);
-    private static final Demand OF_MODEL_1 = new Demand(4, 1_000, 1_024, 1, 300, 0b10);
+    private static final Room.Shape SMALL = new Room.Shape(8_000, 32_768, 1, Room.WHOLE, 0, 0);
+    private static final Room.Shape LARGE = new Room.Shape(96_000, 393_216, 8, Room.WHOLE, 0, 1);
+    private static final Demand HALF = new Demand(4_000, 8_192, 1, false, 500, 0, Demand.ANY);
+    private static final Demand WHOLE = new Demand(4_000, 8_192, 1, true, 0, 0, Demand.ANY);
+    private static final Demand EIGHT = new Demand(8_000, 8_192, 8, true, 0, 0, Demand.ANY);
+    private static final Demand CPU = new Demand(8_000, 1_024, 0, false, 0, 0, Demand.ANY);
+    private static final Demand OF_MODEL_1 = new Demand(1_000, 1_024, 1, false, 300, 0, 0b10);
     private static final List<Demand> ALL = List.of(HALF, WHOLE, EIGHT, CPU, OF_MODEL_1);
 
     @ParameterizedTest
     @EnumSource
     void neverMoreThanThereIsAndNobodyIsRefusedForWhomThereIsRoom(Contender contender) {
         for (long seed = 0; seed < 20; seed++) {
-            List<NodeModel> nodes = List.of(SMALL, SMALL, LARGE, LARGE);
-            var replay = new Replay(nodes, ALL.size(), contender.policy(ALL), seed);
+            List<Room.Shape> nodes = List.of(SMALL, SMALL, LARGE, LARGE);
+            var replay = new Replay<>(nodes, contender.policy(ALL), seed);
             var random = new Random(seed);
             long allocated = 0;
             for (int i = 0; i < 100; i++) {
                 Demand demand = ALL.get(random.nextInt(ALL.size()));
                 boolean room =
-                        replay.nodes().stream().anyMatch(node -> node.state().fits(demand));
+                        replay.nodes().stream().anyMatch(node -> node.room().fits(demand));
                 assertThat(replay.offer(demand)).as("seed %d, pod %d", seed, i).isEqualTo(room);
-                allocated += room ? demand.total() : 0;
+                allocated += room ? Trace.asked(demand) : 0;
                 assertThat(replay.allocated()).isEqualTo(allocated);
                 assertThat(replay.nodes())
-                        .allSatisfy(node -> assertThat(node.state().cpuMillis).isNotNegative())
-                        .allSatisfy(node -> assertThat(node.state().memoryMiB).isNotNegative());
+                        .allSatisfy(node -> assertThat(node.room().cpuMillis()).isNotNegative())
+                        .allSatisfy(node -> assertThat(node.room().memoryMiB()).isNotNegative());
                 assertThat(replay.nodes().stream().mapToInt(Replay.Alike::nodes).sum())
                         .isEqualTo(nodes.size());
                 int free = replay.nodes().stream()
-                        .mapToInt(node -> node.nodes() * node.state().free)
+                        .mapToInt(node -> node.nodes() * node.room().free())
                         .sum();
                 assertThat(free).isEqualTo(18_000 - allocated);
             }
@@ -55,7 +56,7 @@ class ReplayTest {
     }
 
     private static List<String> placed(Contender contender) {
-        var replay = new Replay(List.of(SMALL, LARGE, LARGE), ALL.size(), contender.policy(ALL), 1);
+        var replay = new Replay<>(List.of(SMALL, LARGE, LARGE), contender.policy(ALL), 1);
         List<String> placed = new ArrayList<>();
         for (int i = 0; i < 30; i++) {
             replay.offer(ALL.get(i * 7 % ALL.size()));
@@ -66,7 +67,7 @@ class ReplayTest {
 
     @Test
     void aPodThatTakesOneModelGoesToNoOther() {
-        var replay = new Replay(List.of(SMALL), ALL.size(), new BestFit(), 0);
+        var replay = new Replay<>(List.of(SMALL), new BestFit(), 0);
 
         assertThat(replay.offer(OF_MODEL_1)).isFalse();
         assertThat(replay.offer(HALF)).isTrue();
@@ -77,14 +78,14 @@ class ReplayTest {
         List<Demand> arrivals = Arrivals.drawn(ALL, 30_000, 5);
 
         assertThat(arrivals).containsAll(ALL);
-        assertThat(arrivals.stream().mapToInt(Demand::total).sum()).isBetween(30_000 - 8_000, 30_000);
+        assertThat(arrivals.stream().mapToInt(Trace::asked).sum()).isBetween(30_000 - 8_000, 30_000);
         assertThat(Arrivals.drawn(ALL, 30_000, 5)).isEqualTo(arrivals);
         assertThat(Arrivals.drawn(ALL, 30_000, 6)).isNotEqualTo(arrivals);
     }
 
     @Test
     void fragmentationIsTheFreeGpuThatTypicalPodsCannotUse() {
-        NodeState node = NodeState.empty(LARGE).with(HALF, 0); // 7.5 GPUs and 92 CPUs left
+        Room node = Room.of(LARGE).with(HALF, 0); // 7.5 GPUs and 92 CPUs left
 
         assertThat(TypicalPods.of(List.of(HALF)).fragmentation(node)).isEqualTo(0);
         assertThat(TypicalPods.of(List.of(WHOLE)).fragmentation(node)).isEqualTo(500);

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.simulate;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.scheduler.placement.Demand;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -33,9 +34,10 @@ class TraceTest {
         assertThat(a.get(0))
                 .isSameAs(a.get(1))
                 .isSameAs(trace.workloads().getOrDefault("b", List.of()).get(0));
-        assertThat(trace.demands()).isEqualTo(2);
         assertThat(trace.models()).containsExactly("P100", "T4");
         assertThat(a.get(2).models()).isEqualTo(0b11);
+        assertThat(Trace.asked(a.get(0))).isEqualTo(460);
+        assertThat(Trace.asked(a.get(2))).isEqualTo(2000);
         assertThat(trace.capacity()).isEqualTo(2000);
     }
 

@@ -1,0 +1,147 @@
+package io.aliquot.scheduler.placement;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.placement.Fragmentation.Place;
+import io.aliquot.scheduler.placement.Room.Shape;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+
+class FragmentationTest {
+    private static final Shape NODE = new Shape(96_000, 393_216, 8, 40_960, 100, 0);
+    private static final Demand HALF = new Demand(4_000, 8_192, 1, false, 20_480, 50, Demand.ANY);
+    private static final Demand WHOLE = new Demand(12_000, 8_192, 1, true, 0, 0, Demand.ANY);
+    private static final Demand EIGHT = new Demand(32_000, 8_192, 8, true, 0, 0, Demand.ANY);
+    private static final Demand CPU = new Demand(16_000, 8_192, 0, false, 0, 0, Demand.ANY);
+
+    private final Fragmentation policy = new Fragmentation();
+
+    @Test
+    void halvesShareAGpuWhereWholeOnesAreAskedFor() {
+        see(10, HALF, WHOLE);
+        Room room = Room.of(NODE).with(HALF, 0); // its fullest GPU is half full
+        policy.add(room);
+
+        assertThat(cost(HALF, room, 0)).isLessThan(cost(HALF, room, 1));
+    }
+
+    @Test
+    void memoryAloneIsNotRoomWhereTheCoresAreGone() {
+        Demand computing = new Demand(1_000, 1_024, 1, false, 4_096, 90, Demand.ANY);
+        Demand remembering = new Demand(1_000, 1_024, 1, false, 36_864, 10, Demand.ANY);
+        see(10, computing, remembering);
+        Room room = Room.of(NODE).with(computing, 0).with(remembering, 1);
+        int withRemembering = room.gpuMiB(0) < room.gpuMiB(1) ? 0 : 1;
+        policy.add(room);
+
+        // The two fit on one GPU exactly.
+        assertThat(cost(computing, room, withRemembering)).isLessThan(cost(computing, room, 2));
+        assertThat(cost(remembering, room, 1 - withRemembering)).isLessThan(cost(remembering, room, 2));
+    }
+
+    @Test
+    void aPodWithoutGpuGoesWhereCpuIsPlenty() {
+        see(10, WHOLE);
+        Room scarce = Room.of(NODE); // 12 CPUs for each GPU, which is what the pods want
+        Room plenty = Room.of(new Shape(128_000, 393_216, 2, 40_960, 100, 0));
+        policy.add(scarce);
+        policy.add(plenty);
+
+        assertThat(cost(CPU, plenty, 0)).isZero();
+        assertThat(cost(CPU, scarce, 0)).isGreaterThan(900);
+    }
+
+    @Test
+    void theLastNodeForEightGpusIsLeftToThoseWhoWantIt() {
+        see(10, HALF, HALF, HALF, EIGHT);
+        Room empty = Room.of(NODE);
+        Room begun = empty.with(WHOLE, 0);
+        policy.add(empty);
+        policy.add(begun);
+
+        assertThat(cost(WHOLE, begun, 1)).isLessThan(cost(WHOLE, empty, 0));
+    }
+
+    @Test
+    void aModelThatSomeInsistOnIsLeftToThem() {
+        Demand insisting = new Demand(4_000, 8_192, 1, true, 0, 0, 0b10);
+        see(10, WHOLE, insisting);
+        Room common = Room.of(NODE);
+        Room wanted = Room.of(new Shape(96_000, 393_216, 8, 40_960, 100, 1));
+        policy.add(common);
+        policy.add(wanted);
+
+        assertThat(cost(WHOLE, common, 0)).isLessThan(cost(WHOLE, wanted, 0));
+    }
+
+    @Test
+    void equalHistoriesGiveEqualCosts() {
+        var other = new Fragmentation();
+        var random = new Random(3);
+        for (int i = 0; i < 500; i++) {
+            Demand demand = List.of(HALF, WHOLE, EIGHT, CPU).get(random.nextInt(4));
+            policy.see(demand);
+            other.see(demand);
+        }
+        policy.add(Room.of(NODE));
+        other.add(Room.of(NODE));
+
+        assertThat(other.edition()).isEqualTo(policy.edition());
+        assertThat(other.cost(other.weigh(HALF, Room.of(NODE), 0))).isEqualTo(cost(HALF, Room.of(NODE), 0));
+    }
+
+    /** What is kept from pod to pod is what would be worked out anew from the rooms there are. */
+    @Test
+    void scarcityDependsOnTheRoomsThatThereAreAndNotOnHowTheyCameToBe() {
+        see(20, HALF, WHOLE, EIGHT);
+        var random = new Random(7);
+        List<Room> rooms = new ArrayList<>(List.of(Room.of(NODE), Room.of(NODE), Room.of(NODE)));
+        rooms.forEach(policy::add);
+        for (int i = 0; i < 30; i++) {
+            Demand demand = List.of(HALF, WHOLE, CPU).get(random.nextInt(3));
+            Room best = rooms.stream()
+                    .filter(room -> room.fits(demand))
+                    .min(Comparator.comparingDouble(room -> cost(demand, room, first(demand, room))))
+                    .orElse(null);
+            if (best != null) {
+                rooms.remove(best);
+                policy.remove(best);
+                Room after = best.with(demand, first(demand, best));
+                rooms.add(after);
+                policy.add(after);
+            }
+        }
+        var fresh = new Fragmentation();
+        for (int i = 0; i < 20; i++) {
+            List.of(HALF, WHOLE, EIGHT).forEach(fresh::see);
+        }
+        rooms.forEach(fresh::add);
+        for (Room room : rooms) {
+            if (room.fits(HALF)) {
+                Place place = fresh.weigh(HALF, room, first(HALF, room));
+                assertThat(fresh.cost(place)).isEqualTo(cost(HALF, room, first(HALF, room)));
+            }
+        }
+    }
+
+    private static int first(Demand demand, Room room) {
+        int gpu = 0;
+        while (demand.gpus() > 0 && !room.holds(gpu, demand)) {
+            gpu++;
+        }
+        return gpu;
+    }
+
+    private void see(int times, Demand... demands) {
+        for (int i = 0; i < times; i++) {
+            List.of(demands).forEach(policy::see);
+        }
+    }
+
+    private double cost(Demand demand, Room room, int gpu) {
+        return policy.cost(policy.weigh(demand, room, gpu));
+    }
+}
