@@ -19,7 +19,7 @@ struct device {
        limit by itself. Changed under the lock, and the process's word with it: its threads decide one at a time, so
        that one barrier is all that an allocation pays. */
     _Alignas(64) struct aliquot_lock lock;
-    uint32_t undecided; /* threads between aliquot_account_undecided() and decided() */
+    uint32_t undecided; /* threads between aliquot_account_reserve_undecided() and decided() */
     _Atomic uint64_t own;
     _Atomic uint64_t limit, context;
     atomic_uint cores, policy;
@@ -145,13 +145,15 @@ static void set_own(struct device *device, struct aliquot_charge *charge, uint64
     }
 }
 
-static bool try_reserve(struct device *device, int mine, uint64_t bytes) {
+/* undecided: 1 for a thread that stays so. Told in the same word as the bytes. */
+static bool try_reserve(struct device *device, int mine, uint64_t bytes, uint32_t undecided) {
     struct aliquot_charge *charge = &device->charges[mine];
     aliquot_lock(&device->lock);
     uint64_t held = atomic_load_explicit(&device->own, memory_order_relaxed), own = held + bytes;
     /* The barrier: everybody's words are read after ours is there to be read. */
     __atomic_exchange_n(&charge->word, word_of(device, own) + ALIQUOT_CHARGE_UNDECIDED, __ATOMIC_SEQ_CST);
     bool fits = own + others(device, mine) <= atomic_load_explicit(&device->limit, memory_order_relaxed);
+    device->undecided += fits ? undecided : 0;
     set_own(device, charge, fits ? own : held);
     aliquot_unlock(&device->lock);
     return fits;
@@ -184,11 +186,11 @@ static bool is_settled(const struct device *device, uint64_t *bytes) {
 }
 
 /* Alone, or after waiting for that long enough. What is undecided may be about to go, and is no reason to refuse. */
-static bool decide(struct device *device, int mine, uint64_t bytes) {
+static bool decide(struct device *device, int mine, uint64_t bytes, uint32_t undecided) {
     int64_t deadline = aliquot_os_clock() + SETTLING_WAIT;
     do {
         uint64_t settled = 0;
-        if (try_reserve(device, mine, bytes)) {
+        if (try_reserve(device, mine, bytes, undecided)) {
             return true;
         }
         if (is_settled(device, &settled) && settled + bytes > atomic_load(&device->limit)) {
@@ -199,12 +201,12 @@ static bool decide(struct device *device, int mine, uint64_t bytes) {
     return false;
 }
 
-static bool reserve_slowly(struct device *device, int mine, uint64_t bytes) {
+static bool reserve_slowly(struct device *device, int mine, uint64_t bytes, uint32_t undecided) {
     int saved = errno;
     bool reserved = false;
     for (int i = 0; i < TRIES && !reserved; i++) {
         aliquot_shared_reap();
-        reserved = try_reserve(device, mine, bytes);
+        reserved = try_reserve(device, mine, bytes, undecided);
         if (!reserved && sum_of_all(device).undecided == 0) {
             break; /* nobody to give way to: go and decide */
         }
@@ -214,20 +216,33 @@ static bool reserve_slowly(struct device *device, int mine, uint64_t bytes) {
     }
     if (!reserved) {
         aliquot_shared_decide_begin();
-        reserved = decide(device, mine, bytes);
+        reserved = decide(device, mine, bytes, undecided);
         aliquot_shared_decide_end();
     }
     errno = saved;
     return reserved;
 }
 
-bool aliquot_account_reserve(int number, uint64_t bytes) {
+static bool reserve(int number, uint64_t bytes, uint32_t undecided) {
     struct device *device = &devices[number];
     int mine = aliquot_shared_slot();
     if (mine < 0 || bytes > aliquot_account_limit(number)) {
         return false; /* could never fit; also keeps the sums from overflowing */
     }
-    return try_reserve(device, mine, bytes) || reserve_slowly(device, mine, bytes);
+    return try_reserve(device, mine, bytes, undecided) || reserve_slowly(device, mine, bytes, undecided);
+}
+
+bool aliquot_account_reserve(int device, uint64_t bytes) {
+    return reserve(device, bytes, 0);
+}
+
+bool aliquot_account_reserve_undecided(int device, uint64_t bytes) {
+    return reserve(device, bytes, 1);
+}
+
+bool aliquot_account_may_fit(int device, uint64_t bytes) {
+    struct sum sum = sum_of_all(&devices[device]);
+    return sum.undecided > 0 || sum.bytes + bytes <= aliquot_account_limit(device);
 }
 
 static void add(struct device *device, uint64_t bytes, uint32_t undecided) {
@@ -244,10 +259,6 @@ void aliquot_account_release(int device, uint64_t bytes) {
 
 void aliquot_account_force(int device, uint64_t bytes) {
     add(&devices[device], bytes, 0);
-}
-
-void aliquot_account_undecided(int device) {
-    add(&devices[device], 0, 1);
 }
 
 void aliquot_account_decided(int device) {

@@ -50,9 +50,13 @@ void aliquot_account_release(int device, uint64_t bytes);
 /* Charges what this process already holds, over the limit or not. A slot is there since something was reserved. */
 void aliquot_account_force(int device, uint64_t bytes);
 
-/* Around a time in which more may be charged than will be kept: nobody is refused meanwhile, for a bounded time. */
-void aliquot_account_undecided(int device);
+/* The same, and from that very moment until aliquot_account_decided() more may be charged than will be kept: nobody is
+   refused meanwhile, for a bounded time. */
+bool aliquot_account_reserve_undecided(int device, uint64_t bytes);
 void aliquot_account_decided(int device);
+
+/* Whether so many bytes more have room, or may have, since somebody is undecided. */
+bool aliquot_account_may_fit(int device, uint64_t bytes);
 
 /* Says how many of the bytes charged are contexts'. */
 void aliquot_account_context(int device, uint64_t bytes);

@@ -3,6 +3,7 @@
 #include "account.h"
 #include "charge.h"
 #include "config.h"
+#include "context.h"
 #include "device.h"
 #include "graph.h"
 #include "memory.h"
@@ -12,6 +13,7 @@
 #include <stdatomic.h>
 
 #define DEVICES ALIQUOT_LIMITS_MOST_VGPUS
+#define TRIES 100 /* to reserve room that other threads make and take */
 
 enum kind {
     ORDINARY,  /* charged to its device */
@@ -110,7 +112,7 @@ static void uncharge(struct aliquot_pool *pool, uint64_t bytes) {
 }
 
 /* Gives back what is charged too much; answers what is charged too little. What is in flight may be in the driver's
-   figure already: until it has landed it is charged twice, which aliquot_account_undecided() tells the others. */
+   figure already: until it has landed it is charged twice, and the others are told that its thread is undecided. */
 static uint64_t correct(struct aliquot_pool *pool) {
     if (pool->kind != ORDINARY && pool->kind != OF_GRAPHS) {
         return 0;
@@ -194,7 +196,7 @@ static uint64_t charged_on(int device) {
     return sum;
 }
 
-/* Pools give back what they hold in vain, until so many bytes have room. False: nothing was won. */
+/* Pools give back what they hold in vain, until so many bytes have room. False: there is no hope of that. */
 static bool make_room(int device, uint64_t bytes) {
     if (!atomic_load_explicit(&any, memory_order_acquire) || bytes > aliquot_account_limit(device)) {
         return false;
@@ -214,12 +216,24 @@ static bool make_room(int device, uint64_t bytes) {
     }
     bool won = charged_on(device) < before;
     leave();
-    return won;
+    return won || aliquot_account_may_fit(device, bytes); /* another thread may have won it, or be about to */
+}
+
+/* Room that is made may be gone before it is reserved, and new room be there to be made. */
+static bool reserve(int device, uint64_t bytes, bool (*from_account)(int device, uint64_t bytes)) {
+    bool reserved = from_account(device, bytes);
+    for (int i = 0; i < TRIES && !reserved && make_room(device, bytes); i++) {
+        reserved = from_account(device, bytes);
+    }
+    return reserved;
 }
 
 bool aliquot_pool_reserve(int device, uint64_t bytes) {
-    return aliquot_account_reserve(device, bytes) ||
-           (make_room(device, bytes) && aliquot_account_reserve(device, bytes));
+    return reserve(device, bytes, aliquot_account_reserve);
+}
+
+static bool reserve_undecided(int device, uint64_t bytes) {
+    return aliquot_context_is_charged(device) && reserve(device, bytes, aliquot_account_reserve_undecided);
 }
 
 void aliquot_pool_true_up(void) {
@@ -236,10 +250,9 @@ void aliquot_pool_true_up(void) {
 }
 
 bool aliquot_pool_begin(struct aliquot_pool *pool, uint64_t bytes) {
-    if (pool->device < 0 || !aliquot_charge_reserve(pool->device, bytes)) {
+    if (pool->device < 0 || !reserve_undecided(pool->device, bytes)) {
         return false;
     }
-    aliquot_account_undecided(pool->device);
     enter();
     pool->charged += bytes;
     pool->in_flight += bytes;
@@ -256,7 +269,7 @@ bool aliquot_pool_end(struct aliquot_pool *pool, uint64_t bytes) {
     leave();
     aliquot_account_decided(pool->device);
     while (more > 0 && fits) {
-        bool room = aliquot_charge_reserve(pool->device, more);
+        bool room = reserve_undecided(pool->device, more);
         enter();
         if (room) {
             pool->charged += more;
@@ -269,6 +282,9 @@ bool aliquot_pool_end(struct aliquot_pool *pool, uint64_t bytes) {
             fits = false;
         }
         leave();
+        if (room) {
+            aliquot_account_decided(pool->device);
+        }
     }
     return fits;
 }
