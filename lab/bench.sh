@@ -21,6 +21,7 @@ usage() {
 		  --nodes-per-filter N nodes that either extender answers at most, 0 for all (100)
 		  --slots N            vGPUs a GPU at most (100)
 		  --heap MIB           the scheduler's largest heap (512)
+		  --max-backoff N      kube-scheduler's podMaxBackoffSeconds, if not the chart's
 		  --no-build           the programs as they lie in target/
 
 		What we publish:
@@ -33,10 +34,16 @@ usage() {
 
 built=${ALIQUOT_BUILT:-}
 arguments=()
+values=()
 while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit ;;
         --no-build) built=1; shift ;;
+        --max-backoff)
+            [[ ${2:-} =~ ^[0-9]{1,3}$ ]] || die "$1 takes a number of seconds, not '${2:-}'."
+            values=(--set "kubeScheduler.podMaxBackoffSeconds=$2")
+            shift 2
+            ;;
         --start) arguments+=("$1"); shift ;;
         --waiting | --nodes | --running | --pods | --rounds | --warm-up | --nodes-per-filter | --slots | --heap)
             [[ ${2:-} =~ ^[0-9]{1,7}$ ]] || die "$1 takes a whole number, not '${2:-}'."
@@ -59,7 +66,7 @@ rm -rf "${folder:?}"/*
 # it becomes what its name or first argument says, so this must be its name
 ln -f "$(kube_program)" "$folder/kube" 2> /dev/null || cp "$(kube_program)" "$folder/kube"
 (cd "$root/lab/bench" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -buildvcs=false -o "$folder/bench" .)
-"$(helm_program)" template aliquot "$root/charts/aliquot" --namespace aliquot --show-only templates/scheduler/configmap.yaml |
+"$(helm_program)" template aliquot "$root/charts/aliquot" --namespace aliquot "${values[@]}" --show-only templates/scheduler/configmap.yaml |
     sed -n '/^  config.yaml: |$/,$p' | sed '1d; s/^    //' > "$folder/kube-scheduler.yaml"
 grep -q urlPrefix "$folder/kube-scheduler.yaml" || die "the chart's kube-scheduler configuration was not found in what Helm made."
 

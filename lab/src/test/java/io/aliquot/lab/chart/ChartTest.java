@@ -243,8 +243,8 @@ class ChartTest {
     }
 
     @Test
-    void aPodIsTriedAgainWithinThreeSecondsUnlessTheAdminSaysOtherwise() {
-        assertThat(kubeScheduler(Chart.render())).containsEntry("podMaxBackoffSeconds", 3);
+    void whileOthersAreDueAPodIsTriedAgainWithinAMinuteUnlessTheAdminSaysOtherwise() {
+        assertThat(kubeScheduler(Chart.render())).containsEntry("podMaxBackoffSeconds", 60);
     }
 
     @Test
