@@ -8,6 +8,7 @@ import org.apache.catalina.connector.Connector;
 import org.apache.catalina.connector.Request;
 import org.apache.catalina.connector.Response;
 import org.apache.catalina.valves.ValveBase;
+import org.apache.coyote.AbstractProtocol;
 import org.springframework.http.HttpStatus;
 import org.springframework.http.ProblemDetail;
 
@@ -17,6 +18,7 @@ import org.springframework.http.ProblemDetail;
  */
 final class DoorValve extends ValveBase {
     private final Map<Connector, Door> doors = new ConcurrentHashMap<>();
+    private volatile boolean leaves;
 
     DoorValve() {
         super(true);
@@ -26,8 +28,24 @@ final class DoorValve extends ValveBase {
         doors.put(connector, door);
     }
 
+    /** From now on every answer is the last one over its connection. */
+    void leave() {
+        leaves = true;
+    }
+
+    /** How many connections this door's clients keep. */
+    long connections(Door door) {
+        return doors.entrySet().stream()
+                .filter(entry -> entry.getValue().equals(door))
+                .mapToLong(entry -> ((AbstractProtocol<?>) entry.getKey().getProtocolHandler()).getConnectionCount())
+                .sum();
+    }
+
     @Override
     public void invoke(Request request, Response response) throws IOException, ServletException {
+        if (leaves) {
+            response.setHeader("Connection", "close");
+        }
         Door door = doors.get(request.getConnector());
         // Compared as sent: none of our paths needs escapes, so whoever sends them wants to confuse somebody.
         if (door == null || !door.answers(request.getRequestURI())) {

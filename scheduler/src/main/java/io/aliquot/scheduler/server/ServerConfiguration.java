@@ -24,14 +24,24 @@ class ServerConfiguration {
     private static final int LONGEST_HEAD = 64 << 10;
 
     @Bean
+    DoorValve doorValve() {
+        return new DoorValve();
+    }
+
+    @Bean
+    Farewell farewell(DoorValve valve) {
+        return new Farewell(valve);
+    }
+
+    @Bean
     WebServerFactoryCustomizer<TomcatServletWebServerFactory> doors(
+            DoorValve valve,
             ObjectProvider<Ports> chosen,
             ObjectProvider<CertificateSource> certificates,
             ObjectProvider<Settings> settings) {
         Ports ports = chosen.getIfAvailable(() -> Ports.STANDARD);
         Settings set = settings.getIfAvailable();
         return factory -> {
-            var valve = new DoorValve();
             factory.setAddress(InetAddress.getLoopbackAddress());
             factory.setPort(ports.extender());
             factory.addConnectorCustomizers(connector -> open(valve, connector, Door.EXTENDER, 16));

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.net.Socket;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -104,7 +105,7 @@ class DoorsTest {
     @BeforeAll
     static void start() {
         context = (ServletWebServerApplicationContext) new SpringApplicationBuilder(Program.class).run();
-        Connector[] connectors = connectors();
+        Connector[] connectors = connectors(context);
         extender = connectors[0].getLocalPort();
         webhooks = connectors[1].getLocalPort();
         health = connectors[2].getLocalPort();
@@ -130,6 +131,28 @@ class DoorsTest {
     }
 
     @Test
+    void whoeverLeavesAnswersStillAndAsksClientsToCloseTheirConnections() throws Exception {
+        var leaving = (ServletWebServerApplicationContext) new SpringApplicationBuilder(Program.class).run();
+        int port = connectors(leaving)[0].getLocalPort();
+        int tls = connectors(leaving)[1].getLocalPort();
+        assertThat(post(port, "/filter", "{}").headers().firstValue("Connection"))
+                .isEmpty();
+        var closing = new Thread(leaving::close);
+        try (var kept = new Socket("localhost", tls)) {
+            assertThat(kept.isConnected()).isTrue();
+            closing.start();
+            String said = "";
+            while (!said.equals("close")) { // a refused connection, once it has stopped, fails
+                said = post(port, "/filter", "{}")
+                        .headers()
+                        .firstValue("Connection")
+                        .orElse("");
+            }
+        }
+        closing.join();
+    }
+
+    @Test
     void theExtenderAnswersNoOtherPath() throws Exception {
         for (String path : List.of("/livez", "/metrics", "/admission/gpu", "/filter/", "/filter;a=b", "/error")) {
             assertThat(post(extender, path, "{}").statusCode()).as(path).isEqualTo(404);
@@ -138,7 +161,8 @@ class DoorsTest {
 
     @Test
     void theExtenderListensOnLocalhostAlone() {
-        assertThat(String.valueOf(connectors()[0].getProperty("address"))).contains("127.0.0.1");
+        assertThat(String.valueOf(connectors(context)[0].getProperty("address")))
+                .contains("127.0.0.1");
     }
 
     @Test
@@ -208,7 +232,7 @@ class DoorsTest {
         assertThat(review(second).body()).isEqualTo("reviewed");
     }
 
-    private static Connector[] connectors() {
+    private static Connector[] connectors(ServletWebServerApplicationContext context) {
         var server = (TomcatWebServer) Objects.requireNonNull(context.getWebServer());
         return server.getTomcat().getService().findConnectors();
     }
