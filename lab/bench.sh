@@ -11,7 +11,8 @@ usage() {
 		  (no option)          pods a second beside an extender that accepts every node and does nothing but bind, both under
 		                       the same kube-scheduler, in turn: the ratio, API writes a pod from the audit log, and the CPU
 		                       that we add per pod
-		  --waiting N          instead: pods that come and go with N pods waiting that fit nowhere, against the same without
+		  --waiting N          instead: pods that come and go with N pods waiting that fit nowhere, against the same without;
+		                       both after 75 s of it, when those that wait are tried as seldom as they ever will be
 		  --start              instead: time until ready, and memory
 		  --nodes N            nodes of 8 GPUs of 80 GiB (100)
 		  --running N          pods that run before anything is measured (0; with --waiting one on each GPU)

@@ -26,6 +26,7 @@ type options struct {
 	nodes, pods, rounds, fillPods, waiting int
 	slots, heapMiB, perFilter, warmUp      int
 	start                                  bool
+	settle                                 time.Duration
 }
 
 func check(err error) {
@@ -65,6 +66,7 @@ func main() {
 	flag.IntVar(&o.slots, "slots", 100, "vGPUs a GPU at most")
 	flag.IntVar(&o.heapMiB, "heap", 512, "the scheduler's largest heap, in MiB")
 	flag.IntVar(&o.perFilter, "nodes-per-filter", 100, "nodes that both extenders answer at most")
+	flag.DurationVar(&o.settle, "settle", 75*time.Second, "how long pods come and go before those that do are counted")
 	flag.IntVar(&o.warmUp, "warm-up", 500, "pods bound before a round is measured")
 	flag.Parse()
 
@@ -192,7 +194,7 @@ func (c *cluster) aliquot(name string) *program {
 		"ALIQUOT_NODES_PER_FILTER=" + strconv.Itoa(c.options.perFilter)},
 		// as in scheduler/Dockerfile, but for the heap and the archive of classes
 		"java", "-XX:+UseSerialGC", "-Xms24m", fmt.Sprintf("-Xmx%dm", c.options.heapMiB), "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30",
-		"-Xss512k", "-XX:MaxMetaspaceSize=112m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=48m", "-XX:+ExitOnOutOfMemoryError",
+		"-Xss512k", "-XX:MaxMetaspaceSize=112m", "-Djava.util.concurrent.ForkJoinPool.common.parallelism=2", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=48m", "-XX:+ExitOnOutOfMemoryError",
 		"-jar", c.options.jar)
 	await(5*time.Minute, "the scheduler's readiness", func() bool {
 		if !p.alive() {
@@ -256,6 +258,15 @@ func (c *cluster) round(name string, extender func(string) *program, waiting int
 	if waiting > 0 {
 		create(name+"-giant", waiting, "")
 		c.awaitUnschedulable(name+"-giant", waiting)
+	}
+	if leave {
+		watch.remove(name + "-earlier")
+		began := time.Now()
+		for i := 0; time.Since(began) < c.options.settle; i++ {
+			wave := fmt.Sprintf("%s-earlier-%d", name, i)
+			create(wave, 200, "1000")
+			watch.await(wave+"-", 200)
+		}
 	}
 	scheduler.signal(syscall.SIGSTOP)
 	create(name+"-pod", c.options.pods, "1000")
