@@ -1,13 +1,14 @@
 package io.aliquot.scheduler.explain;
 
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.preemption.Budgets;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
 @Configuration(proxyBeanMethods = false)
 class ExplainConfiguration {
     @Bean
-    Explainer explainer(Ledger ledger) {
-        return new Explainer(ledger);
+    Explainer explainer(Ledger ledger, Budgets budgets) {
+        return new Explainer(ledger, budgets);
     }
 }

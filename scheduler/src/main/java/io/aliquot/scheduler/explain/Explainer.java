@@ -9,6 +9,7 @@ import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.Offer;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.preemption.Budgets;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
@@ -29,13 +30,15 @@ public final class Explainer {
     private static final int NEAREST = 5;
     private static final int ROOMS = 3;
     private static final int REASONS_IN_LINE = 4;
-    /** Nodes, nearest first, that are looked into for pods that could go; and for a remedy. */
-    private static final int LOOKED_INTO = 200;
+    /** Nodes, nearest first, that are looked into for pods that could go: some 30 ms each at the very worst. */
+    private static final int LOOKED_INTO = 50;
 
     private final Ledger ledger;
+    private final Budgets budgets;
 
-    public Explainer(Ledger ledger) {
+    public Explainer(Ledger ledger, Budgets budgets) {
         this.ledger = ledger;
+        this.budgets = budgets;
     }
 
     /** What all nodes say, sorted. */
@@ -167,7 +170,7 @@ public final class Explainer {
         var found = new ArrayList<Departures>();
         for (Misfit misfit : closest) {
             Optional<NodeView> view = ledger.view(misfit.near().node());
-            view.flatMap(now -> Departures.find(now, pod, ask, priority, preempts))
+            view.flatMap(now -> Departures.find(now, pod, ask, priority, preempts, budgets))
                     .ifPresent(found::add);
         }
         return found.stream().sorted().limit(ROOMS).map(Departures::room).toList();

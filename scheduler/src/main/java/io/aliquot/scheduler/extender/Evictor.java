@@ -8,7 +8,6 @@ import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.Offer;
-import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Plan;
 import io.aliquot.scheduler.preemption.Search;
@@ -98,10 +97,6 @@ final class Evictor {
                 && holding.leavesBy().equals(Instant.MAX)
                 && !holding.perGpu().isEmpty()
                 && holding.priority() < rank.priority();
-    }
-
-    static boolean oneGpu(PodAsk ask) {
-        return ask.containers().size() == 1 && ask.containers().get(0).request().vgpus() == 1;
     }
 
     /** To be called about once a second. */
@@ -216,7 +211,7 @@ final class Evictor {
                     without ->
                             ledger.askWithout(node.name(), one.pod().uid(), wish.ask(), without) instanceof Offer.Fits,
                     leaving,
-                    oneGpu(wish.ask()),
+                    wish.ask().wantsOneGpu(),
                     Optional.empty());
             if (plan.isEmpty() || plan.get().cost().violations() == 0) {
                 return plan;

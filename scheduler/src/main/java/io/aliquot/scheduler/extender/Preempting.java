@@ -144,7 +144,7 @@ final class Preempting {
                     .toList();
             Predicate<Set<String>> fits =
                     without -> ledger.askWithout(node.name(), pod.id().uid(), ask, without) instanceof Offer.Fits;
-            boolean oneGpu = Evictor.oneGpu(ask);
+            boolean oneGpu = ask.wantsOneGpu();
             Optional<Plan> plan = Search.cheapest(candidates, fits, gone, oneGpu, below);
             if (plan.isEmpty()) {
                 return Optional.empty();

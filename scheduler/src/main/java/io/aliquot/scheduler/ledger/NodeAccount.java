@@ -278,8 +278,9 @@ final class NodeAccount {
                     return Optional.of("its node shares GPU " + gpu.getKey() + " no more");
                 }
                 if (!holds(room.get(), gpu.getValue())) {
-                    return Optional.of("GPU " + gpu.getKey() + " has not as much: others hold "
-                            + words(room.get().taken()) + ", and this pod is to hold " + words(gpu.getValue()));
+                    return Optional.of("GPU " + gpu.getKey() + " has " + atMost(room.get())
+                            + " for this pod, which is to hold "
+                            + words(gpu.getValue().memoryMiB(), gpu.getValue().cores()));
                 }
             }
         }
@@ -290,8 +291,17 @@ final class NodeAccount {
         return room.holds(amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
     }
 
-    private static String words(Amount amount) {
-        return amount.memoryMiB() + " MiB and " + amount.cores() + " % of the cores";
+    private static String atMost(GpuRoom room) {
+        Card card = room.card();
+        Amount taken = room.taken();
+        return card.cordoned() || !card.gpu().healthy()
+                ? "nothing more, since it is cordoned or unhealthy,"
+                : words(Math.max(0, card.memoryMiB() - taken.memoryMiB()), Math.max(0, card.cores() - taken.cores()))
+                        + " at most";
+    }
+
+    private static String words(long memoryMiB, int cores) {
+        return memoryMiB + " MiB and " + cores + " % of the cores";
     }
 
     /** Those of the claim's GPUs of which there is less than bound pods take together. */

@@ -134,6 +134,11 @@ public final class PodAsk {
         return refusals.get(container);
     }
 
+    /** Whether one vGPU is all that it asks for. */
+    public boolean wantsOneGpu() {
+        return containers.size() == 1 && containers.get(0).request().vgpus() == 1;
+    }
+
     /** The most vGPUs, and so different GPUs, that one container asks for; 0 where none asks. */
     public int mostVgpus() {
         return containers.stream().mapToInt(c -> c.request().vgpus()).max().orElse(0);

@@ -19,6 +19,9 @@ import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Cards;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.preemption.Budgets;
+import io.aliquot.scheduler.preemption.Budgets.Budget;
+import io.aliquot.scheduler.preemption.Selector;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -37,7 +40,8 @@ class ExplainerTest {
         @Override
         public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
     });
-    private final Explainer explainer = new Explainer(ledger);
+    private final Budgets budgets = new Budgets();
+    private final Explainer explainer = new Explainer(ledger, budgets);
 
     @Test
     void whereThereIsNoNodeThatIsSaid() {
@@ -146,6 +150,19 @@ class ExplainerTest {
                 .isEmpty();
         assertThat(explainer.explain(POD, ask, 60, false, ledger.nodeNames()).victims())
                 .isEmpty();
+    }
+
+    @Test
+    void whomADisruptionBudgetProtectsIsNamedOnlyWhereNobodyElseWillDo() {
+        node(1, 1);
+        hold("guarded", 1, 0, 20_000, 0, 0);
+        hold("other", 1, 0, 20_000, 0, 0);
+        budgets.putPod("uid-guarded", Map.of("app", "guarded"));
+        budgets.putBudget(new Budget("team", "guard", new Selector(Map.of("app", "guarded"), List.of()), 0, Set.of()));
+        assertThat(explainer
+                        .explain(POD, Gpus.ask("APP:main: gpumem=20000"), 1, true, ledger.nodeNames())
+                        .victims())
+                .containsExactly(new Story.Room("n1", List.of(victim("other", 0))));
     }
 
     @Test

@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Explainer;
+import io.aliquot.scheduler.preemption.Budgets;
 import java.time.Duration;
 import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
@@ -16,8 +17,8 @@ import org.junit.jupiter.api.Test;
 class StorytellerTest {
     private final World world = new World();
     private final Placing placing = world.placing(Placement.BINPACK, 0);
-    private final Storyteller storyteller =
-            new Storyteller(world.pending, new Explainer(world.ledger), world.ledger, world.cluster, world.now::get);
+    private final Storyteller storyteller = new Storyteller(
+            world.pending, new Explainer(world.ledger, new Budgets()), world.ledger, world.cluster, world.now::get);
 
     @BeforeEach
     void fill() {

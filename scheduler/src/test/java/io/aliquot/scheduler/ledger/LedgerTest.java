@@ -224,8 +224,8 @@ class LedgerTest {
         ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(400, 50, 1, false)));
         assertThat(ledger.resize("a", List.of(new ShareChange("main", "", 601, null, null))))
                 .isEqualTo(new Resizing.Refused("GPU " + uuid(1, 0)
-                        + " has not as much: others hold 400 MiB and 50 % of the cores, and this pod is to hold"
-                        + " 601 MiB and 20 % of the cores"));
+                        + " has 600 MiB and 50 % of the cores at most for this pod, which is to hold 601 MiB and 20 % of"
+                        + " the cores"));
         assertThat(ledger.resize("a", List.of(new ShareChange("main", "", null, 51, null))))
                 .isInstanceOf(Resizing.Refused.class);
         assertThat(ledger.resize("a", List.of(new ShareChange("main", "", 500, 20, CorePolicy.FIXED))))
