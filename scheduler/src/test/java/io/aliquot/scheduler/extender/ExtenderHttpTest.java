@@ -14,6 +14,8 @@ import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.util.List;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -117,6 +119,15 @@ class ExtenderHttpTest {
                         + "\"NumPDBViolations\":0}}}");
         ledger.removeNode("n7");
         assertThat(ok("/preempt", args).toString()).isEqualTo("{\"NodeNameToMetaVictims\":{}}");
+    }
+
+    @Test
+    void thousandsOfNodesAreAnsweredInOnePiece() throws Exception {
+        String pod = World.podJson("c", "\"nvidia.com/gpu\": \"1\"", "");
+        String names =
+                IntStream.range(0, 5000).mapToObj(n -> "\"no-node-" + n + "\"").collect(Collectors.joining(", "));
+        JsonNode filtered = ok("/filter", "{\"Pod\": " + pod + ", \"NodeNames\": [" + names + "]}");
+        assertThat(filtered.get("FailedAndUnresolvableNodes")).hasSize(5000);
     }
 
     @Test

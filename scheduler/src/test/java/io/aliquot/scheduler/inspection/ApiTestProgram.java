@@ -114,7 +114,7 @@ class ApiTestProgram {
         return new FakeCluster();
     }
 
-    /** Three nodes with two GPUs and four pods each. */
+    /** Three nodes with two GPUs and four pods each, the last of which is the youngest. */
     static void fill(Ledger ledger) {
         for (int node = 1; node <= 3; node++) {
             Gpu[] gpus = {Gpus.gpu(node, 0, MEMORY), Gpus.gpu(node, 1, MEMORY)};
@@ -125,7 +125,7 @@ class ApiTestProgram {
                 var share = BoundPods.main(Gpus.uuid(node, pod % 2), new Amount(15_000, 20, 1, false));
                 String namespace = pod == 4 ? "other" : "team";
                 var id = new PodId(namespace, "p" + node + "-" + pod, "uid-" + node + "-" + pod);
-                ledger.hold(BoundPods.of(id, "n" + node, 1, share));
+                ledger.hold(BoundPods.under(BoundPods.of(id, "n" + node, 1, share), pod, ""));
             }
         }
     }

@@ -125,7 +125,7 @@ class InspectionHttpTest {
         assertThat(story.get("remedies").toString()).isEqualTo("[\"nvidia.com/gpumem: 10000 instead of 12000\"]");
         assertThat(story.get("gpus")).hasSize(2);
         assertThat(story.at("/refusals/0/nodes/count").asInt()).isEqualTo(3);
-        assertThat(story.at("/victims/0/pods/0/name").asString()).isEqualTo("p1-1");
+        assertThat(story.at("/victims/0/pods/0/name").asString()).isEqualTo("p1-4");
         // Somebody who may not see that pod is told that one would have to go, not which.
         JsonNode seen = ok("team", "/api/v1/pods/team/big/explain");
         assertThat(seen.at("/victims/0/pods/0").toString())
