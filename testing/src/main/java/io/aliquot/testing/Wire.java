@@ -141,6 +141,13 @@ public final class Wire implements AutoCloseable {
                     out.write(buffer, 0, n);
                 }
             }
+            if (!dead.contains(link)) {
+                // A polite end stays one: with an RST the other side may lose what was said just before.
+                into.shutdownOutput();
+                if (!from.isOutputShutdown()) {
+                    return; // the other direction goes on
+                }
+            }
         } catch (IOException e) {
             // one side has gone, so the other goes
         }
