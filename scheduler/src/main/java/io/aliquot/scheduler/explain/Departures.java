@@ -42,8 +42,7 @@ record Departures(Room room, Cost cost) implements Comparable<Departures> {
                 .toList();
         List<Holding> ending = others.stream().filter(Departures::ends).toList();
         List<Victim> lower = others.stream()
-                .filter(holding -> preempts && holding.state() == State.HELD && !ends(holding))
-                .filter(holding -> holding.priority() < priority)
+                .filter(holding -> preempts && Victim.mayBe(holding, priority))
                 .map(holding -> Victim.of(holding, budgets))
                 .toList();
         Set<String> going = ending.stream().map(holding -> holding.pod().uid()).collect(Collectors.toSet());

@@ -15,7 +15,6 @@ import io.aliquot.scheduler.preemption.Victim;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -89,14 +88,6 @@ final class Evictor {
         this.metrics = metrics;
         this.nanoTime = nanoTime;
         this.looked = nanoTime.getAsLong() - LEAST_IMPORTANT_FOR.toNanos();
-    }
-
-    /** Whether a pod of that rank may have this one evicted. */
-    static boolean evictable(Holding holding, Rank rank) {
-        return holding.state() == Holding.State.HELD
-                && holding.leavesBy().equals(Instant.MAX)
-                && !holding.perGpu().isEmpty()
-                && holding.priority() < rank.priority();
     }
 
     /** To be called about once a second. */
@@ -197,7 +188,7 @@ final class Evictor {
         Wish wish = one.wish();
         Set<String> leaving = kept.leaving(node);
         List<Victim> candidates = node.holdings().stream()
-                .filter(holding -> evictable(holding, wish.rank())
+                .filter(holding -> Victim.mayBe(holding, wish.rank().priority())
                         && !protectedPods.containsKey(holding.pod().uid()))
                 .map(holding -> Victim.of(holding, budgets))
                 .filter(victim -> victim.budgets().stream().allMatch(budget -> budget.allowed() > 0))

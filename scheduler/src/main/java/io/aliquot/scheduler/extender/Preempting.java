@@ -138,7 +138,7 @@ final class Preempting {
             Set<String> gone = new HashSet<>(leaving);
             gone.addAll(uids(proposedForOthers));
             List<Victim> candidates = node.holdings().stream()
-                    .filter(holding -> Evictor.evictable(holding, pod.rank())
+                    .filter(holding -> Victim.mayBe(holding, pod.rank().priority())
                             && !gone.contains(holding.pod().uid()))
                     .map(holding -> Victim.of(holding, budgets))
                     .toList();

@@ -21,6 +21,14 @@ public record Victim(PodId pod, int priority, Instant since, Map<String, Amount>
         budgets = List.copyOf(budgets);
     }
 
+    /** Whether a pod of this priority may have that one evicted: it holds GPUs, stays, and matters less. */
+    public static boolean mayBe(Holding holding, int priority) {
+        return holding.state() == Holding.State.HELD
+                && holding.leavesBy().equals(Instant.MAX)
+                && !holding.perGpu().isEmpty()
+                && holding.priority() < priority;
+    }
+
     public static Victim of(Holding holding, Budgets budgets) {
         return new Victim(
                 holding.pod(), holding.priority(), holding.bound(), holding.perGpu(), budgets.of(holding.pod()));
