@@ -12,6 +12,7 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Optional;
 import java.util.function.LongSupplier;
+import java.util.function.Supplier;
 
 /**
  * What pods that are being placed want, and which of them wait for room. kube-scheduler sends a pod with Filter only,
@@ -26,7 +27,13 @@ public final class PendingPods {
      *
      * @param nodes that kube-scheduler asked about: the pod may go there, were it not for us
      */
-    record Wish(PodAsk ask, Rank rank, NodeSet nodes) {}
+    record Wish(PodAsk ask, Rank rank, NodeSet nodes) {
+        /** The nodes by name; these where it may go anywhere. */
+        Collection<String> nodesOr(Supplier<? extends Collection<String>> all) {
+            Collection<String> named = nodes.names();
+            return named.isEmpty() ? all.get() : named;
+        }
+    }
 
     /**
      * A pod that waits for room.

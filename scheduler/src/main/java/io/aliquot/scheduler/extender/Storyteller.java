@@ -8,7 +8,6 @@ import io.aliquot.scheduler.extender.PendingPods.Waiting;
 import io.aliquot.scheduler.extender.PendingPods.Wish;
 import io.aliquot.scheduler.ledger.Ledger;
 import java.time.Duration;
-import java.util.Collection;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
@@ -115,7 +114,6 @@ final class Storyteller {
     }
 
     private Optional<String> why(Waiting pod) {
-        Collection<String> named = pod.wish().nodes().names();
-        return explainer.oneLiner(pod.pod(), pod.wish().ask(), named.isEmpty() ? ledger.nodeNames() : named);
+        return explainer.oneLiner(pod.pod(), pod.wish().ask(), pod.wish().nodesOr(ledger::nodeNames));
     }
 }

@@ -9,7 +9,6 @@ import io.aliquot.scheduler.extender.PendingPods.Wish;
 import io.aliquot.scheduler.ledger.Ledger;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Collection;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Locale;
@@ -64,8 +63,7 @@ final class WaitingCauses {
     }
 
     private Cause cause(Waiting pod) {
-        Collection<String> named = pod.wish().nodes().names();
-        return explainer.cause(pod.pod(), pod.wish().ask(), named.isEmpty() ? ledger.nodeNames() : named);
+        return explainer.cause(pod.pod(), pod.wish().ask(), pod.wish().nodesOr(ledger::nodeNames));
     }
 
     private static String print(Cause cause) {
