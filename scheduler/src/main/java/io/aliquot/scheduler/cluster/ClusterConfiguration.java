@@ -143,15 +143,7 @@ class ClusterConfiguration {
             Events events) {
         var agents = new Agents(settings.namespace(), ledger::setServed);
         return Watched.start(
-                new Watched.Source<>(
-                        "pods",
-                        () -> slim.kubernetes()
-                                .pods()
-                                .inAnyNamespace()
-                                .withLimit(Watched.PAGE)
-                                .runnableInformer(0),
-                        () -> new SlimStore<>(metadata ->
-                                new PodBuilder().withMetadata(metadata).build())),
+                podSource(slim),
                 pod -> {
                     agents.present(pod);
                     unbound.present(pod);
@@ -179,6 +171,18 @@ class ClusterConfiguration {
                     }
                 },
                 System::nanoTime);
+    }
+
+    static Watched.Source<Pod> podSource(SlimClient slim) {
+        return new Watched.Source<>(
+                "pods",
+                () -> slim.kubernetes()
+                        .pods()
+                        .inAnyNamespace()
+                        .withLimit(Watched.PAGE)
+                        .runnableInformer(0),
+                () -> new SlimStore<>(
+                        metadata -> new PodBuilder().withMetadata(metadata).build()));
     }
 
     private static void forget(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {

@@ -191,15 +191,7 @@ class SlimClientIT {
     void whatTheWatchTellsLaterIsReadAlike() {
         var told = new ConcurrentHashMap<String, String>();
         try (var watched = Watched.start(
-                new Watched.Source<>(
-                        "pods",
-                        () -> slim.kubernetes()
-                                .pods()
-                                .inAnyNamespace()
-                                .withLimit(Watched.PAGE)
-                                .runnableInformer(0),
-                        () -> new SlimStore<>(metadata ->
-                                new PodBuilder().withMetadata(metadata).build())),
+                ClusterConfiguration.podSource(slim),
                 pod -> told.put(pod.getMetadata().getName(), reading(pod)),
                 pod -> told.remove(pod.getMetadata().getName()),
                 System::nanoTime)) {
