@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.simulate;
 
-import io.aliquot.scheduler.placement.Demand;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -16,13 +15,13 @@ final class Arrivals {
      *
      * @param demand GPU to be asked for, in thousandths
      */
-    static List<Demand> drawn(List<Demand> workload, long demand, long seed) {
+    static List<Pod> drawn(Trace trace, List<Pod> workload, long demand, long seed) {
         var random = new Random(seed);
-        List<Demand> arrivals = new ArrayList<>(workload);
-        long total = workload.stream().mapToLong(Trace::asked).sum();
-        Demand next = workload.get(random.nextInt(workload.size()));
-        while (total + Trace.asked(next) <= demand) {
-            total += Trace.asked(next);
+        List<Pod> arrivals = new ArrayList<>(workload);
+        long total = workload.stream().mapToLong(trace::asked).sum();
+        Pod next = workload.get(random.nextInt(workload.size()));
+        while (total + trace.asked(next) <= demand) {
+            total += trace.asked(next);
             arrivals.add(next);
             next = workload.get(random.nextInt(workload.size()));
         }

@@ -15,15 +15,17 @@ record Outcome(double atCapacity, double atEnd, double seconds) {
     static final int OFFERED = 130;
 
     /** Offers a workload's pods, and more like them, past what there is. */
-    static Outcome of(Trace trace, List<Demand> workload, Contender contender, long seed) {
+    static Outcome of(Trace trace, List<Pod> workload, Contender contender, long seed) {
         long start = System.nanoTime();
         long capacity = trace.capacity();
-        var replay = new Replay<>(trace.nodes(), contender.policy(workload), seed);
+        var rooms = new Rooms(trace);
+        List<Demand> demands = workload.stream().map(rooms::demand).toList();
+        var replay = new Replay<>(rooms.shapes(), contender.policy(demands), seed);
         long asked = 0;
         double atCapacity = Double.NaN;
-        for (Demand demand : Arrivals.drawn(workload, capacity * OFFERED / 100, seed)) {
-            replay.offer(demand);
-            asked += Trace.asked(demand);
+        for (Pod pod : Arrivals.drawn(trace, workload, capacity * OFFERED / 100, seed)) {
+            replay.offer(rooms.demand(pod));
+            asked += trace.asked(pod);
             if (Double.isNaN(atCapacity) && asked >= capacity) {
                 atCapacity = percent(replay.allocated(), capacity);
             }

@@ -79,7 +79,7 @@ final class Replay<P> {
     private void put(Demand demand, Group<P> group, int gpu) {
         int node = leave(group);
         enter(node, group.room.with(demand, gpu));
-        allocated += Trace.asked(demand);
+        allocated += group.room.takenBy(demand);
     }
 
     private boolean draw(Demand demand) {

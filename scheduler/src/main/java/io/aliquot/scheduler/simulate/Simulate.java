@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.simulate;
 
-import io.aliquot.scheduler.placement.Demand;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.nio.file.Files;
@@ -38,7 +37,7 @@ public final class Simulate implements Callable<Integer> {
             names = "--trace",
             required = true,
             paramLabel = "DIR",
-            description = "Folder with " + Trace.NODES + " and " + Trace.PODS + "*.csv.")
+            description = "Folder with " + Openb.NODES + " and " + Openb.PODS + "*.csv.")
     @SuppressWarnings("NullAway.Init")
     private Path trace;
 
@@ -104,7 +103,7 @@ public final class Simulate implements Callable<Integer> {
     public Integer call() throws InterruptedException {
         atLeastOne("--seeds", seeds);
         atLeastOne("--threads", threads);
-        Trace read = Trace.readOpenb(trace);
+        Trace read = Openb.read(trace);
         Map<Cell, List<Outcome>> outcomes = replay(read, chosen(read));
         print(outcomes);
         if (json != null) {
@@ -119,10 +118,10 @@ public final class Simulate implements Callable<Integer> {
         }
     }
 
-    private Map<String, List<Demand>> chosen(Trace read) {
-        Map<String, List<Demand>> chosen = new LinkedHashMap<>();
+    private Map<String, List<Pod>> chosen(Trace read) {
+        Map<String, List<Pod>> chosen = new LinkedHashMap<>();
         for (String name : workloads) {
-            List<Demand> pods = read.workloads().get(name);
+            List<Pod> pods = read.workloads().get(name);
             if (pods == null) {
                 throw new ParameterException(
                         spec.commandLine(),
@@ -134,7 +133,7 @@ public final class Simulate implements Callable<Integer> {
         return chosen.isEmpty() ? read.workloads() : chosen;
     }
 
-    private Map<Cell, List<Outcome>> replay(Trace read, Map<String, List<Demand>> chosen) throws InterruptedException {
+    private Map<Cell, List<Outcome>> replay(Trace read, Map<String, List<Pod>> chosen) throws InterruptedException {
         ExecutorService pool = Executors.newFixedThreadPool(threads);
         try {
             Map<Cell, List<Future<Outcome>>> running = new LinkedHashMap<>();

@@ -25,7 +25,7 @@ class SimulateTest {
     @BeforeEach
     void trace() throws IOException {
         Files.writeString(
-                folder.resolve(Trace.NODES),
+                folder.resolve(Openb.NODES),
                 "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,64000,262144,2,P100\n");
         Files.writeString(
                 folder.resolve("openb_pod_list_tiny.csv"),

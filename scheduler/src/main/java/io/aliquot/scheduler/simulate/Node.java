@@ -1,0 +1,45 @@
+package io.aliquot.scheduler.simulate;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
+import io.aliquot.api.Placement;
+import io.aliquot.api.Scaling;
+import io.aliquot.api.VisibleDevices;
+import io.aliquot.scheduler.ledger.HostLoad;
+import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.UUID;
+import java.util.stream.IntStream;
+
+/**
+ * A node that shares its GPUs.
+ *
+ * @param facts as the scheduler would know them
+ */
+record Node(String name, Sharing facts) {
+    /** The GPUs of a node of which only their number and kind are known. */
+    record Gpus(int count, String model, int memoryMiB, int slots) {}
+
+    /** A node whose GPUs are all alike; UUIDs are made up from its name. */
+    static Node of(String name, Gpus gpus, HostLoad allocatable) {
+        var inventory = new Inventory(
+                new VisibleDevices("{uuid}"),
+                Scaling.ONE,
+                Scaling.ONE,
+                gpus.slots(),
+                IntStream.range(0, gpus.count())
+                        .mapToObj(index -> new Gpu(
+                                "GPU-" + UUID.nameUUIDFromBytes((name + "/" + index).getBytes(StandardCharsets.UTF_8)),
+                                index,
+                                gpus.model(),
+                                gpus.memoryMiB(),
+                                0,
+                                -1,
+                                true,
+                                Gpu.SHIM,
+                                Map.of()))
+                        .toList());
+        return new Node(name, new Sharing(inventory, Placement.BINPACK, allocatable));
+    }
+}

@@ -1,0 +1,147 @@
+package io.aliquot.scheduler.simulate;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.GpuRequest;
+import io.aliquot.api.MemoryRequest;
+import io.aliquot.api.Slots;
+import io.aliquot.scheduler.ledger.HostLoad;
+import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.PodAsk;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import java.util.stream.Stream;
+
+/**
+ * Reads a folder with the files of the public openb trace, whose columns are described at
+ * https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023. The trace says of a GPU neither its memory nor
+ * what is used of it, only which part of it a pod asks for: here each has {@value Trace#WHOLE} MiB, and a thousandth is one.
+ */
+final class Openb {
+    static final String NODES = "openb_node_list_gpu_node.csv";
+    static final String PODS = "openb_pod_list_";
+    private static final String CSV = ".csv";
+    private static final int MOST_GPUS = 64;
+
+    private final Map<PodAsk, PodAsk> asks = new HashMap<>();
+
+    private Openb() {}
+
+    /**
+     * Reads the nodes and all workloads.
+     *
+     * @throws TraceException where a file is missing or wrong
+     */
+    static Trace read(Path folder) {
+        return new Openb().trace(folder);
+    }
+
+    private Trace trace(Path folder) {
+        List<Node> nodes =
+                Csv.read(folder.resolve(NODES), "sn", "cpu_milli", "memory_mib", "gpu", "model").rows().stream()
+                        .map(Openb::node)
+                        .toList();
+        SortedMap<String, List<Pod>> workloads = new TreeMap<>();
+        for (Path file : files(folder)) {
+            String name = file.getFileName().toString();
+            workloads.put(name.substring(PODS.length(), name.length() - CSV.length()), pods(file));
+        }
+        if (workloads.isEmpty()) {
+            throw new TraceException(folder + ": no file named " + PODS + "*" + CSV);
+        }
+        return new Trace(nodes, workloads);
+    }
+
+    private static Node node(Csv.Row row) {
+        try {
+            var gpus = new Node.Gpus(
+                    row.number("gpu", 0, MOST_GPUS), named(row, row.text("model")), Trace.WHOLE, Slots.MOST);
+            return Node.of(row.text("sn"), gpus, load(row));
+        } catch (FormatException e) {
+            throw row.wrong(String.valueOf(e.getMessage()));
+        }
+    }
+
+    private static List<Path> files(Path folder) {
+        try (Stream<Path> files = Files.list(folder)) {
+            return files.filter(file -> {
+                        String name = file.getFileName().toString();
+                        return name.startsWith(PODS) && name.endsWith(CSV);
+                    })
+                    .sorted()
+                    .toList();
+        } catch (IOException e) {
+            throw new TraceException("can't read " + folder + ": " + e, e);
+        }
+    }
+
+    private List<Pod> pods(Path file) {
+        List<Pod> pods = new ArrayList<>();
+        for (Csv.Row row : Csv.read(file, "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+                .rows()) {
+            pods.add(new Pod(
+                    row.text("name"),
+                    asks.computeIfAbsent(ask(row), ask -> ask),
+                    load(row),
+                    time(row, "creation_time", Instant.EPOCH),
+                    time(row, "deletion_time", Instant.MAX)));
+        }
+        if (pods.stream().allMatch(pod -> pod.ask().containers().isEmpty())) {
+            throw new TraceException(file + ": no pod asks for a GPU");
+        }
+        return List.copyOf(pods);
+    }
+
+    private static PodAsk ask(Csv.Row row) {
+        int gpus = row.number("num_gpu", 0, MOST_GPUS);
+        int part = row.number("gpu_milli", gpus == 0 ? 0 : gpus == 1 ? 1 : Trace.WHOLE, Trace.WHOLE);
+        if (gpus == 0) {
+            return PodAsk.of(List.of(), Map.of(), false);
+        }
+        GpuRequest request = part < Trace.WHOLE
+                ? new GpuRequest(1, new MemoryRequest.Mebibytes(part), 0, false)
+                : new GpuRequest(gpus, new MemoryRequest.WholeCard(), 0, true);
+        try {
+            return PodAsk.of(List.of(new ContainerAsk("main", ContainerKind.APP, request)), models(row), false);
+        } catch (FormatException e) {
+            throw row.wrong("gpu_spec: " + e.getMessage());
+        }
+    }
+
+    private static Map<String, String> models(Csv.Row row) {
+        String models = row.text("gpu_spec");
+        if (models.isEmpty()) {
+            return Map.of();
+        }
+        for (String model : models.split("\\|", -1)) {
+            named(row, model);
+        }
+        return Map.of(Annotations.USE_GPU_MODEL, models.replace('|', ','));
+    }
+
+    private static String named(Csv.Row row, String model) {
+        if (model.isBlank()) {
+            throw row.wrong("a GPU model without a name");
+        }
+        return model;
+    }
+
+    private static HostLoad load(Csv.Row row) {
+        return new HostLoad(
+                row.number("cpu_milli", 0, Integer.MAX_VALUE),
+                (long) row.number("memory_mib", 0, Integer.MAX_VALUE) << 20);
+    }
+
+    private static Instant time(Csv.Row row, String column, Instant unknown) {
+        return row.text(column).isEmpty() ? unknown : Instant.ofEpochSecond(row.number(column, 0, Integer.MAX_VALUE));
+    }
+}
