@@ -38,7 +38,8 @@ final class KubernetesPods implements Pods {
                 Objects.requireNonNullElse(pod.getSpec().getSchedulerName(), ""),
                 wish(pod),
                 Objects.requireNonNullElse(pod.getSpec().getPriority(), 0),
-                !"Never".equals(pod.getSpec().getPreemptionPolicy())));
+                !"Never".equals(pod.getSpec().getPreemptionPolicy()),
+                PodReader.verdict(pod)));
     }
 
     private static Wish wish(io.fabric8.kubernetes.api.model.Pod pod) {

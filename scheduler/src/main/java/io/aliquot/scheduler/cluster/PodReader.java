@@ -112,13 +112,25 @@ final class PodReader {
 
     /** The API server notes it with the Binding (k8s.io/kubernetes, pkg/registry/core/pod/storage). */
     private static Optional<Instant> boundAt(@Nullable PodStatus status) {
+        return scheduled(status, "True")
+                .map(PodCondition::getLastTransitionTime)
+                .map(Instant::parse);
+    }
+
+    /** Why kube-scheduler found no node for it when it last tried; empty where it hasn't yet, or has found one. */
+    static String verdict(Pod pod) {
+        return scheduled(pod.getStatus(), "False")
+                .map(PodCondition::getMessage)
+                .map(String::strip)
+                .orElse("");
+    }
+
+    private static Optional<PodCondition> scheduled(@Nullable PodStatus status, String value) {
         return Optional.ofNullable(status).map(PodStatus::getConditions).stream()
                 .flatMap(List::stream)
                 .filter(condition -> condition.getType().equals("PodScheduled")
-                        && condition.getStatus().equals("True"))
-                .findFirst()
-                .map(PodCondition::getLastTransitionTime)
-                .map(Instant::parse);
+                        && condition.getStatus().equals(value))
+                .findFirst();
     }
 
     /** All vGPUs of an annotation; of one that is malformed those in lines that are not. */

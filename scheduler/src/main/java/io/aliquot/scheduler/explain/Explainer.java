@@ -138,8 +138,7 @@ public final class Explainer {
         if (!survey.fitting().isEmpty()) {
             String names = survey.fitting().stream().limit(EXAMPLES).collect(Collectors.joining(", "));
             String more = survey.fitting().size() > EXAMPLES ? ", …" : "";
-            return "the GPUs of " + survey.fitting().size() + " of " + of + " hold it (" + names + more
-                    + "); if it waits all the same, kube-scheduler's own events say for what";
+            return "the GPUs of " + survey.fitting().size() + " of " + of + " hold it (" + names + more + ")";
         }
         String reasons = survey.groups().stream()
                 .limit(REASONS_IN_LINE)

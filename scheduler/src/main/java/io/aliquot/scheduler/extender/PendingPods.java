@@ -104,6 +104,11 @@ public final class PendingPods {
                 .map(Entry::pod);
     }
 
+    /** Where a pod may go, were it not for us: the nodes that kube-scheduler asked about, or all where that isn't known. */
+    public Collection<String> candidates(String uid, Supplier<Collection<String>> all) {
+        return waiting(uid).map(pod -> pod.wish().nodesOr(all)).orElseGet(all);
+    }
+
     /** What waiting pods wish, each different wish once, with one of the pods that have it. */
     Collection<Waiting> kinds() {
         var kinds = new IdentityHashMap<Wish, Waiting>();

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.inspection;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.explain.Story;
+import io.aliquot.scheduler.extender.PendingPods;
 import io.aliquot.scheduler.inspection.Explanation.Lack;
 import io.aliquot.scheduler.inspection.Explanation.Near;
 import io.aliquot.scheduler.inspection.Explanation.Nodes;
@@ -32,14 +33,23 @@ final class ExplainController {
     private final Pods pods;
     private final Stock stock;
     private final Ledger ledger;
+    private final PendingPods pending;
     private final Explainer explainer;
     private final Access access;
     private final Settings settings;
 
-    ExplainController(Pods pods, Stock stock, Ledger ledger, Explainer explainer, Access access, Settings settings) {
+    ExplainController(
+            Pods pods,
+            Stock stock,
+            Ledger ledger,
+            PendingPods pending,
+            Explainer explainer,
+            Access access,
+            Settings settings) {
         this.pods = pods;
         this.stock = stock;
         this.ledger = ledger;
+        this.pending = pending;
         this.explainer = explainer;
         this.access = access;
         this.settings = settings;
@@ -113,13 +123,19 @@ final class ExplainController {
     }
 
     private Explanation waiting(Pods.Pod pod, PodAsk ask, String node, Caller caller) {
-        Story story = explainer.explain(pod.id(), ask, pod.priority(), pod.preempts(), ledger.nodeNames());
+        Story story = explainer.explain(
+                pod.id(),
+                ask,
+                pod.priority(),
+                pod.preempts(),
+                pending.candidates(pod.id().uid(), ledger::nodeNames));
         return new Explanation(
                 pod.id().namespace(),
                 pod.id().name(),
                 pod.id().uid(),
                 "waiting",
-                story.summary(),
+                summary(story, pod.verdict()),
+                pod.verdict(),
                 "",
                 ask.nodePlacement().orElse(settings.nodePlacement()).print(),
                 List.of(),
@@ -142,6 +158,17 @@ final class ExplainController {
                                         .toList()))
                         .toList(),
                 node.isEmpty() ? List.of() : lacks(explainer.gpuByGpu(pod.id(), ask, node)));
+    }
+
+    /** Where the GPUs are not what it waits for, kube-scheduler alone knows for what. */
+    private static String summary(Story story, String verdict) {
+        if (story.fitting().isEmpty()) {
+            return story.summary();
+        }
+        return story.summary()
+                + (verdict.isEmpty()
+                        ? "; kube-scheduler has not refused it so far"
+                        : "; when kube-scheduler last tried, it found: " + verdict);
     }
 
     /** Priorities are told to all, names to those who may list the pods there. */

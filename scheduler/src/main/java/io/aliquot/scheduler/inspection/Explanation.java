@@ -7,6 +7,7 @@ import java.util.List;
  *
  * @param state {@code waiting}, {@code bound}, {@code ended}, {@code no-gpu}, {@code refused} or {@code not-ours}
  * @param summary all of it in one line
+ * @param kubeScheduler why kube-scheduler found no node when it last tried, in its words; empty where it hasn't yet, or has
  * @param node empty while it has none
  * @param placement how its GPUs are, or would be, chosen
  * @param shares what it holds
@@ -24,6 +25,7 @@ record Explanation(
         String uid,
         String state,
         String summary,
+        String kubeScheduler,
         String node,
         String placement,
         List<Api.Share> shares,
@@ -41,6 +43,7 @@ record Explanation(
                 pod.id().uid(),
                 state,
                 summary,
+                "",
                 pod.node(),
                 "",
                 List.of(),
@@ -54,7 +57,20 @@ record Explanation(
 
     Explanation holding(List<Api.Share> held, String chosen) {
         return new Explanation(
-                namespace, name, uid, state, summary, node, chosen, held, fits, refusals, nearest, remedies, victims,
+                namespace,
+                name,
+                uid,
+                state,
+                summary,
+                kubeScheduler,
+                node,
+                chosen,
+                held,
+                fits,
+                refusals,
+                nearest,
+                remedies,
+                victims,
                 gpus);
     }
 

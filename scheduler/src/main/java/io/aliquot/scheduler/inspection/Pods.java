@@ -15,8 +15,17 @@ public interface Pods {
      * @param wish what it asks for
      * @param priority Kubernetes'
      * @param preempts whether it may push pods of lower priority aside
+     * @param verdict why kube-scheduler found no node for it when it last tried; empty where it hasn't yet, or has found one
      */
-    record Pod(PodId id, String node, boolean ended, String schedulerName, Wish wish, int priority, boolean preempts) {}
+    record Pod(
+            PodId id,
+            String node,
+            boolean ended,
+            String schedulerName,
+            Wish wish,
+            int priority,
+            boolean preempts,
+            String verdict) {}
 
     /** What a pod asks for. */
     sealed interface Wish {

@@ -8,6 +8,7 @@ import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.fabric8.kubernetes.api.model.EphemeralContainerBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodStatusBuilder;
 import io.fabric8.kubernetes.client.utils.Serialization;
 import java.util.List;
 import java.util.Map;
@@ -45,6 +46,23 @@ class PodReaderTest {
                 .containsExactly(
                         "warm " + ContainerKind.INIT, "side " + ContainerKind.SIDECAR, "main " + ContainerKind.APP);
         assertThat(ask.mostVgpus()).isEqualTo(2);
+    }
+
+    @Test
+    void whatKubeSchedulerFoundIsReadWhereItFoundNoNode() {
+        assertThat(PodReader.verdict(pod())).isEmpty();
+        for (String status : List.of("True", "False")) {
+            Pod tried = pod();
+            tried.setStatus(new PodStatusBuilder()
+                    .addNewCondition()
+                    .withType("PodScheduled")
+                    .withStatus(status)
+                    .withMessage(" 0/3 nodes are available: 3 Insufficient cpu. ")
+                    .endCondition()
+                    .build());
+            assertThat(PodReader.verdict(tried))
+                    .isEqualTo(status.equals("True") ? "" : "0/3 nodes are available: 3 Insufficient cpu.");
+        }
     }
 
     @Test

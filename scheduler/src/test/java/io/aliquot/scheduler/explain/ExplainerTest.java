@@ -54,10 +54,7 @@ class ExplainerTest {
         node(1, 2);
         Story story = story(Gpus.ask("APP:main: gpumem=100"));
         assertThat(story.fitting()).containsExactly("n1");
-        assertThat(story.summary())
-                .isEqualTo(
-                        "the GPUs of 1 of 1 node hold it (n1); if it waits all the same, kube-scheduler's own events "
-                                + "say for what");
+        assertThat(story.summary()).isEqualTo("the GPUs of 1 of 1 node hold it (n1)");
         assertThat(story.remedies()).isEmpty();
         assertThat(story.victims()).isEmpty();
     }

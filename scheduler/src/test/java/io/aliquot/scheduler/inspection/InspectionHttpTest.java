@@ -133,13 +133,48 @@ class InspectionHttpTest {
     }
 
     @Test
+    void aPodThatKubeSchedulerRefusesForOtherReasonsIsToldThose() throws Exception {
+        waits("small", Gpus.ask("APP:main: gpumem=100"));
+        assertThat(ok("admin", "/api/v1/pods/team/small/explain").get("summary").asString())
+                .isEqualTo("the GPUs of 3 of 3 nodes hold it (n1, n2, n3); kube-scheduler has not refused it so far");
+        String verdict = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.";
+        waits("small", Gpus.ask("APP:main: gpumem=100"), verdict);
+        JsonNode story = ok("admin", "/api/v1/pods/team/small/explain");
+        assertThat(story.get("summary").asString())
+                .isEqualTo("the GPUs of 3 of 3 nodes hold it (n1, n2, n3); when kube-scheduler last tried, it found: "
+                        + verdict);
+        assertThat(story.get("kubeScheduler").asString()).isEqualTo(verdict);
+    }
+
+    @Test
+    void nodesThatKubeSchedulerDidNotAskAboutAreLeftOut() throws Exception {
+        waits("picky", Gpus.ask("APP:main: gpumem=12000"));
+        String wanted = """
+                {"NodeNames": ["n2"], "Pod": {"metadata": {"namespace": "team", "name": "picky", "uid": "uid-picky"},
+                  "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpumem": "12000"}}}]}}}
+                """;
+        HttpResponse<String> refused = HttpClient.newHttpClient()
+                .send(
+                        HttpRequest.newBuilder(
+                                        URI.create("http://localhost:" + RandomPorts.extender(context) + "/filter"))
+                                .header("Content-Type", "application/json")
+                                .POST(BodyPublishers.ofString(wanted))
+                                .build(),
+                        BodyHandlers.ofString());
+        assertThat(refused.body()).contains("no GPU with 12000 MiB free");
+        assertThat(ok("admin", "/api/v1/pods/team/picky/explain").get("summary").asString())
+                .isEqualTo("of 1 node none has room: 1 no GPU with 12000 MiB free; closest is n2, where "
+                        + Gpus.uuid(2, 0) + " lacks 2000 MiB");
+    }
+
+    @Test
     void whoseBusinessAPodIsThatIsNotPlacedIsTold() throws Exception {
         waits("plain", Gpus.ask());
         assertThat(ok("team", "/api/v1/pods/team/plain/explain").get("state").asString())
                 .isEqualTo("no-gpu");
         context.getBean(Cluster.class)
                 .waiting
-                .put("team/bad", pod("bad", "", new Wish.Nonsense("nvidia.com/gpucores: write 0 to 100"), 0));
+                .put("team/bad", pod("bad", new Wish.Nonsense("nvidia.com/gpucores: write 0 to 100"), ""));
         assertThat(ok("team", "/api/v1/pods/team/bad/explain").get("summary").asString())
                 .isEqualTo("cannot be placed anywhere: nvidia.com/gpucores: write 0 to 100");
         context.getBean(Cluster.class)
@@ -153,7 +188,8 @@ class InspectionHttpTest {
                                 "aliquot-scheduler",
                                 new Wish.Clear(Gpus.ask("APP:main: gpumem=15000 gpucores=20")),
                                 0,
-                                true));
+                                true,
+                                ""));
         JsonNode bound = ok("team", "/api/v1/pods/team/p1-2/explain");
         assertThat(bound.get("summary").asString())
                 .isEqualTo("is on node n1 and holds main: 15000 MiB and 20 % of the cores of " + Gpus.uuid(1, 0));
@@ -350,12 +386,16 @@ class InspectionHttpTest {
     }
 
     private static void waits(String name, PodAsk ask) {
-        context.getBean(Cluster.class).waiting.put("team/" + name, pod(name, "", new Wish.Clear(ask), 5));
+        waits(name, ask, "");
     }
 
-    private static Pods.Pod pod(String name, String node, Wish wish, int priority) {
+    private static void waits(String name, PodAsk ask, String verdict) {
+        context.getBean(Cluster.class).waiting.put("team/" + name, pod(name, new Wish.Clear(ask), verdict));
+    }
+
+    private static Pods.Pod pod(String name, Wish wish, String verdict) {
         return new Pods.Pod(
-                new PodId("team", name, "uid-" + name), node, false, "aliquot-scheduler", wish, priority, true);
+                new PodId("team", name, "uid-" + name), "", false, "aliquot-scheduler", wish, 5, true, verdict);
     }
 
     private static JsonNode ok(String token, String path) throws Exception {

@@ -42,7 +42,8 @@ class SchemathesisTest {
                                     "aliquot-scheduler",
                                     new Wish.Clear(Gpus.ask("APP:main: gpumem=12000")),
                                     5,
-                                    true));
+                                    true,
+                                    ""));
             Path log = folder.resolve("log");
             Process process = new ProcessBuilder(
                             program().get().toString(),
