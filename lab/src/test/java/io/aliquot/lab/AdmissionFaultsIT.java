@@ -15,12 +15,10 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /** Admission while one replica of the scheduler, or both, can't serve it. */
 @ExtendWith(LabExtension.class)
-@EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
 class AdmissionFaultsIT {
     private static final Duration RESTARTED = Duration.ofMinutes(4);
     /** Until the kubelet has seen that a container ended, and word of it has reached every node's rules. */

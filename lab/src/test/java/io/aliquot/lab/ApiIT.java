@@ -112,6 +112,23 @@ class ApiIT {
     }
 
     @Test
+    void aPodThatNoNodesLabelsSuitIsToldWhatKubeSchedulerFound(Lab lab, Space space) {
+        space.create(Pods.memory(lab, "picky", 1000)
+                .edit()
+                .editSpec()
+                .addToNodeSelector("disktype", "tape")
+                .endSpec()
+                .build());
+        space.awaitUnschedulable("picky");
+
+        JsonNode story = viewer.get("/pods/" + space.name() + "/picky/explain").body();
+
+        assertThat(story.path("kubeScheduler").asText()).contains("node affinity/selector");
+        assertThat(story.path("summary").asText())
+                .contains("hold it", story.path("kubeScheduler").asText());
+    }
+
+    @Test
     void whoMayGetAPodIsToldWhyItWaitsAndWhatWouldHelp(Lab lab, Space space) {
         for (int i = 0; i < 4; i++) {
             space.run(Pods.memory(lab, "holds-" + i, 60000));

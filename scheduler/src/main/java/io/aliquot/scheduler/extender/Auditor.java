@@ -80,7 +80,14 @@ final class Auditor {
             return true;
         }
         oversold.increment();
-        LOG.error("oversold node={} gpu={} held by {}", suspect.node(), suspect.gpu(), holders);
+        for (BoundPod holder : holders) {
+            LOG.error(
+                    "oversold {} node={} gpu={} holds={}",
+                    holder.id(),
+                    suspect.node(),
+                    suspect.gpu(),
+                    holder.perGpu().get(suspect.gpu()));
+        }
         String what = suspect.gpu() + " of node " + suspect.node();
         if (eachLeaderInTurn(holders)) {
             cluster.warn(
