@@ -1,5 +1,6 @@
 package io.aliquot.api;
 
+import java.util.List;
 import java.util.Locale;
 
 /** How a node, or a GPU within a node, is chosen among those that fit. */
@@ -7,9 +8,9 @@ public enum Placement {
     /** The fullest, so that whole GPUs stay free. */
     BINPACK,
     /** The emptiest, so that tenants disturb each other least. */
-    SPREAD;
-
-    private static final String NOT_YET = "fragmentation";
+    SPREAD,
+    /** Where it costs the pods that come later least: where least GPU is left that none of them can use. */
+    FRAGMENTATION;
 
     /**
      * Reads a placement by its name.
@@ -17,13 +18,7 @@ public enum Placement {
      * @param where the label, annotation or setting that the value comes from, for the message
      */
     public static Placement parse(String where, String text) {
-        for (Placement placement : values()) {
-            if (placement.print().equals(text)) {
-                return placement;
-            }
-        }
-        throw new FormatException(where + ": " + FormatException.quote(text)
-                + (text.equals(NOT_YET) ? " is not supported yet" : " is unknown") + "; allowed: binpack, spread");
+        return Choices.parse(where, text, List.of(values()), Placement::print);
     }
 
     public String print() {

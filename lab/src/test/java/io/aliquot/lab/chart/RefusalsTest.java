@@ -62,7 +62,7 @@ class RefusalsTest {
     @ParameterizedTest
     @CsvSource({
         "scheduler.replicas,              0,             /scheduler/replicas",
-        "scheduler.placement.node,        fragmentation, binpack",
+        "scheduler.placement.node,        tetris,        fragmentation",
         "scheduler.placement.gpu,         Binpack,       spread",
         "scheduler.nodesPerFilter,        -1,            /scheduler/nodesPerFilter",
         "scheduler.resourcs.limits,       1,             resourcs",

@@ -4,11 +4,11 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
-import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostLoad;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -30,20 +30,25 @@ final class Fleet {
     private final Random random = new Random(SEED);
 
     Fleet(int nodes, int shares) {
+        this(nodes, shares, Placement.BINPACK);
+    }
+
+    /** One whose nodes and GPUs are chosen so. */
+    Fleet(int nodes, int shares, Placement placement) {
         ledger = new Ledger(System::nanoTime, news);
         placing = new Placing(
-                ledger, new FakeCluster(), new PendingPods(System::nanoTime), Placement.BINPACK, NODES_PER_FILTER);
-        fill(nodes, shares);
+                ledger, new FakeCluster(), new PendingPods(System::nanoTime), placement, NODES_PER_FILTER);
+        fill(nodes, shares, placement);
     }
 
     /** The same in somebody's ledger, who places. */
     Fleet(Ledger ledger, Placing placing, int nodes, int shares) {
         this.ledger = ledger;
         this.placing = placing;
-        fill(nodes, shares);
+        fill(nodes, shares, Placement.BINPACK);
     }
 
-    private void fill(int nodes, int shares) {
+    private void fill(int nodes, int shares, Placement placement) {
         for (int node = 0; node < nodes; node++) {
             var gpus = new Gpu[GPUS];
             for (int gpu = 0; gpu < GPUS; gpu++) {
@@ -53,7 +58,7 @@ final class Fleet {
                     name(node),
                     new NodeFacts.Sharing(
                             Gpus.inventory(10, gpus),
-                            Placement.BINPACK,
+                            placement,
                             new HostLoad(128_000, 1L << 40)));
             names.add(name(node));
         }

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.api.Placement;
 import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import java.lang.management.ManagementFactory;
@@ -40,6 +41,9 @@ public class PlacingBenchmark {
     @Param({"5000", "50000"})
     private int shares;
 
+    @Param({"BINPACK", "FRAGMENTATION"})
+    private Placement placement;
+
     private Fleet fleet;
     private Wire.Pod[] pods;
     private Wire.Pod giant;
@@ -67,7 +71,7 @@ public class PlacingBenchmark {
 
     @Setup
     public void fill() {
-        fleet = new Fleet(nodes, shares);
+        fleet = new Fleet(nodes, shares, placement);
         pods = new Wire.Pod[10_000];
         for (int i = 0; i < pods.length; i++) {
             // Four kinds in turn.

@@ -5,11 +5,11 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.ledger.BoundPod;
-import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.ledger.Share;
 import io.aliquot.scheduler.placement.ContainerAsk;
 import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.Pod;
@@ -170,7 +170,7 @@ final class PodReader {
             }
             ContainerAsk.parse(part.name(), part.kind(), limits).ifPresent(asks::add);
         }
-        return PodAsk.of(asks, annotations(pod), false);
+        return PodAsk.of(asks, annotations(pod), false).requesting(requests(pod.getSpec()));
     }
 
     static Map<String, String> labels(Pod pod) {

@@ -54,6 +54,7 @@ final class Placing {
         if (sent.isPresent()) {
             return only(sent.get(), nodes);
         }
+        ledger.arrives(id.uid(), ask);
         // Before looking: room that is freed while we look must find the pod waiting.
         pending.looksFor(id, ask, pod.rank());
         int most = ledger.mostGpus();
@@ -84,15 +85,14 @@ final class Placing {
     private FilterResult look(PodId pod, PodAsk ask, List<String> nodes, String nominated) {
         var failed = new HashMap<String, String>();
         var unresolvable = new HashMap<String, String>();
-        Placement policy = ask.nodePlacement().orElse(nodePlacement);
-        Offers offers = ledger.offers(pod.uid(), ask);
+        Offers offers = ledger.offers(pod.uid(), ask, ask.nodePlacement().orElse(nodePlacement));
         // A pod with preferences of its own may like a node best that we like least.
         boolean all = nodesPerFilter == 0 || ask.preferences();
         var fitting = new Best(Math.max(1, all ? nodes.size() : Math.min(nodesPerFilter, nodes.size())));
         for (String node : nodes) {
             Offer offer = offers.of(node);
             if (offer instanceof Offer.Fits fits) {
-                fitting.add(node, Scores.liking(policy, fits.fullness()));
+                fitting.add(node, offers.liking(node, fits));
             } else if (offer instanceof Offer.Refuses refuses) {
                 (node.equals(nominated) ? failed : unresolvable).put(node, refuses.reason());
             }
@@ -121,8 +121,7 @@ final class Placing {
             return new int[nodes.size()];
         }
         String uid = pod.id().uid();
-        Placement policy = ask.nodePlacement().orElse(nodePlacement);
-        Offers offers = ledger.offers(uid, ask);
+        Offers offers = ledger.offers(uid, ask, ask.nodePlacement().orElse(nodePlacement));
         // Of several equally liked the one that filter keeps room on.
         String kept = ledger.place(uid).orElse("");
         var likings = new double[nodes.size()];
@@ -133,7 +132,7 @@ final class Placing {
                 likings[i] = Scores.NONE;
                 continue;
             }
-            likings[i] = Scores.liking(policy, fits.fullness());
+            likings[i] = offers.liking(node, fits);
             if (winner < 0
                     || likings[i] > likings[winner]
                     || (likings[i] == likings[winner] && before(node, nodes.get(winner), kept))) {

@@ -2,10 +2,10 @@ package io.aliquot.scheduler.extender;
 
 import com.fasterxml.jackson.annotation.JsonProperty;
 import io.aliquot.api.Quantity;
-import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.ContainerAsk;
 import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.util.ArrayList;
 import java.util.List;
@@ -131,7 +131,7 @@ final class Wire {
                 ContainerAsk.parse(container.name(), ContainerKind.APP, container.limits())
                         .ifPresent(asks::add);
             }
-            return PodAsk.of(asks, metadata.annotations(), spec.preferences());
+            return PodAsk.of(asks, metadata.annotations(), spec.preferences()).requesting(requests());
         }
     }
 

@@ -1,6 +1,12 @@
 package io.aliquot.scheduler.ledger;
 
+import io.aliquot.api.GpuRequest;
+import io.aliquot.api.MemoryRequest;
+import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -38,6 +44,20 @@ public record BoundPod(
     /** What it holds of each GPU, by UUID. */
     public Map<String, Amount> perGpu() {
         return Share.perGpu(shares);
+    }
+
+    /** What a pod asks for that would get the same, wherever it goes. */
+    PodAsk ask() {
+        List<ContainerAsk> containers = shares.stream()
+                .map(share -> new ContainerAsk(
+                        share.container(), share.kind(), request(share.vgpus().list())))
+                .toList();
+        return PodAsk.of(containers, Map.of(), false).requesting(requests);
+    }
+
+    private static GpuRequest request(List<Vgpu> vgpus) {
+        Vgpu one = vgpus.get(0);
+        return new GpuRequest(vgpus.size(), new MemoryRequest.Mebibytes(one.memoryMiB()), one.cores(), one.exclusive());
     }
 
     /** Whether it was told to end. */

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.ledger;
 
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.HostLoad;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -15,6 +16,7 @@ final class Claim {
     final PodId pod;
     final State state;
     final Map<String, Amount> perGpu;
+    /** Of CPU and memory. */
     final HostLoad requests;
     /** Of the clock that the ledger was given, in nanoseconds. */
     final long since;
@@ -33,6 +35,7 @@ final class Claim {
             State state,
             List<Share> shares,
             Map<String, Amount> perGpu,
+            HostLoad requests,
             @Nullable BoundPod told,
             long base,
             @Nullable List<Share> resize,
@@ -41,29 +44,30 @@ final class Claim {
         this.state = state;
         this.shares = shares;
         this.perGpu = perGpu;
-        this.requests = told == null ? HostLoad.NONE : told.requests();
+        this.requests = requests;
         this.told = told;
         this.base = base;
         this.resize = resize;
         this.since = since;
     }
 
-    static Claim expected(PodId pod, Map<String, Amount> perGpu, long now) {
-        return new Claim(pod, State.EXPECTED, List.of(), perGpu, null, 0, null, now);
+    static Claim expected(PodId pod, Map<String, Amount> perGpu, HostLoad requests, long now) {
+        return new Claim(pod, State.EXPECTED, List.of(), perGpu, requests, null, 0, null, now);
     }
 
-    static Claim kept(PodId pod, Map<String, Amount> perGpu, long now) {
-        return new Claim(pod, State.KEPT, List.of(), perGpu, null, 0, null, now);
+    static Claim kept(PodId pod, Map<String, Amount> perGpu, HostLoad requests, long now) {
+        return new Claim(pod, State.KEPT, List.of(), perGpu, requests, null, 0, null, now);
     }
 
     /** A Binding was sent. */
-    static Claim assumed(PodId pod, List<Share> shares, Map<String, Amount> perGpu, long base, long now) {
-        return new Claim(pod, State.ASSUMED, shares, perGpu, null, base, null, now);
+    static Claim assumed(
+            PodId pod, List<Share> shares, Map<String, Amount> perGpu, HostLoad requests, long base, long now) {
+        return new Claim(pod, State.ASSUMED, shares, perGpu, requests, null, base, null, now);
     }
 
     /** The cluster told of the pod, and of the outcome of whatever was sent. */
     static Claim told(State state, BoundPod pod, long now) {
-        return new Claim(pod.id(), state, pod.shares(), pod.perGpu(), pod, 0, null, now);
+        return new Claim(pod.id(), state, pod.shares(), pod.perGpu(), pod.requests(), pod, 0, null, now);
     }
 
     /** A resize of this one was sent. */
@@ -73,6 +77,7 @@ final class Claim {
                 state,
                 pod.shares(),
                 Share.larger(pod.perGpu(), Share.perGpu(wanted)),
+                pod.requests(),
                 pod,
                 pod.version(),
                 wanted,
@@ -83,12 +88,12 @@ final class Claim {
     Claim stillResizing(BoundPod pod) {
         List<Share> wanted = Objects.requireNonNull(resize);
         Map<String, Amount> most = Share.larger(pod.perGpu(), Share.perGpu(wanted));
-        return new Claim(pod.id(), State.HELD, pod.shares(), most, pod, base, wanted, since);
+        return new Claim(pod.id(), State.HELD, pod.shares(), most, pod.requests(), pod, base, wanted, since);
     }
 
     /** The cluster knows the pod no more. Whatever was sent may have been done before that. */
     Claim lingering(long now) {
-        return new Claim(pod, State.LINGERING, shares, perGpu, told, 0, null, now);
+        return new Claim(pod, State.LINGERING, shares, perGpu, requests, told, 0, null, now);
     }
 
     /** Whether the outcome of a resize that was sent is not known. */

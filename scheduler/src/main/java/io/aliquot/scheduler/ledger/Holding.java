@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
 import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.HostLoad;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -12,7 +13,7 @@ import java.util.Map;
  * @param age of this state, as far as this ledger knows
  * @param shares what its containers hold, or would; empty for {@link State#KEPT}
  * @param perGpu what is set aside for it of each GPU, by UUID
- * @param requests of CPU and memory; nothing until the cluster told of the pod
+ * @param requests of CPU and memory
  * @param priority Kubernetes'; 0 until the cluster told of the pod
  * @param created when the pod was; {@link Instant#MAX} until the cluster told of it
  * @param bound when the pod got its node; {@link Instant#MAX} until the cluster told of it

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.ledger;
 
+import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
@@ -10,10 +11,14 @@ import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Choice;
 import io.aliquot.scheduler.placement.Choice.Chosen;
 import io.aliquot.scheduler.placement.Choice.Refused;
+import io.aliquot.scheduler.placement.Fragmentation;
+import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.Judge;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -82,6 +87,7 @@ public final class Ledger {
 
     private final AtomicLong accountChanges = new AtomicLong();
     private final Offers.Memory offers = new Offers.Memory();
+    private final Judging<?> judging;
     private final AtomicLong factsChanges = new AtomicLong();
     private volatile Most most = new Most(-1, 0);
 
@@ -89,8 +95,14 @@ public final class Ledger {
     private record Most(long changes, int gpus) {}
 
     public Ledger(LongSupplier nanoTime, LedgerListener listener) {
+        this(nanoTime, listener, new Fragmentation());
+    }
+
+    /** One with another judge for {@link Placement#FRAGMENTATION}, to compare it with. */
+    public Ledger(LongSupplier nanoTime, LedgerListener listener, Judge<?> judge) {
         this.nanoTime = nanoTime;
         this.listener = listener;
+        this.judging = new Judging<>(judge);
     }
 
     // What the cluster tells.
@@ -237,9 +249,36 @@ public final class Ledger {
         return askWithout(node, uid, ask, Set.of());
     }
 
-    /** What the nodes would say to this pod now: as {@link #ask}, for whoever asks many nodes for many pods. */
-    public Offers offers(String uid, PodAsk ask) {
-        return new Offers(nodes, offers, uid, ask, place(uid).orElse(""));
+    /**
+     * What the nodes would say to this pod now: as {@link #ask}, for whoever asks many nodes for many pods.
+     *
+     * @param policy by which the pod's node is to be chosen
+     */
+    public Offers offers(String uid, PodAsk ask, Placement policy) {
+        if (policy == Placement.FRAGMENTATION) {
+            judging.update();
+        }
+        return new Offers(nodes, judging, offers, uid, ask, policy, place(uid).orElse(""));
+    }
+
+    /** A pod is to be placed, by whatever policy; from all that come the judge learns who may come next. */
+    public void arrives(String uid, PodAsk ask) {
+        judging.arrives(uid, ask, this::placed);
+    }
+
+    /** What the pods ask for that have their nodes, oldest first. */
+    private List<PodAsk> placed() {
+        var placed = new ArrayList<BoundPod>();
+        for (NodeAccount account : nodes.values()) {
+            synchronized (account) {
+                account.claims().forEach(claim -> claim.told().ifPresent(placed::add));
+            }
+        }
+        placed.removeIf(pod -> pod.shares().isEmpty());
+        placed.sort(Comparator.comparing(BoundPod::created)
+                .thenComparing(pod -> pod.id().namespace())
+                .thenComparing(pod -> pod.id().name()));
+        return placed.stream().map(BoundPod::ask).toList();
     }
 
     /**
@@ -277,11 +316,12 @@ public final class Ledger {
     }
 
     private interface Reservation {
-        Claim of(PodId pod, Map<String, Amount> perGpu, long now);
+        Claim of(PodId pod, Map<String, Amount> perGpu, HostLoad requests, long now);
     }
 
     /** Where it doesn't fit any more what was expected ends, but not what is kept: those others may not have left yet. */
     private boolean reserve(PodId pod, String node, PodAsk ask, Set<String> without, Reservation reservation) {
+        update(node, ask);
         var freed = new ArrayList<String>();
         var reserved = new boolean[1];
         whereIs.compute(pod.uid(), (uid, before) -> {
@@ -291,7 +331,7 @@ public final class Ledger {
             }
             reserved[0] = at(node, account -> {
                 if (account.choose(uid, ask, without) instanceof Chosen chosen) {
-                    account.put(reservation.of(pod, chosen.perGpu(), nanoTime.getAsLong()));
+                    account.put(reservation.of(pod, chosen.perGpu(), ask.requests(), nanoTime.getAsLong()));
                     return true;
                 }
                 return false;
@@ -326,6 +366,7 @@ public final class Ledger {
      * pod. While the outcome of one for the same version is not known there is no other.
      */
     public Commitment commit(PodId pod, String node, PodAsk ask, long version) {
+        update(node, ask);
         var freed = new ArrayList<String>();
         var answer = new Commitment[1];
         whereIs.compute(pod.uid(), (uid, before) -> {
@@ -360,8 +401,17 @@ public final class Ledger {
             return new Conflict(((Refused) choice).reason());
         }
         var granted = new Granted(chosen.containers(), sharing.inventory().visibleDevices());
-        account.put(Claim.assumed(pod, shares(ask, granted), chosen.perGpu(), version, nanoTime.getAsLong()));
+        account.put(Claim.assumed(
+                pod, shares(ask, granted), chosen.perGpu(), ask.requests(), version, nanoTime.getAsLong()));
         return granted;
+    }
+
+    /** Before a node is locked whose GPUs the judge is to choose from. */
+    private void update(String node, PodAsk ask) {
+        NodeAccount account = nodes.get(node);
+        if (account != null && account.judgesGpus(ask)) {
+            judging.update();
+        }
     }
 
     private static List<Share> shares(PodAsk ask, Granted granted) {
@@ -592,6 +642,6 @@ public final class Ledger {
     private NodeAccount open(String node) {
         Integer free = freeNumbers.poll();
         return new NodeAccount(
-                free == null ? numbers.getAndIncrement() : free, accountChanges, !unserved.contains(node));
+                free == null ? numbers.getAndIncrement() : free, accountChanges, judging, !unserved.contains(node));
     }
 }

@@ -7,13 +7,16 @@ import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.Choice;
+import io.aliquot.scheduler.placement.Choice.Chosen;
 import io.aliquot.scheduler.placement.Choice.Fits;
 import io.aliquot.scheduler.placement.Choice.Glance;
 import io.aliquot.scheduler.placement.Choice.Refused;
 import io.aliquot.scheduler.placement.Chooser;
 import io.aliquot.scheduler.placement.GpuRoom;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Scores;
+import io.aliquot.scheduler.placement.Ways;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -39,14 +42,14 @@ final class NodeAccount {
     final int number;
 
     private final AtomicLong allChanges;
+    private final Judging<?> judging;
     private final Map<String, Claim> claims = new HashMap<>();
     private final Map<String, Tally> tallies = new HashMap<>();
     /** Of the GPUs that it shares now, with everybody's claims; each is made anew when those on its GPU change. */
     private List<GpuRoom> rooms = List.of();
 
-    private long cpuMillis;
-    private long memoryBytes;
-    private NodeFacts facts = UNKNOWN;
+    private HostLoad requested = HostLoad.NONE;
+    private volatile NodeFacts facts = UNKNOWN;
     private boolean served;
     private boolean closed;
     private volatile long changes;
@@ -57,9 +60,10 @@ final class NodeAccount {
      * @param number that no other account has while this one is open
      * @param allChanges counts the changes of all accounts, so that no two ever are at the same count
      */
-    NodeAccount(int number, AtomicLong allChanges, boolean served) {
+    NodeAccount(int number, AtomicLong allChanges, Judging<?> judging, boolean served) {
         this.number = number;
         this.allChanges = allChanges;
+        this.judging = judging;
         this.served = served;
         changed();
     }
@@ -102,6 +106,22 @@ final class NodeAccount {
 
     private void changed() {
         changes = allChanges.incrementAndGet();
+        judging.changed(this);
+    }
+
+    /** What there is for the judge to know. */
+    synchronized Judging.State state() {
+        return new Judging.State(
+                changes,
+                facts instanceof Sharing sharing && served
+                        ? Optional.of(host(sharing, rooms, HostLoad.NONE).room())
+                        : Optional.empty());
+    }
+
+    /** {@code own} is requested by the pod that is to be put there. */
+    private Ways.Host host(Sharing sharing, List<GpuRoom> rooms, HostLoad own) {
+        HostLoad left = sharing.allocatable().minus(requested).plus(own);
+        return new Ways.Host(judging.models.shape(cards(), sharing.allocatable()), left, rooms);
     }
 
     /** Whether it tells no more than that the node is not known. */
@@ -180,8 +200,7 @@ final class NodeAccount {
             }
             replace(rooms, uuid, tally);
         });
-        cpuMillis += sign * claim.requests.cpuMillis();
-        memoryBytes += sign * claim.requests.memoryBytes();
+        requested = sign > 0 ? requested.plus(claim.requests) : requested.minus(claim.requests);
         changed();
     }
 
@@ -196,19 +215,52 @@ final class NodeAccount {
 
     /** What the node would say to a pod, its present claim on this node and those of others set aside. */
     synchronized Offer offer(String uid, PodAsk ask, Set<String> without) {
-        Glance glance = facts instanceof Sharing sharing && served
-                ? Chooser.look(ask, roomsWithout(uid, without), gpuPlacement(ask, sharing))
-                : notAtAll();
+        if (!(facts instanceof Sharing sharing && served)) {
+            return refuses(notAtAll());
+        }
+        Glance glance = Chooser.look(ask, roomsWithout(uid, without), gpuPlacement(ask, sharing));
         return glance instanceof Fits fits
-                ? new Offer.Fits(Scores.fullness(fits.fullness(), hostFullness()))
-                : new Offer.Refuses(((Refused) glance).reason(), ((Refused) glance).hopeless());
+                ? new Offer.Fits(Scores.fullness(fits.fullness(), hostFullness(sharing, uid)), null)
+                : refuses((Refused) glance);
+    }
+
+    private static Offer refuses(Refused refused) {
+        return new Offer.Refuses(refused.reason(), refused.hopeless());
+    }
+
+    /** The ways to put a pod that fits here, its present claim set aside; to be called while synchronized. */
+    Optional<Ways> ways(String uid, PodAsk ask) {
+        return facts instanceof Sharing sharing && served
+                ? Optional.of(ways(uid, ask, sharing, roomsWithout(uid, Set.of())))
+                : Optional.empty();
+    }
+
+    private Ways ways(String uid, PodAsk ask, Sharing sharing, List<GpuRoom> rooms) {
+        return Ways.of(ask, host(sharing, rooms, requests(uid)), gpuPlacement(ask, sharing), judging.models);
     }
 
     /** What a pod would get here, its present claim on this node and those of others set aside. */
     Choice choose(String uid, PodAsk ask, Set<String> without) {
-        return facts instanceof Sharing sharing && served
-                ? Chooser.choose(ask, roomsWithout(uid, without), gpuPlacement(ask, sharing))
-                : notAtAll();
+        if (!(facts instanceof Sharing sharing && served)) {
+            return notAtAll();
+        }
+        List<GpuRoom> rooms = roomsWithout(uid, without);
+        Choice choice = Chooser.choose(ask, rooms, gpuPlacement(ask, sharing));
+        if (choice instanceof Chosen && ask.wantsOneGpu() && judgesGpus(ask)) {
+            int gpu = judging.choice(ways(uid, ask, sharing, rooms)).gpu();
+            return Chooser.choose(ask, List.of(rooms.get(gpu)), Placement.FRAGMENTATION);
+        }
+        return choice;
+    }
+
+    /** Whether a pod's GPUs are chosen by the judge. */
+    boolean judgesGpus(PodAsk ask) {
+        return facts instanceof Sharing sharing && gpuPlacement(ask, sharing) == Placement.FRAGMENTATION;
+    }
+
+    private HostLoad requests(String uid) {
+        Claim own = claims.get(uid);
+        return own == null ? HostLoad.NONE : own.requests;
     }
 
     /** For a node that takes no pod now, whatever it asks for. */
@@ -252,14 +304,11 @@ final class NodeAccount {
         }
     }
 
-    /** How much of the host's CPU and memory is requested, 0 to 1. */
-    double hostFullness() {
-        if (facts instanceof Sharing sharing) {
-            return (share(cpuMillis, sharing.allocatable().cpuMillis())
-                            + share(memoryBytes, sharing.allocatable().memoryBytes()))
-                    / 2;
-        }
-        return 1;
+    /** How much of the host's CPU and memory others request, 0 to 1. */
+    private double hostFullness(Sharing sharing, String uid) {
+        HostLoad others = requested.minus(requests(uid));
+        HostLoad all = sharing.allocatable();
+        return (share(others.cpuMillis(), all.cpuMillis()) + share(others.memoryBytes(), all.memoryBytes())) / 2;
     }
 
     private static double share(long part, long whole) {

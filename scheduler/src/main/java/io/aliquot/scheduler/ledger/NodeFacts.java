@@ -4,6 +4,7 @@ import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Share;
 import io.aliquot.scheduler.placement.Cards;
+import io.aliquot.scheduler.placement.HostLoad;
 import java.util.Set;
 
 /** What a node is to the ledger. */

@@ -1,9 +1,40 @@
 package io.aliquot.scheduler.ledger;
 
+import java.util.OptionalDouble;
+import org.jspecify.annotations.Nullable;
+
 /** What a node says to a pod that asks. */
 public sealed interface Offer {
-    /** The pod fits; the node would then be so full, 0 to 1. */
-    record Fits(double fullness) implements Offer {}
+    /** The pod fits. */
+    final class Fits implements Offer {
+        private final double fullness;
+        private final Judging<?>.@Nullable Options options;
+
+        Fits(double fullness, Judging<?>.@Nullable Options options) {
+            this.fullness = fullness;
+            this.options = options;
+        }
+
+        /** How full the node would be then, 0 to 1. */
+        public double fullness() {
+            return fullness;
+        }
+
+        /** How much the judge likes the node just now; nothing where it was not asked, or has learnt more since. */
+        OptionalDouble judged() {
+            return options == null ? OptionalDouble.empty() : options.liking();
+        }
+
+        /** Whether the judge has learnt more since. */
+        boolean stale() {
+            return options != null && options.stale();
+        }
+
+        @Override
+        public String toString() {
+            return "Fits[fullness=" + fullness + "]";
+        }
+    }
 
     /**
      * The pod doesn't fit.

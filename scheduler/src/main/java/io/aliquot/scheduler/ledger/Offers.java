@@ -2,9 +2,15 @@ package io.aliquot.scheduler.ledger;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.Scores;
+import io.aliquot.scheduler.placement.Ways;
 import java.util.Arrays;
 import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
@@ -25,15 +31,19 @@ import org.jspecify.annotations.Nullable;
  */
 /** What nodes would say to one pod. For one request: it knows where the pod's claim was when it was made. */
 public final class Offers {
-    /** So many kinds are remembered, at some 50 bytes for each node. */
-    private static final int KINDS = 64;
+    /** So many answers are remembered, some 50 bytes each: of many nodes for fewer kinds. */
+    private static final int ANSWERS = 1 << 19;
 
     private static final String NOBODY = "";
 
     static final Offer UNKNOWN = new Offer.Refuses(NodeAccount.UNKNOWN.reason(), true);
 
     /** What a node said when it had changed so many times. */
-    private record Answer(long changes, Offer offer) {}
+    private record Answer(long changes, Offer offer) {
+        boolean holds(NodeAccount account) {
+            return changes == account.changes() && !(offer instanceof Offer.Fits fits && fits.stale());
+        }
+    }
 
     /** What the nodes said to one kind of pod, by their numbers. */
     private static final class Kind {
@@ -57,27 +67,65 @@ public final class Offers {
 
     /** What is remembered of all kinds. Thread-safe. */
     static final class Memory {
-        private final Cache<PodAsk, Kind> kinds =
-                Caffeine.newBuilder().maximumSize(KINDS).build();
+        private record Which(PodAsk ask, boolean judged) {}
 
-        private Kind of(PodAsk ask) {
-            return kinds.get(ask, any -> new Kind());
+        private final Cache<Which, Kind> kinds =
+                Caffeine.newBuilder().maximumSize(1).build();
+
+        /** CPU and memory make a difference to the judge alone. */
+        private Kind of(PodAsk ask, boolean judged, int nodes) {
+            return kinds.get(new Which(judged ? ask : ask.requesting(HostLoad.NONE), judged), any -> {
+                kinds.policy().eviction().orElseThrow().setMaximum(1 + ANSWERS / Math.max(1, nodes));
+                return new Kind();
+            });
         }
     }
 
     private final Map<String, NodeAccount> nodes;
+    private final Judging<?> judging;
     private final Kind kind;
     private final String uid;
     private final PodAsk ask;
+    private final Placement policy;
     private final String own;
 
     /** {@code own} is the node of the pod's claim; empty for none. */
-    Offers(Map<String, NodeAccount> nodes, Memory memory, String uid, PodAsk ask, String own) {
+    Offers(
+            Map<String, NodeAccount> nodes,
+            Judging<?> judging,
+            Memory memory,
+            String uid,
+            PodAsk ask,
+            Placement policy,
+            String own) {
         this.nodes = nodes;
-        this.kind = memory.of(ask);
+        this.judging = judging;
+        this.kind = memory.of(ask, policy == Placement.FRAGMENTATION, nodes.size());
         this.uid = uid;
         this.ask = ask;
+        this.policy = policy;
         this.own = own;
+    }
+
+    /** How much the policy likes a node that has said this; higher is better. */
+    public double liking(String node, Offer.Fits offer) {
+        return switch (policy) {
+            case BINPACK -> offer.fullness();
+            case SPREAD -> -offer.fullness();
+            case FRAGMENTATION -> judged(node, offer);
+        };
+    }
+
+    private double judged(String node, Offer.Fits offer) {
+        OptionalDouble liking = offer.judged();
+        while (liking.isEmpty()) {
+            // Somebody else's question has changed what the judge thinks.
+            if (!(of(node) instanceof Offer.Fits again)) {
+                return Scores.NONE;
+            }
+            liking = again.judged();
+        }
+        return liking.getAsDouble();
     }
 
     /** What this node says now, the pod's claim there set aside; always what {@link Ledger#ask} would answer. */
@@ -87,16 +135,36 @@ public final class Offers {
             return UNKNOWN;
         }
         if (node.equals(own)) {
-            return account.offer(uid, ask, Set.of());
+            return answer(account, uid).offer;
         }
         Answer last = kind.get(account.number);
-        if (last == null || last.changes != account.changes()) {
-            synchronized (account) {
-                // Nobody's claim is set aside, not even one that the pod has got since: this is for all of its kind.
-                last = new Answer(account.changes(), account.offer(NOBODY, ask, Set.of()));
-            }
+        if (last == null || !last.holds(account)) {
+            // Nobody's claim is set aside, not even one that the pod has got since: this is for all of its kind.
+            last = answer(account, NOBODY);
             kind.put(account.number, last);
         }
         return last.offer;
+    }
+
+    private Answer answer(NodeAccount account, String pod) {
+        if (policy != Placement.FRAGMENTATION) {
+            synchronized (account) {
+                return new Answer(account.changes(), account.offer(pod, ask, Set.of()));
+            }
+        }
+        long changes;
+        Offer offer;
+        Optional<Ways> ways;
+        synchronized (account) {
+            changes = account.changes();
+            offer = account.offer(pod, ask, Set.of());
+            ways = offer instanceof Offer.Fits ? account.ways(pod, ask) : Optional.empty();
+        }
+        // Judged without the node's lock: others may want it meanwhile.
+        return new Answer(
+                changes,
+                offer instanceof Offer.Fits fits && ways.isPresent()
+                        ? new Offer.Fits(fits.fullness(), judging.options(ways.get()))
+                        : offer);
     }
 }

@@ -80,6 +80,17 @@ public final class Chooser {
                 && ask.takes(card.gpu);
     }
 
+    /** What a pod that asks for one vGPU takes of a GPU. */
+    static Amount amount(PodAsk ask, Card card) {
+        GpuRequest request = ask.containers().get(0).request();
+        return new Amount(memory(request, card), cores(request, card), 1, request.exclusive());
+    }
+
+    /** Whether a GPU holds a pod that asks for one vGPU. */
+    static boolean holds(PodAsk ask, GpuRoom room) {
+        return holds(ask, ask.containers().get(0).request(), room);
+    }
+
     private static boolean holds(PodAsk ask, GpuRequest request, GpuRoom room) {
         return room.holds(memory(request, room.card), cores(request, room.card), 1, request.exclusive())
                 && suits(ask, request, room.card);

@@ -34,34 +34,24 @@ import java.util.Map;
  * demands that a place takes room from, for each place that is considered.
  */
 /** The placement policy that leaves the most room that pods can use. Not for several threads. */
-public final class Fragmentation {
+public final class Fragmentation implements Judge<Fragmentation.Place> {
     static final int FUTURES = 32;
     private static final double PODS_PER_GPU = 7.5;
     private static final int MOST_GPUS = 16;
     private static final double SCARCITY = 0.03;
+    /** What decides between places that cost the same: the fuller node. Less than anything that a place costs. */
+    private static final double TIE = 1e-9;
 
-    /** A way to put a demand on a node, and what it costs. */
+    /** What a place costs by itself. */
     public static final class Place {
-        private final int gpu;
-        private final Room after;
         private final double waste;
         private final int[] lost;
+        private final int before;
 
-        private Place(int gpu, Room after, double waste, int[] lost) {
-            this.gpu = gpu;
-            this.after = after;
+        private Place(double waste, int[] lost, int before) {
             this.waste = waste;
             this.lost = lost;
-        }
-
-        /** The first GPU that it takes. */
-        public int gpu() {
-            return gpu;
-        }
-
-        /** What is left then. */
-        public Room after() {
-            return after;
+            this.before = before;
         }
 
         /** GPU that will be free but of no use on this node, in thousandths; less than 0 where it makes some useful. */
@@ -93,11 +83,15 @@ public final class Fragmentation {
     private long[] slots = new long[0];
     private double gpus;
 
-    /** A pod is to be placed; once for each. What was {@link #weigh weighed} before may be of no use then. */
-    public void see(Demand demand) {
+    @Override
+    public void arrives(Demand demand) {
         if (demand.gpus() > 0) {
             mix.see(demand);
         }
+    }
+
+    @Override
+    public int edition() {
         if (sample != mix.sample()) {
             sample = mix.sample();
             known.clear();
@@ -113,6 +107,7 @@ public final class Fragmentation {
             slots = new long[shares.length];
             rooms.forEach((room, count) -> count(room, count));
         }
+        return sample.number;
     }
 
     /** What a demand takes of a GPU of this cluster, on average over its nodes. */
@@ -128,18 +123,13 @@ public final class Fragmentation {
         return demand.gpus() * sum / gpus;
     }
 
-    /** Changes when places have to be weighed again. */
-    public int edition() {
-        return sample.number;
-    }
-
-    /** There is a node with this room, or one more. */
-    public void add(Room room) {
+    @Override
+    public void entered(Room room) {
         change(room, 1);
     }
 
-    /** There is one node less with this room. */
-    public void remove(Room room) {
+    @Override
+    public void left(Room room) {
         change(room, -1);
     }
 
@@ -161,21 +151,20 @@ public final class Fragmentation {
         }
     }
 
-    /**
-     * Weighs a way to put a demand into a room.
-     *
-     * @param room a node's that there is, and that the demand fits into
-     * @param gpu the first GPU that it shall have
-     */
-    public Place weigh(Demand demand, Room room, int gpu) {
-        Room after = room.with(demand, gpu);
-        Known now = known(room);
+    @Override
+    public Place weigh(Demand demand, Room before, Room after) {
+        Known now = known(before);
         Known then = known(after);
         int[] lost = new int[now.slots.length];
         for (int i = 0; i < lost.length; i++) {
             lost[i] = now.slots[i] - then.slots[i];
         }
-        return new Place(gpu, after, now.prospect - then.prospect - room.takenBy(demand), lost);
+        return new Place(now.prospect - then.prospect - before.takenBy(demand), lost, before.free());
+    }
+
+    @Override
+    public double score(Place place) {
+        return -cost(place) - TIE * place.before;
     }
 
     /** What a place costs in room that gets scarce in the whole cluster, in thousandths of a GPU. */
@@ -183,7 +172,8 @@ public final class Fragmentation {
         double sum = 0;
         for (int i = 0; i < place.lost.length; i++) {
             if (place.lost[i] != 0) {
-                sum += shares[i] * place.lost[i] / slots[i];
+                // A room that is kept for the very pod is not among those that there are for all.
+                sum += shares[i] * place.lost[i] / Math.max(slots[i], place.lost[i]);
             }
         }
         return SCARCITY * sum * gpus * Room.WHOLE;

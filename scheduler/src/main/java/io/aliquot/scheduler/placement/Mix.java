@@ -73,13 +73,15 @@ final class Mix {
         if (weights.size() > MOST_DEMANDS) {
             weights.remove(lightest());
         }
-        if (++seen >= due) {
+        seen++;
+    }
+
+    /** The present one, which may be a new one now. */
+    Sample sample() {
+        if (seen >= due) {
             due = seen + Math.max(1, Math.min(MOST_PODS_BETWEEN, seen / 4));
             sample = deal();
         }
-    }
-
-    Sample sample() {
         return sample;
     }
 

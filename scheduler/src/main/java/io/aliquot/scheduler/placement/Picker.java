@@ -12,7 +12,8 @@ import java.util.TreeSet;
  * Which k of those GPUs that hold a container it gets. Three things are weighed, one after the other:
  *
  * - one NUMA domain, where the pod wants that: the best of the sets of each domain;
- * - the policy: the fullest (of equally full ones the smallest, so that large cards stay whole) or the emptiest;
+ * - the policy: the fullest (of equally full ones the smallest, so that large cards stay whole) or the emptiest.
+ *   FRAGMENTATION has no order of single GPUs: of several it takes the fullest, and of one Ways makes the choice;
  * - the links, among those that the policy likes equally, which on a node with whole cards free are many.
  *
  * On a node shared as TOPOLOGY, and for a pod that wants it, the links come before the policy. Links count to GPUs that other containers of the pod
@@ -133,12 +134,17 @@ final class Picker {
 
     static int byPolicy(Placement policy, int fullness, GpuRoom room, int otherFullness, GpuRoom other) {
         return switch (policy) {
-            case BINPACK ->
+            case BINPACK, FRAGMENTATION ->
                 fullness != otherFullness
                         ? Integer.compare(otherFullness, fullness)
                         : Integer.compare(room.card.gpu.memoryMiB(), other.card.gpu.memoryMiB());
             case SPREAD -> Integer.compare(fullness, otherFullness);
         };
+    }
+
+    /** Below 0 where {@code one} is the fuller, or as full and smaller. */
+    static int byFullness(GpuRoom one, GpuRoom other) {
+        return byPolicy(Placement.BINPACK, one.fullness, one, other.fullness, other);
     }
 
     /** The {@code k} best-linked candidates, links to {@code sure} ones and to the pod's others counted, too. */
@@ -153,7 +159,10 @@ final class Picker {
             }
             alone[i] += LINK * toHeld(card);
             if (policyToo) {
-                alone[i] += policy == Placement.BINPACK ? fullness[candidates[i]] : -fullness[candidates[i]];
+                alone[i] += switch (policy) {
+                    case BINPACK, FRAGMENTATION -> fullness[candidates[i]];
+                    case SPREAD -> -fullness[candidates[i]];
+                };
             }
             for (int j = 0; j < i; j++) {
                 long worth = LINK * card.worthTo(rooms.get(candidates[j]).card);
@@ -191,7 +200,7 @@ final class Picker {
         long liking = 0;
         for (int room : set) {
             liking += switch (policy) {
-                case BINPACK ->
+                case BINPACK, FRAGMENTATION ->
                     ((long) fullness[room] << 32) - rooms.get(room).card.gpu.memoryMiB();
                 case SPREAD -> -(long) fullness[room];
             };

@@ -23,6 +23,7 @@ public final class PodAsk {
     private final List<ContainerAsk> containers;
     private final PodWishes wishes;
     private final boolean preferences;
+    private final HostLoad requests;
 
     private final boolean choosesGpus;
     private final boolean oneDomain;
@@ -37,16 +38,23 @@ public final class PodAsk {
                 containers,
                 wishes,
                 preferences,
+                HostLoad.NONE,
                 wishes.numa().filter(Numa.REQUIRED::equals).isPresent());
     }
 
-    private PodAsk(List<ContainerAsk> containers, PodWishes wishes, boolean preferences, boolean oneDomain) {
+    private PodAsk(
+            List<ContainerAsk> containers,
+            PodWishes wishes,
+            boolean preferences,
+            HostLoad requests,
+            boolean oneDomain) {
         this.containers = List.copyOf(containers);
         this.wishes = wishes;
         this.preferences = preferences;
+        this.requests = requests;
         this.choosesGpus = wishes.choosesGpus();
         this.oneDomain = oneDomain;
-        this.hash = Objects.hash(containers, wishes, preferences, oneDomain);
+        this.hash = Objects.hash(containers, wishes, preferences, requests, oneDomain);
         this.refusals = new ArrayList<>(containers.size());
         containers.forEach(container -> refusals.add(new Refusals(container, containers.size() > 1)));
     }
@@ -70,12 +78,17 @@ public final class PodAsk {
 
     /** The same pod, were its containers to ask for this. */
     public PodAsk with(List<ContainerAsk> containers) {
-        return new PodAsk(containers, wishes, preferences, oneDomain);
+        return new PodAsk(containers, wishes, preferences, requests, oneDomain);
+    }
+
+    /** The same pod, with these requests of CPU and memory; without this it has none. */
+    public PodAsk requesting(HostLoad load) {
+        return requests.equals(load) ? this : new PodAsk(containers, wishes, preferences, load, oneDomain);
     }
 
     /** The same pod, if its GPUs might hang on any NUMA domains. */
     public PodAsk inAnyDomains() {
-        return new PodAsk(containers, wishes, preferences, false);
+        return new PodAsk(containers, wishes, preferences, requests, false);
     }
 
     public List<ContainerAsk> containers() {
@@ -121,6 +134,11 @@ public final class PodAsk {
         return preferences;
     }
 
+    /** What it requests of CPU and memory. */
+    public HostLoad requests() {
+        return requests;
+    }
+
     /** Whether the pod takes this GPU at all: its model, its UUID, its index. */
     public boolean takes(Gpu gpu) {
         return !choosesGpus || (takesModel(gpu) && wishes.takes(gpu));
@@ -150,6 +168,7 @@ public final class PodAsk {
                 && hash == ask.hash
                 && preferences == ask.preferences
                 && oneDomain == ask.oneDomain
+                && requests.equals(ask.requests)
                 && containers.equals(ask.containers)
                 && wishes.equals(ask.wishes);
     }

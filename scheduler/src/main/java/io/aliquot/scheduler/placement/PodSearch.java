@@ -74,7 +74,7 @@ final class PodSearch {
             return refused;
         }
         clear();
-        if (oneAfterTheOther(order, policy == Placement.BINPACK ? Placement.SPREAD : Placement.BINPACK) == null) {
+        if (oneAfterTheOther(order, policy == Placement.SPREAD ? Placement.BINPACK : Placement.SPREAD) == null) {
             return null;
         }
         clear();

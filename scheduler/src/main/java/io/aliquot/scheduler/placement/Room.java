@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.placement;
 
 import java.util.Arrays;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -10,6 +11,9 @@ import org.jspecify.annotations.Nullable;
 public final class Room {
     /** What a GPU is counted as in worth: thousandths. */
     public static final int WHOLE = 1000;
+
+    /** Cores of GPUs that are shared by memory alone: more than anybody asks for. */
+    static final int UNCOUNTED = 1_000_000;
 
     /**
      * What a node has when nothing runs on it.
@@ -60,6 +64,29 @@ public final class Room {
         long[] left = new long[shape.gpus()];
         Arrays.fill(left, pack(shape.gpuMiB(), shape.gpuCores()));
         return new Room(shape, shape.cpuMillis(), shape.memoryMiB(), left);
+    }
+
+    /** A node's as it is. */
+    public static Room of(Shape shape, HostLoad left, List<GpuRoom> gpus) {
+        long[] each = new long[gpus.size()];
+        for (int gpu = 0; gpu < each.length; gpu++) {
+            GpuRoom room = gpus.get(gpu);
+            int miB = room.leftMiB();
+            // Cores that are not counted are there as long as there is memory.
+            int cores = shape.gpuCores() == UNCOUNTED && miB > 0 ? UNCOUNTED : room.leftCores();
+            each[gpu] = pack(miB, cores);
+        }
+        Arrays.sort(each);
+        return new Room(shape, counted(left.cpuMillis()), mebibytes(left.memoryBytes()), each);
+    }
+
+    /** Not less than 0, and not more than an int holds. */
+    static int counted(long amount) {
+        return (int) Math.max(0, Math.min(Integer.MAX_VALUE, amount));
+    }
+
+    static int mebibytes(long bytes) {
+        return counted(bytes >> 20);
     }
 
     private static long pack(int miB, int cores) {

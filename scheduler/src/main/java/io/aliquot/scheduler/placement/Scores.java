@@ -1,7 +1,5 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.Placement;
-
 /**
  * Turns how full nodes would be into the 0 to 10 that kube-scheduler wants of an extender.
  *
@@ -21,14 +19,6 @@ public final class Scores {
     /** A node's fullness from its GPUs' and its host's, each 0 to 1. */
     public static double fullness(double gpus, double host) {
         return GPU_WEIGHT * gpus + (1 - GPU_WEIGHT) * host;
-    }
-
-    /** How much the policy likes a node that full; higher is better. */
-    public static double liking(Placement policy, double fullness) {
-        return switch (policy) {
-            case BINPACK -> fullness;
-            case SPREAD -> -fullness;
-        };
     }
 
     /**

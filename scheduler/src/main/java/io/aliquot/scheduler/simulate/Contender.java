@@ -1,6 +1,9 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.api.Placement;
 import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.Fragmentation;
+import io.aliquot.scheduler.placement.Judge;
 import java.util.List;
 import java.util.Locale;
 
@@ -8,24 +11,36 @@ import java.util.Locale;
 enum Contender {
     /** Any node, any GPU. */
     RANDOM,
-    /** The fullest. */
+    /** The node with the least CPU and GPU left. */
     BEST_FIT,
+    /** The scheduler's own. */
+    BINPACK,
+    /** The scheduler's own. */
+    SPREAD,
     /** Fragmentation Gradient Descent. */
     FGD,
     /** The scheduler's own. */
     FRAGMENTATION;
 
-    /**
-     * A policy for one replay.
-     *
-     * @param workload that pods are drawn from, for policies that know it beforehand
-     */
-    Policy<?> policy(List<Demand> workload) {
+    /** What the scheduler is told to place by. */
+    Placement placement() {
         return switch (this) {
-            case RANDOM -> new AnyFit();
+            case RANDOM, BINPACK -> Placement.BINPACK;
+            case SPREAD -> Placement.SPREAD;
+            case BEST_FIT, FGD, FRAGMENTATION -> Placement.FRAGMENTATION;
+        };
+    }
+
+    /**
+     * Who judges places for {@link Placement#FRAGMENTATION} in one replay.
+     *
+     * @param workload that pods are drawn from, for judges that know it beforehand
+     */
+    Judge<?> judge(List<Demand> workload) {
+        return switch (this) {
             case BEST_FIT -> new BestFit();
             case FGD -> new Fgd(TypicalPods.of(workload));
-            case FRAGMENTATION -> new LeastWaste();
+            case RANDOM, BINPACK, SPREAD, FRAGMENTATION -> new Fragmentation();
         };
     }
 

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.simulate;
 
 import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.Judge;
 import io.aliquot.scheduler.placement.Room;
 
 /*
@@ -8,7 +9,10 @@ import io.aliquot.scheduler.placement.Room;
  * of equal ones the fullest node wins. Both matter: unrounded, and with ties drawn, it allocates 6 points less.
  */
 /** Fragmentation Gradient Descent: the place where fragmentation grows least. */
-final class Fgd implements Policy<Double> {
+final class Fgd implements Judge<Double> {
+    /** Of a thousandth of a GPU: never as much as a whole number. */
+    private static final double TIE = 1e-6;
+
     private final TypicalPods typical;
 
     Fgd(TypicalPods typical) {
@@ -16,10 +20,9 @@ final class Fgd implements Policy<Double> {
     }
 
     @Override
-    public Double weigh(Demand demand, Room room, int gpu) {
-        Room after = room.with(demand, gpu);
-        double less = (typical.fragmentation(room) - typical.fragmentation(after)) / Room.WHOLE;
-        return Math.floor(100 / (1 + Math.exp(-less)));
+    public Double weigh(Demand demand, Room before, Room after) {
+        double less = (typical.fragmentation(before) - typical.fragmentation(after)) / Room.WHOLE;
+        return Math.floor(100 / (1 + Math.exp(-less))) - TIE * before.free();
     }
 
     @Override

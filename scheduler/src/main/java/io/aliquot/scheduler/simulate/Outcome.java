@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.simulate;
 
-import io.aliquot.scheduler.placement.Demand;
 import java.util.List;
 
 /**
@@ -18,13 +17,11 @@ record Outcome(double atCapacity, double atEnd, double seconds) {
     static Outcome of(Trace trace, List<Pod> workload, Contender contender, long seed) {
         long start = System.nanoTime();
         long capacity = trace.capacity();
-        var rooms = new Rooms(trace);
-        List<Demand> demands = workload.stream().map(rooms::demand).toList();
-        var replay = new Replay<>(rooms.shapes(), contender.policy(demands), seed);
+        var replay = new Replay(trace.nodes(), contender, workload, seed);
         long asked = 0;
         double atCapacity = Double.NaN;
         for (Pod pod : Arrivals.drawn(trace, workload, capacity * OFFERED / 100, seed)) {
-            replay.offer(rooms.demand(pod));
+            replay.offer(pod);
             asked += trace.asked(pod);
             if (Double.isNaN(atCapacity) && asked >= capacity) {
                 atCapacity = percent(replay.allocated(), capacity);

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.simulate;
 
-import io.aliquot.scheduler.ledger.HostLoad;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
 import java.time.Instant;

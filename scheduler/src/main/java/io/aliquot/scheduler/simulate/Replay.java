@@ -1,177 +1,233 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.api.Annotations;
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.ledger.Commitment.Granted;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.ledger.Offers;
+import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.GpuModels;
+import io.aliquot.scheduler.placement.GpuRoom;
+import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Room;
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.Collections;
+import java.util.Comparator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.PriorityQueue;
-import java.util.SplittableRandom;
+import java.util.Optional;
+import java.util.Random;
+import java.util.Set;
+import java.util.stream.Collectors;
 
 /*
- * Nodes that are alike form a group, and what a policy says of a demand's places there is kept until the policy has a new
- * edition. A placement makes one new group at most, so that of the few hundred that there are at a time few are weighed for
- * each pod; the rest is a scan.
+ * What production does for a pod, without the wire: kube-scheduler's own check of CPU and memory, then Filter (the pod is
+ * made known, every node asked, the best one reserved) and Bind (the GPUs are chosen and committed), all by the ledger.
  */
-/**
- * Nodes that pods are offered to one by one. Not for several threads.
- *
- * @param <P> what the policy knows of a place
- */
-final class Replay<P> {
-    /** A place on a node: the first of a demand's GPUs, and what the policy says of it. */
-    private record Place<P>(int gpu, P weighed) {}
+/** Nodes that pods are offered to one by one, in the scheduler's own ledger. Not for several threads. */
+final class Replay {
+    private static final LedgerListener NOBODY = new LedgerListener() {
+        @Override
+        public void roomFreed(String node) {}
 
-    /** All places of a demand on a node that make a difference. */
-    private record Places<P>(int edition, List<Place<P>> list) {}
+        @Override
+        public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+    };
 
-    /** Nodes that are alike. */
-    private static final class Group<P> {
-        final Room room;
-        final double tie;
-        final Map<Demand, Places<P>> places = new HashMap<>();
-        /** Their numbers. */
-        final PriorityQueue<Integer> nodes = new PriorityQueue<>();
+    /** What is known of a node besides the ledger. */
+    private static final class Host {
+        final Node node;
+        final Room.Shape shape;
+        /** Of its CPU and memory. */
+        HostLoad left;
 
-        Group(Room room, double tie) {
-            this.room = room;
-            this.tie = tie;
+        Room room;
+
+        Host(Node node, Room.Shape shape) {
+            this.node = node;
+            this.shape = shape;
+            this.left = node.facts().allocatable();
+            this.room = Room.of(shape);
+        }
+
+        boolean holds(HostLoad requests) {
+            return requests.cpuMillis() <= left.cpuMillis() && requests.memoryBytes() <= left.memoryBytes();
         }
     }
 
-    private final Policy<P> policy;
-    private final SplittableRandom random;
-    private final Map<Room, Group<P>> groups = new HashMap<>();
-    /** In an order that depends on nothing but what happened. */
-    private final List<Group<P>> live = new ArrayList<>();
+    /**
+     * A pod that has its node.
+     *
+     * @param gpus UUIDs of those that it has
+     */
+    record Placed(String node, Set<String> gpus, PodId id, HostLoad requests) {}
 
-    private long allocated;
+    private final Contender contender;
+    private final Random random;
+    private final Ledger ledger;
+    private final GpuModels models = new GpuModels();
+    /** In the order of the trace. */
+    private final Map<String, Host> hosts = new LinkedHashMap<>();
+    /** As {@code Best} breaks ties. */
+    private final List<Host> byName;
 
-    Replay(List<Room.Shape> nodes, Policy<P> policy, long seed) {
-        this.policy = policy;
-        this.random = new SplittableRandom(seed);
-        for (int node = 0; node < nodes.size(); node++) {
-            enter(node, Room.of(nodes.get(node)));
+    private final long capacity;
+    private long free;
+    private long pods;
+
+    /**
+     * Empty nodes.
+     *
+     * @param workload that pods are drawn from
+     */
+    Replay(List<Node> nodes, Contender contender, List<Pod> workload, long seed) {
+        this.contender = contender;
+        this.random = new Random(seed);
+        for (Node node : nodes) {
+            Sharing facts = node.facts();
+            hosts.put(node.name(), new Host(node, models.shape(facts.cards().list(), facts.allocatable())));
         }
+        this.ledger = new Ledger(
+                System::nanoTime,
+                NOBODY,
+                contender.judge(workload.stream().map(this::demand).toList()));
+        for (Host host : hosts.values()) {
+            Sharing facts = host.node.facts();
+            ledger.putNode(host.node.name(), new Sharing(facts.cards(), contender.placement(), facts.allocatable()));
+            look(host);
+        }
+        this.byName = hosts.values().stream()
+                .sorted(Comparator.comparing(host -> host.node.name()))
+                .toList();
+        this.capacity =
+                hosts.values().stream().mapToLong(host -> host.room.free()).sum();
+        this.free = capacity;
     }
 
-    /** GPU that is allocated, in thousandths. */
+    /** What a pod asks for, in the units that rooms are counted in. */
+    Demand demand(Pod pod) {
+        return models.demand(ask(pod));
+    }
+
+    private static PodAsk ask(Pod pod) {
+        return pod.ask().requesting(pod.requests());
+    }
+
+    /** GPU that is allocated, in thousandths: of each the memory or the cores, whichever is more. */
     long allocated() {
-        return allocated;
+        return capacity - free;
+    }
+
+    /** What is left of each node, in the order of the trace. */
+    List<Room> rooms() {
+        return hosts.values().stream().map(host -> host.room).toList();
     }
 
     /** A room and how many nodes have it. */
     record Alike(Room room, int nodes) {}
 
+    /** What is left of the nodes. */
     List<Alike> nodes() {
-        return live.stream()
-                .map(group -> new Alike(group.room, group.nodes.size()))
+        return hosts.values().stream()
+                .collect(Collectors.groupingBy(host -> host.room, LinkedHashMap::new, Collectors.summingInt(host -> 1)))
+                .entrySet()
+                .stream()
+                .map(room -> new Alike(room.getKey(), room.getValue()))
                 .toList();
     }
 
-    /** Places a demand; false if it fits nowhere. */
-    boolean offer(Demand demand) {
-        policy.arrives(demand);
-        return policy.draws() ? draw(demand) : best(demand);
+    /** Places a pod; empty if it fits nowhere. */
+    Optional<Placed> offer(Pod pod) {
+        PodAsk ask = ask(pod);
+        var id = new PodId("", pod.name(), Long.toString(pods++));
+        ledger.arrives(id.uid(), ask);
+        return contender == Contender.RANDOM ? any(id, ask) : best(id, ask);
     }
 
-    private void put(Demand demand, Group<P> group, int gpu) {
-        int node = leave(group);
-        enter(node, group.room.with(demand, gpu));
-        allocated += group.room.takenBy(demand);
+    /** A pod ends. */
+    void end(Placed placed) {
+        ledger.forget(placed.id().uid());
+        Host host = host(placed.node());
+        host.left = host.left.plus(placed.requests());
+        look(host);
     }
 
-    private boolean draw(Demand demand) {
-        Group<P> drawn = null;
-        int fitting = 0;
-        for (Group<P> group : live) {
-            if (group.room.fits(demand)) {
-                fitting += group.nodes.size();
-                if (random.nextInt(fitting) < group.nodes.size()) {
-                    drawn = group;
-                }
-            }
-        }
-        if (drawn == null) {
-            return false;
-        }
-        int drawnGpu = 0;
-        int holding = 0;
-        for (int gpu = 0; gpu < drawn.room.gpus() && demand.gpus() == 1; gpu++) {
-            if (drawn.room.holds(gpu, demand) && random.nextInt(++holding) == 0) {
-                drawnGpu = gpu;
-            }
-        }
-        put(demand, drawn, drawnGpu);
-        return true;
+    private Host host(String node) {
+        return Optional.ofNullable(hosts.get(node)).orElseThrow();
     }
 
-    private boolean best(Demand demand) {
-        int edition = policy.edition();
-        Group<P> best = null;
-        int gpu = 0;
+    private Optional<Placed> best(PodId id, PodAsk ask) {
+        Placement policy = ask.nodePlacement().orElse(contender.placement());
+        Offers offers = ledger.offers(id.uid(), ask, policy);
+        Optional<Host> best = Optional.empty();
         double most = 0;
-        for (Group<P> group : live) {
-            Places<P> places = group.places.get(demand);
-            if (places == null || places.edition() != edition) {
-                places = new Places<>(edition, weigh(demand, group.room));
-                group.places.put(demand, places);
-            }
-            for (Place<P> place : places.list()) {
-                double score = policy.score(place.weighed());
-                // Of a node's equal places the first, which is the fullest GPU's.
-                if (best == null || score > most || (score == most && group != best && before(group, best))) {
-                    best = group;
-                    gpu = place.gpu();
-                    most = score;
+        for (Host host : byName) {
+            String node = host.node.name();
+            if (host.holds(ask.requests()) && offers.of(node) instanceof Offer.Fits fits) {
+                double liking = offers.liking(node, fits);
+                if (best.isEmpty() || liking > most) {
+                    best = Optional.of(host);
+                    most = liking;
                 }
             }
         }
-        if (best == null) {
-            return false;
-        }
-        put(demand, best, gpu);
-        return true;
+        best.ifPresent(host -> ledger.expect(id, host.node.name(), ask));
+        return best.map(host -> bind(id, ask, ask, host));
     }
 
-    private static <P> boolean before(Group<P> one, Group<P> other) {
-        return one.tie != other.tie ? one.tie < other.tie : one.nodes.element() < other.nodes.element();
-    }
-
-    private List<Place<P>> weigh(Demand demand, Room room) {
-        List<Place<P>> places = new ArrayList<>();
-        if (room.fits(demand)) {
-            if (demand.gpus() != 1) {
-                places.add(new Place<>(0, policy.weigh(demand, room, 0)));
-            } else {
-                for (int gpu = 0; gpu < room.gpus(); gpu++) {
-                    if (room.holds(gpu, demand) && (gpu == 0 || !room.alike(gpu, gpu - 1))) {
-                        places.add(new Place<>(gpu, policy.weigh(demand, room, gpu)));
-                    }
-                }
+    private Optional<Placed> any(PodId id, PodAsk ask) {
+        Offers offers = ledger.offers(id.uid(), ask, Placement.BINPACK);
+        Optional<Host> drawn = Optional.empty();
+        int fitting = 0;
+        for (Host host : byName) {
+            if (host.holds(ask.requests())
+                    && offers.of(host.node.name()) instanceof Offer.Fits
+                    && random.nextInt(++fitting) == 0) {
+                drawn = Optional.of(host);
             }
         }
-        return places;
+        return drawn.map(host -> bind(id, ask, onAnyGpu(id, ask, host), host));
     }
 
-    private void enter(int node, Room room) {
-        Group<P> group = groups.computeIfAbsent(room, any -> new Group<>(any, policy.tie(any)));
-        if (group.nodes.isEmpty()) {
-            live.add(group);
+    /** The same pod, were it to insist on one of those GPUs that hold it; one that asks for several as it is. */
+    private PodAsk onAnyGpu(PodId id, PodAsk ask, Host host) {
+        if (!ask.wantsOneGpu()) {
+            return ask;
         }
-        group.nodes.add(node);
-        policy.entered(room);
+        List<Gpu> gpus = new ArrayList<>(host.node.facts().inventory().gpus());
+        Collections.shuffle(gpus, random);
+        return gpus.stream()
+                .filter(ask::takes)
+                .map(gpu -> PodAsk.of(ask.containers(), Map.of(Annotations.USE_GPU_UUID, gpu.uuid()), false)
+                        .requesting(ask.requests()))
+                .filter(one -> ledger.ask(host.node.name(), id.uid(), one) instanceof Offer.Fits)
+                .findFirst()
+                .orElse(ask);
     }
 
-    /** Takes the first of its nodes out of a group. */
-    private int leave(Group<P> group) {
-        int node = group.nodes.remove();
-        if (group.nodes.isEmpty()) {
-            groups.remove(group.room);
-            live.remove(group);
-        }
-        policy.left(group.room);
-        return node;
+    private Placed bind(PodId id, PodAsk ask, PodAsk asBound, Host host) {
+        var granted = (Granted) ledger.commit(id, host.node.name(), asBound, 1);
+        host.left = host.left.minus(ask.requests());
+        look(host);
+        Set<String> gpus = granted.containers().values().stream()
+                .flatMap(vgpus -> vgpus.list().stream())
+                .map(vgpu -> vgpu.uuid())
+                .collect(Collectors.toSet());
+        return new Placed(host.node.name(), gpus, id, ask.requests());
+    }
+
+    private void look(Host host) {
+        List<GpuRoom> gpus = ledger.view(host.node.name()).map(NodeView::rooms).orElseThrow();
+        free -= host.room.free();
+        host.room = Room.of(host.shape, host.left, gpus);
+        free += host.room.free();
     }
 }

@@ -6,10 +6,10 @@ import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.Share;
-import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
@@ -107,7 +107,6 @@ class NodeReaderTest {
 
     @ParameterizedTest
     @CsvSource({
-        "label,aliquot.io/placement,fragmentation,is not supported yet; allowed: binpack",
         "label,aliquot.io/placement,best,is unknown; allowed: binpack",
         "label,ack.node.gpu.placement,best,is unknown; allowed: binpack",
         "label,aliquot.io/share,mig,is not supported yet",

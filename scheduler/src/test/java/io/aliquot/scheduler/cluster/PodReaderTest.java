@@ -3,9 +3,9 @@ package io.aliquot.scheduler.cluster;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.fabric8.kubernetes.api.model.EphemeralContainerBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodStatusBuilder;

@@ -3,8 +3,8 @@ package io.aliquot.scheduler.extender;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.ledger.BoundPods;
-import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.io.IOException;
 import java.net.URI;

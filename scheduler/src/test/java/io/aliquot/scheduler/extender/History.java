@@ -22,11 +22,11 @@ import io.aliquot.scheduler.ledger.Books;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Holding;
-import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.ledger.Offers;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.ledger.Share;
 import io.aliquot.scheduler.ledger.ShareChange;
@@ -34,6 +34,7 @@ import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.Cards;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.time.Duration;
@@ -76,7 +77,10 @@ final class History {
             ask("APP:main: gpu=1"),
             ask("APP:main: gpumem-percentage=70"),
             ask("INIT:warm: gpumem=600", "SIDECAR:side: gpumem=100", "APP:main: gpu=2 gpumem=250 gpucores=10"),
-            ask("APP:a: gpumem=500", "APP:b: gpumem=300 gpucores=60"));
+            ask("APP:a: gpumem=500", "APP:b: gpumem=300 gpucores=60"),
+            ask(
+                    Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "fragmentation"),
+                    "APP:main: gpumem=250"));
 
     /** How often what happened that the test is about. */
     static final class Counts {
@@ -673,7 +677,11 @@ final class History {
         void filter(Pod pod) {
             pending.fits(pod.id, pod.ask, Rank.LOWEST);
             String node = "n" + random.nextInt(NODES);
-            if (ledger.ask(node, pod.id.uid(), pod.ask) instanceof Offer.Fits) {
+            ledger.arrives(pod.id.uid(), pod.ask);
+            Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
+            Offers offers = ledger.offers(pod.id.uid(), pod.ask, policy);
+            if (offers.of(node) instanceof Offer.Fits fits) {
+                assertThat(offers.liking(node, fits)).isFinite();
                 ledger.expect(pod.id, node, pod.ask);
             }
         }

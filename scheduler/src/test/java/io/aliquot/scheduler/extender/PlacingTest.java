@@ -9,12 +9,15 @@ import io.aliquot.api.Placement;
 import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Books;
+import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.placement.Gpus;
 import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -63,6 +66,52 @@ class PlacingTest {
         return used;
     }
 
+    private static final String BY_FRAGMENTATION =
+            ", \"annotations\": {\"aliquot.io/node-placement\": \"fragmentation\","
+                    + " \"aliquot.io/gpu-placement\": \"fragmentation\"}";
+
+    /** Whole GPUs and quarters are asked for: the gap of a quarter is filled, whatever the fullest node is. */
+    @Test
+    void withFragmentationAPodGoesWhereTheGapIsForIt() {
+        for (int i = 0; i < 8; i++) {
+            binpack.filter(pod("large" + i, mebibytes(80_000)), NODES);
+            binpack.filter(pod("small" + i, mebibytes(20_000)), NODES);
+        }
+        world.pass(Ledger.EXPECTED_FOR.plusSeconds(1));
+        world.ledger.expire();
+        world.takenElsewhere("x", 1, 0, 70_000); // the fuller node, but a whole GPU would be broken there
+        world.takenElsewhere("y", 2, 1, 60_000);
+        Wire.Pod pod = pod("a", mebibytes(20_000), BY_FRAGMENTATION);
+
+        List<String> fitting = binpack.filter(pod, NODES).nodeNames();
+
+        assertThat(fitting.get(0)).isEqualTo("n2");
+        assertThat(scores(binpack, pod, NODES)).extractingByKey("n2").isEqualTo(10);
+        assertThat(world.binder.bind(id("a"), "n2").error()).isEmpty();
+        assertThat(Books.taken(world.ledger))
+                .hasEntrySatisfying(
+                        Gpus.uuid(2, 1), taken -> assertThat(taken.memoryMiB()).isEqualTo(80_000));
+    }
+
+    @Test
+    void withFragmentationTooPreferencesOfThePodsOwnHaveTheirSay() {
+        String affinity = """
+                "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+                  {"weight": 1, "preference": {}}]}},""";
+        String json = World.podJson("a", mebibytes(20_000), BY_FRAGMENTATION)
+                .replace("\"spec\": {", "\"spec\": {" + affinity);
+        Wire.Pod pod = JsonMapper.shared().readValue(json, Wire.Pod.class);
+        world.takenElsewhere("y", 2, 1, 60_000);
+
+        assertThat(binpack.filter(pod, NODES).nodeNames()).containsExactlyInAnyOrder("n1", "n2");
+        assertThat(scores(binpack, pod, NODES).values()).contains(2).allMatch(score -> score <= 2);
+    }
+
+    private static Map<String, Integer> scores(Placing placing, Wire.Pod pod, List<String> nodes) {
+        return placing.prioritize(pod, nodes).stream()
+                .collect(Collectors.toMap(HostPriority::host, HostPriority::score));
+    }
+
     @Test
     void everyRejectedNodeHasItsReason() {
         world.ledger.putNode("n2", new NodeFacts.LeftOut("not labelled gpu=on"));
@@ -107,7 +156,7 @@ class PlacingTest {
         assertThat(binpack.filter(unknown, NODES).failedAndUnresolvableNodes())
                 .containsEntry(
                         "n1",
-                        "annotation aliquot.io/gpu-placement: \"best\" is unknown; allowed: binpack, spread, topology");
+                        "annotation aliquot.io/gpu-placement: \"best\" is unknown; allowed: binpack, spread, fragmentation, topology");
         var wrong = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/numa\": \"1\"}");
         assertThat(binpack.filter(wrong, NODES).failedAndUnresolvableNodes())
                 .containsEntry("n1", "annotation aliquot.io/numa: \"1\" is unknown; allowed: required, preferred");

@@ -4,13 +4,13 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.BoundPods;
-import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.GpuRoom;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostLoad;
 import org.junit.jupiter.api.Test;
 
 class ShapesTest {

@@ -5,6 +5,7 @@ import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.HostLoad;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;

@@ -9,6 +9,7 @@ import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.Callable;
@@ -18,7 +19,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
 class LedgerConcurrencyTest {
-    private static final PodAsk ASK = ask("APP:main: gpumem=300 gpucores=10");
+    private static final PodAsk ASK =
+            ask(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=300 gpucores=10");
     private static final int THREADS = 4;
 
     private final AtomicInteger oversold = new AtomicInteger();

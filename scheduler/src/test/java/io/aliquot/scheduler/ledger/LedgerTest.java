@@ -17,6 +17,7 @@ import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.GpuRoom;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
 import java.util.ArrayList;

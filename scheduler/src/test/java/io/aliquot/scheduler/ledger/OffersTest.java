@@ -5,11 +5,13 @@ import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.Placement;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.Callable;
@@ -24,6 +26,7 @@ class OffersTest {
     private static final int PODS = 12;
     private static final int STEPS = 20_000;
     private static final int THREADS = 4;
+    private static final int KINDS = 5;
 
     private final AtomicLong now = new AtomicLong();
     private final AtomicLong version = new AtomicLong();
@@ -43,6 +46,7 @@ class OffersTest {
             case 0 -> ask("APP:main: gpumem=100");
             case 1 -> ask("APP:main: gpumem=400 gpucores=40");
             case 2 -> ask("APP:main: gpu=2 gpumem=300");
+            case 3 -> ask(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=200");
             default -> ask("APP:main: gpu=1");
         };
     }
@@ -53,7 +57,7 @@ class OffersTest {
         for (int step = 0; step < STEPS; step++) {
             happen(random);
             String uid = pod(random.nextInt(PODS)).uid();
-            compare(uid, random.nextInt(4));
+            compare(uid, random.nextInt(KINDS));
         }
     }
 
@@ -68,8 +72,8 @@ class OffersTest {
                     work.add(() -> {
                         for (int step = 0; step < 500; step++) {
                             happen(random);
-                            Offers offers =
-                                    ledger.offers(pod(random.nextInt(PODS)).uid(), kind(random.nextInt(4)));
+                            Offers offers = ledger.offers(
+                                    pod(random.nextInt(PODS)).uid(), kind(random.nextInt(KINDS)), Placement.BINPACK);
                             for (int node = 0; node <= NODES; node++) {
                                 offers.of("n" + node);
                             }
@@ -81,7 +85,7 @@ class OffersTest {
                     done.get();
                 }
                 for (int pod = 0; pod < PODS; pod++) {
-                    for (int kind = 0; kind < 4; kind++) {
+                    for (int kind = 0; kind < KINDS; kind++) {
                         compare(pod(pod).uid(), kind);
                     }
                 }
@@ -92,11 +96,13 @@ class OffersTest {
     }
 
     private void compare(String uid, int kind) {
-        Offers offers = ledger.offers(uid, kind(kind));
-        for (int node = 0; node <= NODES; node++) {
-            assertThat(offers.of("n" + node))
-                    .as("-Daliquot.seed=%d, pod %s, kind %d, node %d", seed, uid, kind, node)
-                    .isEqualTo(ledger.ask("n" + node, uid, kind(kind)));
+        for (Placement policy : Placement.values()) {
+            Offers offers = ledger.offers(uid, kind(kind), policy);
+            for (int node = 0; node <= NODES; node++) {
+                assertThat(offers.of("n" + node))
+                        .as("-Daliquot.seed=%d, pod %s, kind %d, node %d, %s", seed, uid, kind, node, policy)
+                        .hasToString(ledger.ask("n" + node, uid, kind(kind)).toString());
+            }
         }
     }
 
@@ -108,7 +114,7 @@ class OffersTest {
         int n = random.nextInt(NODES);
         String node = "n" + n;
         PodId pod = pod(random.nextInt(PODS));
-        PodAsk ask = kind(random.nextInt(4));
+        PodAsk ask = kind(random.nextInt(KINDS));
         switch (random.nextInt(14)) {
             case 0 ->
                 ledger.putNode(

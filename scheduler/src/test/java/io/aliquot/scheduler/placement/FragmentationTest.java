@@ -23,7 +23,7 @@ class FragmentationTest {
     void halvesShareAGpuWhereWholeOnesAreAskedFor() {
         see(10, HALF, WHOLE);
         Room room = Room.of(NODE).with(HALF, 0); // its fullest GPU is half full
-        policy.add(room);
+        policy.entered(room);
 
         assertThat(cost(HALF, room, 0)).isLessThan(cost(HALF, room, 1));
     }
@@ -35,7 +35,7 @@ class FragmentationTest {
         see(10, computing, remembering);
         Room room = Room.of(NODE).with(computing, 0).with(remembering, 1);
         int withRemembering = room.gpuMiB(0) < room.gpuMiB(1) ? 0 : 1;
-        policy.add(room);
+        policy.entered(room);
 
         // The two fit on one GPU exactly.
         assertThat(cost(computing, room, withRemembering)).isLessThan(cost(computing, room, 2));
@@ -47,8 +47,8 @@ class FragmentationTest {
         see(10, WHOLE);
         Room scarce = Room.of(NODE); // 12 CPUs for each GPU, which is what the pods want
         Room plenty = Room.of(new Shape(128_000, 393_216, 2, 40_960, 100, 0));
-        policy.add(scarce);
-        policy.add(plenty);
+        policy.entered(scarce);
+        policy.entered(plenty);
 
         assertThat(cost(CPU, plenty, 0)).isZero();
         assertThat(cost(CPU, scarce, 0)).isGreaterThan(900);
@@ -59,8 +59,8 @@ class FragmentationTest {
         see(10, HALF, HALF, HALF, EIGHT);
         Room empty = Room.of(NODE);
         Room begun = empty.with(WHOLE, 0);
-        policy.add(empty);
-        policy.add(begun);
+        policy.entered(empty);
+        policy.entered(begun);
 
         assertThat(cost(WHOLE, begun, 1)).isLessThan(cost(WHOLE, empty, 0));
     }
@@ -71,8 +71,8 @@ class FragmentationTest {
         see(10, WHOLE, insisting);
         Room common = Room.of(NODE);
         Room wanted = Room.of(new Shape(96_000, 393_216, 8, 40_960, 100, 1));
-        policy.add(common);
-        policy.add(wanted);
+        policy.entered(common);
+        policy.entered(wanted);
 
         assertThat(cost(WHOLE, common, 0)).isLessThan(cost(WHOLE, wanted, 0));
     }
@@ -83,14 +83,14 @@ class FragmentationTest {
         var random = new Random(3);
         for (int i = 0; i < 500; i++) {
             Demand demand = List.of(HALF, WHOLE, EIGHT, CPU).get(random.nextInt(4));
-            policy.see(demand);
-            other.see(demand);
+            policy.arrives(demand);
+            other.arrives(demand);
         }
-        policy.add(Room.of(NODE));
-        other.add(Room.of(NODE));
+        policy.entered(Room.of(NODE));
+        other.entered(Room.of(NODE));
 
         assertThat(other.edition()).isEqualTo(policy.edition());
-        assertThat(other.cost(other.weigh(HALF, Room.of(NODE), 0))).isEqualTo(cost(HALF, Room.of(NODE), 0));
+        assertThat(other.cost(weigh(other, HALF, Room.of(NODE), 0))).isEqualTo(cost(HALF, Room.of(NODE), 0));
     }
 
     /** What is kept from pod to pod is what would be worked out anew from the rooms there are. */
@@ -99,7 +99,7 @@ class FragmentationTest {
         see(20, HALF, WHOLE, EIGHT);
         var random = new Random(7);
         List<Room> rooms = new ArrayList<>(List.of(Room.of(NODE), Room.of(NODE), Room.of(NODE)));
-        rooms.forEach(policy::add);
+        rooms.forEach(policy::entered);
         for (int i = 0; i < 30; i++) {
             Demand demand = List.of(HALF, WHOLE, CPU).get(random.nextInt(3));
             Room best = rooms.stream()
@@ -108,20 +108,20 @@ class FragmentationTest {
                     .orElse(null);
             if (best != null) {
                 rooms.remove(best);
-                policy.remove(best);
+                policy.left(best);
                 Room after = best.with(demand, first(demand, best));
                 rooms.add(after);
-                policy.add(after);
+                policy.entered(after);
             }
         }
         var fresh = new Fragmentation();
         for (int i = 0; i < 20; i++) {
-            List.of(HALF, WHOLE, EIGHT).forEach(fresh::see);
+            List.of(HALF, WHOLE, EIGHT).forEach(fresh::arrives);
         }
-        rooms.forEach(fresh::add);
+        rooms.forEach(fresh::entered);
         for (Room room : rooms) {
             if (room.fits(HALF)) {
-                Place place = fresh.weigh(HALF, room, first(HALF, room));
+                Place place = weigh(fresh, HALF, room, first(HALF, room));
                 assertThat(fresh.cost(place)).isEqualTo(cost(HALF, room, first(HALF, room)));
             }
         }
@@ -137,11 +137,16 @@ class FragmentationTest {
 
     private void see(int times, Demand... demands) {
         for (int i = 0; i < times; i++) {
-            List.of(demands).forEach(policy::see);
+            List.of(demands).forEach(policy::arrives);
         }
     }
 
     private double cost(Demand demand, Room room, int gpu) {
-        return policy.cost(policy.weigh(demand, room, gpu));
+        return policy.cost(weigh(policy, demand, room, gpu));
+    }
+
+    private static Place weigh(Fragmentation policy, Demand demand, Room room, int gpu) {
+        policy.edition();
+        return policy.weigh(demand, room, room.with(demand, gpu));
     }
 }

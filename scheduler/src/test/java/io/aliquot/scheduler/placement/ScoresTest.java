@@ -1,7 +1,5 @@
 package io.aliquot.scheduler.placement;
 
-import static io.aliquot.api.Placement.BINPACK;
-import static io.aliquot.api.Placement.SPREAD;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import org.junit.jupiter.api.Test;
@@ -26,12 +24,6 @@ class ScoresTest {
     @Test
     void aPodsOwnPreferencesOutweighThePolicy() {
         assertThat(Scores.of(new double[] {0.9, 0.8, 0.1}, 0, true)).containsExactly(2, 1, 0);
-    }
-
-    @Test
-    void binpackLikesFullNodesAndSpreadEmptyOnes() {
-        assertThat(Scores.liking(BINPACK, 0.9)).isGreaterThan(Scores.liking(BINPACK, 0.1));
-        assertThat(Scores.liking(SPREAD, 0.9)).isLessThan(Scores.liking(SPREAD, 0.1));
     }
 
     @Test

@@ -35,7 +35,7 @@ class SettingsTest {
         assertThatThrownBy(() -> read("ALIQUOT_NODES_PER_FILTER", "-1"))
                 .hasMessage("ALIQUOT_NODES_PER_FILTER: \"-1\" is not a whole number from 0 to 100000");
         assertThatThrownBy(() -> read("ALIQUOT_NODE_PLACEMENT", "best"))
-                .hasMessage("ALIQUOT_NODE_PLACEMENT: \"best\" is unknown; allowed: binpack, spread");
+                .hasMessage("ALIQUOT_NODE_PLACEMENT: \"best\" is unknown; allowed: binpack, spread, fragmentation");
         assertThatThrownBy(() -> read("ALIQUOT_COMPATIBILITY", "ack"))
                 .hasMessage("ALIQUOT_COMPATIBILITY: \"ack\" is unknown; allowed: none, hami");
         assertThatThrownBy(() -> read("ALIQUOT_RUNTIME_CLASS", "NV!"))

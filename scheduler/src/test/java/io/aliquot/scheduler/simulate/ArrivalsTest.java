@@ -4,9 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
-import io.aliquot.scheduler.ledger.HostLoad;
 import io.aliquot.scheduler.placement.ContainerAsk;
 import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Instant;
 import java.util.List;

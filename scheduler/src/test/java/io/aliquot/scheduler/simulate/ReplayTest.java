@@ -2,50 +2,89 @@ package io.aliquot.scheduler.simulate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.api.Annotations;
+import io.aliquot.api.GpuRequest;
+import io.aliquot.api.MemoryRequest;
+import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Room;
+import io.aliquot.scheduler.simulate.Replay.Placed;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.Optional;
 import java.util.Random;
+import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 class ReplayTest {
-    private static final Room.Shape SMALL = new Room.Shape(8_000, 32_768, 1, Room.WHOLE, 0, 0);
-    private static final Room.Shape LARGE = new Room.Shape(96_000, 393_216, 8, Room.WHOLE, 0, 1);
-    private static final Demand HALF = new Demand(4_000, 8_192, 1, false, 500, 0, Demand.ANY);
-    private static final Demand WHOLE = new Demand(4_000, 8_192, 1, true, 0, 0, Demand.ANY);
-    private static final Demand EIGHT = new Demand(8_000, 8_192, 8, true, 0, 0, Demand.ANY);
-    private static final Demand CPU = new Demand(8_000, 1_024, 0, false, 0, 0, Demand.ANY);
-    private static final Demand OF_MODEL_1 = new Demand(1_000, 1_024, 1, false, 300, 0, 0b10);
-    private static final List<Demand> ALL = List.of(HALF, WHOLE, EIGHT, CPU, OF_MODEL_1);
+    private static final List<Node> NODES = List.of(
+            node("small-0", 8_000, 32, 1, "S"),
+            node("small-1", 8_000, 32, 1, "S"),
+            node("large-0", 96_000, 384, 8, "L"),
+            node("large-1", 96_000, 384, 8, "L"));
+    private static final Pod HALF = pod("half", 4_000, 8, request(1, 500), Map.of());
+    private static final Pod WHOLE = pod("whole", 4_000, 8, request(1, Trace.WHOLE), Map.of());
+    private static final Pod EIGHT = pod("eight", 8_000, 8, request(8, Trace.WHOLE), Map.of());
+    private static final Pod CPU = pod("cpu", 8_000, 1, Optional.empty(), Map.of());
+    private static final Pod OF_MODEL_L =
+            pod("large", 1_000, 1, request(1, 300), Map.of(Annotations.USE_GPU_MODEL, "L"));
+    private static final List<Pod> ALL = List.of(HALF, WHOLE, EIGHT, CPU, OF_MODEL_L);
+
+    private static Node node(String name, int cpuMillis, int gibibytes, int gpus, String model) {
+        return Node.of(
+                name, new Node.Gpus(gpus, model, Trace.WHOLE, 100), new HostLoad(cpuMillis, (long) gibibytes << 30));
+    }
+
+    private static Optional<GpuRequest> request(int gpus, int part) {
+        return Optional.of(
+                part < Trace.WHOLE
+                        ? new GpuRequest(gpus, new MemoryRequest.Mebibytes(part), 0, false)
+                        : new GpuRequest(gpus, new MemoryRequest.WholeCard(), 0, true));
+    }
+
+    private static Pod pod(
+            String name, int cpuMillis, int gibibytes, Optional<GpuRequest> request, Map<String, String> annotations) {
+        PodAsk ask = PodAsk.of(
+                request.map(one -> new ContainerAsk("main", ContainerKind.APP, one)).stream()
+                        .toList(),
+                annotations,
+                false);
+        return new Pod(name, ask, new HostLoad(cpuMillis, (long) gibibytes << 30), Instant.EPOCH, Instant.MAX);
+    }
 
     @ParameterizedTest
     @EnumSource
     void neverMoreThanThereIsAndNobodyIsRefusedForWhomThereIsRoom(Contender contender) {
         for (long seed = 0; seed < 20; seed++) {
-            List<Room.Shape> nodes = List.of(SMALL, SMALL, LARGE, LARGE);
-            var replay = new Replay<>(nodes, contender.policy(ALL), seed);
+            var replay = new Replay(NODES, contender, ALL, seed);
             var random = new Random(seed);
-            long allocated = 0;
+            List<Placed> placed = new ArrayList<>();
             for (int i = 0; i < 100; i++) {
-                Demand demand = ALL.get(random.nextInt(ALL.size()));
+                Pod pod = ALL.get(random.nextInt(ALL.size()));
                 boolean room =
-                        replay.nodes().stream().anyMatch(node -> node.room().fits(demand));
-                assertThat(replay.offer(demand)).as("seed %d, pod %d", seed, i).isEqualTo(room);
-                allocated += room ? demand.gpus() * (demand.whole() ? Room.WHOLE : demand.gpuMiB()) : 0;
-                assertThat(replay.allocated()).isEqualTo(allocated);
-                assertThat(replay.nodes())
-                        .allSatisfy(node -> assertThat(node.room().cpuMillis()).isNotNegative())
-                        .allSatisfy(node -> assertThat(node.room().memoryMiB()).isNotNegative());
+                        replay.nodes().stream().anyMatch(node -> node.room().fits(replay.demand(pod)));
+                Optional<Placed> one = replay.offer(pod);
+                assertThat(one.isPresent()).as("seed %d, pod %d", seed, i).isEqualTo(room);
+                one.ifPresent(placed::add);
+                if (random.nextInt(4) == 0 && !placed.isEmpty()) {
+                    replay.end(placed.remove(random.nextInt(placed.size())));
+                }
+                assertThat(replay.rooms())
+                        .allSatisfy(node -> assertThat(node.cpuMillis()).isNotNegative())
+                        .allSatisfy(node -> assertThat(node.memoryMiB()).isNotNegative());
                 assertThat(replay.nodes().stream().mapToInt(Replay.Alike::nodes).sum())
-                        .isEqualTo(nodes.size());
-                int free = replay.nodes().stream()
-                        .mapToInt(node -> node.nodes() * node.room().free())
-                        .sum();
-                assertThat(free).isEqualTo(18_000 - allocated);
+                        .isEqualTo(NODES.size());
+                assertThat(replay.rooms().stream().mapToInt(Room::free).sum()).isEqualTo(18_000 - replay.allocated());
             }
+            placed.forEach(replay::end);
+            assertThat(replay.allocated()).isZero();
+            assertThat(replay.rooms()).isEqualTo(new Replay(NODES, contender, ALL, seed).rooms());
         }
     }
 
@@ -55,32 +94,62 @@ class ReplayTest {
         assertThat(placed(contender)).isEqualTo(placed(contender));
     }
 
-    private static List<String> placed(Contender contender) {
-        var replay = new Replay<>(List.of(SMALL, LARGE, LARGE), contender.policy(ALL), 1);
-        List<String> placed = new ArrayList<>();
+    private static List<Optional<Placed>> placed(Contender contender) {
+        var replay = new Replay(NODES, contender, ALL, 1);
+        List<Optional<Placed>> placed = new ArrayList<>();
         for (int i = 0; i < 30; i++) {
-            replay.offer(ALL.get(i * 7 % ALL.size()));
-            placed.add(replay.nodes().toString());
+            placed.add(replay.offer(ALL.get(i * 7 % ALL.size())));
         }
         return placed;
     }
 
     @Test
     void aPodThatTakesOneModelGoesToNoOther() {
-        var replay = new Replay<>(List.of(SMALL), new BestFit(), 0);
+        var replay = new Replay(NODES.subList(0, 1), Contender.BEST_FIT, ALL, 0);
 
-        assertThat(replay.offer(OF_MODEL_1)).isFalse();
-        assertThat(replay.offer(HALF)).isTrue();
+        assertThat(replay.offer(OF_MODEL_L)).isEmpty();
+        assertThat(replay.offer(HALF)).map(Placed::node).contains("small-0");
+    }
+
+    @Test
+    void binpackFillsANodeAndSpreadTakesTheEmptiest() {
+        var binpack = new Replay(NODES, Contender.BINPACK, ALL, 0);
+        var spread = new Replay(NODES, Contender.SPREAD, ALL, 0);
+
+        assertThat(List.of(binpack.offer(HALF), binpack.offer(HALF)))
+                .extracting(placed -> placed.orElseThrow().node())
+                .containsExactly("small-0", "small-0");
+        assertThat(List.of(spread.offer(HALF), spread.offer(HALF)))
+                .extracting(placed -> placed.orElseThrow().node())
+                .containsExactly("large-0", "large-1");
+    }
+
+    @Test
+    void theWorkloadsPodsAllComeAndTheSurplusEndsBeforeItIsTooMuch() {
+        var trace = new Trace(NODES, new TreeMap<>(Map.of("all", ALL)));
+        List<Pod> arrivals = Arrivals.drawn(trace, ALL, 30_000, 5);
+
+        assertThat(arrivals).containsAll(ALL);
+        assertThat(arrivals.stream().mapToLong(trace::asked).sum()).isBetween(30_000L - 8_000, 30_000L);
+        assertThat(Arrivals.drawn(trace, ALL, 30_000, 5)).isEqualTo(arrivals);
+        assertThat(Arrivals.drawn(trace, ALL, 30_000, 6)).isNotEqualTo(arrivals);
     }
 
     @Test
     void fragmentationIsTheFreeGpuThatTypicalPodsCannotUse() {
-        Room node = Room.of(LARGE).with(HALF, 0); // 7.5 GPUs and 92 CPUs left
+        var replay = new Replay(NODES.subList(2, 3), Contender.BINPACK, ALL, 0);
+        replay.offer(HALF);
+        Room node = replay.rooms().get(0); // 7.5 GPUs and 92 CPUs left
 
-        assertThat(TypicalPods.of(List.of(HALF)).fragmentation(node)).isEqualTo(0);
-        assertThat(TypicalPods.of(List.of(WHOLE)).fragmentation(node)).isEqualTo(500);
-        assertThat(TypicalPods.of(List.of(EIGHT)).fragmentation(node)).isEqualTo(7_500);
-        assertThat(TypicalPods.of(List.of(CPU)).fragmentation(node)).isEqualTo(7_500);
-        assertThat(TypicalPods.of(List.of(HALF, EIGHT)).fragmentation(node)).isEqualTo(3_750);
+        assertThat(fragmentation(replay, node, HALF)).isEqualTo(0);
+        assertThat(fragmentation(replay, node, WHOLE)).isEqualTo(500);
+        assertThat(fragmentation(replay, node, EIGHT)).isEqualTo(7_500);
+        assertThat(fragmentation(replay, node, CPU)).isEqualTo(7_500);
+        assertThat(fragmentation(replay, node, HALF, EIGHT)).isEqualTo(3_750);
+    }
+
+    private static double fragmentation(Replay replay, Room node, Pod... pods) {
+        return TypicalPods.of(List.of(pods).stream().map(replay::demand).toList())
+                .fragmentation(node);
     }
 }

@@ -1,0 +1,186 @@
+package io.aliquot.scheduler.ledger;
+
+import com.github.benmanes.caffeine.cache.Cache;
+import com.github.benmanes.caffeine.cache.Caffeine;
+import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.GpuModels;
+import io.aliquot.scheduler.placement.Judge;
+import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.Room;
+import io.aliquot.scheduler.placement.Ways;
+import io.aliquot.scheduler.placement.Ways.Way;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
+
+/*
+ * The judge wants to know every node's room, and is asked for some pods only, often for none at all. So an account that
+ * changes only notes that it has; what its room is now is looked up when somebody is to be judged, and told to the judge
+ * in the order of the accounts' numbers, so that equal histories give equal choices.
+ *
+ * Locks: an account's may be held when this one is taken, never the other way. So rooms are read first and told then, and
+ * whoever told of a later change of the same account goes first.
+ *
+ * Nodes of one kind are often alike, and a place is the same on each of them: what the judge has said is kept by the room
+ * before and after, and with each node's offer, so that a node that has not changed costs no look-up.
+ */
+/**
+ * Keeps a judge told of all nodes and pods, and asks it. Thread-safe.
+ *
+ * @param <P> what the judge knows of a place
+ */
+final class Judging<P> {
+    /** Pods that are known to have come, so that one that comes again and again is counted once. */
+    private static final int MOST_PODS = 20_000;
+    /** Places that are remembered until the judge has a new edition. */
+    private static final int MOST_PLACES = 1 << 18;
+
+    final GpuModels models = new GpuModels();
+
+    private final Judge<P> judge;
+    /** By their numbers. */
+    private final Map<Integer, NodeAccount> changed = new ConcurrentHashMap<>();
+
+    private final Cache<String, Boolean> came =
+            Caffeine.newBuilder().maximumSize(MOST_PODS).executor(Runnable::run).build();
+
+    /** The judge's, when it was last told of something. */
+    private volatile int edition = -1;
+
+    // Guarded by this.
+
+    private final Map<Integer, State> told = new HashMap<>();
+    private final Map<Place, P> places = new HashMap<>();
+    private boolean begun;
+
+    /** What an account looked like after so many changes; empty where it takes no pods. */
+    record State(long changes, Optional<Room> room) {}
+
+    private record Place(Demand demand, Room before, Room after) {}
+
+    /** What a node offers a pod, as the judge sees it, until it has a new edition. */
+    final class Options {
+        private final int edition;
+        private final List<P> places;
+
+        private Options(int edition, List<P> places) {
+            this.edition = edition;
+            this.places = places;
+        }
+
+        boolean stale() {
+            return edition != Judging.this.edition;
+        }
+
+        /** How much the judge likes the best of them just now; nothing where they are stale. */
+        OptionalDouble liking() {
+            synchronized (Judging.this) {
+                return stale() ? OptionalDouble.empty() : OptionalDouble.of(judge.score(places.get(best(places))));
+            }
+        }
+    }
+
+    Judging(Judge<P> judge) {
+        this.judge = judge;
+    }
+
+    /** To be called with the account's lock held. */
+    void changed(NodeAccount account) {
+        changed.put(account.number, account);
+    }
+
+    /** Tells the judge of all that has changed. Not to be called with an account's lock held. */
+    void update() {
+        var news = new TreeMap<Integer, State>();
+        for (Integer number : List.copyOf(changed.keySet())) {
+            NodeAccount account = changed.remove(number);
+            if (account != null) {
+                news.put(number, account.state());
+            }
+        }
+        synchronized (this) {
+            news.forEach(this::tell);
+            int now = judge.edition();
+            if (now != edition) {
+                edition = now;
+                places.clear();
+            }
+        }
+    }
+
+    private void tell(Integer number, State now) {
+        State before = told.get(number);
+        if (before != null && before.changes() >= now.changes()) {
+            return;
+        }
+        told.put(number, now);
+        Optional<Room> last = before == null ? Optional.empty() : before.room();
+        if (!last.equals(now.room())) {
+            last.ifPresent(judge::left);
+            now.room().ifPresent(judge::entered);
+        }
+    }
+
+    /**
+     * A pod is to be placed; before the first all that are there already were.
+     *
+     * @param there in the order in which they came
+     */
+    void arrives(String uid, PodAsk ask, Supplier<Collection<PodAsk>> there) {
+        if (came.asMap().putIfAbsent(uid, true) != null) {
+            return;
+        }
+        synchronized (this) {
+            if (!begun) {
+                begun = true;
+                there.get().forEach(earlier -> judge.arrives(models.demand(earlier)));
+            }
+            judge.arrives(models.demand(ask));
+        }
+    }
+
+    /** What the judge says of these ways. */
+    synchronized Options options(Ways ways) {
+        return new Options(edition, places(ways));
+    }
+
+    /** The one that the judge likes best. */
+    synchronized Way choice(Ways ways) {
+        return ways.list().get(best(places(ways)));
+    }
+
+    private List<P> places(Ways ways) {
+        var list = new ArrayList<P>(ways.list().size());
+        for (Way way : ways.list()) {
+            list.add(place(new Place(ways.demand(), ways.before(), way.after())));
+        }
+        return list;
+    }
+
+    private P place(Place place) {
+        if (places.size() >= MOST_PLACES) {
+            places.clear();
+        }
+        return places.computeIfAbsent(place, any -> judge.weigh(any.demand(), any.before(), any.after()));
+    }
+
+    private int best(List<P> list) {
+        int best = 0;
+        double most = list.size() > 1 ? judge.score(list.get(0)) : 0;
+        for (int i = 1; i < list.size(); i++) {
+            double score = judge.score(list.get(i));
+            if (score > most) {
+                best = i;
+                most = score;
+            }
+        }
+        return best;
+    }
+}

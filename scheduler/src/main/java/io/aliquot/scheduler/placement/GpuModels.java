@@ -1,0 +1,133 @@
+package io.aliquot.scheduler.placement;
+
+import io.aliquot.api.GpuRequest;
+import io.aliquot.api.Share;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The models of GPU that a cluster has, numbered as {@link Room.Shape} and {@link Demand} need it. Cards that are given
+ * whole only are a model of their own. Thread-safe.
+ */
+public final class GpuModels {
+    /** The last number is for all models beyond. */
+    private static final int LAST = Long.SIZE - 1;
+
+    private record Model(String name, boolean wholeOnly) {}
+
+    /** @param sample of the model; the largest that was seen */
+    private record Known(int number, Card sample) {}
+
+    /** Replaced, never changed: there are few, and new ones are rare. */
+    private volatile Map<Model, Known> models = Map.of();
+
+    /**
+     * What a node has when nothing runs on it. One with unlike cards counts as if all were like the largest, of which the
+     * others lack something from the start.
+     */
+    public Room.Shape shape(List<Card> cards, HostLoad allocatable) {
+        int cpuMillis = Room.counted(allocatable.cpuMillis());
+        int memoryMiB = Room.mebibytes(allocatable.memoryBytes());
+        if (cards.isEmpty()) {
+            return new Room.Shape(cpuMillis, memoryMiB, 0, 1, 0, 0);
+        }
+        Card largest = largest(cards);
+        return new Room.Shape(
+                cpuMillis,
+                memoryMiB,
+                cards.size(),
+                Room.counted(largest.memoryMiB),
+                largest.share == Share.MEMORY ? Room.UNCOUNTED : largest.cores,
+                number(largest));
+    }
+
+    /** Of one or more. */
+    static Card largest(List<Card> cards) {
+        Card largest = cards.get(0);
+        for (Card card : cards) {
+            largest = card.memoryMiB > largest.memoryMiB ? card : largest;
+        }
+        return largest;
+    }
+
+    private int number(Card card) {
+        var model = new Model(card.gpu.model(), card.share == Share.EXCLUSIVE);
+        Known known = models.get(model);
+        return known != null && known.sample().gpu.memoryMiB() >= card.gpu.memoryMiB()
+                ? known.number()
+                : add(model, card);
+    }
+
+    private synchronized int add(Model model, Card card) {
+        Map<Model, Known> more = new LinkedHashMap<>(models);
+        Known known = more.get(model);
+        int number = known == null ? Math.min(more.size(), LAST) : known.number();
+        more.put(model, new Known(number, card));
+        models = more;
+        return number;
+    }
+
+    /** What a pod asks for, wherever it may go: parts of a card are of the largest that it takes. */
+    public Demand demand(PodAsk ask) {
+        int memoryMiB = 1;
+        for (Map.Entry<Model, Known> model : models.entrySet()) {
+            if (takes(ask, model.getKey(), model.getValue())) {
+                memoryMiB = Math.max(memoryMiB, model.getValue().sample().gpu.memoryMiB());
+            }
+        }
+        return demand(ask, memoryMiB);
+    }
+
+    /** What a pod asks for on cards of that size. */
+    Demand demand(PodAsk ask, int cardMiB) {
+        int cpuMillis = Room.counted(ask.requests().cpuMillis());
+        // A part of a MiB counts as one.
+        int memoryMiB = Room.mebibytes(ask.requests().memoryBytes() + (1 << 20) - 1);
+        if (ask.containers().isEmpty()) {
+            return new Demand(cpuMillis, memoryMiB, 0, false, 0, 0, Demand.ANY);
+        }
+        var peak = new Amount.Peak();
+        for (ContainerAsk container : ask.containers()) {
+            GpuRequest request = container.request();
+            int vgpus = request.vgpus();
+            peak.add(
+                    container.kind(),
+                    (long) vgpus * request.memory().on(cardMiB),
+                    vgpus * request.cores(),
+                    vgpus,
+                    request.exclusive());
+        }
+        Amount all = peak.amount();
+        if (all.exclusive()) {
+            return new Demand(cpuMillis, memoryMiB, all.slots(), true, 0, 0, models(ask));
+        }
+        // Several containers may share GPUs, the vGPUs of one may not.
+        int gpus = ask.mostVgpus();
+        return new Demand(
+                cpuMillis,
+                memoryMiB,
+                gpus,
+                false,
+                Room.counted((all.memoryMiB() + gpus - 1) / gpus),
+                (all.cores() + gpus - 1) / gpus,
+                models(ask));
+    }
+
+    private long models(PodAsk ask) {
+        long taken = Demand.ANY;
+        for (Map.Entry<Model, Known> model : models.entrySet()) {
+            if (model.getValue().number() < LAST && !takes(ask, model.getKey(), model.getValue())) {
+                taken &= ~(1L << model.getValue().number());
+            }
+        }
+        return taken;
+    }
+
+    private static boolean takes(PodAsk ask, Model model, Known known) {
+        return ask.takesModel(known.sample().gpu)
+                && (!model.wholeOnly()
+                        || ask.containers().stream()
+                                .allMatch(one -> one.request().exclusive()));
+    }
+}

@@ -1,0 +1,411 @@
+package io.aliquot.scheduler.ledger;
+
+import static io.aliquot.scheduler.placement.Gpus.ask;
+import static io.aliquot.scheduler.placement.Gpus.gpu;
+import static io.aliquot.scheduler.placement.Gpus.uuid;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Placement;
+import io.aliquot.api.Share;
+import io.aliquot.scheduler.ledger.Commitment.Granted;
+import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Cards;
+import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.GpuModels;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.Judge;
+import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.Room;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.ToDoubleBiFunction;
+import org.junit.jupiter.api.Test;
+
+/** The judge knows all nodes and pods, and is listened to. */
+class JudgingTest {
+    private static final int NODES = 4;
+    private static final int PODS = 12;
+    private static final Map<String, String> BY_JUDGE =
+            Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "fragmentation");
+    private static final PodAsk QUARTER = ask(BY_JUDGE, "APP:main: gpumem=250");
+    private static final HostLoad HOST = new HostLoad(8_000, 32L << 30);
+
+    private final AtomicLong now = new AtomicLong();
+    private final long seed = Long.getLong("aliquot.seed", System.nanoTime());
+
+    /** Notes what it is told, and likes what the test says. */
+    private static final class Notes implements Judge<Room> {
+        final Map<Room, Integer> rooms = new HashMap<>();
+        final List<Demand> demands = new ArrayList<>();
+        final AtomicInteger inside = new AtomicInteger();
+        int weighed;
+        int edition;
+        ToDoubleBiFunction<Room, Integer> likes = (after, free) -> 0;
+
+        @Override
+        public void entered(Room room) {
+            alone(() -> rooms.merge(room, 1, Integer::sum));
+        }
+
+        @Override
+        public void left(Room room) {
+            alone(() -> rooms.compute(room, (any, count) -> count == null || count == 1 ? null : count - 1));
+        }
+
+        @Override
+        public void arrives(Demand demand) {
+            alone(() -> demands.add(demand));
+        }
+
+        @Override
+        public int edition() {
+            return edition;
+        }
+
+        @Override
+        public Room weigh(Demand demand, Room before, Room after) {
+            alone(() -> weighed++);
+            return after;
+        }
+
+        @Override
+        public double score(Room after) {
+            return likes.applyAsDouble(after, after.free());
+        }
+
+        private void alone(Runnable work) {
+            assertThat(inside.incrementAndGet()).isEqualTo(1);
+            work.run();
+            inside.decrementAndGet();
+        }
+    }
+
+    private final Notes judge = new Notes();
+    private final Ledger ledger = ledger(judge);
+
+    private Ledger ledger(Judge<?> by) {
+        return new Ledger(
+                now::get,
+                new LedgerListener() {
+                    @Override
+                    public void roomFreed(String node) {}
+
+                    @Override
+                    public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+                },
+                by);
+    }
+
+    private static Sharing node(int number, int... gpuMiB) {
+        var gpus = new Gpu[gpuMiB.length];
+        for (int i = 0; i < gpus.length; i++) {
+            gpus[i] = gpu(number, i, gpuMiB[i]);
+        }
+        return new Sharing(Gpus.inventory(4, gpus), Placement.BINPACK, HOST);
+    }
+
+    private static PodId pod(int number) {
+        return LedgerTest.pod("p" + number);
+    }
+
+    private static PodAsk kind(int number) {
+        PodAsk ask = switch (number) {
+            case 0 -> ask("APP:main: gpumem=100");
+            case 1 -> ask(BY_JUDGE, "APP:main: gpumem=400 gpucores=40");
+            case 2 -> ask(BY_JUDGE, "APP:main: gpu=2 gpumem=300");
+            default -> ask(BY_JUDGE, "APP:main: gpu=1");
+        };
+        return ask.requesting(new HostLoad(500L * number, (long) number << 30));
+    }
+
+    @Test
+    void whateverHasHappenedTheJudgeKnowsTheRoomsThatThereAre() {
+        var random = new Random(seed);
+        for (int step = 0; step < 5_000; step++) {
+            happen(random);
+            if (random.nextInt(4) == 0) {
+                ledger.offers("anybody", kind(1), Placement.FRAGMENTATION);
+                assertThat(judge.rooms)
+                        .as("-Daliquot.seed=%d, step %d", seed, step)
+                        .isEqualTo(rooms());
+            }
+        }
+    }
+
+    /** From what the ledger shows. */
+    private Map<Room, Integer> rooms() {
+        Map<Room, Integer> rooms = new HashMap<>();
+        for (String name : ledger.nodeNames()) {
+            NodeView view = ledger.view(name).orElseThrow();
+            if (view.facts() instanceof Sharing sharing && view.served()) {
+                HostLoad left = sharing.allocatable();
+                for (Holding holding : view.holdings()) {
+                    left = left.minus(holding.requests());
+                }
+                Room.Shape shape = new GpuModels().shape(sharing.cards().list(), sharing.allocatable());
+                rooms.merge(Room.of(shape, left, view.rooms()), 1, Integer::sum);
+            }
+        }
+        return rooms;
+    }
+
+    private void happen(Random random) {
+        int number = random.nextInt(NODES);
+        String node = "n" + number;
+        PodId pod = pod(random.nextInt(PODS));
+        PodAsk ask = kind(random.nextInt(4));
+        switch (random.nextInt(10)) {
+            case 0 -> ledger.putNode(node, node(number, 1000, 1000 + 500 * random.nextInt(2)));
+            case 1 -> ledger.setServed(node, random.nextInt(4) != 0);
+            case 2 -> {
+                if (random.nextInt(4) == 0) {
+                    ledger.removeNode(node);
+                }
+            }
+            case 3 -> ledger.expect(pod, node, ask);
+            case 4, 5 -> ledger.commit(pod, node, ask, now.incrementAndGet());
+            case 6 ->
+                ledger.hold(BoundPods.of(
+                        pod,
+                        node,
+                        (int) now.incrementAndGet(),
+                        (int) now.get(),
+                        new HostLoad(100, 1 << 20),
+                        BoundPods.main(uuid(number, 0), new Amount(100, 5, 1, false))));
+            case 7 -> ledger.forget(pod.uid());
+            case 8 -> ledger.keepFor(pod, node, ask, Set.of("p3", "p4", "p5"));
+            default -> {
+                now.addAndGet(Duration.ofSeconds(random.nextInt(4)).toNanos());
+                ledger.expire();
+            }
+        }
+    }
+
+    @Test
+    void theGpuThatTheJudgeLikesIsTakenAndOfEqualOnesTheFullest() {
+        ledger.putNode("n1", node(1, 1000, 1000, 1000));
+        ledger.hold(LedgerTest.bound("half", "n1", uuid(1, 1), new Amount(500, 0, 1, false)));
+
+        assertThat(taken("a")).isEqualTo(uuid(1, 1));
+        judge.likes = (after, free) -> after.gpuMiB(1) < 1000 ? 1 : 0; // two GPUs begun
+        judge.edition++;
+        assertThat(taken("b")).isEqualTo(uuid(1, 0));
+    }
+
+    @Test
+    void aGpuThatDoesNotHoldThePodIsNotTakenHoweverMuchItIsLiked() {
+        ledger.putNode("n1", node(1, 1000, 1000));
+        ledger.hold(LedgerTest.bound("large", "n1", uuid(1, 0), new Amount(900, 0, 1, false)));
+        judge.likes = (after, free) -> -after.gpuMiB(0);
+
+        assertThat(taken("a")).isEqualTo(uuid(1, 1));
+    }
+
+    @Test
+    void aCordonedGpuIsNeitherTakenNorRoom() {
+        var inventory = Gpus.inventory(4, gpu(1, 0, 1000), gpu(1, 1, 1000));
+        ledger.putNode(
+                "n1",
+                new Sharing(
+                        new Cards(inventory, Share.CORE_MEMORY, Set.of(uuid(1, 0))), Placement.FRAGMENTATION, HOST));
+
+        assertThat(taken("a")).isEqualTo(uuid(1, 1));
+        ledger.offers("b", QUARTER, Placement.FRAGMENTATION);
+        assertThat(judge.rooms.keySet())
+                .singleElement()
+                .satisfies(room -> assertThat(room.free()).isEqualTo(750));
+    }
+
+    @Test
+    void theNodesLabelGivesTheGpusToTheJudgeWhereThePodSaysNothing() {
+        ledger.putNode(
+                "n1", new Sharing(Gpus.inventory(4, gpu(1, 0, 1000), gpu(1, 1, 1000)), Placement.FRAGMENTATION, HOST));
+        ledger.hold(LedgerTest.bound("half", "n1", uuid(1, 1), new Amount(500, 0, 1, false)));
+        judge.likes = (after, free) -> -after.gpuMiB(1);
+
+        assertThat(granted("a", ask("APP:main: gpumem=250"))).isEqualTo(uuid(1, 0));
+    }
+
+    @Test
+    void aNodeIsLikedAsTheJudgeLikesTheBestOfItsPlaces() {
+        ledger.putNode("n1", node(1, 1000, 1000));
+        ledger.putNode("n2", node(2, 1000, 1000));
+        ledger.hold(LedgerTest.bound("half", "n2", uuid(2, 1), new Amount(500, 0, 1, false)));
+        judge.likes = (after, free) -> after.gpuMiB(0);
+
+        assertThat(liking("n1", "a")).isEqualTo(750);
+        assertThat(liking("n2", "a")).isEqualTo(500); // on the empty one
+    }
+
+    @Test
+    void whereAnotherPolicyChoosesTheGpuThatOneIsJudged() {
+        ledger.putNode("n2", node(2, 1000, 1000));
+        ledger.hold(LedgerTest.bound("half", "n2", uuid(2, 1), new Amount(500, 0, 1, false)));
+        judge.likes = (after, free) -> after.gpuMiB(0);
+        var binpack = ask(
+                Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "binpack"),
+                "APP:main: gpumem=250");
+
+        var offers = ledger.offers("a", binpack, Placement.FRAGMENTATION);
+
+        assertThat(offers.liking("n2", (Offer.Fits) offers.of("n2"))).isEqualTo(250);
+    }
+
+    @Test
+    void aPodsOwnReservationIsSetAside() {
+        ledger.putNode("n1", node(1, 1000));
+        PodAsk ask = QUARTER.requesting(new HostLoad(1_000, 1 << 30));
+        judge.likes = (after, free) -> after.cpuMillis();
+
+        assertThat(liking("n1", "a", ask)).isEqualTo(7_000);
+        ledger.expect(LedgerTest.pod("a"), "n1", ask);
+        assertThat(liking("n1", "a", ask)).isEqualTo(7_000);
+        assertThat(liking("n1", "b", ask)).isEqualTo(6_000);
+    }
+
+    @Test
+    void nodesThatAreAlikeAreWeighedOnce() {
+        for (int number = 0; number < 10; number++) {
+            ledger.putNode("n" + number, node(number, 1000, 1000));
+        }
+        for (int number = 0; number < 10; number++) {
+            liking("n" + number, "a");
+        }
+        assertThat(judge.weighed).isEqualTo(1);
+        judge.edition++;
+        liking("n0", "a");
+        assertThat(judge.weighed).isEqualTo(2);
+    }
+
+    @Test
+    void ofKindsThatDifferInCpuTheJudgeHearsWhatEachRequests() {
+        ledger.putNode("n1", node(1, 1000));
+        judge.likes = (after, free) -> after.cpuMillis();
+
+        assertThat(liking("n1", "a", QUARTER.requesting(new HostLoad(1_000, 0))))
+                .isEqualTo(7_000);
+        assertThat(liking("n1", "a", QUARTER.requesting(new HostLoad(2_000, 0))))
+                .isEqualTo(6_000);
+    }
+
+    @Test
+    void aPodThatComesAgainCountsOnceAndThoseThatWereThereBeforeCountFirst() {
+        ledger.putNode("n1", node(1, 1000));
+        ledger.hold(BoundPods.of(
+                LedgerTest.pod("second"), "n1", 0, 9, HOST, BoundPods.main(uuid(1, 0), new Amount(20, 0, 1, false))));
+        ledger.hold(BoundPods.of(
+                LedgerTest.pod("first"), "n1", 0, 5, HOST, BoundPods.main(uuid(1, 0), new Amount(10, 0, 1, false))));
+        ledger.hold(BoundPods.of(LedgerTest.pod("without"), "n1", 0, 1, HOST));
+
+        ledger.arrives("a", QUARTER);
+        ledger.arrives("a", QUARTER);
+        ledger.arrives("b", QUARTER);
+
+        assertThat(judge.demands).extracting(Demand::gpuMiB).containsExactly(10, 20, 250, 250);
+    }
+
+    @Test
+    void equalHistoriesGiveEqualChoices() {
+        assertThat(choices()).isEqualTo(choices());
+    }
+
+    private List<String> choices() {
+        var fresh = new Ledger(now::get, new LedgerListener() {
+            @Override
+            public void roomFreed(String node) {}
+
+            @Override
+            public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+        });
+        for (int number = 0; number < NODES; number++) {
+            fresh.putNode("n" + number, node(number, 1000, 1000, 1500));
+        }
+        List<String> choices = new ArrayList<>();
+        for (int i = 0; i < 60; i++) {
+            PodId pod = LedgerTest.pod("q" + i);
+            PodAsk ask = kind(1 + i % 3);
+            fresh.arrives(pod.uid(), ask);
+            Offers offers = fresh.offers(pod.uid(), ask, Placement.FRAGMENTATION);
+            String best = "";
+            double most = Double.NEGATIVE_INFINITY;
+            for (int number = 0; number < NODES; number++) {
+                String node = "n" + number;
+                if (offers.of(node) instanceof Offer.Fits fits && offers.liking(node, fits) > most) {
+                    most = offers.liking(node, fits);
+                    best = node;
+                }
+            }
+            choices.add(best + fresh.commit(pod, best, ask, 1));
+            if (i % 3 == 0) {
+                fresh.forget("q" + i / 2);
+            }
+        }
+        return choices;
+    }
+
+    @Test
+    void fromManyThreadsTheJudgeIsAskedByOneAndKnowsAllInTheEnd() throws Exception {
+        var pool = Executors.newFixedThreadPool(4);
+        try {
+            List<Callable<Void>> work = new ArrayList<>();
+            for (int thread = 0; thread < 4; thread++) {
+                var random = new Random(seed + thread);
+                work.add(() -> {
+                    for (int step = 0; step < 3_000; step++) {
+                        happen(random);
+                        PodAsk ask = kind(1 + random.nextInt(3));
+                        String uid = pod(random.nextInt(PODS)).uid();
+                        ledger.arrives(uid, ask);
+                        Offers offers = ledger.offers(uid, ask, Placement.FRAGMENTATION);
+                        for (int number = 0; number < NODES; number++) {
+                            String node = "n" + number;
+                            if (offers.of(node) instanceof Offer.Fits fits) {
+                                offers.liking(node, fits);
+                            }
+                        }
+                    }
+                    return null;
+                });
+            }
+            for (Future<Void> done : pool.invokeAll(work)) {
+                done.get();
+            }
+        } finally {
+            pool.shutdownNow();
+        }
+        ledger.offers("anybody", kind(1), Placement.FRAGMENTATION);
+        assertThat(judge.rooms).as("-Daliquot.seed=%d", seed).isEqualTo(rooms());
+    }
+
+    private double liking(String node, String pod) {
+        return liking(node, pod, QUARTER);
+    }
+
+    private double liking(String node, String pod, PodAsk ask) {
+        Offers offers = ledger.offers(pod, ask, Placement.FRAGMENTATION);
+        return offers.liking(node, (Offer.Fits) offers.of(node));
+    }
+
+    /** The GPU of node n1 that a pod gets. */
+    private String taken(String pod) {
+        return granted(pod, QUARTER);
+    }
+
+    private String granted(String pod, PodAsk ask) {
+        var granted = (Granted) ledger.commit(LedgerTest.pod(pod), "n1", ask, 1);
+        return Gpus.of(granted.containers(), "main").list().get(0).uuid();
+    }
+}
