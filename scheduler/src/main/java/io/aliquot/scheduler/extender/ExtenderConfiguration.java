@@ -7,8 +7,10 @@ import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
 import java.time.InstantSource;
+import org.springframework.boot.web.servlet.ServletRegistrationBean;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import tools.jackson.databind.json.JsonMapper;
 
 @Configuration(proxyBeanMethods = false)
 class ExtenderConfiguration {
@@ -83,6 +85,22 @@ class ExtenderConfiguration {
     @Bean
     VerbMeter verbMeter(MeterRegistry metrics) {
         return new VerbMeter(metrics);
+    }
+
+    @Bean
+    ServletRegistrationBean<ExtenderServlet> verbs(
+            Placing placing,
+            Binder binder,
+            Preempting preempting,
+            VerbMeter meter,
+            MeterRegistry metrics,
+            JsonMapper json) {
+        return new ServletRegistrationBean<>(
+                new ExtenderServlet(placing, binder, preempting, meter, metrics, json),
+                ExtenderServlet.FILTER,
+                ExtenderServlet.PRIORITIZE,
+                ExtenderServlet.BIND,
+                ExtenderServlet.PREEMPT);
     }
 
     @Bean(destroyMethod = "close")

@@ -18,6 +18,7 @@ final class VerbMeter implements Liveness {
     private record Call(String verb, long start) {}
 
     private final MeterRegistry metrics;
+    private final Map<String, Timer> timers = new ConcurrentHashMap<>();
     private final Map<Object, Call> running = new ConcurrentHashMap<>();
 
     VerbMeter(MeterRegistry metrics) {
@@ -32,11 +33,11 @@ final class VerbMeter implements Liveness {
             return work.get();
         } finally {
             running.remove(key);
-            timer(verb).record(Duration.ofNanos(System.nanoTime() - start));
+            timers.computeIfAbsent(verb, this::register).record(Duration.ofNanos(System.nanoTime() - start));
         }
     }
 
-    private Timer timer(String verb) {
+    private Timer register(String verb) {
         return Latency.timer("aliquot.extender.request", "Time to answer kube-scheduler")
                 .tag("verb", verb)
                 .register(metrics);

@@ -5,6 +5,9 @@ import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import org.springframework.http.HttpStatus;
 import org.springframework.http.MediaType;
 import org.springframework.http.ProblemDetail;
 import tools.jackson.databind.json.JsonMapper;
@@ -13,7 +16,24 @@ import tools.jackson.databind.json.JsonMapper;
 public final class Problems {
     static final String API = "/api/v1/";
 
+    public static final String NOT_OUR_JSON = "the body is not the JSON that this path expects";
+
+    private static final Logger LOG = LoggerFactory.getLogger(Problems.class);
+
     private Problems() {}
+
+    /** A body that is not what its path expects. */
+    public static ProblemDetail unreadable(Exception why) {
+        LOG.warn("refused a body that is not the JSON we expect: {}", why.getMessage());
+        return ProblemDetail.forStatusAndDetail(HttpStatus.BAD_REQUEST, NOT_OUR_JSON);
+    }
+
+    /** An error of ours; the log tells more. */
+    public static ProblemDetail failed(Exception why) {
+        LOG.error("a request failed", why);
+        return ProblemDetail.forStatusAndDetail(
+                HttpStatus.INTERNAL_SERVER_ERROR, "internal error; the scheduler's log tells more");
+    }
 
     static boolean asJson(HttpServletRequest request) {
         return request.getRequestURI().startsWith(API);
