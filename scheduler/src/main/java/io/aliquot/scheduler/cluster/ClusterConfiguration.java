@@ -10,17 +10,14 @@ import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.Node;
-import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
-import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
-import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
-import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudgetBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
+import java.io.IOException;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.List;
@@ -53,9 +50,9 @@ class ClusterConfiguration {
     Leadership leadership(SlimClient slim, Settings settings, Ledger ledger) {
         return new Leadership(settings.podName(), GRACE, () -> {
             try {
-                KubernetesCluster.takeStock(slim.kubernetes(), ledger);
+                KubernetesCluster.takeStock(slim, ledger);
                 return true;
-            } catch (KubernetesClientException e) {
+            } catch (KubernetesClientException | IOException e) {
                 LOG.warn("cannot list pods, trying again: {}", e.getMessage());
                 return false;
             }
@@ -116,11 +113,8 @@ class ClusterConfiguration {
     Watched<Node> nodes(SlimClient slim, Settings settings, Ledger ledger, Events events) {
         var reader = new NodeReader(settings.gpuPlacement());
         return Watched.start(
-                new Watched.Source<>(
-                        "nodes",
-                        () -> slim.kubernetes().nodes().withLimit(Watched.PAGE).runnableInformer(0),
-                        () -> new SlimStore<>(metadata ->
-                                new NodeBuilder().withMetadata(metadata).build())),
+                slim,
+                Kind.NODES,
                 node -> {
                     NodeReader.Reading reading = reader.read(node);
                     if (!reading.problem().isEmpty()) {
@@ -143,7 +137,8 @@ class ClusterConfiguration {
             Events events) {
         var agents = new Agents(settings.namespace(), ledger::setServed);
         return Watched.start(
-                podSource(slim),
+                slim,
+                Kind.PODS,
                 pod -> {
                     agents.present(pod);
                     unbound.present(pod);
@@ -173,18 +168,6 @@ class ClusterConfiguration {
                 System::nanoTime);
     }
 
-    static Watched.Source<Pod> podSource(SlimClient slim) {
-        return new Watched.Source<>(
-                "pods",
-                () -> slim.kubernetes()
-                        .pods()
-                        .inAnyNamespace()
-                        .withLimit(Watched.PAGE)
-                        .runnableInformer(0),
-                () -> new SlimStore<>(
-                        metadata -> new PodBuilder().withMetadata(metadata).build()));
-    }
-
     private static void forget(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
         budgets.removePod(pod.getMetadata().getUid());
         pending.forget(pod.getMetadata().getUid());
@@ -212,18 +195,8 @@ class ClusterConfiguration {
     @Bean
     Watched<PodDisruptionBudget> disruptionBudgets(SlimClient slim, Budgets budgets) {
         return Watched.start(
-                new Watched.Source<>(
-                        "disruption budgets",
-                        () -> slim.kubernetes()
-                                .policy()
-                                .v1()
-                                .podDisruptionBudget()
-                                .inAnyNamespace()
-                                .withLimit(Watched.PAGE)
-                                .runnableInformer(0),
-                        () -> new SlimStore<>(metadata -> new PodDisruptionBudgetBuilder()
-                                .withMetadata(metadata)
-                                .build())),
+                slim,
+                Kind.DISRUPTION_BUDGETS,
                 budget -> BudgetReader.read(budget)
                         .ifPresentOrElse(
                                 budgets::putBudget,
@@ -239,15 +212,8 @@ class ClusterConfiguration {
     @Bean
     Watched<Lease> leases(SlimClient slim, Settings settings, Leadership leadership) {
         return Watched.start(
-                new Watched.Source<>(
-                        "the scheduler's Lease",
-                        () -> slim.kubernetes()
-                                .leases()
-                                .inNamespace(settings.namespace())
-                                .withName(settings.leaseName())
-                                .runnableInformer(0),
-                        () -> new SlimStore<>(metadata ->
-                                new LeaseBuilder().withMetadata(metadata).build())),
+                slim,
+                Kind.lease(settings.namespace(), settings.leaseName()),
                 leadership::seen,
                 lease -> leadership.gone(),
                 System::nanoTime);

@@ -9,17 +9,15 @@ import io.aliquot.scheduler.server.Latency;
 import io.aliquot.scheduler.server.Readiness;
 import io.fabric8.kubernetes.api.model.BindingBuilder;
 import io.fabric8.kubernetes.api.model.DeleteOptionsBuilder;
-import io.fabric8.kubernetes.api.model.ListOptions;
-import io.fabric8.kubernetes.api.model.ListOptionsBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
-import io.fabric8.kubernetes.api.model.PodList;
 import io.fabric8.kubernetes.api.model.policy.v1.EvictionBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import io.micrometer.core.instrument.MeterRegistry;
+import java.io.IOException;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.List;
@@ -67,10 +65,10 @@ final class KubernetesCluster implements Cluster {
             MeterRegistry metrics,
             Clock clock) {
         this.kubernetes = Patience.oneTry(kubernetes, PATIENCE);
-        KubernetesClient inVerbs = Patience.oneTry(kubernetes, READ);
-        this.reader = inVerbs;
-        this.writer = new Writer(inVerbs, WRITE);
-        this.hasty = new Writer(inVerbs, READ);
+        this.reader = Patience.oneTry(kubernetes, READ);
+        var line = new Line(kubernetes.getConfiguration());
+        this.writer = new Writer(line, kubernetes.getKubernetesSerialization(), WRITE);
+        this.hasty = new Writer(line, kubernetes.getKubernetesSerialization(), READ);
         this.leadership = leadership;
         this.unbound = unbound;
         this.ready = ready;
@@ -233,21 +231,12 @@ final class KubernetesCluster implements Cluster {
     }
 
     /** Reads all bound pods into the ledger, as they are in etcd now. */
-    static void takeStock(KubernetesClient kubernetes, Ledger ledger) {
-        String next = null;
-        do {
-            ListOptions page = new ListOptionsBuilder()
-                    .withLimit(Watched.PAGE)
-                    .withContinue(next)
-                    .build();
-            PodList pods = kubernetes.pods().inAnyNamespace().list(page);
-            for (Pod pod : pods.getItems()) {
-                if (!PodReader.node(pod).isEmpty() && !PodReader.ended(pod)) {
-                    ledger.suppose(PodReader.bound(pod).pod());
-                }
+    static void takeStock(SlimClient client, Ledger ledger) throws IOException {
+        client.list(Kind.PODS, pod -> {
+            if (!PodReader.node(pod).isEmpty() && !PodReader.ended(pod)) {
+                ledger.suppose(PodReader.bound(pod).pod());
             }
-            next = pods.getMetadata().getContinue();
-        } while (next != null && !next.isEmpty());
+        });
     }
 
     private static String message(KubernetesClientException e) {

@@ -1,21 +1,28 @@
 package io.aliquot.scheduler.cluster;
 
+import com.google.protobuf.InvalidProtocolBufferException;
+import io.aliquot.scheduler.cluster.SlimClient.MalformedException;
+import io.aliquot.scheduler.cluster.SlimClient.Watch;
 import io.aliquot.scheduler.server.Liveness;
 import io.aliquot.scheduler.server.Readiness;
 import io.fabric8.kubernetes.api.model.HasMetadata;
-import io.fabric8.kubernetes.client.informers.ResourceEventHandler;
-import io.fabric8.kubernetes.client.informers.SharedIndexInformer;
-import io.fabric8.kubernetes.client.informers.cache.ItemStore;
+import io.fabric8.kubernetes.api.model.ObjectMeta;
+import io.fabric8.kubernetes.api.model.ObjectMetaBuilder;
+import io.fabric8.kubernetes.api.model.Status;
+import io.fabric8.kubernetes.api.model.WatchEvent;
+import io.fabric8.kubernetes.client.KubernetesClientException;
+import java.io.Closeable;
+import java.io.IOException;
+import java.net.HttpURLConnection;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
-import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -28,35 +35,24 @@ import org.slf4j.LoggerFactory;
  */
 final class Watched<T extends HasMetadata> implements Readiness, Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Watched.class);
-    /** Objects a page of a list, which bounds what is in memory at once. */
-    static final long PAGE = 500;
+    private static final long SHORTEST_PAUSE_MS = 50;
+    private static final long LONGEST_PAUSE_MS = 3000;
 
-    private final String what;
-    private final Source<T> source;
+    private final SlimClient client;
+    private final Kind<T> kind;
     private final Consumer<T> present;
     private final Consumer<T> gone;
     private final LongSupplier nanoTime;
-    /** By key, what was told to be present and not to be gone; by identity, as stores keep it. */
+    /** By namespace and name, what was told to be present and not to be gone: its metadata, and of that what tells changes. */
     private final Map<String, T> told = new HashMap<>();
 
     private volatile boolean complete;
     private Session session;
-    private @Nullable String version;
     private long heard;
 
-    /**
-     * Where the objects come from.
-     *
-     * @param what the kind's name, plural, for messages
-     * @param informer a new one, not started
-     * @param store an empty one, for one informer
-     */
-    record Source<T extends HasMetadata>(
-            String what, Supplier<SharedIndexInformer<T>> informer, Supplier<ItemStore<T>> store) {}
-
-    private Watched(Source<T> source, Consumer<T> present, Consumer<T> gone, LongSupplier nanoTime) {
-        this.what = source.what();
-        this.source = source;
+    private Watched(SlimClient client, Kind<T> kind, Consumer<T> present, Consumer<T> gone, LongSupplier nanoTime) {
+        this.client = client;
+        this.kind = kind;
         this.present = present;
         this.gone = gone;
         this.nanoTime = nanoTime;
@@ -71,109 +67,189 @@ final class Watched<T extends HasMetadata> implements Readiness, Liveness, AutoC
      * @param gone is told of each object that is no more; it has metadata, perhaps nothing else
      */
     static <T extends HasMetadata> Watched<T> start(
-            Source<T> source, Consumer<T> present, Consumer<T> gone, LongSupplier nanoTime) {
-        var watched = new Watched<>(source, present, gone, nanoTime);
-        watched.session.start();
+            SlimClient client, Kind<T> kind, Consumer<T> present, Consumer<T> gone, LongSupplier nanoTime) {
+        var watched = new Watched<>(client, kind, present, gone, nanoTime);
+        watched.session.thread.start();
         return watched;
     }
 
-    /** For how long the server has said nothing, as far as those who ask now and then can tell. */
+    /** For how long the server has said nothing. */
     synchronized Duration silence() {
-        String now = session.informer.lastSyncResourceVersion();
-        if (!Objects.equals(now, version)) {
-            version = now;
-            heard = nanoTime.getAsLong();
-        }
         return Duration.ofNanos(nanoTime.getAsLong() - heard);
     }
 
     /** Whether this is an object's latest version that we were told of. */
     synchronized boolean knows(String resourceVersion) {
-        return session.store
-                .values()
+        return told.values().stream()
                 .anyMatch(object -> resourceVersion.equals(object.getMetadata().getResourceVersion()));
     }
 
     /** Lists and watches afresh, on a connection of its own; what has gone in the meantime is told of then. */
     synchronized void revive() {
-        Session before = session;
+        session.end();
         session = new Session();
         heard = nanoTime.getAsLong();
-        before.informer.stop();
-        session.start();
+        session.thread.start();
     }
 
     /**
-     * The life of one informer. Once another has taken its place nobody listens to it, whatever is still on its way: an
+     * One thread's work. Once another session has taken its place nobody listens to it, whatever is still on its way: an
      * old word after a newer one would bring back what is gone.
      */
-    private final class Session implements ResourceEventHandler<T> {
-        private final SharedIndexInformer<T> informer = source.informer().get();
-        private final ItemStore<T> store = source.store().get();
-        /** What the session before has told of and this one has not. */
-        private final Set<String> inherited = new HashSet<>(told.keySet());
+    private final class Session implements Runnable {
+        private final Thread thread = new Thread(this, "watch of " + kind.what());
+        private volatile boolean ended;
+        private volatile @Nullable Closeable open;
+        /** What to go on from; empty where everything is to be listed first. */
+        private Optional<String> version = Optional.empty();
 
-        void start() {
-            informer.itemStore(store)
-                    .removeNamespaceIndex()
-                    .exceptionHandler((started, error) -> {
-                        LOG.warn("watching {} failed, trying again: {}", what, String.valueOf(error));
-                        return true;
-                    })
-                    .addEventHandler(this);
-            var unused = informer.start();
+        private long pauseMs = SHORTEST_PAUSE_MS;
+
+        Session() {
+            thread.setDaemon(true);
         }
 
         @Override
-        public void onAdd(T object) {
-            take(() -> isThere(object));
-        }
-
-        @Override
-        public void onUpdate(T before, T object) {
-            take(() -> isThere(object));
-        }
-
-        @Override
-        public void onDelete(T object, boolean finalStateUnknown) {
-            take(() -> {
-                told.computeIfPresent(store.getKey(object), (key, known) -> same(known, object) ? null : known);
-                tell(gone, object);
-            });
-        }
-
-        @Override
-        public void onList(String resourceVersion, boolean remainedEmpty) {
-            take(() -> {
-                for (String key : inherited) {
-                    T object = told.remove(key);
-                    if (object != null) {
-                        tell(gone, object);
+        public void run() {
+            while (!ended) {
+                try {
+                    listAndWatch();
+                } catch (InvalidProtocolBufferException | MalformedException | RuntimeException e) {
+                    boolean busy = e instanceof KubernetesClientException refusal
+                            && refusal.getCode() > 0
+                            && refusal.getCode() != HttpURLConnection.HTTP_GONE;
+                    if (!busy) { // or the same would come again
+                        version = Optional.empty();
                     }
+                    warn(e);
+                } catch (IOException e) {
+                    warn(e);
                 }
-                inherited.clear();
-                complete = true;
-            });
+                pause();
+            }
         }
 
-        private void take(Runnable word) {
-            synchronized (Watched.this) {
-                if (session == this) {
-                    word.run();
+        private void warn(Exception why) {
+            if (!ended) {
+                LOG.warn("watching {} failed, trying again: {}", kind.what(), String.valueOf(why));
+            }
+        }
+
+        private void pause() {
+            try {
+                TimeUnit.MILLISECONDS.sleep(pauseMs);
+            } catch (InterruptedException e) {
+                ended = true;
+            }
+            pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
+        }
+
+        void end() {
+            ended = true;
+            thread.interrupt();
+            Closeable watch = open;
+            if (watch != null) {
+                try {
+                    watch.close();
+                } catch (IOException e) {
+                    LOG.debug("closing a watch of {}", kind.what(), e);
                 }
             }
         }
 
+        private void listAndWatch() throws IOException {
+            if (version.isEmpty()) {
+                version = Optional.of(list());
+            }
+            try (Watch watch = client.watch(kind, version.get())) {
+                open = watch;
+                if (ended) {
+                    return;
+                }
+                for (var event = watch.next(); event.isPresent() && !ended; event = watch.next()) {
+                    take(event.get());
+                    pauseMs = SHORTEST_PAUSE_MS;
+                }
+            }
+        }
+
+        private String list() throws IOException {
+            Set<String> before;
+            synchronized (Watched.this) {
+                before = new HashSet<>(told.keySet());
+            }
+            String listed = client.list(kind, object -> {
+                synchronized (Watched.this) {
+                    if (session == this) {
+                        before.remove(key(object));
+                        isThere(object);
+                    }
+                }
+            });
+            synchronized (Watched.this) {
+                if (session == this) {
+                    heard = nanoTime.getAsLong();
+                    before.forEach(this::isGone);
+                    complete = true;
+                }
+            }
+            return listed;
+        }
+
+        @SuppressWarnings("unchecked") // of a watch on this kind
+        private void take(WatchEvent event) {
+            if (event.getObject() instanceof Status refusal) {
+                throw new KubernetesClientException(refusal);
+            }
+            var object = (T) event.getObject();
+            synchronized (Watched.this) {
+                if (session != this) {
+                    return;
+                }
+                heard = nanoTime.getAsLong();
+                switch (event.getType()) {
+                    case "ADDED", "MODIFIED" -> isThere(object);
+                    case "DELETED" -> {
+                        told.remove(key(object));
+                        tell(gone, object);
+                    }
+                    default -> {
+                        // a bookmark
+                    }
+                }
+                version = Optional.of(object.getMetadata().getResourceVersion());
+            }
+        }
+
         private void isThere(T object) {
-            String key = store.getKey(object);
-            inherited.remove(key);
-            T slim = store.get(key);
-            T before = told.put(key, slim != null && same(slim, object) ? slim : object);
+            T before = told.put(key(object), slim(object));
             if (before != null && !same(before, object)) {
                 tell(gone, before);
             }
             tell(present, object);
         }
+
+        private void isGone(String key) {
+            T object = told.remove(key);
+            if (object != null) {
+                tell(gone, object);
+            }
+        }
+    }
+
+    private String key(T object) {
+        return object.getMetadata().getNamespace() + "/" + object.getMetadata().getName();
+    }
+
+    private T slim(T object) {
+        ObjectMeta metadata = object.getMetadata();
+        return kind.slim()
+                .apply(new ObjectMetaBuilder()
+                        .withNamespace(metadata.getNamespace())
+                        .withName(metadata.getName())
+                        .withUid(metadata.getUid())
+                        .withResourceVersion(metadata.getResourceVersion())
+                        .build());
     }
 
     private static boolean same(HasMetadata one, HasMetadata other) {
@@ -191,23 +267,23 @@ final class Watched<T extends HasMetadata> implements Readiness, Liveness, AutoC
 
     @Override
     public Optional<String> waitsFor() {
-        return complete ? Optional.empty() : Optional.of("the list of " + what);
+        return complete ? Optional.empty() : Optional.of("the list of " + kind.what());
     }
 
     @Override
     public synchronized Optional<String> broken() {
-        return complete && !session.informer.isRunning()
-                ? Optional.of("the watch on " + what + " has ended")
+        return complete && !session.thread.isAlive()
+                ? Optional.of("the watch on " + kind.what() + " has ended")
                 : Optional.empty();
     }
 
     @Override
     public String toString() {
-        return what;
+        return kind.what();
     }
 
     @Override
     public synchronized void close() {
-        session.informer.stop();
+        session.end();
     }
 }

@@ -1,17 +1,13 @@
 package io.aliquot.scheduler.cluster;
 
+import io.aliquot.scheduler.cluster.Line.Answer;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
 import io.fabric8.kubernetes.api.model.Status;
-import io.fabric8.kubernetes.client.KubernetesClient;
-import io.fabric8.kubernetes.client.http.HttpClient;
-import io.fabric8.kubernetes.client.http.HttpResponse;
+import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
+import java.io.IOException;
 import java.net.ConnectException;
-import java.net.URI;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 
 /**
  * Writes of which one must know what became of them. One try each, but for a server that says it is too busy, and when
@@ -21,43 +17,33 @@ final class Writer {
     private static final int REQUEST_TIMEOUT = 408;
     private static final int CONFLICT = 409;
     private static final int TOO_MANY_REQUESTS = 429;
-    private static final int LEAST_WAIT_SECONDS = 1;
+    private static final long LEAST_WAIT_SECONDS = 1;
 
-    private final KubernetesClient kubernetes;
-    private final HttpClient http;
+    private final KubernetesSerialization json;
+    private final Line line;
     private final Duration patience;
 
     /** {@code patience} is for the write as a whole, waiting for a busy server included. */
-    Writer(KubernetesClient kubernetes, Duration patience) {
-        this.kubernetes = kubernetes;
-        this.http = kubernetes.getHttpClient();
+    Writer(Line line, KubernetesSerialization json, Duration patience) {
+        this.line = line;
+        this.json = json;
         this.patience = patience;
     }
 
     WriteOutcome write(String method, String contentType, String path, Object body) {
-        String json = kubernetes.getKubernetesSerialization().asJson(body);
+        String text = json.asJson(body);
         long end = System.nanoTime() + patience.toNanos();
         while (true) {
             Duration left = Duration.ofNanos(end - System.nanoTime());
-            // The server stops working on it when nobody waits for it any more (kube-apiserver, WithRequestDeadline).
-            URI uri = URI.create(kubernetes.getMasterUrl().toString().replaceAll("/+$", "") + path + "?timeout="
-                    + left.toMillis() + "ms");
-            var request = http.newHttpRequestBuilder()
-                    .uri(uri)
-                    .method(method, contentType, json)
-                    .header("Accept", "application/json")
-                    .timeout(left.toMillis(), TimeUnit.MILLISECONDS)
-                    .build();
-            HttpResponse<byte[]> response;
+            Answer response;
             try {
-                response = http.sendAsync(request, byte[].class).get(left.toMillis(), TimeUnit.MILLISECONDS);
-            } catch (ExecutionException e) {
-                return failed(e);
-            } catch (TimeoutException e) {
-                return new WriteOutcome.Unknown("no answer within " + left.toMillis() + " ms");
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-                return new WriteOutcome.Unknown("interrupted");
+                // The server stops working on it when nobody waits for it any more (kube-apiserver,
+                // WithRequestDeadline).
+                response = line.send(method, path + "?timeout=" + left.toMillis() + "ms", contentType, text, left);
+            } catch (ConnectException e) {
+                return new WriteOutcome.Refused("the API server cannot be reached: " + e.getMessage());
+            } catch (IOException e) {
+                return new WriteOutcome.Unknown(e.toString());
             }
             if (response.code() != TOO_MANY_REQUESTS) {
                 return outcome(response);
@@ -75,17 +61,7 @@ final class Writer {
         }
     }
 
-    private static WriteOutcome failed(Throwable error) {
-        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
-            if (cause instanceof ConnectException) {
-                return new WriteOutcome.Refused("the API server cannot be reached: " + cause.getMessage());
-            }
-        }
-        Throwable cause = error.getCause() == null ? error : error.getCause();
-        return new WriteOutcome.Unknown(String.valueOf(cause));
-    }
-
-    private WriteOutcome outcome(HttpResponse<byte[]> response) {
+    private WriteOutcome outcome(Answer response) {
         int code = response.code();
         if (response.isSuccessful()) {
             return new WriteOutcome.Done();
@@ -98,19 +74,18 @@ final class Writer {
                 : new WriteOutcome.Unknown(message(response));
     }
 
-    private static long retryAfter(HttpResponse<byte[]> response) {
-        String seconds = response.header("Retry-After");
-        return seconds != null && seconds.matches("[0-9]{1,6}")
-                ? Math.max(LEAST_WAIT_SECONDS, Long.parseLong(seconds))
-                : LEAST_WAIT_SECONDS;
+    private static long retryAfter(Answer response) {
+        return response.retryAfter()
+                .filter(seconds -> seconds.matches("[0-9]{1,6}"))
+                .map(seconds -> Math.max(LEAST_WAIT_SECONDS, Long.parseLong(seconds)))
+                .orElse(LEAST_WAIT_SECONDS);
     }
 
-    private String message(HttpResponse<byte[]> response) {
-        byte[] body = response.body();
-        String text = body == null ? "" : new String(body, StandardCharsets.UTF_8).strip();
+    private String message(Answer response) {
+        String text = response.text().strip();
         if (text.startsWith("{")) {
             try {
-                Status status = kubernetes.getKubernetesSerialization().unmarshal(text, Status.class);
+                Status status = json.unmarshal(text, Status.class);
                 if (status.getMessage() != null) {
                     return status.getMessage();
                 }

@@ -16,6 +16,7 @@ import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Clock;
 import java.time.Duration;
@@ -159,6 +160,10 @@ class KubernetesClusterIT {
     /** What is asked next must not wait on the connection whose answers are lost. */
     @Test
     void anAnswerThatIsLostIsUnknownAndTheNextQuestionFindsTheEffect() {
+        Pod before = create("");
+        assertThat(cluster.bind(PodReader.id(before), PodReader.version(before), "node1", ALLOCATION))
+                .as("so there is a connection")
+                .isInstanceOf(WriteOutcome.Done.class);
         Pod pod = create("");
         assertThat(cluster.read(PodReader.id(pod))).isInstanceOf(PodState.Unbound.class);
         wire.loseAnswers();
@@ -174,10 +179,21 @@ class KubernetesClusterIT {
         assertBound(pod, "node1");
     }
 
+    /** Nor was anything sent where the other side does not even encrypt. */
     @Test
-    void takingStockReadsEveryBoundPodOfEveryPage() {
+    void whereNoConnectionComesAboutABindingHasNoEffect() {
+        Pod pod = create("");
+        wire.loseAnswers();
+
+        assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
+                .isInstanceOf(WriteOutcome.Refused.class);
+        assertThat(admin.resource(pod).get().getSpec().getNodeName()).isNull();
+    }
+
+    @Test
+    void takingStockReadsEveryBoundPodOfEveryPage() throws IOException {
         var bound = new ArrayList<Pod>();
-        for (int i = 0; i < Watched.PAGE + 10; i++) {
+        for (int i = 0; i < SlimClient.PAGE + 10; i++) {
             bound.add(create("node1"));
         }
         Pod ended = create("node1");
@@ -191,9 +207,7 @@ class KubernetesClusterIT {
             public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
         });
 
-        try (var slim = new SlimClient(client)) {
-            KubernetesCluster.takeStock(slim.kubernetes(), ledger);
-        }
+        KubernetesCluster.takeStock(new SlimClient(client), ledger);
 
         assertThat(bound)
                 .allMatch(pod -> ledger.place(pod.getMetadata().getUid()).equals(Optional.of("node1")));

@@ -7,6 +7,7 @@ import io.aliquot.testing.ApiServer;
 import io.aliquot.testing.Wire;
 import io.fabric8.kubernetes.api.model.ConfigMap;
 import io.fabric8.kubernetes.api.model.ConfigMapBuilder;
+import io.fabric8.kubernetes.api.model.ConfigMapList;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import java.nio.file.Path;
@@ -32,6 +33,14 @@ import org.junit.jupiter.api.io.TempDir;
 class WatchedIT {
     private static ApiServer server;
     private static KubernetesClient admin;
+
+    private static final Kind<ConfigMap> CONFIG_MAPS = new Kind<>(
+            "config maps",
+            "/api/v1/namespaces/default/configmaps",
+            "labelSelector=test",
+            Kind.Encoding.JSON,
+            ConfigMapList.class,
+            metadata -> new ConfigMapBuilder().withMetadata(metadata).build());
 
     private final AtomicLong nanoTime = new AtomicLong();
     /** By uid, the names of what is there as far as we were told. */
@@ -83,15 +92,8 @@ class WatchedIT {
 
     private void startWatching() {
         watched = Watched.start(
-                new Watched.Source<>(
-                        "config maps",
-                        () -> client.configMaps()
-                                .inNamespace("default")
-                                .withLabel("test")
-                                .withLimit(Watched.PAGE)
-                                .runnableInformer(0),
-                        () -> new SlimStore<>(metadata ->
-                                new ConfigMapBuilder().withMetadata(metadata).build())),
+                new SlimClient(client),
+                CONFIG_MAPS,
                 map -> {
                     there.put(map.getMetadata().getUid(), map.getMetadata().getName());
                     if (map.getMetadata().getName().equals(poison)) {
@@ -106,11 +108,11 @@ class WatchedIT {
 
     @Test
     void aListOfSeveralPagesIsCompleteWhenItSaysSo() {
-        IntStream.range(0, (int) Watched.PAGE * 2 + 50).forEach(i -> make("map-" + i, "first"));
+        IntStream.range(0, SlimClient.PAGE * 2 + 50).forEach(i -> make("map-" + i, "first"));
 
         startWatching();
 
-        assertThat(there).hasSize((int) Watched.PAGE * 2 + 50);
+        assertThat(there).hasSize(SlimClient.PAGE * 2 + 50);
     }
 
     @Test
@@ -269,6 +271,8 @@ class WatchedIT {
     void aWatchIsLeftAloneWhileThereIsNothingToTell() throws Exception {
         make("lease", "first");
         startWatching();
+        make("later", "first");
+        awaitTheTruth(); // so the watch has begun
         var pulse = new Pulse(watched, List.of(watched), () -> Optional.of(version("lease")));
         int connections = wire.connections();
         for (int i = 0; i < 5; i++) {
