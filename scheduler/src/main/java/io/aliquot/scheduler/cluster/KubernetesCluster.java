@@ -2,6 +2,7 @@ package io.aliquot.scheduler.cluster;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.cluster.Line.Answer;
 import io.aliquot.scheduler.extender.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
@@ -45,7 +46,7 @@ final class KubernetesCluster implements Cluster {
     private static final int TOO_MANY = 429;
 
     private final KubernetesClient kubernetes;
-    private final KubernetesClient reader;
+    private final Line line;
     private final Leadership leadership;
     private final Unbound unbound;
     private final Readiness ready;
@@ -65,8 +66,7 @@ final class KubernetesCluster implements Cluster {
             MeterRegistry metrics,
             Clock clock) {
         this.kubernetes = Patience.oneTry(kubernetes, PATIENCE);
-        this.reader = Patience.oneTry(kubernetes, READ);
-        var line = new Line(kubernetes.getConfiguration());
+        this.line = new Line(kubernetes.getConfiguration());
         this.writer = new Writer(line, kubernetes.getKubernetesSerialization(), WRITE);
         this.hasty = new Writer(line, kubernetes.getKubernetesSerialization(), READ);
         this.leadership = leadership;
@@ -148,17 +148,21 @@ final class KubernetesCluster implements Cluster {
     public PodState read(PodId id) {
         try {
             // Without a resource version the server reads from etcd (Kubernetes API concepts, resource versions).
-            Pod pod = reader.pods()
-                    .inNamespace(id.namespace())
-                    .withName(id.name())
-                    .get();
-            if (pod == null || !pod.getMetadata().getUid().equals(id.uid()) || PodReader.ended(pod)) {
+            Answer answer = line.get(path(id), "application/json", READ);
+            if (answer.code() == NOT_FOUND) {
+                return new PodState.Gone();
+            }
+            if (!answer.isSuccessful()) {
+                return new PodState.Unreadable(hasty.message(answer));
+            }
+            Pod pod = kubernetes.getKubernetesSerialization().unmarshal(answer.text(), Pod.class);
+            if (!pod.getMetadata().getUid().equals(id.uid()) || PodReader.ended(pod)) {
                 return new PodState.Gone();
             }
             return PodReader.node(pod).isEmpty()
                     ? unbound(pod)
                     : new PodState.Bound(PodReader.bound(pod).pod());
-        } catch (KubernetesClientException e) {
+        } catch (IOException | KubernetesClientException e) {
             return new PodState.Unreadable(String.valueOf(e.getMessage()));
         }
     }

@@ -172,7 +172,14 @@ final class Line {
                 idle.addFirst(new Idle(connection, System.nanoTime()));
             } else {
                 connection.close();
+                closeIdle(); // what befell this one has befallen the others, too, for all we know
             }
+        }
+    }
+
+    private void closeIdle() throws IOException {
+        for (Idle next = idle.pollFirst(); next != null; next = idle.pollFirst()) {
+            next.connection().close();
         }
     }
 
