@@ -1,13 +1,15 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.scheduler.placement.Mix.Sample;
+import io.aliquot.scheduler.placement.Outlook.Judged;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Optional;
 
 /*
- * A place is judged by what it costs those who come after. Who comes after is guessed from who came (Mix). Two costs, both
+ * A place is judged by what it costs those who come after. Who comes after is guessed from who came (Mix). Three costs, all
  * in thousandths of a GPU, are added up:
  *
  * Waste. A room's prospect is the GPU that will be allocated there if pods come at random: FUTURES sequences of pods are
@@ -23,15 +25,22 @@ import java.util.Map;
  * gradient of Σ s(k) log N(k), a proportionally fair division of the room. SCARCITY makes it the lesser voice, since for
  * common demands it says what waste says, only less exactly.
  *
+ * Idleness. Prospects and scarcity look at the time when the cluster is full. The emptier it is, the further away that is,
+ * and where pods end as fast as they come it never arrives; then it counts what the next pod can use. A place's idleness is
+ * by how much it makes the free GPU grow that the next pod of the mix can't use, which is fragmentation as the paper below
+ * has it. Its weight is IDLENESS, times the GPU given back for each GPU taken lately, times the fourth power of the part
+ * of the cluster's GPU that is free. So it has no say where nothing ends, rules in a cluster that stays nearly empty, and is
+ * silent in one that is full.
+ *
  * The idea that a placement be judged by the change of what typical pods can use is that of Fragmentation Gradient
  * Descent (Weng et al., "Beware of Fragmentation", USENIX ATC 2023), which asks whether the next pod fits; a rollout of
  * a base policy, here: fill at random, as an estimate of what a state is worth is Bertsekas' and Castañon's ("Rollout
  * algorithms for stochastic scheduling problems", Journal of Heuristics 5, 1999); proportional fairness is Kelly's
  * (European Transactions on Telecommunications 8, 1997).
  *
- * Cost: a prospect takes FUTURES × PODS_PER_GPU × GPUs tries, about 20 us for 8 GPUs, and is kept until the mix is dealt
- * anew; so for each pod only nodes that changed since a pod like it came are judged anew. Scarcity is a sum over the
- * demands that a place takes room from, for each place that is considered.
+ * Cost: what is said of a room (Outlook) is kept as long as the sample is; so for each pod only nodes that changed since a
+ * pod like it came are judged anew. Scarcity is a sum over the demands that a place takes room from, for each place that is
+ * considered.
  */
 /** The placement policy that leaves the most room that pods can use. Not for several threads. */
 public final class Fragmentation implements Judge<Fragmentation.Place> {
@@ -42,14 +51,25 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     /** What decides between places that cost the same: the fuller node. Less than anything that a place costs. */
     private static final double TIE = 1e-9;
 
+    private static final double IDLENESS = 20;
+    private static final double FADING = Math.pow(2, -1 / 4096.0);
+    /** Rooms that are remembered: some 50 MB with a few hundred demands. */
+    private static final int MOST_KEPT = 65_536;
+
     /** What a place costs by itself. */
     public static final class Place {
         private final double waste;
+        private final double idle;
+        /** Demands of the sample that there is less room for then, and for how many pods less. */
+        private final int[] losers;
+
         private final int[] lost;
         private final int before;
 
-        private Place(double waste, int[] lost, int before) {
+        private Place(double waste, double idle, int[] losers, int[] lost, int before) {
             this.waste = waste;
+            this.idle = idle;
+            this.losers = losers;
             this.lost = lost;
             this.before = before;
         }
@@ -60,31 +80,31 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         }
     }
 
-    /** What is known of a room, under the present sample. */
-    private static final class Known {
-        final double prospect;
-        /** Of the sample's demands: how many would fit. */
-        final int[] slots;
-
-        Known(double prospect, int[] slots) {
-            this.prospect = prospect;
-            this.slots = slots;
-        }
-    }
-
     private final Mix mix = new Mix(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
     private final Map<Room, Integer> rooms = new HashMap<>();
     private final Map<Room.Shape, Integer> shapes = new LinkedHashMap<>();
-    private final Map<Room, Known> known = new HashMap<>();
-    private Sample sample = mix.sample();
-    /** Of the sample's demands: share of GPU asked for, and how many more there is room for. */
+    private Outlook outlook = new Outlook(mix.sample(), PODS_PER_GPU, MOST_GPUS, MOST_KEPT);
+    /** Of the sample's demands: share of GPU asked for, how many more there is room for, and the one by the other. */
     private double[] shares = new double[0];
 
     private long[] slots = new long[0];
+    private double[] prices = new double[0];
+    private boolean priced = true;
+    /** Of the whole cluster, and what of it is free, in thousandths. */
     private double gpus;
+
+    private long free;
+    /** Lately, in thousandths of a GPU; what is longer ago counts less. */
+    private double taken;
+
+    private double givenBack;
+    /** The last node that was taken away: it comes back at once if it has changed. */
+    private Optional<Room> changing = Optional.empty();
 
     @Override
     public void arrives(Demand demand) {
+        taken *= FADING;
+        givenBack *= FADING;
         if (demand.gpus() > 0) {
             mix.see(demand);
         }
@@ -92,9 +112,9 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     @Override
     public int edition() {
-        if (sample != mix.sample()) {
-            sample = mix.sample();
-            known.clear();
+        Sample sample = mix.sample();
+        if (outlook.sample() != sample) {
+            outlook = new Outlook(sample, PODS_PER_GPU, MOST_GPUS, MOST_KEPT);
             shares = new double[sample.demands.length];
             double all = 0;
             for (int i = 0; i < shares.length; i++) {
@@ -105,6 +125,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
                 shares[i] /= all;
             }
             slots = new long[shares.length];
+            prices = new double[shares.length];
             rooms.forEach((room, count) -> count(room, count));
         }
         return sample.number;
@@ -125,11 +146,18 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     @Override
     public void entered(Room room) {
+        int more = changing.filter(before -> before.shape().equals(room.shape()))
+                .map(before -> room.free() - before.free())
+                .orElse(0);
+        changing = Optional.empty();
+        taken += Math.max(0, -more);
+        givenBack += Math.max(0, more);
         change(room, 1);
     }
 
     @Override
     public void left(Room room) {
+        changing = Optional.of(room);
         change(room, -1);
     }
 
@@ -137,6 +165,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         merge(rooms, room, by);
         merge(shapes, room.shape(), by);
         gpus += by * room.gpus();
+        free += (long) by * room.free();
         count(room, by);
     }
 
@@ -145,21 +174,31 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     }
 
     private void count(Room room, int by) {
-        int[] own = known(room).slots;
+        int[] own = outlook.of(room).slots;
         for (int i = 0; i < own.length; i++) {
             slots[i] += (long) by * own[i];
         }
+        priced = false;
     }
 
     @Override
     public Place weigh(Demand demand, Room before, Room after) {
-        Known now = known(before);
-        Known then = known(after);
-        int[] lost = new int[now.slots.length];
-        for (int i = 0; i < lost.length; i++) {
-            lost[i] = now.slots[i] - then.slots[i];
+        Judged now = outlook.of(before);
+        Judged then = outlook.of(after);
+        double waste = now.prospect - then.prospect - before.takenBy(demand);
+        int count = 0;
+        for (int i = 0; i < shares.length; i++) {
+            count += now.slots[i] == then.slots[i] ? 0 : 1;
         }
-        return new Place(now.prospect - then.prospect - before.takenBy(demand), lost, before.free());
+        var losers = new int[count];
+        var lost = new int[count];
+        for (int i = shares.length - 1; count > 0; i--) {
+            if (now.slots[i] != then.slots[i]) {
+                losers[--count] = i;
+                lost[count] = now.slots[i] - then.slots[i];
+            }
+        }
+        return new Place(waste, then.idle - now.idle, losers, lost, before.free());
     }
 
     @Override
@@ -169,123 +208,31 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     /** What a place costs in room that gets scarce in the whole cluster, in thousandths of a GPU. */
     public double scarcity(Place place) {
+        if (!priced) {
+            Arrays.setAll(prices, i -> slots[i] == 0 ? 0 : shares[i] / slots[i]);
+            priced = true;
+        }
         double sum = 0;
-        for (int i = 0; i < place.lost.length; i++) {
-            if (place.lost[i] != 0) {
-                // A room that is kept for the very pod is not among those that there are for all.
-                sum += shares[i] * place.lost[i] / Math.max(slots[i], place.lost[i]);
-            }
+        for (int i = 0; i < place.losers.length; i++) {
+            int demand = place.losers[i];
+            // A room that is kept for the very pod is not among those that there are for all.
+            sum += place.lost[i] <= slots[demand] ? prices[demand] * place.lost[i] : shares[demand];
         }
         return SCARCITY * sum * gpus * Room.WHOLE;
     }
 
+    /** What a place costs if the cluster stays as it is, in thousandths of a GPU; less than 0 where it does good. */
+    public double idleness(Place place) {
+        if (gpus == 0 || taken == 0) {
+            return 0;
+        }
+        double turnover = Math.min(1, givenBack / taken);
+        double empty = free / (gpus * Room.WHOLE);
+        return IDLENESS * turnover * empty * empty * empty * empty * place.idle;
+    }
+
     /** What a place costs, in thousandths of a GPU; the cheapest is the best. */
     public double cost(Place place) {
-        return place.waste + scarcity(place);
-    }
-
-    private Known known(Room room) {
-        return known.computeIfAbsent(room, any -> {
-            int[] own = Arrays.stream(sample.demands).mapToInt(any::slots).toArray();
-            return new Known(prospect(any, own), own);
-        });
-    }
-
-    /** GPU that will be allocated in a room, in thousandths. */
-    private double prospect(Room room, int[] own) {
-        long sum = 0;
-        var trial = new Trial(room);
-        int pods = (int) (PODS_PER_GPU * Math.min(room.gpus(), MOST_GPUS));
-        for (int[] future : sample.futures) {
-            trial.restart();
-            for (int i = 0; i < pods && trial.free > 0; i++) {
-                if (own[future[i]] > 0) {
-                    trial.offer(sample.demands[future[i]]);
-                }
-            }
-            sum += trial.taken;
-        }
-        return (double) sum / FUTURES;
-    }
-
-    /** A room that pods are put into. */
-    private static final class Trial {
-        private final Room room;
-        private final int[] miB;
-        private final int[] cores;
-        private int cpuMillis;
-        private int memoryMiB;
-        private int free;
-        private int taken;
-
-        Trial(Room room) {
-            this.room = room;
-            this.miB = new int[room.gpus()];
-            this.cores = new int[room.gpus()];
-        }
-
-        void restart() {
-            for (int gpu = 0; gpu < miB.length; gpu++) {
-                miB[gpu] = room.gpuMiB(gpu);
-                cores[gpu] = room.gpuCores(gpu);
-            }
-            cpuMillis = room.cpuMillis();
-            memoryMiB = room.memoryMiB();
-            free = room.free();
-            taken = 0;
-        }
-
-        /** Of a model that it takes. */
-        void offer(Demand demand) {
-            if (demand.cpuMillis() > cpuMillis || demand.memoryMiB() > memoryMiB) {
-                return;
-            }
-            int wantedMiB = demand.whole() ? room.shape().gpuMiB() : demand.gpuMiB();
-            int wantedCores = demand.whole() ? room.shape().gpuCores() : demand.gpuCores();
-            if (demand.gpus() == 1) {
-                int best = fullest(wantedMiB, wantedCores);
-                if (best < 0) {
-                    return;
-                }
-                take(best, wantedMiB, wantedCores);
-            } else {
-                int wanted = demand.gpus();
-                for (int gpu = 0; gpu < miB.length; gpu++) {
-                    wanted -= miB[gpu] >= wantedMiB && cores[gpu] >= wantedCores ? 1 : 0;
-                }
-                if (wanted > 0) {
-                    return;
-                }
-                wanted = demand.gpus();
-                for (int gpu = 0; wanted > 0; gpu++) {
-                    if (miB[gpu] >= wantedMiB && cores[gpu] >= wantedCores) {
-                        take(gpu, wantedMiB, wantedCores);
-                        wanted--;
-                    }
-                }
-            }
-            cpuMillis -= demand.cpuMillis();
-            memoryMiB -= demand.memoryMiB();
-            int part = demand.gpus() * room.shape().part(wantedMiB, wantedCores);
-            taken += part;
-            free -= part;
-        }
-
-        private void take(int gpu, int wantedMiB, int wantedCores) {
-            miB[gpu] -= wantedMiB;
-            cores[gpu] -= wantedCores;
-        }
-
-        private int fullest(int wantedMiB, int wantedCores) {
-            int best = -1;
-            for (int gpu = 0; gpu < miB.length; gpu++) {
-                if (miB[gpu] >= wantedMiB
-                        && cores[gpu] >= wantedCores
-                        && (best < 0 || miB[gpu] < miB[best] || (miB[gpu] == miB[best] && cores[gpu] < cores[best]))) {
-                    best = gpu;
-                }
-            }
-            return best;
-        }
+        return place.waste + scarcity(place) + idleness(place);
     }
 }

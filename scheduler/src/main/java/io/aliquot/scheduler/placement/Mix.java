@@ -11,8 +11,9 @@ import java.util.Random;
  * A histogram of what pods have asked for in which the past fades, by half over HALF_LIFE pods: instead of making all
  * weights smaller at each pod the weight of the next one is made larger, and all are scaled back now and then.
  *
- * From it a sample is dealt anew whenever as many pods have come as a quarter of those before, but at most every 1,024: what
- * is thought of nodes holds between two dealings. The sample is a deck in which each demand has as many cards as its
+ * The sample is compared with it whenever as many pods have come as a quarter of those before, but at least every 1,024, and
+ * is dealt anew if it has drifted: if a tenth of the pods are others than it says. What is thought of nodes holds between two
+ * dealings, so that pods of a steady mix, which a sample of some thousand tells well enough, cost nothing. The sample is a deck in which each demand has as many cards as its
  * weight, shuffled always alike.
  */
 /** What pods ask for here, learnt from those that came. Not for several threads. */
@@ -21,6 +22,7 @@ final class Mix {
     private static final double GROWTH = Math.pow(2, 1 / HALF_LIFE);
     private static final double TOO_LARGE = 1e100;
     private static final int MOST_PODS_BETWEEN = 1024;
+    private static final double MOST_DRIFT = 0.1;
     /** Different demands that are remembered; of more the lightest are forgotten. */
     private static final int MOST_DEMANDS = 1024;
 
@@ -80,9 +82,25 @@ final class Mix {
     Sample sample() {
         if (seen >= due) {
             due = seen + Math.max(1, Math.min(MOST_PODS_BETWEEN, seen / 4));
-            sample = deal();
+            if (drift() > MOST_DRIFT) {
+                sample = deal();
+            }
         }
         return sample;
+    }
+
+    /** The part of the pods that the sample has too few of: total variation distance. */
+    private double drift() {
+        double all = all();
+        double common = 0;
+        for (int i = 0; i < sample.demands.length; i++) {
+            common += Math.min(sample.shares[i], weights.getOrDefault(sample.demands[i], 0.0) / all);
+        }
+        return 1 - common;
+    }
+
+    private double all() {
+        return weights.values().stream().mapToDouble(weight -> weight).sum();
     }
 
     private Demand lightest() {
@@ -91,7 +109,7 @@ final class Mix {
 
     private Sample deal() {
         Demand[] demands = weights.keySet().toArray(new Demand[0]);
-        double all = weights.values().stream().mapToDouble(weight -> weight).sum();
+        double all = all();
         double[] shares =
                 weights.values().stream().mapToDouble(weight -> weight / all).toArray();
         int cards = count * length;

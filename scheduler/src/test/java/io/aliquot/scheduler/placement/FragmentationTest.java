@@ -32,7 +32,7 @@ class FragmentationTest {
     void memoryAloneIsNotRoomWhereTheCoresAreGone() {
         Demand computing = new Demand(1_000, 1_024, 1, false, 4_096, 90, Demand.ANY);
         Demand remembering = new Demand(1_000, 1_024, 1, false, 36_864, 10, Demand.ANY);
-        see(10, computing, remembering);
+        see(10, computing, remembering, WHOLE);
         Room room = Room.of(NODE).with(computing, 0).with(remembering, 1);
         int withRemembering = room.gpuMiB(0) < room.gpuMiB(1) ? 0 : 1;
         policy.entered(room);
@@ -75,6 +75,41 @@ class FragmentationTest {
         policy.entered(wanted);
 
         assertThat(cost(WHOLE, common, 0)).isLessThan(cost(WHOLE, wanted, 0));
+    }
+
+    @Test
+    void whatTheNextPodCannotUseCountsWherePodsEndAndByHowEmptyTheClusterIs() {
+        see(10, WHOLE);
+        Room empty = Room.of(NODE);
+        policy.entered(empty);
+        change(empty, empty.with(EIGHT, 0));
+        change(empty.with(EIGHT, 0), empty);
+        double alone = idleness(HALF, empty); // half a GPU is left that no pod wants
+        policy.entered(empty.with(EIGHT, 0));
+
+        assertThat(alone).isPositive();
+        assertThat(idleness(WHOLE, empty)).isZero();
+        assertThat(idleness(HALF, empty)).isEqualTo(alone / 16); // half is free, to the fourth power
+    }
+
+    @Test
+    void whatTheNextPodCannotUseDoesNotCountWhereNothingEnds() {
+        see(10, WHOLE);
+        Room empty = Room.of(NODE);
+        policy.entered(empty);
+        policy.entered(empty);
+        change(empty, empty.with(EIGHT, 0));
+
+        assertThat(idleness(HALF, empty)).isZero();
+    }
+
+    private void change(Room before, Room after) {
+        policy.left(before);
+        policy.entered(after);
+    }
+
+    private double idleness(Demand demand, Room room) {
+        return policy.idleness(weigh(policy, demand, room, 0));
     }
 
     @Test

@@ -1,0 +1,293 @@
+package io.aliquot.scheduler.placement;
+
+import io.aliquot.scheduler.placement.Mix.Sample;
+import java.util.HashMap;
+import java.util.Map;
+
+/*
+ * Rooms come back: before and after a pod, on nodes that are alike, for one demand and the next. So what is said of a room is
+ * kept, in two generations: who is asked for moves to the younger, and when that has half of what may be kept, the older
+ * is forgotten. What is said of a room depends on the sample and the room alone, so forgetting changes nothing but time.
+ *
+ * A judgement costs a few microseconds; a replay makes 20 for each pod. Hence arrays rather than records, a room's whole GPUs as a
+ * count, those begun sorted with the fullest first, which is the first that holds is the one to take, and an end to a future
+ * as soon as there is not enough CPU or GPU for the most modest demand.
+ */
+/** What a sample of demands says of rooms. Not for several threads. */
+final class Outlook {
+    /** What is known of a room. */
+    static final class Judged {
+        /** GPU that will be allocated there if the sample's futures come, in thousandths; their mean. */
+        final double prospect;
+        /** Free GPU that the next pod can't use, by the shares of the sample's demands, in thousandths. */
+        final double idle;
+        /** Of the sample's demands: how many would fit, as {@link Room#slots}. */
+        final int[] slots;
+
+        private Judged(double prospect, double idle, int[] slots) {
+            this.prospect = prospect;
+            this.idle = idle;
+            this.slots = slots;
+        }
+    }
+
+    /** The sample's demands on nodes of one shape, each number by its demand. */
+    private static final class Terms {
+        final boolean[] possible;
+        final boolean[] whole;
+        final int[] cpuMillis;
+        final int[] memoryMiB;
+        final int[] gpus;
+        /** Of each GPU. */
+        final int[] miB;
+
+        final int[] cores;
+        final int[] part;
+        /** How often it goes on a GPU that nobody uses. */
+        final int[] perGpu;
+
+        Terms(Demand[] demands, Room.Shape shape) {
+            int count = demands.length;
+            possible = new boolean[count];
+            whole = new boolean[count];
+            cpuMillis = new int[count];
+            memoryMiB = new int[count];
+            gpus = new int[count];
+            miB = new int[count];
+            cores = new int[count];
+            part = new int[count];
+            perGpu = new int[count];
+            for (int i = 0; i < count; i++) {
+                Demand demand = demands[i];
+                whole[i] = demand.whole();
+                cpuMillis[i] = demand.cpuMillis();
+                memoryMiB[i] = demand.memoryMiB();
+                gpus[i] = demand.gpus();
+                miB[i] = demand.whole() ? shape.gpuMiB() : demand.gpuMiB();
+                cores[i] = demand.whole() ? shape.gpuCores() : demand.gpuCores();
+                part[i] = demand.whole() ? Room.WHOLE : shape.part(miB[i], cores[i]);
+                perGpu[i] = times(shape.gpuMiB(), shape.gpuCores(), i);
+                possible[i] = demand.takes(shape) && demand.gpus() <= shape.gpus() && perGpu[i] > 0;
+            }
+        }
+
+        int times(int leftMiB, int leftCores, int demand) {
+            if (whole[demand]) {
+                return 1;
+            }
+            int times = miB[demand] > 0 ? leftMiB / miB[demand] : Integer.MAX_VALUE;
+            return cores[demand] > 0 ? Math.min(times, leftCores / cores[demand]) : times;
+        }
+    }
+
+    private final Sample sample;
+    private final double podsPerGpu;
+    private final int mostGpus;
+    private final int mostKept;
+    private final Map<Room.Shape, Terms> terms = new HashMap<>();
+    private Map<Room, Judged> younger = new HashMap<>();
+    private Map<Room, Judged> older = new HashMap<>();
+
+    /** The room that is being judged: its GPUs that are begun, the fullest first, and how many are not. */
+    private int[] miB = new int[0];
+
+    private int[] cores = new int[0];
+    private int[] parts = new int[0];
+    private int begun;
+    private int whole;
+
+    /** The same while pods are put into it, and those of a future that may fit. */
+    private int[] trialMiB = new int[0];
+
+    private int[] trialCores = new int[0];
+    private int trialBegun;
+    private int trialWhole;
+    private final int[] coming;
+
+    /**
+     * An outlook.
+     *
+     * @param podsPerGpu how many of a future's pods come to a node, for each of its GPUs
+     * @param mostGpus that are counted so
+     * @param mostKept rooms that are remembered
+     */
+    Outlook(Sample sample, double podsPerGpu, int mostGpus, int mostKept) {
+        this.sample = sample;
+        this.podsPerGpu = podsPerGpu;
+        this.mostGpus = mostGpus;
+        this.mostKept = mostKept;
+        this.coming = new int[(int) (podsPerGpu * mostGpus) + 1];
+    }
+
+    Sample sample() {
+        return sample;
+    }
+
+    int kept() {
+        return younger.size() + older.size();
+    }
+
+    Judged of(Room room) {
+        Judged judged = younger.get(room);
+        if (judged == null) {
+            judged = older.remove(room);
+            if (judged == null) {
+                judged = judge(room);
+            }
+            if (younger.size() >= mostKept / 2) {
+                older = younger;
+                younger = new HashMap<>();
+            }
+            younger.put(room, judged);
+        }
+        return judged;
+    }
+
+    private Judged judge(Room room) {
+        Terms on = terms.computeIfAbsent(room.shape(), shape -> new Terms(sample.demands, shape));
+        open(room);
+        int[] slots = new int[sample.demands.length];
+        double idle = 0;
+        int leastCpu = Integer.MAX_VALUE;
+        int leastMiB = Integer.MAX_VALUE;
+        for (int i = 0; i < slots.length; i++) {
+            int useless = room.free();
+            if (on.possible[i] && on.cpuMillis[i] <= room.cpuMillis() && on.memoryMiB[i] <= room.memoryMiB()) {
+                int holding = whole;
+                int fitting = whole * on.perGpu[i];
+                int beside = 0;
+                for (int gpu = 0; gpu < begun; gpu++) {
+                    if (!on.whole[i] && miB[gpu] >= on.miB[i] && cores[gpu] >= on.cores[i]) {
+                        holding++;
+                        fitting += on.times(miB[gpu], cores[gpu], i);
+                    } else {
+                        beside += parts[gpu];
+                    }
+                }
+                if (holding >= on.gpus[i]) {
+                    useless = beside;
+                    slots[i] = atMost(
+                            atMost(fitting / on.gpus[i], on.cpuMillis[i], room.cpuMillis()),
+                            on.memoryMiB[i],
+                            room.memoryMiB());
+                    leastCpu = Math.min(leastCpu, on.cpuMillis[i]);
+                    leastMiB = Math.min(leastMiB, on.miB[i]);
+                }
+            }
+            idle += sample.shares[i] * useless;
+        }
+        double prospect = leastMiB == Integer.MAX_VALUE ? 0 : prospect(room, on, slots, leastCpu, leastMiB);
+        return new Judged(prospect, idle, slots);
+    }
+
+    private static int atMost(int slots, int each, int all) {
+        return (long) slots * each > all ? all / each : slots;
+    }
+
+    private void open(Room room) {
+        int count = room.gpus();
+        if (miB.length < count) {
+            miB = new int[count];
+            cores = new int[count];
+            parts = new int[count];
+            trialMiB = new int[count];
+            trialCores = new int[count];
+        }
+        begun = 0;
+        whole = 0;
+        for (int gpu = 0; gpu < count; gpu++) {
+            if (room.gpuMiB(gpu) == room.shape().gpuMiB()
+                    && room.gpuCores(gpu) == room.shape().gpuCores()) {
+                whole++;
+            } else {
+                miB[begun] = room.gpuMiB(gpu);
+                cores[begun] = room.gpuCores(gpu);
+                parts[begun++] = room.part(gpu);
+            }
+        }
+    }
+
+    private double prospect(Room room, Terms on, int[] slots, int leastCpu, int leastMiB) {
+        long sum = 0;
+        int pods = (int) (podsPerGpu * Math.min(room.gpus(), mostGpus));
+        for (int[] future : sample.futures) {
+            int count = 0;
+            for (int i = 0; i < pods; i++) {
+                coming[count] = future[i];
+                count += slots[future[i]] > 0 ? 1 : 0;
+            }
+            System.arraycopy(miB, 0, trialMiB, 0, begun);
+            System.arraycopy(cores, 0, trialCores, 0, begun);
+            trialBegun = begun;
+            trialWhole = whole;
+            int cpuMillis = room.cpuMillis();
+            int memoryMiB = room.memoryMiB();
+            for (int i = 0; i < count; i++) {
+                int pod = coming[i];
+                if (on.cpuMillis[pod] <= cpuMillis && on.memoryMiB[pod] <= memoryMiB && put(room.shape(), on, pod)) {
+                    cpuMillis -= on.cpuMillis[pod];
+                    memoryMiB -= on.memoryMiB[pod];
+                    sum += (long) on.gpus[pod] * on.part[pod];
+                    boolean full = trialWhole == 0 && (trialBegun == 0 || trialMiB[trialBegun - 1] < leastMiB);
+                    if (full || cpuMillis < leastCpu) {
+                        break;
+                    }
+                }
+            }
+        }
+        return (double) sum / sample.futures.length;
+    }
+
+    /** Puts a pod on the fullest GPUs that hold it; false if there are not enough. */
+    private boolean put(Room.Shape shape, Terms on, int pod) {
+        int wanted = on.gpus[pod];
+        if (on.whole[pod]) {
+            if (trialWhole < wanted) {
+                return false;
+            }
+            trialWhole -= wanted;
+            return true;
+        }
+        int wantedMiB = on.miB[pod];
+        int wantedCores = on.cores[pod];
+        if (wanted > 1) {
+            int holding = trialWhole;
+            for (int gpu = 0; gpu < trialBegun; gpu++) {
+                holding += trialMiB[gpu] >= wantedMiB && trialCores[gpu] >= wantedCores ? 1 : 0;
+            }
+            if (holding < wanted) {
+                return false;
+            }
+        }
+        // The fullest move to the front of those not looked at yet, so that none is taken twice.
+        int gpu = 0;
+        for (int taken = 0; taken < wanted; taken++) {
+            while (gpu < trialBegun && (trialMiB[gpu] < wantedMiB || trialCores[gpu] < wantedCores)) {
+                gpu++;
+            }
+            if (gpu < trialBegun) {
+                sortIn(gpu, trialMiB[gpu] - wantedMiB, trialCores[gpu] - wantedCores);
+            } else if (trialWhole > 0) {
+                trialWhole--;
+                sortIn(trialBegun++, shape.gpuMiB() - wantedMiB, shape.gpuCores() - wantedCores);
+            } else {
+                return false;
+            }
+            gpu++;
+        }
+        return true;
+    }
+
+    /** Puts a GPU that has got fuller where it belongs, before or at its place. */
+    private void sortIn(int from, int leftMiB, int leftCores) {
+        int at = from;
+        while (at > 0
+                && (trialMiB[at - 1] > leftMiB || (trialMiB[at - 1] == leftMiB && trialCores[at - 1] > leftCores))) {
+            trialMiB[at] = trialMiB[at - 1];
+            trialCores[at] = trialCores[at - 1];
+            at--;
+        }
+        trialMiB[at] = leftMiB;
+        trialCores[at] = leftCores;
+    }
+}
