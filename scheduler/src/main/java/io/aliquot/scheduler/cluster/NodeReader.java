@@ -21,7 +21,7 @@ import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 
 /** What the ledger wants to know of a node, from the API's object. */
-final class NodeReader {
+public final class NodeReader {
     private static final LeftOut NOT_LABELLED = new LeftOut("not labelled gpu=on");
     private static final LeftOut NOT_SHARED = new LeftOut("gives no GPUs (label aliquot.io/share=none)");
     private static final LeftOut NO_INVENTORY = new LeftOut("no GPU inventory from the node's device plugin yet");
@@ -31,7 +31,7 @@ final class NodeReader {
     private final Placement gpuPlacement;
 
     /** For nodes without a label that says how to choose among their GPUs. */
-    NodeReader(Placement gpuPlacement) {
+    public NodeReader(Placement gpuPlacement) {
         this.gpuPlacement = gpuPlacement;
     }
 
@@ -40,7 +40,7 @@ final class NodeReader {
      *
      * @param problem what is wrong on it, for its admin; empty where that is as it should be
      */
-    record Reading(NodeFacts facts, String problem) {
+    public record Reading(NodeFacts facts, String problem) {
         private Reading(NodeFacts facts) {
             this(facts, "");
         }
@@ -49,7 +49,7 @@ final class NodeReader {
     /** What its admin asks for. */
     private record Settings(Placement placement, Share share, Set<String> cordoned) {}
 
-    Reading read(Node node) {
+    public Reading read(Node node) {
         Map<String, String> labels = orEmpty(node.getMetadata().getLabels());
         Map<String, String> annotations = orEmpty(node.getMetadata().getAnnotations());
         if (!Labels.GPU_ON.equals(labels.get(Labels.GPU))) {

@@ -30,7 +30,7 @@ import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /** What the ledger wants to know of a pod, from the API's object. */
-final class PodReader {
+public final class PodReader {
     private static final Set<String> ENDED = Set.of("Succeeded", "Failed");
     /** Of a pod that doesn't say; the API server fills it in. */
     private static final long DEFAULT_GRACE_SECONDS = 30;
@@ -54,13 +54,13 @@ final class PodReader {
     }
 
     /** Its node's name; empty while it has none. */
-    static String node(Pod pod) {
+    public static String node(Pod pod) {
         String node = pod.getSpec() == null ? null : pod.getSpec().getNodeName();
         return node == null ? "" : node;
     }
 
     /** Whether its containers have ended for good. */
-    static boolean ended(Pod pod) {
+    public static boolean ended(Pod pod) {
         return pod.getStatus() != null
                 && ENDED.contains(String.valueOf(pod.getStatus().getPhase()));
     }
@@ -157,7 +157,7 @@ final class PodReader {
      *
      * @throws FormatException where that makes no sense
      */
-    static PodAsk ask(Pod pod) {
+    public static PodAsk ask(Pod pod) {
         var asks = new ArrayList<ContainerAsk>();
         for (Part part : parts(pod.getSpec())) {
             var limits = new HashMap<String, String>();
@@ -195,7 +195,11 @@ final class PodReader {
         return parts;
     }
 
-    /** Of all containers that run on; what an init container needs beyond them is gone before long. */
+    /** Of CPU and memory: of all containers that run on; what an init container needs beyond them is gone before long. */
+    public static HostLoad requests(Pod pod) {
+        return requests(pod.getSpec());
+    }
+
     private static HostLoad requests(PodSpec spec) {
         long cpuMillis = 0;
         long memoryBytes = 0;
@@ -211,7 +215,7 @@ final class PodReader {
         return new HostLoad(cpuMillis, memoryBytes);
     }
 
-    static HostLoad load(Map<String, Quantity> amounts) {
+    public static HostLoad load(Map<String, Quantity> amounts) {
         return new HostLoad(
                 amount(amounts.get("cpu")).multiply(BigDecimal.valueOf(1000)).longValue(),
                 amount(amounts.get("memory")).longValue());

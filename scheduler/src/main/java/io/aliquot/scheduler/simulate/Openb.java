@@ -58,7 +58,7 @@ final class Openb {
         if (workloads.isEmpty()) {
             throw new TraceException(folder + ": no file named " + PODS + "*" + CSV);
         }
-        return new Trace(nodes, workloads);
+        return new Trace(nodes, workloads, List.of());
     }
 
     private static Node node(Csv.Row row) {

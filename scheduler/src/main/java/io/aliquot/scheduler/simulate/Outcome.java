@@ -1,44 +1,32 @@
 package io.aliquot.scheduler.simulate;
 
 import java.util.List;
+import java.util.Map;
 
 /**
- * What came of one replay, in percent of the cluster's GPU.
+ * What came of one replay. All shares are percent of the cluster's GPU.
  *
- * @param atCapacity allocated when as much had been asked for as there is
- * @param atEnd allocated after the last pod
+ * @param samples one each {@link Experiment#step}, from 0 on
+ * @param allocated after the last pod; where pods end, the mean over the time that is measured
+ * @param stranded the same
+ * @param failed pods that fitted nowhere, by the reason
+ * @param pods that came
+ * @param gpus how full each GPU is at the end, by node
  * @param seconds that it took
  */
-record Outcome(double atCapacity, double atEnd, double seconds) {
-    /** Demand offered altogether, in percent of what there is. */
-    static final int OFFERED = 130;
-
-    /** Offers a workload's pods, and more like them, past what there is. */
-    static Outcome of(Trace trace, List<Pod> workload, Contender contender, long seed) {
-        long start = System.nanoTime();
-        long capacity = trace.capacity();
-        var replay = new Replay(trace.nodes(), contender, workload, seed);
-        long asked = 0;
-        double atCapacity = Double.NaN;
-        for (Pod pod : Arrivals.drawn(trace, workload, capacity * OFFERED / 100, seed)) {
-            replay.offer(pod);
-            asked += trace.asked(pod);
-            if (Double.isNaN(atCapacity) && asked >= capacity) {
-                atCapacity = percent(replay.allocated(), capacity);
-            }
-        }
-        double seconds = (System.nanoTime() - start) / 1e9;
-        return new Outcome(atCapacity, percent(replay.allocated(), capacity), seconds);
-    }
-
-    static Outcome mean(List<Outcome> outcomes) {
-        return new Outcome(
-                outcomes.stream().mapToDouble(Outcome::atCapacity).average().orElseThrow(),
-                outcomes.stream().mapToDouble(Outcome::atEnd).average().orElseThrow(),
-                outcomes.stream().mapToDouble(Outcome::seconds).average().orElseThrow());
-    }
-
-    private static double percent(long part, long whole) {
-        return 100.0 * part / whole;
-    }
+record Outcome(
+        List<Sample> samples,
+        double allocated,
+        double stranded,
+        Map<Failure, Integer> failed,
+        int pods,
+        List<List<Double>> gpus,
+        double seconds) {
+    /**
+     * How it stands at a point of the replay.
+     *
+     * @param allocated to pods
+     * @param stranded free, but of no use to the workload's typical pods where it is
+     */
+    record Sample(double allocated, double stranded) {}
 }

@@ -1,51 +1,103 @@
 package io.aliquot.scheduler.simulate;
 
-import java.io.IOException;
+import io.fabric8.kubernetes.client.Config;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import java.io.PrintWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.function.BiConsumer;
 import java.util.stream.LongStream;
 import org.jspecify.annotations.Nullable;
+import org.springframework.boot.logging.LoggingSystem;
 import picocli.CommandLine;
+import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.IVersionProvider;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
-import tools.jackson.databind.json.JsonMapper;
 
 /** The command {@value #NAME}. */
 @Command(
         name = Simulate.NAME,
-        description = "Replays a trace's pods against its nodes, with placement policies side by side.",
+        header = "Replays pods against nodes without a cluster, with placement policies side by side.",
+        description = {
+            "",
+            "Reads nodes and pods from a trace, from a dump of a cluster, or from a cluster itself, of which it lists"
+                    + " nodes and pods and nothing else; it never writes to one. Equal arguments give equal figures.",
+            ""
+        },
         mixinStandardHelpOptions = true,
-        sortOptions = false)
+        versionProvider = Simulate.Version.class,
+        sortOptions = false,
+        usageHelpAutoWidth = true,
+        exitCodeListHeading = "%nExit codes:%n",
+        exitCodeList = {
+            "0:done",
+            "1:an input can't be read or a file can't be written; nothing was simulated or the rest was",
+            "2:wrong arguments"
+        },
+        footerHeading = "%nExamples:%n",
+        footer = {
+            "  kubectl get nodes,pods -A -o json | java -jar aliquot-scheduler.jar simulate --dump - --html report.html",
+            "  java -jar aliquot-scheduler.jar simulate --live --context staging --arrivals drawn --offered 150",
+            "  java -jar aliquot-scheduler.jar simulate --trace openb --workload default --policy fgd,fragmentation"
+        })
 public final class Simulate implements Callable<Integer> {
     public static final String NAME = "simulate";
 
-    @Option(
-            names = "--trace",
-            required = true,
-            paramLabel = "DIR",
-            description = "Folder with " + Openb.NODES + " and " + Openb.PODS + "*.csv.")
+    /** Where nodes and pods come from. */
+    private static final class Source {
+        @Option(
+                names = "--trace",
+                paramLabel = "DIR",
+                description = "Folder of the openb trace: " + Openb.NODES + " and " + Openb.PODS + "*.csv.")
+        private @Nullable Path trace;
+
+        @Option(
+                names = "--dump",
+                arity = "1..*",
+                paramLabel = "FILE",
+                description = "What kubectl get nodes,pods -A -o json printed, in one file or several; "
+                        + Snapshot.STDIN + " is standard input.")
+        private List<String> dump = List.of();
+
+        @Option(names = "--live", description = "The cluster that kubectl would talk to.")
+        private boolean live;
+    }
+
+    @ArgGroup(multiplicity = "1")
     @SuppressWarnings("NullAway.Init")
-    private Path trace;
+    private Source source;
+
+    @Option(
+            names = "--context",
+            paramLabel = "NAME",
+            description = "With --live: of the kubeconfig, instead of the current.")
+    private @Nullable String context;
+
+    @Option(
+            names = "--kubeconfig",
+            paramLabel = "FILE",
+            description = "With --live: instead of $KUBECONFIG or ~/.kube/config.")
+    private @Nullable Path kubeconfig;
 
     @Option(
             names = "--workload",
             paramLabel = "NAME",
             split = ",",
-            description = "Workloads: what stands for * in the files' names. All if not given.")
+            description = "With --trace: what stands for * in the files' names. All if not given.")
     private List<String> workloads = List.of();
 
     @Option(
@@ -54,6 +106,37 @@ public final class Simulate implements Callable<Integer> {
             split = ",",
             description = "Policies: ${COMPLETION-CANDIDATES}. All if not given.")
     private List<Contender> policies = List.of(Contender.values());
+
+    @Option(
+            names = "--arrivals",
+            paramLabel = "HOW",
+            description = "given: the pods in the order of their creation (default of --dump and --live); shuffled: in"
+                    + " random order; drawn: these and more like them, drawn at random, in random order (default of"
+                    + " --trace).")
+    private @Nullable Arrivals arrivals;
+
+    @Option(
+            names = "--offered",
+            paramLabel = "PERCENT",
+            defaultValue = "130",
+            description = "With --arrivals drawn: GPU that all pods together ask for, of what there is (default:"
+                    + " ${DEFAULT-VALUE}).")
+    private int offered;
+
+    @Option(
+            names = "--departures",
+            description =
+                    "Pods end: a Poisson process of pods drawn from the workload that would hold --offered percent of"
+                            + " the GPUs, with lifetimes drawn from the workload's or, where it has none, from those of the"
+                            + " workload " + Traffic.LIFETIMES + ". Measured after the first mean lifetime.")
+    private boolean departures;
+
+    @Option(
+            names = "--lifetimes",
+            paramLabel = "N",
+            defaultValue = "5",
+            description = "With --departures: mean lifetimes to replay (default: ${DEFAULT-VALUE}).")
+    private int lifetimes;
 
     @Option(
             names = "--seeds",
@@ -65,25 +148,48 @@ public final class Simulate implements Callable<Integer> {
     @Option(
             names = "--threads",
             paramLabel = "N",
-            defaultValue = "1",
-            description = "Replays at a time (default: ${DEFAULT-VALUE}).")
-    private int threads;
+            description = "Replays at a time (default: as many as there are cores).")
+    private int threads = Runtime.getRuntime().availableProcessors();
 
     @Option(
             names = "--json",
             paramLabel = "FILE",
-            description = "Where to write the results as JSON, each replay's too.")
+            description = "Writes everything: figures of each replay, curves, GPUs at the end.")
     private @Nullable Path json;
+
+    @Option(names = "--csv", paramLabel = "FILE", description = "Writes the figures of each replay, a line each.")
+    private @Nullable Path csv;
+
+    @Option(
+            names = "--html",
+            paramLabel = "FILE",
+            description = "Writes a page with tables, plots and a map of the GPUs.")
+    private @Nullable Path html;
 
     @Spec
     @SuppressWarnings("NullAway.Init")
     private CommandSpec spec;
 
-    /** One cell of the table. */
+    /** One column of a line of the table. */
     private record Cell(String workload, Contender policy) {}
 
-    /** Runs the command; the exit code is 0, 1 for a trace that is no trace, and 2 for wrong arguments. */
+    /** The jar's. */
+    static final class Version implements IVersionProvider {
+        @Override
+        public String[] getVersion() {
+            return new String[] {"aliquot " + text()};
+        }
+
+        static String text() {
+            String version = Simulate.class.getPackage().getImplementationVersion();
+            return version == null ? "(not from a jar)" : version;
+        }
+    }
+
+    /** Runs the command; for the exit code see its help. */
     public static int run(String... args) {
+        // The libraries' log would stand in the results.
+        LoggingSystem.get(Simulate.class.getClassLoader()).beforeInitialize();
         return commandLine().execute(args);
     }
 
@@ -101,21 +207,114 @@ public final class Simulate implements Callable<Integer> {
 
     @Override
     public Integer call() throws InterruptedException {
+        check();
+        Trace read = read();
+        read.remarks().forEach(remark -> spec.commandLine().getErr().println("note: " + remark));
+        Arrivals order =
+                arrivals != null ? arrivals : source.trace != null || departures ? Arrivals.DRAWN : Arrivals.GIVEN;
+        Map<String, List<Pod>> chosen = chosen(read);
+        var experiment = new Experiment(read, order, offered, departures ? lifetimes : 0);
+        Map<Cell, List<Outcome>> outcomes = replay(experiment, chosen);
+        var results = new ArrayList<Report.Result>();
+        outcomes.forEach((cell, of) -> results.add(Report.result(
+                cell.workload(),
+                cell.policy(),
+                chosen.getOrDefault(cell.workload(), List.of()).size(),
+                of,
+                experiment)));
+        var report = new Report(
+                new Report.Program(
+                        Version.text(), spec.commandLine().getParseResult().originalArgs()),
+                new Report.Input(
+                        named(),
+                        read.nodes().size(),
+                        (int) (read.capacity() / Trace.WHOLE),
+                        order.toString(),
+                        offered,
+                        experiment.lifetimes(),
+                        seeds,
+                        read.remarks()),
+                Report.nodes(read),
+                results);
+        Output.table(report, spec.commandLine().getOut());
+        write(json, report, Output::json);
+        write(csv, report, Output::csv);
+        write(html, report, Output::html);
+        return 0;
+    }
+
+    private static void write(@Nullable Path file, Report report, BiConsumer<Report, Path> form) {
+        if (file != null) {
+            form.accept(report, file);
+        }
+    }
+
+    private void check() {
         atLeastOne("--seeds", seeds);
         atLeastOne("--threads", threads);
-        Trace read = Openb.read(trace);
-        Map<Cell, List<Outcome>> outcomes = replay(read, chosen(read));
-        print(outcomes);
-        if (json != null) {
-            write(json, outcomes);
+        atLeastOne("--offered", offered);
+        if (lifetimes < 2) {
+            throw new ParameterException(
+                    spec.commandLine(),
+                    "--lifetimes is " + lifetimes + "; expected at least 2, of which the first is not measured");
         }
-        return 0;
+        if (departures && arrivals != null && arrivals != Arrivals.DRAWN) {
+            throw new ParameterException(
+                    spec.commandLine(), "--departures draws pods; leave out --arrivals " + arrivals);
+        }
+        if (!source.live && (context != null || kubeconfig != null)) {
+            throw new ParameterException(spec.commandLine(), "--context and --kubeconfig are for --live");
+        }
+        if (source.trace == null && !workloads.isEmpty()) {
+            throw new ParameterException(
+                    spec.commandLine(), "--workload is for --trace; a cluster has one workload, which is replayed");
+        }
+        for (Path file : new Path[] {json, csv, html}) {
+            // Said before the work is done, and not after.
+            if (file != null
+                    && file.toAbsolutePath().getParent() != null
+                    && !Files.isDirectory(file.toAbsolutePath().getParent())) {
+                throw new ParameterException(spec.commandLine(), file + ": there is no such folder; make it first");
+            }
+        }
     }
 
     private void atLeastOne(String option, int value) {
         if (value < 1) {
             throw new ParameterException(spec.commandLine(), option + " is " + value + "; expected at least 1");
         }
+    }
+
+    private Trace read() {
+        if (source.trace != null) {
+            return Openb.read(source.trace);
+        }
+        if (!source.live) {
+            return Survey.of(Snapshot.of(source.dump, System.in));
+        }
+        try (KubernetesClient client =
+                new KubernetesClientBuilder().withConfig(config()).build()) {
+            return Survey.of(Snapshot.of(client));
+        }
+    }
+
+    private Config config() {
+        if (kubeconfig == null) {
+            return Config.autoConfigure(context);
+        }
+        if (!Files.isReadable(kubeconfig)) {
+            throw new TraceException("can't read " + kubeconfig);
+        }
+        return Config.fromKubeconfig(context, kubeconfig.toFile());
+    }
+
+    private String named() {
+        if (source.trace != null) {
+            return "trace " + source.trace;
+        }
+        return source.live
+                ? "live cluster" + (context == null ? "" : " " + context)
+                : "dump " + String.join(" ", source.dump);
     }
 
     private Map<String, List<Pod>> chosen(Trace read) {
@@ -125,7 +324,7 @@ public final class Simulate implements Callable<Integer> {
             if (pods == null) {
                 throw new ParameterException(
                         spec.commandLine(),
-                        "--workload is \"" + name + "\"; in " + trace + " there are "
+                        "--workload is \"" + name + "\"; in " + source.trace + " there are "
                                 + String.join(", ", read.workloads().keySet()));
             }
             chosen.put(name, pods);
@@ -133,14 +332,15 @@ public final class Simulate implements Callable<Integer> {
         return chosen.isEmpty() ? read.workloads() : chosen;
     }
 
-    private Map<Cell, List<Outcome>> replay(Trace read, Map<String, List<Pod>> chosen) throws InterruptedException {
+    private Map<Cell, List<Outcome>> replay(Experiment experiment, Map<String, List<Pod>> chosen)
+            throws InterruptedException {
         ExecutorService pool = Executors.newFixedThreadPool(threads);
         try {
             Map<Cell, List<Future<Outcome>>> running = new LinkedHashMap<>();
             chosen.forEach((workload, pods) -> policies.forEach(policy -> running.put(
                     new Cell(workload, policy),
                     LongStream.range(0, seeds)
-                            .mapToObj(seed -> pool.submit(() -> Outcome.of(read, pods, policy, seed)))
+                            .mapToObj(seed -> pool.submit(() -> experiment.run(pods, policy, seed)))
                             .toList())));
             int all = running.size() * seeds;
             int done = 0;
@@ -155,6 +355,9 @@ public final class Simulate implements Callable<Integer> {
             }
             return outcomes;
         } catch (ExecutionException e) {
+            if (e.getCause() instanceof TraceException wrong) {
+                throw wrong;
+            }
             throw new IllegalStateException(e.getCause());
         } finally {
             pool.shutdownNow();
@@ -167,47 +370,6 @@ public final class Simulate implements Callable<Integer> {
             PrintWriter err = spec.commandLine().getErr();
             err.printf("\r\033[K%s", done == all ? "" : done + "/" + all + " " + cell.workload() + " " + cell.policy());
             err.flush();
-        }
-    }
-
-    private void print(Map<Cell, List<Outcome>> outcomes) {
-        PrintWriter out = spec.commandLine().getOut();
-        out.printf(
-                "GPU allocated, %% of what there is, once 100 %% and %d %% of it were asked for; mean of %d seeds%n",
-                Outcome.OFFERED, seeds);
-        out.printf("%-20s", "workload");
-        policies.forEach(policy -> out.printf(" %16s", policy));
-        String workload = "";
-        for (Map.Entry<Cell, List<Outcome>> cell : outcomes.entrySet()) {
-            if (!cell.getKey().workload().equals(workload)) {
-                workload = cell.getKey().workload();
-                out.printf("%n%-20s", workload);
-            }
-            Outcome mean = Outcome.mean(cell.getValue());
-            out.printf(Locale.ROOT, "    %5.2f / %5.2f", mean.atCapacity(), mean.atEnd());
-        }
-        out.println();
-        out.flush();
-    }
-
-    private static void write(Path file, Map<Cell, List<Outcome>> outcomes) {
-        record Result(String workload, String policy, Outcome mean, List<Outcome> seeds) {}
-        List<Result> results = outcomes.entrySet().stream()
-                .map(cell -> new Result(
-                        cell.getKey().workload(),
-                        cell.getKey().policy().toString(),
-                        Outcome.mean(cell.getValue()),
-                        cell.getValue()))
-                .toList();
-        try {
-            Files.write(
-                    file,
-                    JsonMapper.builder()
-                            .build()
-                            .writerWithDefaultPrettyPrinter()
-                            .writeValueAsBytes(results));
-        } catch (IOException e) {
-            throw new TraceException("can't write " + file + ": " + e, e);
         }
     }
 }

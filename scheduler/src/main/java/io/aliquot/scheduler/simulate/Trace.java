@@ -16,13 +16,20 @@ final class Trace {
 
     private final List<Node> nodes;
     private final SortedMap<String, List<Pod>> workloads;
+    private final List<String> remarks;
     private final long capacity;
     private final int meanMiB;
 
-    /** @param workloads pods of each, by its name */
-    Trace(List<Node> nodes, SortedMap<String, List<Pod>> workloads) {
+    /**
+     * A trace.
+     *
+     * @param workloads pods of each, by its name
+     * @param remarks what of the input is not in it, a sentence each
+     */
+    Trace(List<Node> nodes, SortedMap<String, List<Pod>> workloads, List<String> remarks) {
         this.nodes = List.copyOf(nodes);
         this.workloads = Collections.unmodifiableSortedMap(new TreeMap<>(workloads));
+        this.remarks = List.copyOf(remarks);
         List<Gpu> gpus = nodes.stream()
                 .flatMap(node -> node.facts().inventory().gpus().stream())
                 .toList();
@@ -36,6 +43,16 @@ final class Trace {
 
     SortedMap<String, List<Pod>> workloads() {
         return workloads;
+    }
+
+    /** What of the input is not in it, a sentence each. */
+    List<String> remarks() {
+        return remarks;
+    }
+
+    /** Memory of a GPU in the mean. */
+    int meanMiB() {
+        return meanMiB;
     }
 
     /** GPU of all nodes together, in thousandths. */
@@ -65,6 +82,6 @@ final class Trace {
             return (long) request.vgpus() * WHOLE;
         }
         long memory = (long) Math.min(request.memory().on(meanMiB), meanMiB) * WHOLE / meanMiB;
-        return request.vgpus() * Math.max(memory, request.cores() * (long) WHOLE / 100);
+        return request.vgpus() * Math.max(1, Math.max(memory, request.cores() * (long) WHOLE / 100));
     }
 }

@@ -126,13 +126,13 @@ class ReplayTest {
 
     @Test
     void theWorkloadsPodsAllComeAndTheSurplusEndsBeforeItIsTooMuch() {
-        var trace = new Trace(NODES, new TreeMap<>(Map.of("all", ALL)));
-        List<Pod> arrivals = Arrivals.drawn(trace, ALL, 30_000, 5);
+        var trace = new Trace(NODES, new TreeMap<>(Map.of("all", ALL)), List.of());
+        List<Pod> arrivals = Arrivals.DRAWN.of(trace, ALL, 30_000, 5);
 
         assertThat(arrivals).containsAll(ALL);
         assertThat(arrivals.stream().mapToLong(trace::asked).sum()).isBetween(30_000L - 8_000, 30_000L);
-        assertThat(Arrivals.drawn(trace, ALL, 30_000, 5)).isEqualTo(arrivals);
-        assertThat(Arrivals.drawn(trace, ALL, 30_000, 6)).isNotEqualTo(arrivals);
+        assertThat(Arrivals.DRAWN.of(trace, ALL, 30_000, 5)).isEqualTo(arrivals);
+        assertThat(Arrivals.DRAWN.of(trace, ALL, 30_000, 6)).isNotEqualTo(arrivals);
     }
 
     @Test

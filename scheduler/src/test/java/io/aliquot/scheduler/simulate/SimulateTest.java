@@ -7,6 +7,7 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -51,9 +52,132 @@ class SimulateTest {
         assertThat(out.toString())
                 .containsPattern("(?m)^tiny +\\d+\\.\\d\\d / +\\d+\\.\\d\\d +\\d+\\.\\d\\d / +\\d+\\.\\d\\d$");
         JsonNode results = JsonMapper.builder().build().readTree(Files.readString(json));
-        assertThat(results.size()).isEqualTo(2);
-        assertThat(results.get(0).get("policy").asString()).isEqualTo("fgd");
-        assertThat(results.get(0).get("seeds").size()).isEqualTo(3);
+        assertThat(results.get("results").size()).isEqualTo(2);
+        JsonNode fgd = results.get("results").get(0);
+        assertThat(fgd.get("policy").asString()).isEqualTo("fgd");
+        assertThat(fgd.get("replays").size()).isEqualTo(3);
+        assertThat(fgd.get("curve").get("allocated").get("mean").size()).isGreaterThan(200);
+        assertThat(fgd.get("gpus").size()).isEqualTo(2);
+        assertThat(results.get("program").get("arguments").get(0).asString()).isEqualTo("--trace");
+    }
+
+    @Test
+    void theCsvHasALineForEachReplay() throws IOException {
+        Path csv = folder.resolve("out.csv");
+        Files.move(folder.resolve("openb_pod_list_tiny.csv"), folder.resolve("openb_pod_list_a, \"b\".csv"));
+
+        run("--trace", folder.toString(), "--policy", "fgd,best-fit", "--seeds", "3", "--csv", csv.toString());
+
+        List<String> lines = Files.readAllLines(csv);
+        assertThat(lines).hasSize(7);
+        assertThat(lines.get(0)).startsWith("workload,policy,seed,allocated_at_capacity,allocated,stranded,pods");
+        assertThat(lines.get(6)).startsWith("\"a, \"\"b\"\"\",best-fit,2,");
+    }
+
+    @Test
+    void thePageNeedsNothingElseAndTakesNothingFromOutsideForMarkup() throws IOException {
+        Path html = folder.resolve("out.html");
+        String name = "<img src=x onerror=alert(1)> & {{data}} -->";
+        Files.writeString(
+                folder.resolve(Openb.NODES),
+                "sn,cpu_milli,memory_mib,gpu,model\n<" + "/script><b>n0,64000,262144,2,P100\n");
+        Files.move(folder.resolve("openb_pod_list_tiny.csv"), folder.resolve("openb_pod_list_" + name + ".csv"));
+
+        run("--trace", folder.toString(), "--seeds", "2", "--html", html.toString());
+
+        String page = Files.readString(html);
+        assertThat(page)
+                .contains("<th scope=\"row\">&lt;img src=x onerror=alert(1)&gt; &amp; &#123;&#123;data}} --&gt;</th>")
+                .doesNotContain("<img")
+                .doesNotContain("{{table}}")
+                .doesNotContainPattern("(src|href)=\"");
+        assertThat(page.split("</script>", -1)).hasSize(3);
+        String data = page.substring(page.indexOf("id=\"data\">") + 10);
+        JsonNode read = JsonMapper.builder().build().readTree(data.substring(0, data.indexOf("</script>")));
+        assertThat(read.get("nodes").get(0).get("name").asString()).isEqualTo("</script><b>n0");
+        assertThat(read.get("results").get(0).get("workload").asString()).isEqualTo(name);
+    }
+
+    @Test
+    void aDumpIsReplayedAsGivenAndWhatIsLeftOutIsSaid() {
+        assertThat(run("--dump", "src/test/resources/simulate/gfd/dump.json", "--seeds", "1"))
+                .isZero();
+
+        assertThat(err.toString()).contains("note: 2 of 8 nodes have no GPUs");
+        assertThat(out.toString()).contains("cluster");
+    }
+
+    @Test
+    void whereLessIsAskedForThanThereIsTheFirstFigureIsMissing() throws IOException {
+        Path json = folder.resolve("out.json");
+
+        run("--trace", folder.toString(), "--arrivals", "given", "--policy", "fgd", "--json", json.toString());
+
+        assertThat(out.toString()).contains("– / 25.00");
+        JsonNode mean = JsonMapper.builder()
+                .build()
+                .readTree(Files.readString(json))
+                .get("results")
+                .get(0)
+                .get("mean");
+        assertThat(mean.get("atCapacity").isNull()).isTrue();
+        assertThat(mean.get("allocated").asDouble()).isEqualTo(25);
+    }
+
+    @Test
+    void podsComeAndEnd() throws IOException {
+        Path json = folder.resolve("out.json");
+        Files.writeString(folder.resolve("openb_pod_list_tiny.csv"), """
+                name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time
+                p0,1000,2048,1,600,0,10
+                p1,1000,2048,1,400,0,30
+                """);
+
+        assertThat(run(
+                        "--trace",
+                        folder.toString(),
+                        "--departures",
+                        "--lifetimes",
+                        "20",
+                        "--seeds",
+                        "2",
+                        "--json",
+                        json.toString()))
+                .isZero();
+
+        JsonNode result = JsonMapper.builder()
+                .build()
+                .readTree(Files.readString(json))
+                .get("results")
+                .get(0);
+        assertThat(out.toString()).contains("in the mean over time");
+        assertThat(result.get("mean").get("allocated").asDouble()).isBetween(50.0, 100.0);
+        assertThat(result.get("curve").get("allocated").get("mean").size()).isEqualTo(2001);
+        assertThat(run("--trace", folder.toString(), "--departures", "--arrivals", "given"))
+                .isEqualTo(2);
+        assertThat(run("--trace", folder.toString(), "--lifetimes", "1")).isEqualTo(2);
+    }
+
+    @Test
+    void theHelpShowsExamplesAndExitCodesAndTheVersionIsSaid() {
+        assertThat(run("--help")).isZero();
+        assertThat(out.toString()).contains("Examples:").contains("--dump -").contains("Exit codes:");
+        out.getBuffer().setLength(0);
+        assertThat(run("--version")).isZero();
+        assertThat(out.toString()).startsWith("aliquot ");
+    }
+
+    @Test
+    void argumentsThatSayNothingTogetherAreRefused() {
+        assertThat(run()).isEqualTo(2);
+        assertThat(err.toString()).contains("--trace").contains("--dump").contains("--live");
+        assertThat(run("--trace", folder.toString(), "--live")).isEqualTo(2);
+        assertThat(run("--trace", folder.toString(), "--context", "c")).isEqualTo(2);
+        assertThat(err.toString()).contains("--context and --kubeconfig are for --live");
+        assertThat(run("--dump", "x", "--workload", "w")).isEqualTo(2);
+        assertThat(run("--trace", folder.toString(), "--html", folder + "/no/such/a.html"))
+                .isEqualTo(2);
+        assertThat(err.toString()).contains("there is no such folder");
     }
 
     @Test

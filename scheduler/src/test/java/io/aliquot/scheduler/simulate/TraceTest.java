@@ -21,7 +21,8 @@ class TraceTest {
             List.of(
                     Node.of("small", new Node.Gpus(2, "T4", 20_000, 10), HostLoad.NONE),
                     Node.of("large", new Node.Gpus(2, "A100", 40_000, 10), HostLoad.NONE)),
-            new TreeMap<>());
+            new TreeMap<>(),
+            List.of());
 
     private static final ContainerAsk WHOLE = asks(ContainerKind.APP, new MemoryRequest.WholeCard(), 0, true);
     private static final ContainerAsk THIRD = asks(ContainerKind.APP, new MemoryRequest.Mebibytes(10_000), 5, false);
