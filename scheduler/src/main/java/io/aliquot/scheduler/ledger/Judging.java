@@ -42,6 +42,8 @@ final class Judging<P> {
     /** Places that are remembered until the judge has a new edition. */
     private static final int MOST_PLACES = 1 << 18;
 
+    private static final Liking NONE_YET = new Liking(Integer.MIN_VALUE, 0);
+
     final GpuModels models = new GpuModels();
 
     private final Judge<P> judge;
@@ -54,6 +56,8 @@ final class Judging<P> {
     /** The judge's, when it was last told of something. */
     private volatile int edition = -1;
 
+    private volatile int market = -1;
+
     // Guarded by this.
 
     private final Map<Integer, State> told = new HashMap<>();
@@ -65,10 +69,13 @@ final class Judging<P> {
 
     private record Place(Demand demand, Room before, Room after) {}
 
+    private record Liking(int market, double score) {}
+
     /** What a node offers a pod, as the judge sees it, until it has a new edition. */
     final class Options {
         private final int edition;
         private final List<P> places;
+        private volatile Liking last = NONE_YET;
 
         private Options(int edition, List<P> places) {
             this.edition = edition;
@@ -81,8 +88,16 @@ final class Judging<P> {
 
         /** How much the judge likes the best of them just now; nothing where they are stale. */
         OptionalDouble liking() {
+            Liking liking = last;
+            if (liking.market == market && !stale()) {
+                return OptionalDouble.of(liking.score);
+            }
             synchronized (Judging.this) {
-                return stale() ? OptionalDouble.empty() : OptionalDouble.of(judge.score(places.get(best(places))));
+                if (stale()) {
+                    return OptionalDouble.empty();
+                }
+                last = new Liking(market, judge.score(places.get(best(places))));
+                return OptionalDouble.of(last.score);
             }
         }
     }
@@ -112,6 +127,7 @@ final class Judging<P> {
                 edition = now;
                 places.clear();
             }
+            market = judge.market();
         }
     }
 

@@ -52,6 +52,9 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     private static final double TIE = 1e-9;
 
     private static final double IDLENESS = 20;
+    /** In a cluster of n nodes the market is looked at again after n / so many changes of nodes. */
+    private static final int NODES_PER_CHANGE = 256;
+
     private static final double FADING = Math.pow(2, -1 / 4096.0);
     /** Rooms that are remembered: some 50 MB with a few hundred demands. */
     private static final int MOST_KEPT = 65_536;
@@ -65,6 +68,10 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
         private final int[] lost;
         private final int before;
+        /** What {@link #scarcity} last said, and in which market: nodes that are alike have one place. */
+        private double scarcity;
+
+        private int pricedIn = -1;
 
         private Place(double waste, double idle, int[] losers, int[] lost, int before) {
             this.waste = waste;
@@ -84,12 +91,18 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     private final Map<Room, Integer> rooms = new HashMap<>();
     private final Map<Room.Shape, Integer> shapes = new LinkedHashMap<>();
     private Outlook outlook = new Outlook(mix.sample(), PODS_PER_GPU, MOST_GPUS, MOST_KEPT);
-    /** Of the sample's demands: share of GPU asked for, how many more there is room for, and the one by the other. */
+    /** Of the sample's demands: share of GPU asked for, and how many more there is room for. */
     private double[] shares = new double[0];
 
     private long[] slots = new long[0];
+    /** The market: the two lines before, one by the other and the latter, and what idleness weighs, as they were then. */
     private double[] prices = new double[0];
-    private boolean priced = true;
+
+    private long[] offered = new long[0];
+    private double idlenessWeight;
+    private int market;
+    private int nodes;
+    private int changes;
     /** Of the whole cluster, and what of it is free, in thousandths. */
     private double gpus;
 
@@ -125,8 +138,8 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
                 shares[i] /= all;
             }
             slots = new long[shares.length];
-            prices = new double[shares.length];
             rooms.forEach((room, count) -> count(room, count));
+            look();
         }
         return sample.number;
     }
@@ -166,6 +179,8 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         merge(shapes, room.shape(), by);
         gpus += by * room.gpus();
         free += (long) by * room.free();
+        nodes += by;
+        changes++;
         count(room, by);
     }
 
@@ -178,7 +193,6 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         for (int i = 0; i < own.length; i++) {
             slots[i] += (long) by * own[i];
         }
-        priced = false;
     }
 
     @Override
@@ -208,27 +222,48 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     /** What a place costs in room that gets scarce in the whole cluster, in thousandths of a GPU. */
     public double scarcity(Place place) {
-        if (!priced) {
-            Arrays.setAll(prices, i -> slots[i] == 0 ? 0 : shares[i] / slots[i]);
-            priced = true;
+        market();
+        if (place.pricedIn != market) {
+            place.scarcity = SCARCITY * lost(place) * gpus * Room.WHOLE;
+            place.pricedIn = market;
         }
+        return place.scarcity;
+    }
+
+    /** Of all the room that there is for any demand. */
+    private double lost(Place place) {
         double sum = 0;
         for (int i = 0; i < place.losers.length; i++) {
             int demand = place.losers[i];
             // A room that is kept for the very pod is not among those that there are for all.
-            sum += place.lost[i] <= slots[demand] ? prices[demand] * place.lost[i] : shares[demand];
+            sum += place.lost[i] <= offered[demand] ? prices[demand] * place.lost[i] : shares[demand];
         }
-        return SCARCITY * sum * gpus * Room.WHOLE;
+        return sum;
     }
 
     /** What a place costs if the cluster stays as it is, in thousandths of a GPU; less than 0 where it does good. */
     public double idleness(Place place) {
-        if (gpus == 0 || taken == 0) {
-            return 0;
+        market();
+        return idlenessWeight * place.idle;
+    }
+
+    @Override
+    public int market() {
+        if (changes > nodes / NODES_PER_CHANGE) {
+            look();
         }
-        double turnover = Math.min(1, givenBack / taken);
-        double empty = free / (gpus * Room.WHOLE);
-        return IDLENESS * turnover * empty * empty * empty * empty * place.idle;
+        return market;
+    }
+
+    private void look() {
+        offered = slots.clone();
+        prices = new double[slots.length];
+        Arrays.setAll(prices, i -> slots[i] == 0 ? 0 : shares[i] / slots[i]);
+        double turnover = taken == 0 ? 0 : Math.min(1, givenBack / taken);
+        double empty = gpus == 0 ? 0 : free / (gpus * Room.WHOLE);
+        idlenessWeight = IDLENESS * turnover * empty * empty * empty * empty;
+        changes = 0;
+        market++;
     }
 
     /** What a place costs, in thousandths of a GPU; the cheapest is the best. */

@@ -22,6 +22,14 @@ public interface Judge<P> {
     }
 
     /**
+     * Another number whenever scores have to be asked for again: while it stays as it is, a place has the same one. To be
+     * asked after the judge was told of something.
+     */
+    default int market() {
+        return 0;
+    }
+
+    /**
      * What can be said of a place by itself.
      *
      * @param before the node's room
@@ -29,6 +37,6 @@ public interface Judge<P> {
      */
     P weigh(Demand demand, Room before, Room after);
 
-    /** How much a place is liked just now; the highest wins. */
+    /** How much a place is liked; the highest wins. */
     double score(P place);
 }
