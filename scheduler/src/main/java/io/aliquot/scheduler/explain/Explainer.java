@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.explain;
 
+import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Story.Group;
 import io.aliquot.scheduler.explain.Story.Lack;
 import io.aliquot.scheduler.explain.Story.Room;
@@ -7,8 +8,10 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.ledger.Offers;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.Term;
 import io.aliquot.scheduler.preemption.Budgets;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -18,6 +21,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /*
  * Every node is looked at, since the answer is about all of them; what is dear (whom to evict, what to ask for instead)
@@ -41,6 +45,14 @@ public final class Explainer {
         this.budgets = budgets;
     }
 
+    /**
+     * A node that holds a pod.
+     *
+     * @param liking how much the policy likes it; the most wins
+     * @param terms what that is made of
+     */
+    public record Liked(String node, double liking, List<Term> terms) {}
+
     /** What all nodes say, sorted. */
     private record Survey(int nodes, List<String> fitting, List<Group> groups, List<Misfit> misfits) {}
 
@@ -62,6 +74,18 @@ public final class Explainer {
                 closest.stream().limit(NEAREST).map(Misfit::near).toList(),
                 waits ? new Remedies(ask, sharing(pod, nodes)).find() : List.of(),
                 waits ? rooms(pod, ask, priority, preempts, closest) : List.of());
+    }
+
+    /** Some of the nodes that hold the pod now, the one that the policy likes best first. */
+    public List<Liked> liked(PodId pod, PodAsk ask, Placement policy, Collection<String> nodes) {
+        Offers offers = ledger.offers(pod.uid(), ask, policy);
+        return nodes.stream()
+                .flatMap(node -> offers.of(node) instanceof Offer.Fits fits
+                        ? Stream.of(new Liked(node, offers.liking(node, fits), offers.terms(fits)))
+                        : Stream.empty())
+                .sorted(Comparator.comparingDouble(Liked::liking).reversed().thenComparing(Liked::node))
+                .limit(EXAMPLES)
+                .toList();
     }
 
     /** What {@link Story#summary} says, for an event; empty where there is room. Some microseconds a node. */

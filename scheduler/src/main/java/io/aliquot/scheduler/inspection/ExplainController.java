@@ -2,12 +2,15 @@ package io.aliquot.scheduler.inspection;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Explainer;
+import io.aliquot.scheduler.explain.Explainer.Liked;
 import io.aliquot.scheduler.explain.Story;
 import io.aliquot.scheduler.extender.PendingPods;
 import io.aliquot.scheduler.inspection.Explanation.Lack;
 import io.aliquot.scheduler.inspection.Explanation.Near;
 import io.aliquot.scheduler.inspection.Explanation.Nodes;
 import io.aliquot.scheduler.inspection.Explanation.Room;
+import io.aliquot.scheduler.inspection.Explanation.Score;
+import io.aliquot.scheduler.inspection.Explanation.Term;
 import io.aliquot.scheduler.inspection.Explanation.Victim;
 import io.aliquot.scheduler.inspection.Pods.Wish;
 import io.aliquot.scheduler.inspection.Reviews.Caller;
@@ -17,6 +20,7 @@ import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.servlet.http.HttpServletRequest;
+import java.util.Collection;
 import java.util.List;
 import java.util.Optional;
 import java.util.stream.Collectors;
@@ -123,12 +127,9 @@ final class ExplainController {
     }
 
     private Explanation waiting(Pods.Pod pod, PodAsk ask, String node, Caller caller) {
-        Story story = explainer.explain(
-                pod.id(),
-                ask,
-                pod.priority(),
-                pod.preempts(),
-                pending.candidates(pod.id().uid(), ledger::nodeNames));
+        Collection<String> nodes = pending.candidates(pod.id().uid(), ledger::nodeNames);
+        Story story = explainer.explain(pod.id(), ask, pod.priority(), pod.preempts(), nodes);
+        Placement policy = ask.nodePlacement().orElse(settings.nodePlacement());
         return new Explanation(
                 pod.id().namespace(),
                 pod.id().name(),
@@ -137,11 +138,14 @@ final class ExplainController {
                 summary(story, pod.verdict()),
                 pod.verdict(),
                 "",
-                ask.nodePlacement().orElse(settings.nodePlacement()).print(),
+                policy.print(),
                 List.of(),
                 new Nodes(
                         story.fitting().size(),
                         story.fitting().stream().limit(EXAMPLES).toList()),
+                explainer.liked(pod.id(), ask, policy, story.fitting()).stream()
+                        .map(ExplainController::score)
+                        .toList(),
                 story.groups().stream()
                         .map(group -> new Explanation.Refusal(
                                 group.reason(), group.hopeless(), new Nodes(group.nodes(), group.examples())))
@@ -158,6 +162,14 @@ final class ExplainController {
                                         .toList()))
                         .toList(),
                 node.isEmpty() ? List.of() : lacks(explainer.gpuByGpu(pod.id(), ask, node)));
+    }
+
+    private static Score score(Liked liked) {
+        return new Score(
+                liked.node(),
+                liked.terms().stream()
+                        .map(term -> new Term(term.name(), (int) Math.round(term.thousandths())))
+                        .toList());
     }
 
     /** Where the GPUs are not what it waits for, kube-scheduler alone knows for what. */

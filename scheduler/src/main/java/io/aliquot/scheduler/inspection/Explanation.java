@@ -12,6 +12,7 @@ import java.util.List;
  * @param placement how its GPUs are, or would be, chosen
  * @param shares what it holds
  * @param fits nodes whose GPUs would hold it now
+ * @param scores of those, the ones that the placement likes best, best first
  * @param refusals the other nodes, by what is in the way
  * @param nearest where least is missing
  * @param remedies what it could ask for instead and would be placed now
@@ -30,6 +31,7 @@ record Explanation(
         String placement,
         List<Api.Share> shares,
         Nodes fits,
+        List<Score> scores,
         List<Refusal> refusals,
         List<Near> nearest,
         List<String> remedies,
@@ -52,6 +54,7 @@ record Explanation(
                 List.of(),
                 List.of(),
                 List.of(),
+                List.of(),
                 List.of());
     }
 
@@ -67,6 +70,7 @@ record Explanation(
                 chosen,
                 held,
                 fits,
+                scores,
                 refusals,
                 nearest,
                 remedies,
@@ -76,6 +80,10 @@ record Explanation(
 
     /** So many nodes, and the names of some. */
     record Nodes(int count, List<String> examples) {}
+
+    record Score(String node, List<Term> terms) {}
+
+    record Term(String name, int thousandths) {}
 
     record Refusal(String reason, boolean hopeless, Nodes nodes) {}
 

@@ -7,6 +7,7 @@ import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.Judge;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Room;
+import io.aliquot.scheduler.placement.Term;
 import io.aliquot.scheduler.placement.Ways;
 import io.aliquot.scheduler.placement.Ways.Way;
 import java.util.ArrayList;
@@ -98,6 +99,13 @@ final class Judging<P> {
                 }
                 last = new Liking(market, judge.score(places.get(best(places))));
                 return OptionalDouble.of(last.score);
+            }
+        }
+
+        /** What that liking is made of; nothing where they are stale. */
+        List<Term> terms() {
+            synchronized (Judging.this) {
+                return stale() ? List.of() : judge.terms(places.get(best(places)));
             }
         }
     }

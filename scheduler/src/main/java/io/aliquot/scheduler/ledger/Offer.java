@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
+import io.aliquot.scheduler.placement.Term;
+import java.util.List;
 import java.util.OptionalDouble;
 import org.jspecify.annotations.Nullable;
 
@@ -23,6 +25,11 @@ public sealed interface Offer {
         /** How much the judge likes the node just now; nothing where it was not asked, or has learnt more since. */
         OptionalDouble judged() {
             return options == null ? OptionalDouble.empty() : options.liking();
+        }
+
+        /** What that is made of. */
+        List<Term> terms() {
+            return options == null ? List.of() : options.terms();
         }
 
         /** Whether the judge has learnt more since. */

@@ -5,9 +5,12 @@ import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.Room;
 import io.aliquot.scheduler.placement.Scores;
+import io.aliquot.scheduler.placement.Term;
 import io.aliquot.scheduler.placement.Ways;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalDouble;
@@ -114,6 +117,13 @@ public final class Offers {
             case SPREAD -> -offer.fullness();
             case FRAGMENTATION -> judged(node, offer);
         };
+    }
+
+    /** What that liking is made of. */
+    public List<Term> terms(Offer.Fits offer) {
+        return policy == Placement.FRAGMENTATION
+                ? offer.terms()
+                : List.of(new Term("fullness", offer.fullness() * Room.WHOLE));
     }
 
     private double judged(String node, Offer.Fits offer) {

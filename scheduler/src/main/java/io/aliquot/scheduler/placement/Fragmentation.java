@@ -5,6 +5,7 @@ import io.aliquot.scheduler.placement.Outlook.Judged;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
@@ -218,6 +219,14 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     @Override
     public double score(Place place) {
         return -cost(place) - TIE * place.before;
+    }
+
+    @Override
+    public List<Term> terms(Place place) {
+        return List.of(
+                new Term("waste", place.waste),
+                new Term("scarcity", scarcity(place)),
+                new Term("idleness", idleness(place)));
     }
 
     /** What a place costs in room that gets scarce in the whole cluster, in thousandths of a GPU. */

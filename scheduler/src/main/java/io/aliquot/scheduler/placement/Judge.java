@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.placement;
 
+import java.util.List;
+
 /**
  * Says which of the places where a pod fits are liked better. Used by one thread at a time; equal answers for equal
  * histories.
@@ -39,4 +41,9 @@ public interface Judge<P> {
 
     /** How much a place is liked; the highest wins. */
     double score(P place);
+
+    /** What that is made of; nothing where there is nothing to tell. */
+    default List<Term> terms(P place) {
+        return List.of();
+    }
 }

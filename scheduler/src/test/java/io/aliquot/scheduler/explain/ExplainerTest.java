@@ -1,11 +1,13 @@
 package io.aliquot.scheduler.explain;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Share;
+import io.aliquot.scheduler.explain.Explainer.Liked;
 import io.aliquot.scheduler.explain.Story.Victim;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
@@ -19,6 +21,7 @@ import io.aliquot.scheduler.placement.Cards;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.Term;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import io.aliquot.scheduler.preemption.Selector;
@@ -57,6 +60,35 @@ class ExplainerTest {
         assertThat(story.summary()).isEqualTo("the GPUs of 1 of 1 node hold it (n1)");
         assertThat(story.remedies()).isEmpty();
         assertThat(story.victims()).isEmpty();
+    }
+
+    @Test
+    void nodesThatHoldAPodComeInThePolicysOrderWithWhatItGoesBy() {
+        node(1, 2);
+        node(2, 2);
+        hold("a", 2, 0, 10_000, 0, 0);
+        PodAsk ask = Gpus.ask("APP:main: gpumem=20000");
+        ledger.arrives("uid-waiting", ask);
+
+        List<Liked> binpack = liked(ask, Placement.BINPACK);
+        assertThat(binpack).extracting(Liked::node).containsExactly("n2", "n1");
+        assertThat(binpack.get(1).terms())
+                .containsExactly(new Term("fullness", 1000 * binpack.get(1).liking()));
+        assertThat(liked(ask, Placement.SPREAD)).extracting(Liked::node).containsExactly("n1", "n2");
+        // Another pod of the kind still finds a GPU of n1, and half a one of n2 is of no use to it afterwards.
+        List<Liked> fragmentation = liked(ask, Placement.FRAGMENTATION);
+        assertThat(fragmentation).extracting(Liked::node).containsExactly("n2", "n1");
+        for (Liked liked : fragmentation) {
+            assertThat(liked.terms()).extracting(Term::name).containsExactly("waste", "scarcity", "idleness");
+            double cost = liked.terms().stream().mapToDouble(Term::thousandths).sum();
+            assertThat(liked.liking()).isCloseTo(-cost, within(0.001));
+        }
+        assertThat(fragmentation.get(0).liking())
+                .isGreaterThan(fragmentation.get(1).liking());
+    }
+
+    private List<Liked> liked(PodAsk ask, Placement policy) {
+        return explainer.liked(POD, ask, policy, ledger.nodeNames());
     }
 
     @Test

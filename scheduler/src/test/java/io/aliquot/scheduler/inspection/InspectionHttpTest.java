@@ -137,6 +137,11 @@ class InspectionHttpTest {
         waits("small", Gpus.ask("APP:main: gpumem=100"));
         assertThat(ok("admin", "/api/v1/pods/team/small/explain").get("summary").asString())
                 .isEqualTo("the GPUs of 3 of 3 nodes hold it (n1, n2, n3); kube-scheduler has not refused it so far");
+        JsonNode scores = ok("admin", "/api/v1/pods/team/small/explain").get("scores");
+        assertThat(scores).hasSize(3);
+        assertThat(scores.findValuesAsString("node")).containsExactlyInAnyOrder("n1", "n2", "n3");
+        assertThat(scores.findValuesAsString("name")).containsOnly("fullness");
+        assertThat(scores.at("/0/terms/0/thousandths").asInt()).isBetween(1, 1000);
         String verdict = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.";
         waits("small", Gpus.ask("APP:main: gpumem=100"), verdict);
         JsonNode story = ok("admin", "/api/v1/pods/team/small/explain");
