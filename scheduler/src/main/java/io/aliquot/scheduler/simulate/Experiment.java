@@ -2,6 +2,8 @@ package io.aliquot.scheduler.simulate;
 
 import io.aliquot.scheduler.placement.Room;
 import io.aliquot.scheduler.simulate.Replay.Placed;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.EnumMap;
@@ -10,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.PriorityQueue;
+import java.util.stream.LongStream;
 
 /**
  * Pods that come to a cluster one after another. Immutable.
@@ -18,6 +21,9 @@ import java.util.PriorityQueue;
  * @param lifetimes how many mean lifetimes pods come and go for; 0 if they stay
  */
 record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
+    /** Of a thread, so that others on the same cores don't count. */
+    private static final ThreadMXBean CPU = ManagementFactory.getThreadMXBean();
+
     private static final double DEMAND_STEP = 0.5;
     private static final double TIME_STEP = 0.01;
     /** Mean lifetimes until it counts. */
@@ -51,6 +57,8 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
         private final Map<Room, Double> fragmentation = new HashMap<>();
         private final List<Outcome.Sample> samples = new ArrayList<>();
         private final Map<Failure, Integer> failed = new EnumMap<>(Failure.class);
+        /** In nanoseconds. */
+        private final LongStream.Builder decisions = LongStream.builder();
 
         Run(List<Pod> workload, Contender contender, long seed) {
             this.workload = workload;
@@ -136,7 +144,9 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
         }
 
         private Optional<Placed> offer(Pod pod) {
+            long begin = CPU.getCurrentThreadCpuTime();
             Optional<Placed> placed = replay.offer(pod);
+            decisions.add(CPU.getCurrentThreadCpuTime() - begin);
             if (placed.isEmpty()) {
                 failed.merge(Failure.of(replay.demand(pod), replay.nodes()), 1, Integer::sum);
             }
@@ -151,7 +161,8 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
                     failed,
                     pods,
                     replay.rooms().stream().map(Run::fullness).toList(),
-                    (System.nanoTime() - start) / 1e9);
+                    (System.nanoTime() - start) / 1e9,
+                    Outcome.Decisions.of(decisions.build().toArray()));
         }
 
         private Outcome.Sample sample() {

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.simulate;
 
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 
@@ -13,6 +14,7 @@ import java.util.Map;
  * @param pods that came
  * @param gpus how full each GPU is at the end, by node
  * @param seconds that it took
+ * @param decisions how long it took to place a pod, or to find that it fits nowhere
  */
 record Outcome(
         List<Sample> samples,
@@ -21,7 +23,8 @@ record Outcome(
         Map<Failure, Integer> failed,
         int pods,
         List<List<Double>> gpus,
-        double seconds) {
+        double seconds,
+        Decisions decisions) {
     /**
      * How it stands at a point of the replay.
      *
@@ -29,4 +32,17 @@ record Outcome(
      * @param stranded free, but of no use to the workload's typical pods where it is
      */
     record Sample(double allocated, double stranded) {}
+
+    /** CPU time in milliseconds, the median and what one in a hundred exceeds. */
+    record Decisions(double p50, double p99) {
+        static Decisions of(long[] nanos) {
+            long[] sorted = nanos.clone();
+            Arrays.sort(sorted);
+            return new Decisions(at(sorted, 50), at(sorted, 99));
+        }
+
+        private static double at(long[] sorted, int percent) {
+            return sorted.length == 0 ? 0 : sorted[(int) ((sorted.length - 1) * (percent / 100.0))] / 1e6;
+        }
+    }
 }

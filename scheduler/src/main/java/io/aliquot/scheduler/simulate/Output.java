@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
+import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import tools.jackson.databind.json.JsonMapper;
@@ -32,12 +33,28 @@ final class Output {
         out.printf("%-20s", "workload");
         policies.forEach(policy -> out.printf(" %16s", policy));
         out.println();
+        lines(report, out, result -> figures(report, result.mean()));
+        out.flush();
+    }
+
+    /** What a decision cost, in the table's lines; apart from it, since no two runs tell the same. */
+    static void decisions(Report report, PrintWriter out) {
+        out.println("CPU time of a decision, milliseconds, p50 / p99");
+        lines(
+                report,
+                out,
+                result -> pair(
+                        result.mean().decisionMillis().p50(),
+                        result.mean().decisionMillis().p99()));
+        out.flush();
+    }
+
+    private static void lines(Report report, PrintWriter out, Function<Result, String> cell) {
         for (List<Result> workload : report.byWorkload()) {
             out.printf("%-20s", workload.get(0).workload());
-            workload.forEach(result -> out.printf(" %16s", figures(report, result.mean())));
+            workload.forEach(result -> out.printf(" %16s", cell.apply(result)));
             out.println();
         }
-        out.flush();
     }
 
     private static String caption(Report report) {
@@ -51,11 +68,15 @@ final class Output {
     private static String figures(Report report, Figures figures) {
         Double atCapacity = figures.atCapacity();
         return report.input().lifetimes() > 0
-                ? percent(figures.allocated()) + " / " + percent(figures.stranded())
-                : (atCapacity == null ? "    –" : percent(atCapacity)) + " / " + percent(figures.allocated());
+                ? pair(figures.allocated(), figures.stranded())
+                : (atCapacity == null ? "    –" : decimal(atCapacity)) + " / " + decimal(figures.allocated());
     }
 
-    private static String percent(double value) {
+    private static String pair(double one, double other) {
+        return decimal(one) + " / " + decimal(other);
+    }
+
+    private static String decimal(double value) {
         return String.format(Locale.ROOT, "%5.2f", value);
     }
 
@@ -76,7 +97,9 @@ final class Output {
                                 "allocated",
                                 "stranded",
                                 "pods",
-                                "seconds"),
+                                "seconds",
+                                "decision_p50_ms",
+                                "decision_p99_ms"),
                         Stream.of(Failure.values()).map(failure -> "failed_" + failure))
                 .collect(Collectors.joining(",")));
         for (Result result : report.results()) {
@@ -99,7 +122,9 @@ final class Output {
                                 figures.allocated(),
                                 figures.stranded(),
                                 (long) figures.pods(),
-                                figures.seconds()),
+                                figures.seconds(),
+                                figures.decisionMillis().p50(),
+                                figures.decisionMillis().p99()),
                         Stream.of(Failure.values())
                                 .map(failure -> Math.round(figures.failed().getOrDefault(failure, 0.0))))
                 .map(value -> quoted(value.toString()))

@@ -66,6 +66,7 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
      * @param pods that came
      * @param failed of those, by the reason
      * @param seconds that it took
+     * @param decisionMillis CPU time for a pod
      */
     record Figures(
             @Nullable Double atCapacity,
@@ -73,7 +74,8 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
             double stranded,
             double pods,
             Map<Failure, Double> failed,
-            double seconds) {}
+            double seconds,
+            Outcome.Decisions decisionMillis) {}
 
     /**
      * Over demand that has arrived, in percent of what there is; where pods end, over time, in mean lifetimes.
@@ -139,7 +141,10 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
                 mean(outcomes, Outcome::stranded),
                 mean(outcomes, Outcome::pods),
                 failed,
-                mean(outcomes, Outcome::seconds));
+                mean(outcomes, Outcome::seconds),
+                new Outcome.Decisions(
+                        mean(outcomes, outcome -> outcome.decisions().p50()),
+                        mean(outcomes, outcome -> outcome.decisions().p99())));
     }
 
     private static double mean(List<Outcome> outcomes, ToDoubleFunction<Outcome> figure) {

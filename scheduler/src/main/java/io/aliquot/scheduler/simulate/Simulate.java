@@ -237,6 +237,7 @@ public final class Simulate implements Callable<Integer> {
                 Report.nodes(read),
                 results);
         Output.table(report, spec.commandLine().getOut());
+        Output.decisions(report, spec.commandLine().getErr());
         write(json, report, Output::json);
         write(csv, report, Output::csv);
         write(html, report, Output::html);

@@ -58,6 +58,9 @@ class SimulateTest {
         assertThat(fgd.get("replays").size()).isEqualTo(3);
         assertThat(fgd.get("curve").get("allocated").get("mean").size()).isGreaterThan(200);
         assertThat(fgd.get("gpus").size()).isEqualTo(2);
+        assertThat(fgd.at("/mean/decisionMillis/p50").asDouble())
+                .isPositive()
+                .isLessThanOrEqualTo(fgd.at("/mean/decisionMillis/p99").asDouble());
         assertThat(results.get("program").get("arguments").get(0).asString()).isEqualTo("--trace");
     }
 
@@ -70,7 +73,10 @@ class SimulateTest {
 
         List<String> lines = Files.readAllLines(csv);
         assertThat(lines).hasSize(7);
-        assertThat(lines.get(0)).startsWith("workload,policy,seed,allocated_at_capacity,allocated,stranded,pods");
+        assertThat(lines.get(0))
+                .startsWith(
+                        "workload,policy,seed,allocated_at_capacity,allocated,stranded,pods,seconds,decision_p50_ms,"
+                                + "decision_p99_ms,failed_");
         assertThat(lines.get(6)).startsWith("\"a, \"\"b\"\"\",best-fit,2,");
     }
 
