@@ -52,6 +52,11 @@ final class Csv {
         return Arrays.stream(line.split(",", -1)).map(String::strip).toList();
     }
 
+    /** Whether the first line names it. */
+    boolean has(String column) {
+        return header.contains(column);
+    }
+
     List<Row> rows() {
         return rows;
     }

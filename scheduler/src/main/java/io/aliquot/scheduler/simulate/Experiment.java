@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.PriorityQueue;
+import java.util.function.ToDoubleFunction;
 import java.util.stream.LongStream;
 
 /**
@@ -46,7 +47,7 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
     }
 
     /** Something that was placed, and when it ends. */
-    private record Ending(double at, Placed placed) {}
+    private record Ending(double at, Pod pod, Placed placed) {}
 
     private final class Run {
         private final long start = System.nanoTime();
@@ -59,6 +60,9 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
         private final Map<Failure, Integer> failed = new EnumMap<>(Failure.class);
         /** In nanoseconds. */
         private final LongStream.Builder decisions = LongStream.builder();
+
+        /** What the pods that are there asked for. */
+        private long placed;
 
         Run(List<Pod> workload, Contender contender, long seed) {
             this.workload = workload;
@@ -81,8 +85,7 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
                     }
                 }
             }
-            Outcome.Sample last = sample();
-            return outcome(last.allocated(), last.stranded(), pods.size());
+            return outcome(sample(), pods.size());
         }
 
         private boolean reached(long asked) {
@@ -107,15 +110,15 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
             pass(endings, end, step);
             List<Outcome.Sample> measured = samples.subList((int) Math.round(WARM_UP / TIME_STEP), samples.size());
             return outcome(
-                    measured.stream()
-                            .mapToDouble(Outcome.Sample::allocated)
-                            .average()
-                            .orElseThrow(),
-                    measured.stream()
-                            .mapToDouble(Outcome.Sample::stranded)
-                            .average()
-                            .orElseThrow(),
+                    new Outcome.Sample(
+                            mean(measured, Outcome.Sample::allocated),
+                            mean(measured, Outcome.Sample::placed),
+                            mean(measured, Outcome.Sample::stranded)),
                     pods);
+        }
+
+        private static double mean(List<Outcome.Sample> samples, ToDoubleFunction<Outcome.Sample> figure) {
+            return samples.stream().mapToDouble(figure).average().orElseThrow();
         }
 
         /** Lets time pass: ends what ends, and takes the samples that are due before. */
@@ -132,32 +135,36 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
                 if (next == null || next.at() > until) {
                     return;
                 }
-                replay.end(endings.remove().placed());
+                endings.remove();
+                replay.end(next.placed());
+                placed -= trace.asked(next.pod());
             }
         }
 
         private void offer(Traffic.Arrival arrival, PriorityQueue<Ending> endings) {
-            Optional<Placed> placed = offer(arrival.pod());
-            if (placed.isPresent()) {
-                endings.add(new Ending(arrival.at() + arrival.lifetime(), placed.get()));
-            }
+            offer(arrival.pod())
+                    .ifPresent(
+                            found -> endings.add(new Ending(arrival.at() + arrival.lifetime(), arrival.pod(), found)));
         }
 
         private Optional<Placed> offer(Pod pod) {
             long begin = CPU.getCurrentThreadCpuTime();
-            Optional<Placed> placed = replay.offer(pod);
+            Optional<Placed> found = replay.offer(pod);
             decisions.add(CPU.getCurrentThreadCpuTime() - begin);
-            if (placed.isEmpty()) {
+            if (found.isPresent()) {
+                placed += trace.asked(pod);
+            } else {
                 failed.merge(Failure.of(replay.demand(pod), replay.nodes()), 1, Integer::sum);
             }
-            return placed;
+            return found;
         }
 
-        private Outcome outcome(double allocated, double stranded, int pods) {
+        private Outcome outcome(Outcome.Sample figures, int pods) {
             return new Outcome(
                     samples,
-                    allocated,
-                    stranded,
+                    figures.allocated(),
+                    figures.placed(),
+                    figures.stranded(),
                     failed,
                     pods,
                     replay.rooms().stream().map(Run::fullness).toList(),
@@ -166,7 +173,8 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
         }
 
         private Outcome.Sample sample() {
-            return new Outcome.Sample(percent((double) replay.allocated()), percent(stranded()));
+            return new Outcome.Sample(
+                    percent((double) replay.allocated()), percent((double) placed), percent(stranded()));
         }
 
         private double percent(double milliGpus) {

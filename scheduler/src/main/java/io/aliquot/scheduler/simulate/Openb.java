@@ -4,7 +4,9 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
+import io.aliquot.api.Resources;
 import io.aliquot.api.Slots;
+import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.placement.ContainerAsk;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostLoad;
@@ -17,6 +19,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.stream.Stream;
@@ -25,16 +28,31 @@ import java.util.stream.Stream;
  * Reads a folder with the files of the public openb trace, whose columns are described at
  * https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023. The trace says of a GPU neither its memory nor
  * what is used of it, only which part of it a pod asks for: here each has {@value Trace#WHOLE} MiB, and a thousandth is one.
+ *
+ * <p>Files of the same form may have columns that openb's lack: of nodes {@value #CARD_MIB}, the memory of each GPU; of pods
+ * {@value #MIB} and {@value #CORES}, what production knows as {@value Resources#MEMORY} and {@value Resources#CORES}, in the
+ * place of {@value #MILLI}.
  */
 final class Openb {
     static final String NODES = "openb_node_list_gpu_node.csv";
     static final String PODS = "openb_pod_list_";
+    static final String CARD_MIB = "gpu_memory_mib";
+    static final String MILLI = "gpu_milli";
+    static final String MIB = "gpu_mem_mib";
+    static final String CORES = "gpu_cores";
     private static final String CSV = ".csv";
+    private static final String CONTAINER = "main";
     private static final int MOST_GPUS = 64;
+    private static final int ALL_CORES = 100;
+
+    /** Whether the nodes tell what memory their GPUs have. */
+    private final boolean sized;
 
     private final Map<PodAsk, PodAsk> asks = new HashMap<>();
 
-    private Openb() {}
+    private Openb(boolean sized) {
+        this.sized = sized;
+    }
 
     /**
      * Reads the nodes and all workloads.
@@ -42,14 +60,11 @@ final class Openb {
      * @throws TraceException where a file is missing or wrong
      */
     static Trace read(Path folder) {
-        return new Openb().trace(folder);
+        Csv nodes = Csv.read(folder.resolve(NODES), "sn", "cpu_milli", "memory_mib", "gpu", "model");
+        return new Openb(nodes.has(CARD_MIB)).trace(folder, nodes);
     }
 
-    private Trace trace(Path folder) {
-        List<Node> nodes =
-                Csv.read(folder.resolve(NODES), "sn", "cpu_milli", "memory_mib", "gpu", "model").rows().stream()
-                        .map(Openb::node)
-                        .toList();
+    private Trace trace(Path folder, Csv nodes) {
         SortedMap<String, List<Pod>> workloads = new TreeMap<>();
         for (Path file : files(folder)) {
             String name = file.getFileName().toString();
@@ -58,14 +73,15 @@ final class Openb {
         if (workloads.isEmpty()) {
             throw new TraceException(folder + ": no file named " + PODS + "*" + CSV);
         }
-        return new Trace(nodes, workloads, List.of());
+        return new Trace(nodes.rows().stream().map(this::node).toList(), workloads, List.of());
     }
 
-    private static Node node(Csv.Row row) {
+    private Node node(Csv.Row row) {
         try {
-            var gpus = new Node.Gpus(
-                    row.number("gpu", 0, MOST_GPUS), named(row, row.text("model")), Trace.WHOLE, Slots.MOST);
-            return Node.of(row.text("sn"), gpus, load(row));
+            int gpus = row.number("gpu", 0, MOST_GPUS);
+            int miB = sized && gpus > 0 ? row.number(CARD_MIB, 1, Vgpu.LARGEST_MIB) : Trace.WHOLE;
+            return Node.of(
+                    row.text("sn"), new Node.Gpus(gpus, named(row, row.text("model")), miB, Slots.MOST), load(row));
         } catch (FormatException e) {
             throw row.wrong(String.valueOf(e.getMessage()));
         }
@@ -86,7 +102,7 @@ final class Openb {
 
     private List<Pod> pods(Path file) {
         List<Pod> pods = new ArrayList<>();
-        for (Csv.Row row : Csv.read(file, "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+        for (Csv.Row row : Csv.read(file, "name", "cpu_milli", "memory_mib", "num_gpu", MILLI)
                 .rows()) {
             pods.add(new Pod(
                     row.text("name"),
@@ -101,20 +117,51 @@ final class Openb {
         return List.copyOf(pods);
     }
 
-    private static PodAsk ask(Csv.Row row) {
+    private PodAsk ask(Csv.Row row) {
+        Optional<ContainerAsk> container =
+                row.text(MIB).isEmpty() && row.text(CORES).isEmpty() ? byPart(row) : Optional.of(byAmounts(row));
+        try {
+            return PodAsk.of(container.stream().toList(), container.isEmpty() ? Map.of() : models(row), false);
+        } catch (FormatException e) {
+            throw row.wrong("gpu_spec: " + e.getMessage());
+        }
+    }
+
+    private Optional<ContainerAsk> byPart(Csv.Row row) {
         int gpus = row.number("num_gpu", 0, MOST_GPUS);
-        int part = row.number("gpu_milli", gpus == 0 ? 0 : gpus == 1 ? 1 : Trace.WHOLE, Trace.WHOLE);
+        int part = row.number(MILLI, gpus == 0 ? 0 : gpus == 1 ? 1 : Trace.WHOLE, Trace.WHOLE);
         if (gpus == 0) {
-            return PodAsk.of(List.of(), Map.of(), false);
+            return Optional.empty();
+        }
+        if (sized && part < Trace.WHOLE) {
+            throw row.wrong(MILLI + " is \"" + part + "\", but the nodes have " + CARD_MIB + "; expected " + Trace.WHOLE
+                    + ", or " + MIB + " and " + CORES);
         }
         GpuRequest request = part < Trace.WHOLE
                 ? new GpuRequest(1, new MemoryRequest.Mebibytes(part), 0, false)
                 : new GpuRequest(gpus, new MemoryRequest.WholeCard(), 0, true);
-        try {
-            return PodAsk.of(List.of(new ContainerAsk("main", ContainerKind.APP, request)), models(row), false);
-        } catch (FormatException e) {
-            throw row.wrong("gpu_spec: " + e.getMessage());
+        return Optional.of(new ContainerAsk(CONTAINER, ContainerKind.APP, request));
+    }
+
+    /** Read as a container's limits are. */
+    private ContainerAsk byAmounts(Csv.Row row) {
+        if (!row.text(MILLI).matches("0?")) {
+            throw row.wrong(MILLI + " is \"" + row.text(MILLI) + "\" beside " + MIB + " or " + CORES
+                    + "; expected 0 or nothing");
         }
+        Map<String, String> limits = new HashMap<>();
+        limits.put(Resources.GPU, String.valueOf(row.number("num_gpu", 1, MOST_GPUS)));
+        if (!row.text(MIB).isEmpty()) {
+            if (!sized) {
+                throw row.wrong(MIB + " is \"" + row.text(MIB) + "\", but the nodes don't tell their GPUs' memory;"
+                        + " expected a column " + CARD_MIB + " in " + NODES);
+            }
+            limits.put(Resources.MEMORY, String.valueOf(row.number(MIB, 1, Vgpu.LARGEST_MIB)));
+        }
+        if (!row.text(CORES).isEmpty()) {
+            limits.put(Resources.CORES, String.valueOf(row.number(CORES, 0, ALL_CORES)));
+        }
+        return ContainerAsk.parse(CONTAINER, ContainerKind.APP, limits).orElseThrow();
     }
 
     private static Map<String, String> models(Csv.Row row) {

@@ -9,7 +9,8 @@ import java.util.Map;
  *
  * @param samples one each {@link Experiment#step}, from 0 on
  * @param allocated after the last pod; where pods end, the mean over the time that is measured
- * @param stranded the same
+ * @param placed the same of what those pods asked for that have their places
+ * @param stranded the same of what is free
  * @param failed pods that fitted nowhere, by the reason
  * @param pods that came
  * @param gpus how full each GPU is at the end, by node
@@ -19,6 +20,7 @@ import java.util.Map;
 record Outcome(
         List<Sample> samples,
         double allocated,
+        double placed,
         double stranded,
         Map<Failure, Integer> failed,
         int pods,
@@ -28,10 +30,11 @@ record Outcome(
     /**
      * How it stands at a point of the replay.
      *
-     * @param allocated to pods
+     * @param allocated to pods, each part measured by the card that it is on
+     * @param placed the same pods' parts, measured as demand is, by the mean card: the same wherever they are
      * @param stranded free, but of no use to the workload's typical pods where it is
      */
-    record Sample(double allocated, double stranded) {}
+    record Sample(double allocated, double placed, double stranded) {}
 
     /** CPU time in milliseconds, the median and what one in a hundred exceeds. */
     record Decisions(double p50, double p99) {

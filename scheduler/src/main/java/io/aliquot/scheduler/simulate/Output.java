@@ -14,8 +14,10 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
 import java.util.function.Function;
+import java.util.function.ToDoubleFunction;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.json.JsonMapper;
 
 /** The forms that a report is written in. */
@@ -25,15 +27,48 @@ final class Output {
 
     private Output() {}
 
+    /**
+     * A table with a line for each workload.
+     *
+     * @param rank what the best policy of a line has most of
+     */
+    private record Table(String caption, Function<Figures, String> cell, ToDoubleFunction<Figures> rank) {}
+
+    private static List<Table> tables(Report report) {
+        Report.Input input = report.input();
+        boolean departures = input.lifetimes() > 0;
+        String when = departures
+                ? ", % of what there is, in the mean over time"
+                : ", % of what there is, once 100 % of it were asked for and after the last pod";
+        String mean = input.seeds() == 1 ? "; seed 0" : "; mean of " + input.seeds() + " seeds";
+        var allocated = new Table(
+                (departures ? "GPU allocated, and stranded" : "GPU allocated") + when + mean,
+                figures -> departures
+                        ? pair(figures.allocated(), figures.stranded())
+                        : pair(figures.atCapacity(), figures.allocated()),
+                Figures::allocated);
+        // Where all are alike it would say the same again.
+        return input.alike()
+                ? List.of(allocated)
+                : List.of(
+                        allocated,
+                        new Table(
+                                "GPU that the placed pods asked for, by the mean card" + when + mean,
+                                figures -> departures
+                                        ? decimal(figures.placed())
+                                        : pair(figures.placedAtCapacity(), figures.placed()),
+                                Figures::placed));
+    }
+
     /** A line for each workload, for a terminal. */
     static void table(Report report, PrintWriter out) {
-        out.println(caption(report));
-        List<String> policies =
-                report.byWorkload().get(0).stream().map(Result::policy).toList();
-        out.printf("%-20s", "workload");
-        policies.forEach(policy -> out.printf(" %16s", policy));
-        out.println();
-        lines(report, out, result -> figures(report, result.mean()));
+        for (Table table : tables(report)) {
+            out.println(table.caption());
+            out.printf("%-20s", "workload");
+            report.byWorkload().get(0).forEach(result -> out.printf(" %16s", result.policy()));
+            out.println();
+            lines(report, out, table.cell());
+        }
         out.flush();
     }
 
@@ -43,37 +78,22 @@ final class Output {
         lines(
                 report,
                 out,
-                result -> pair(
-                        result.mean().decisionMillis().p50(),
-                        result.mean().decisionMillis().p99()));
+                figures -> pair(
+                        figures.decisionMillis().p50(), figures.decisionMillis().p99()));
         out.flush();
     }
 
-    private static void lines(Report report, PrintWriter out, Function<Result, String> cell) {
+    private static void lines(Report report, PrintWriter out, Function<Figures, String> cell) {
         for (List<Result> workload : report.byWorkload()) {
             out.printf("%-20s", workload.get(0).workload());
-            workload.forEach(result -> out.printf(" %16s", cell.apply(result)));
+            workload.forEach(result -> out.printf(" %16s", cell.apply(result.mean())));
             out.println();
         }
     }
 
-    private static String caption(Report report) {
-        int seeds = report.input().seeds();
-        return (report.input().lifetimes() > 0
-                        ? "GPU allocated, and stranded, % of what there is, in the mean over time; "
-                        : "GPU allocated, % of what there is, once 100 % of it were asked for and after the last pod; ")
-                + (seeds == 1 ? "seed 0" : "mean of " + seeds + " seeds");
-    }
-
-    private static String figures(Report report, Figures figures) {
-        Double atCapacity = figures.atCapacity();
-        return report.input().lifetimes() > 0
-                ? pair(figures.allocated(), figures.stranded())
-                : (atCapacity == null ? "    –" : decimal(atCapacity)) + " / " + decimal(figures.allocated());
-    }
-
-    private static String pair(double one, double other) {
-        return decimal(one) + " / " + decimal(other);
+    /** One is missing where it isn't known. */
+    private static String pair(@Nullable Double one, double other) {
+        return (one == null ? "    –" : decimal(one)) + " / " + decimal(other);
     }
 
     private static String decimal(double value) {
@@ -95,6 +115,8 @@ final class Output {
                                 "seed",
                                 "allocated_at_capacity",
                                 "allocated",
+                                "placed_at_capacity",
+                                "placed",
                                 "stranded",
                                 "pods",
                                 "seconds",
@@ -112,14 +134,15 @@ final class Output {
 
     private static String line(Result result, int seed) {
         Figures figures = result.replays().get(seed);
-        Double atCapacity = figures.atCapacity();
         return Stream.concat(
                         Stream.of(
                                 result.workload(),
                                 result.policy(),
                                 seed,
-                                atCapacity == null ? "" : atCapacity,
+                                orEmpty(figures.atCapacity()),
                                 figures.allocated(),
+                                orEmpty(figures.placedAtCapacity()),
+                                figures.placed(),
                                 figures.stranded(),
                                 (long) figures.pods(),
                                 figures.seconds(),
@@ -129,6 +152,10 @@ final class Output {
                                 .map(failure -> Math.round(figures.failed().getOrDefault(failure, 0.0))))
                 .map(value -> quoted(value.toString()))
                 .collect(Collectors.joining(","));
+    }
+
+    private static Object orEmpty(@Nullable Double figure) {
+        return figure == null ? "" : figure;
     }
 
     /** As RFC 4180 has it. */
@@ -141,12 +168,20 @@ final class Output {
         // A script element ends at the first "</", whatever that stands in (HTML, "Restrictions for contents of script
         // elements").
         String data = JSON.writeValueAsString(report).replace("<", "\\u003c");
-        write(file, template().replace("{{table}}", rows(report)).replace("{{data}}", data));
+        write(
+                file,
+                template()
+                        .replace(
+                                "{{tables}}",
+                                tables(report).stream()
+                                        .map(table -> markup(report, table))
+                                        .collect(Collectors.joining()))
+                        .replace("{{data}}", data));
     }
 
-    private static String rows(Report report) {
-        var rows = new StringBuilder();
-        rows.append("<caption>").append(escaped(caption(report))).append("</caption>");
+    private static String markup(Report report, Table table) {
+        var rows = new StringBuilder("<table>");
+        rows.append("<caption>").append(escaped(table.caption())).append("</caption>");
         rows.append("<thead><tr><th scope=\"col\">workload</th>");
         for (Result result : report.byWorkload().get(0)) {
             rows.append("<th scope=\"col\">").append(escaped(result.policy())).append("</th>");
@@ -157,17 +192,17 @@ final class Output {
                     .append(escaped(workload.get(0).workload()))
                     .append("</th>");
             double most = workload.stream()
-                    .mapToDouble(result -> result.mean().allocated())
+                    .mapToDouble(result -> table.rank().applyAsDouble(result.mean()))
                     .max()
                     .orElseThrow();
             for (Result result : workload) {
-                rows.append(result.mean().allocated() == most ? "<td class=\"best\">" : "<td>")
-                        .append(escaped(figures(report, result.mean())))
+                rows.append(table.rank().applyAsDouble(result.mean()) == most ? "<td class=\"best\">" : "<td>")
+                        .append(escaped(table.cell().apply(result.mean())))
                         .append("</td>");
             }
             rows.append("</tr>");
         }
-        return rows.append("</tbody>").toString();
+        return rows.append("</tbody></table>").toString();
     }
 
     private static String escaped(String text) {

@@ -24,6 +24,7 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
      * @param offered GPU that drawn pods ask for, in percent
      * @param lifetimes for how many mean lifetimes pods come and go; 0 if they stay
      * @param seeds how many; they are 0 and up
+     * @param alike whether all GPUs have the same memory
      * @param remarks what of the input was left out
      */
     record Input(
@@ -34,6 +35,7 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
             int offered,
             int lifetimes,
             int seeds,
+            boolean alike,
             List<String> remarks) {}
 
     /** A node whose GPUs the map shows; the model of the first speaks for all. */
@@ -61,7 +63,9 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
      * A replay's figures, or the mean of some.
      *
      * @param atCapacity allocated when as much had been asked for as there is; null where that was never asked for, or pods end
+     * @param placedAtCapacity placed, then
      * @param allocated after the last pod; where pods end, the mean over time
+     * @param placed the same of what those pods asked for that have their places, measured by the mean card
      * @param stranded the same, of what is free
      * @param pods that came
      * @param failed of those, by the reason
@@ -70,7 +74,9 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
      */
     record Figures(
             @Nullable Double atCapacity,
+            @Nullable Double placedAtCapacity,
             double allocated,
+            double placed,
             double stranded,
             double pods,
             Map<Failure, Double> failed,
@@ -121,9 +127,6 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
     }
 
     private static Figures mean(List<Outcome> outcomes, Experiment experiment) {
-        int capacity = (int) Math.round(100 / experiment.step());
-        boolean reached = !experiment.departures()
-                && outcomes.stream().allMatch(outcome -> outcome.samples().size() > capacity);
         Map<Failure, Double> failed = new EnumMap<>(Failure.class);
         for (Failure failure : Failure.values()) {
             double pods = mean(outcomes, outcome -> outcome.failed().getOrDefault(failure, 0));
@@ -132,12 +135,10 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
             }
         }
         return new Figures(
-                reached
-                        ? (Double) mean(
-                                outcomes,
-                                outcome -> outcome.samples().get(capacity).allocated())
-                        : null,
+                atCapacity(outcomes, Outcome.Sample::allocated, experiment),
+                atCapacity(outcomes, Outcome.Sample::placed, experiment),
                 mean(outcomes, Outcome::allocated),
+                mean(outcomes, Outcome::placed),
                 mean(outcomes, Outcome::stranded),
                 mean(outcomes, Outcome::pods),
                 failed,
@@ -145,6 +146,18 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
                 new Outcome.Decisions(
                         mean(outcomes, outcome -> outcome.decisions().p50()),
                         mean(outcomes, outcome -> outcome.decisions().p99())));
+    }
+
+    private static @Nullable Double atCapacity(
+            List<Outcome> outcomes, ToDoubleFunction<Outcome.Sample> figure, Experiment experiment) {
+        int capacity = (int) Math.round(100 / experiment.step());
+        boolean reached = !experiment.departures()
+                && outcomes.stream().allMatch(outcome -> outcome.samples().size() > capacity);
+        return reached
+                ? (Double) mean(
+                        outcomes,
+                        outcome -> figure.applyAsDouble(outcome.samples().get(capacity)))
+                : null;
     }
 
     private static double mean(List<Outcome> outcomes, ToDoubleFunction<Outcome> figure) {

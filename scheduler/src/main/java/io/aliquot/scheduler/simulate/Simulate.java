@@ -62,7 +62,10 @@ public final class Simulate implements Callable<Integer> {
         @Option(
                 names = "--trace",
                 paramLabel = "DIR",
-                description = "Folder of the openb trace: " + Openb.NODES + " and " + Openb.PODS + "*.csv.")
+                description = "Folder of the openb trace, " + Openb.NODES + " and " + Openb.PODS
+                        + "*.csv, or of files in its form. Those may tell each GPU's memory (" + Openb.CARD_MIB
+                        + " of nodes), and pods then ask for memory and cores of each GPU (" + Openb.MIB + ", "
+                        + Openb.CORES + " in percent) in place of " + Openb.MILLI + ".")
         private @Nullable Path trace;
 
         @Option(
@@ -233,6 +236,7 @@ public final class Simulate implements Callable<Integer> {
                         offered,
                         experiment.lifetimes(),
                         seeds,
+                        read.alike(),
                         read.remarks()),
                 Report.nodes(read),
                 results);

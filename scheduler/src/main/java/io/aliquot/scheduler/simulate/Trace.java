@@ -19,6 +19,7 @@ final class Trace {
     private final List<String> remarks;
     private final long capacity;
     private final int meanMiB;
+    private final boolean alike;
 
     /**
      * A trace.
@@ -34,6 +35,7 @@ final class Trace {
                 .flatMap(node -> node.facts().inventory().gpus().stream())
                 .toList();
         this.capacity = gpus.size() * (long) WHOLE;
+        this.alike = gpus.stream().mapToInt(Gpu::memoryMiB).distinct().count() <= 1;
         this.meanMiB = (int) gpus.stream().mapToInt(Gpu::memoryMiB).average().orElse(1);
     }
 
@@ -53,6 +55,11 @@ final class Trace {
     /** Memory of a GPU in the mean. */
     int meanMiB() {
         return meanMiB;
+    }
+
+    /** Whether all GPUs have the same memory. */
+    boolean alike() {
+        return alike;
     }
 
     /** GPU of all nodes together, in thousandths. */

@@ -75,7 +75,7 @@ class SimulateTest {
         assertThat(lines).hasSize(7);
         assertThat(lines.get(0))
                 .startsWith(
-                        "workload,policy,seed,allocated_at_capacity,allocated,stranded,pods,seconds,decision_p50_ms,"
+                        "workload,policy,seed,allocated_at_capacity,allocated,placed_at_capacity,placed,stranded,pods,seconds,decision_p50_ms,"
                                 + "decision_p99_ms,failed_");
         assertThat(lines.get(6)).startsWith("\"a, \"\"b\"\"\",best-fit,2,");
     }
@@ -95,7 +95,7 @@ class SimulateTest {
         assertThat(page)
                 .contains("<th scope=\"row\">&lt;img src=x onerror=alert(1)&gt; &amp; &#123;&#123;data}} --&gt;</th>")
                 .doesNotContain("<img")
-                .doesNotContain("{{table}}")
+                .doesNotContain("{{tables}}")
                 .doesNotContainPattern("(src|href)=\"");
         assertThat(page.split("</script>", -1)).hasSize(3);
         String data = page.substring(page.indexOf("id=\"data\">") + 10);
@@ -158,10 +158,62 @@ class SimulateTest {
                 .get(0);
         assertThat(out.toString()).contains("in the mean over time");
         assertThat(result.get("mean").get("allocated").asDouble()).isBetween(50.0, 100.0);
+        // The cards are alike.
+        assertThat(result.get("mean").get("placed"))
+                .isEqualTo(result.get("mean").get("allocated"));
+        assertThat(out.toString()).doesNotContain("by the mean card");
         assertThat(result.get("curve").get("allocated").get("mean").size()).isEqualTo(2001);
         assertThat(run("--trace", folder.toString(), "--departures", "--arrivals", "given"))
                 .isEqualTo(2);
         assertThat(run("--trace", folder.toString(), "--lifetimes", "1")).isEqualTo(2);
+    }
+
+    @Test
+    void podsThatAskForMemoryAndCoresFindBothOrNoPlace() throws IOException {
+        Path json = folder.resolve("out.json");
+        Path html = folder.resolve("out.html");
+        Files.writeString(folder.resolve(Openb.NODES), """
+                sn,cpu_milli,memory_mib,gpu,model,gpu_memory_mib
+                n0,64000,262144,1,T4,16000
+                n1,64000,262144,1,L40S,48000
+                """);
+        Files.writeString(folder.resolve("openb_pod_list_tiny.csv"), """
+                name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_mem_mib,gpu_cores,gpu_spec,creation_time
+                first,1000,2048,1,,4000,60,T4,1
+                lacks-cores,1000,2048,1,,4000,60,T4,2
+                fits-exactly,1000,2048,1,,12000,40,T4,3
+                lacks-memory,1000,2048,1,,1,,T4,4
+                too-large,1000,2048,1,,16001,1,T4,5
+                elsewhere,1000,2048,1,,16000,10,,6
+                """);
+
+        assertThat(run(
+                        "--trace",
+                        folder.toString(),
+                        "--arrivals",
+                        "given",
+                        "--policy",
+                        "fragmentation,fgd,binpack,spread",
+                        "--seeds",
+                        "1",
+                        "--json",
+                        json.toString(),
+                        "--html",
+                        html.toString()))
+                .isZero();
+
+        JsonNode results =
+                JsonMapper.builder().build().readTree(Files.readString(json)).get("results");
+        assertThat(results.size()).isEqualTo(4);
+        for (JsonNode result : results) {
+            JsonNode mean = result.get("mean");
+            assertThat(mean.get("failed").toString()).isEqualTo("{\"never\":1.0,\"model\":2.0}");
+            // All of the T4 and a third of the L40S; of 32,000 MiB, which they have in the mean, 60 %, 40 % and a half.
+            assertThat(mean.get("allocated").asDouble()).isEqualTo(66.7);
+            assertThat(mean.get("placed").asDouble()).isEqualTo(75);
+        }
+        assertThat(out.toString()).containsPattern("by the mean card.*\\R.*\\Rtiny +50\\.00 / 75\\.00");
+        assertThat(Files.readString(html).split("<table>", -1)).hasSize(3);
     }
 
     @Test
