@@ -22,7 +22,7 @@ import (
 )
 
 type options struct {
-	kube, jar, auditPolicy, config         string
+	kube, program, auditPolicy, config     string
 	nodes, pods, rounds, fillPods, waiting int
 	slots, heapMiB, perFilter, warmUp      int
 	start                                  bool
@@ -53,7 +53,7 @@ func main() {
 	var o options
 	var folder string
 	flag.StringVar(&o.kube, "kube", "", "the lab's Kubernetes program")
-	flag.StringVar(&o.jar, "jar", "", "the scheduler's program")
+	flag.StringVar(&o.program, "program", "", "the folder of the scheduler's program, unpacked, with its archive of classes")
 	flag.StringVar(&o.auditPolicy, "audit-policy", "", "the API server's audit policy")
 	flag.StringVar(&o.config, "config", "", "kube-scheduler's configuration as the chart makes it")
 	flag.StringVar(&folder, "folder", "", "for files and logs")
@@ -191,11 +191,11 @@ func (c *cluster) aliquot(name string) *program {
 	host, err := os.Hostname()
 	check(err)
 	p := c.start(name, []string{"KUBECONFIG=" + filepath.Join(c.folder, "extender.kubeconfig"), "POD_NAME=" + host, "POD_NAMESPACE=" + namespace,
-		"ALIQUOT_NODES_PER_FILTER=" + strconv.Itoa(c.options.perFilter)},
-		// as in scheduler/Dockerfile, but for the heap and the archive of classes
-		"java", "-XX:+UseSerialGC", "-Xms24m", fmt.Sprintf("-Xmx%dm", c.options.heapMiB), "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30",
+		"ALIQUOT_NODES_PER_FILTER=" + strconv.Itoa(c.options.perFilter), "MALLOC_ARENA_MAX=2"},
+		// as in scheduler/Dockerfile, but for the heap
+		"java", "-XX:+UseSerialGC", "-Xms24m", fmt.Sprintf("-Xmx%dm", c.options.heapMiB), "-XX:MinHeapFreeRatio=25", "-XX:MaxHeapFreeRatio=50",
 		"-Xss512k", "-XX:MaxMetaspaceSize=112m", "-Djava.util.concurrent.ForkJoinPool.common.parallelism=2", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=48m", "-XX:+ExitOnOutOfMemoryError",
-		"-jar", c.options.jar)
+		"-XX:SharedArchiveFile="+filepath.Join(c.options.program, "classes.jsa"), "-jar", filepath.Join(c.options.program, "aliquot-scheduler.jar"))
 	await(5*time.Minute, "the scheduler's readiness", func() bool {
 		if !p.alive() {
 			check(fmt.Errorf("the scheduler has ended; see %s.log", filepath.Join(c.folder, name)))

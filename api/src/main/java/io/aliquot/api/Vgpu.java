@@ -2,6 +2,7 @@ package io.aliquot.api;
 
 import java.util.HashSet;
 import java.util.Set;
+import java.util.regex.Pattern;
 
 /**
  * One container's part of one physical GPU: a line of the limit file and of the pod's annotation.
@@ -18,6 +19,10 @@ public record Vgpu(
     /** 16 TiB: beyond any card, and what leaves 64-bit sums of bytes far from overflow. */
     public static final int LARGEST_MIB = 1 << 24;
 
+    private static final Pattern FIELDS = Pattern.compile(" +");
+    private static final Pattern KEY = Pattern.compile("[a-z][a-z0-9-]*");
+    private static final Pattern NUMBER = Pattern.compile("[0-9]{1,9}");
+
     public Vgpu {
         Uuids.check(uuid);
         range("memory", memoryMiB, 1, LARGEST_MIB);
@@ -27,7 +32,7 @@ public record Vgpu(
     }
 
     static Vgpu parse(String line) {
-        String[] fields = line.split(" +", -1);
+        String[] fields = FIELDS.split(line, -1);
         var seen = new HashSet<String>();
         int memoryMiB = 0;
         int cores = 0;
@@ -40,7 +45,7 @@ public record Vgpu(
             int equals = field.indexOf('=');
             String key = equals < 0 ? field : field.substring(0, equals);
             String value = equals < 0 ? "" : field.substring(equals + 1);
-            if (!key.matches("[a-z][a-z0-9-]*")) {
+            if (!KEY.matcher(key).matches()) {
                 throw FormatException.expected("key=value or a flag", field);
             }
             if (equals < 0) {
@@ -88,7 +93,7 @@ public record Vgpu(
     }
 
     private static int number(String key, String digits) {
-        if (!digits.matches("[0-9]{1,9}")) {
+        if (!NUMBER.matcher(digits).matches()) {
             throw FormatException.expected("a whole number for " + key, digits);
         }
         return Integer.parseInt(digits);

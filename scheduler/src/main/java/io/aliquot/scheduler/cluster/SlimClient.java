@@ -17,10 +17,15 @@ import java.io.DataInputStream;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.InterruptedIOException;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Optional;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.function.Consumer;
 
 /*
@@ -51,21 +56,43 @@ final class SlimClient {
     }
 
     /**
-     * All there are, as they are in etcd now, page by page: never with {@code resourceVersion=0}, which may be older than
+     * All there are, as they are in etcd now, page by page, the next one fetched while {@code each} sees to one: never with {@code resourceVersion=0}, which may be older than
      * what this process, or the one before it, has seen already, and of which Kubernetes promises no pages.
      *
      * @return the version of the list
      * @throws KubernetesClientException where the server refuses
      */
     <T extends HasMetadata> String list(Kind<T> kind, Consumer<T> each) throws IOException {
-        String next = "";
-        while (true) {
-            KubernetesResourceList<T> page = page(kind, next);
-            page.getItems().forEach(each);
-            next = page.getMetadata().getContinue();
-            if (next == null || next.isEmpty()) {
-                return page.getMetadata().getResourceVersion();
+        ExecutorService ahead = Executors.newSingleThreadExecutor(
+                task -> new Thread(task, Thread.currentThread().getName() + ", next page"));
+        try {
+            KubernetesResourceList<T> page = page(kind, "");
+            while (true) {
+                String next = page.getMetadata().getContinue();
+                if (next == null || next.isEmpty()) {
+                    page.getItems().forEach(each);
+                    return page.getMetadata().getResourceVersion();
+                }
+                Future<KubernetesResourceList<T>> coming = ahead.submit(() -> page(kind, next));
+                page.getItems().forEach(each);
+                page = awaited(coming);
             }
+        } finally {
+            ahead.shutdownNow();
+        }
+    }
+
+    private static <T> T awaited(Future<T> coming) throws IOException {
+        try {
+            return coming.get();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new InterruptedIOException("interrupted while waiting for a page");
+        } catch (ExecutionException e) {
+            if (e.getCause() instanceof IOException failure) {
+                throw failure;
+            }
+            throw e.getCause() instanceof RuntimeException failure ? failure : new IllegalStateException(e.getCause());
         }
     }
 
