@@ -144,6 +144,8 @@ final class NodeAccount {
 
     void setFacts(NodeFacts facts) {
         this.facts = facts;
+        // Before anybody is judged: what a pod asks for in percent is learnt by the cards that there are.
+        judging.models.see(cards());
         rooms = new ArrayList<>();
         for (Card card : cards()) {
             rooms.add(room(card, tallies.get(card.gpu().uuid())));

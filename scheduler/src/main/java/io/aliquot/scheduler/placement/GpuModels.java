@@ -51,6 +51,13 @@ public final class GpuModels {
         return largest;
     }
 
+    /** Takes note of a node's cards, of which there may be none. */
+    public void see(List<Card> cards) {
+        if (!cards.isEmpty()) {
+            var unused = number(largest(cards));
+        }
+    }
+
     private int number(Card card) {
         var model = new Model(card.gpu.model(), card.share == Share.EXCLUSIVE);
         Known known = models.get(model);

@@ -317,6 +317,16 @@ class JudgingTest {
         assertThat(judge.demands).extracting(Demand::gpuMiB).containsExactly(10, 20, 250, 250);
     }
 
+    /** Also where no policy has asked the judge anything yet. */
+    @Test
+    void whatIsAskedInPercentIsLearntAsOfTheLargestCard() {
+        ledger.putNode("n1", node(1, 1000, 2000));
+
+        ledger.arrives("a", ask("APP:main: gpumem-percentage=25"));
+
+        assertThat(judge.demands).extracting(Demand::gpuMiB).containsExactly(500);
+    }
+
     @Test
     void equalHistoriesGiveEqualChoices() {
         assertThat(choices()).isEqualTo(choices());
