@@ -122,7 +122,7 @@ final class Placing {
         }
         String uid = pod.id().uid();
         Offers offers = ledger.offers(uid, ask, ask.nodePlacement().orElse(nodePlacement));
-        // Of several equally liked the one that filter keeps room on.
+        // Wins whatever is liked now: filter has chosen it, and the judge sees the room that it keeps as taken.
         String kept = ledger.place(uid).orElse("");
         var likings = new double[nodes.size()];
         int winner = -1;
@@ -133,17 +133,17 @@ final class Placing {
                 continue;
             }
             likings[i] = offers.liking(node, fits);
-            if (winner < 0
-                    || likings[i] > likings[winner]
-                    || (likings[i] == likings[winner] && before(node, nodes.get(winner), kept))) {
+            if (winner < 0 || before(node, likings[i], nodes.get(winner), likings[winner], kept)) {
                 winner = i;
             }
         }
         return Scores.of(likings, winner, ask.preferences());
     }
 
-    private static boolean before(String node, String other, String kept) {
-        return !other.equals(kept) && (node.equals(kept) || node.compareTo(other) < 0);
+    private static boolean before(String node, double liking, String other, double otherLiking, String kept) {
+        return node.equals(kept)
+                || (!other.equals(kept)
+                        && (liking > otherLiking || (liking == otherLiking && node.compareTo(other) < 0)));
     }
 
     private static FilterResult only(String node, List<String> nodes) {

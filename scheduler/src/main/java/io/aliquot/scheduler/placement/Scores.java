@@ -27,7 +27,7 @@ public final class Scores {
      * to 2: they decide, and the policy breaks ties.
      *
      * @param likings of each node, or {@link #NONE} for one that the pod can't have, which gets 0
-     * @param winner which of them has won, one of the most liked; any number if nobody is liked
+     * @param winner which of them has won; any number if nobody is liked
      */
     public static int[] of(double[] likings, int winner, boolean preferences) {
         double most = Double.NEGATIVE_INFINITY;

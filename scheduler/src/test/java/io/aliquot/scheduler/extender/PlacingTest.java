@@ -11,7 +11,10 @@ import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Books;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.placement.Demand;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.Judge;
+import io.aliquot.scheduler.placement.Room;
 import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
@@ -91,6 +94,43 @@ class PlacingTest {
         assertThat(Books.taken(world.ledger))
                 .hasEntrySatisfying(
                         Gpus.uuid(2, 1), taken -> assertThat(taken.memoryMiB()).isEqualTo(80_000));
+    }
+
+    /** Once filter keeps room this judge likes the other node. */
+    @Test
+    void theNodeThatFilterKeepsRoomOnWinsWhateverIsLikedThen() {
+        var fickle = new Judge<Room>() {
+            private int left;
+
+            @Override
+            public void left(Room room) {
+                left++;
+            }
+
+            @Override
+            public int market() {
+                return left;
+            }
+
+            @Override
+            public Room weigh(Demand demand, Room before, Room after) {
+                return after;
+            }
+
+            @Override
+            public double score(Room after) {
+                return left == 0 ? after.free() : -after.free();
+            }
+        };
+        var ledger = new Ledger(world.now::get, world.news, fickle);
+        World.node(ledger, 1, Gpus.gpu(1, 0, World.MEMORY));
+        World.node(ledger, 2);
+        var placing = new Placing(ledger, world.cluster, world.pending, Placement.FRAGMENTATION, 100);
+        Wire.Pod pod = pod("a", mebibytes(20_000));
+
+        assertThat(placing.filter(pod, NODES).nodeNames()).containsExactly("n2", "n1");
+
+        assertThat(scores(placing, pod, NODES)).containsOnly(Map.entry("n1", 9), Map.entry("n2", 10));
     }
 
     @Test
