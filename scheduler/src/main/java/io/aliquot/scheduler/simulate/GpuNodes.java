@@ -96,7 +96,7 @@ final class GpuNodes {
     private Reading ours(io.fabric8.kubernetes.api.model.Node node) {
         NodeReader.Reading reading = ours.read(node);
         if (reading.facts() instanceof Sharing sharing) {
-            return new Reading.Known(new Node(node.getMetadata().getName(), sharing), false, false);
+            return new Reading.Known(new Node(node.getMetadata().getName(), sharing, HostLoad.NONE), false, false);
         }
         return new Reading.Unknown(
                 reading.problem().isEmpty() ? ((LeftOut) reading.facts()).reason() : reading.problem());
@@ -163,7 +163,10 @@ final class GpuNodes {
         }
         var inventory = new Inventory(BY_UUID, Scaling.ONE, Scaling.ONE, Math.min(slots, Slots.MOST), gpus);
         return new Reading.Known(
-                new Node(node.getMetadata().getName(), new Sharing(inventory, Placement.BINPACK, allocatable(node))),
+                new Node(
+                        node.getMetadata().getName(),
+                        new Sharing(inventory, Placement.BINPACK, allocatable(node)),
+                        HostLoad.NONE),
                 true,
                 false);
     }

@@ -16,8 +16,9 @@ import java.util.stream.IntStream;
  * A node that shares its GPUs.
  *
  * @param facts as the scheduler would know them
+ * @param own what pods that belong to it request, such as a DaemonSet's
  */
-record Node(String name, Sharing facts) {
+record Node(String name, Sharing facts, HostLoad own) {
     /** The GPUs of a node of which only their number and kind are known. */
     record Gpus(int count, String model, int memoryMiB, int slots) {}
 
@@ -40,6 +41,6 @@ record Node(String name, Sharing facts) {
                                 Gpu.SHIM,
                                 Map.of()))
                         .toList());
-        return new Node(name, new Sharing(inventory, Placement.BINPACK, allocatable));
+        return new Node(name, new Sharing(inventory, Placement.BINPACK, allocatable), HostLoad.NONE);
     }
 }

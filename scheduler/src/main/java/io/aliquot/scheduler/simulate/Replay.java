@@ -3,6 +3,7 @@ package io.aliquot.scheduler.simulate;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
@@ -11,12 +12,15 @@ import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.Offer;
 import io.aliquot.scheduler.ledger.Offers;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Demand;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.GpuRoom;
 import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Room;
+import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Comparator;
@@ -54,12 +58,17 @@ final class Replay {
         Host(Node node, Room.Shape shape) {
             this.node = node;
             this.shape = shape;
-            this.left = node.facts().allocatable();
+            this.left = node.facts().allocatable().minus(node.own());
             this.room = Room.of(shape);
         }
 
         boolean holds(HostLoad requests) {
-            return requests.cpuMillis() <= left.cpuMillis() && requests.memoryBytes() <= left.memoryBytes();
+            return holds(requests.cpuMillis(), left.cpuMillis()) && holds(requests.memoryBytes(), left.memoryBytes());
+        }
+
+        /** Who asks for nothing fits where there is less than nothing, too. */
+        private static boolean holds(long requested, long left) {
+            return requested == 0 || requested <= left;
         }
     }
 
@@ -102,6 +111,7 @@ final class Replay {
         for (Host host : hosts.values()) {
             Sharing facts = host.node.facts();
             ledger.putNode(host.node.name(), new Sharing(facts.cards(), contender.placement(), facts.allocatable()));
+            ledger.hold(own(host.node));
             look(host);
         }
         this.byName = hosts.values().stream()
@@ -110,6 +120,22 @@ final class Replay {
         this.capacity =
                 hosts.values().stream().mapToLong(host -> host.room.free()).sum();
         this.free = capacity;
+    }
+
+    /** A pod that stands for all that belong to a node. */
+    private static BoundPod own(Node node) {
+        return new BoundPod(
+                new PodId("", "", "of node " + node.name()),
+                node.name(),
+                0,
+                List.of(),
+                node.own(),
+                0,
+                Instant.EPOCH,
+                Instant.EPOCH,
+                Duration.ZERO,
+                Instant.MAX,
+                "");
     }
 
     /** What a pod asks for, in the units that rooms are counted in. */
@@ -131,6 +157,15 @@ final class Replay {
         return hosts.values().stream().map(host -> host.room).toList();
     }
 
+    /** What pods hold of each node's GPUs, in the order of the trace and of the node's inventory. */
+    List<List<Amount>> held() {
+        return hosts.keySet().stream()
+                .map(node -> ledger.view(node).orElseThrow().rooms().stream()
+                        .map(GpuRoom::taken)
+                        .toList())
+                .toList();
+    }
+
     /** A room and how many nodes have it. */
     record Alike(Room room, int nodes) {}
 
@@ -148,7 +183,10 @@ final class Replay {
     Optional<Placed> offer(Pod pod) {
         PodAsk ask = ask(pod);
         var id = new PodId("", pod.name(), Long.toString(pods++));
-        ledger.arrives(id.uid(), ask);
+        // kube-scheduler doesn't ask about others.
+        if (!ask.containers().isEmpty() && byName.stream().anyMatch(host -> host.holds(ask.requests()))) {
+            ledger.arrives(id.uid(), ask);
+        }
         return contender == Contender.RANDOM ? any(id, ask) : best(id, ask);
     }
 

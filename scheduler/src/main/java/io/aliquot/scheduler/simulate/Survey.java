@@ -7,7 +7,6 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.PodWishes;
 import io.aliquot.api.Resources;
 import io.aliquot.scheduler.cluster.PodReader;
-import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.fabric8.kubernetes.api.model.Container;
@@ -89,7 +88,11 @@ final class Survey {
             throw nothing("no pod asks for a GPU");
         }
         return new Trace(
-                nodes.values().stream().map(this::withoutOwn).toList(), new TreeMap<>(Map.of(WORKLOAD, pods)), remarks);
+                nodes.values().stream()
+                        .map(node -> new Node(node.name(), node.facts(), own.getOrDefault(node.name(), HostLoad.NONE)))
+                        .toList(),
+                new TreeMap<>(Map.of(WORKLOAD, pods)),
+                remarks);
     }
 
     private void readNodes(List<io.fabric8.kubernetes.api.model.Node> all) {
@@ -142,15 +145,6 @@ final class Survey {
         return names.size() <= TOLD
                 ? String.join(", ", names)
                 : String.join(", ", names.subList(0, TOLD)) + " and " + (names.size() - TOLD) + " more";
-    }
-
-    private Node withoutOwn(Node node) {
-        HostLoad taken = own.getOrDefault(node.name(), HostLoad.NONE);
-        HostLoad all = node.facts().allocatable();
-        var left = new HostLoad(
-                Math.max(0, all.cpuMillis() - taken.cpuMillis()), Math.max(0, all.memoryBytes() - taken.memoryBytes()));
-        return new Node(
-                node.name(), new Sharing(node.facts().cards(), node.facts().gpuPlacement(), left));
     }
 
     /** Whether it belongs to its node: a DaemonSet's, or the kubelet's own (a mirror of a static pod, owned by its Node). */

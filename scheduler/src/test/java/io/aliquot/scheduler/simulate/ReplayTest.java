@@ -125,6 +125,49 @@ class ReplayTest {
     }
 
     @Test
+    void whatBelongsToANodeIsRequestedThereAndCountsForItsFullness() {
+        Node other = NODES.get(1);
+        var busy = new Node("zz", other.facts(), new HostLoad(4_000, 8L << 30));
+        var replay = new Replay(List.of(other, busy), Contender.BINPACK, ALL, 0);
+
+        // The fuller one, although by its name it comes last; then its CPU is out.
+        assertThat(replay.offer(HALF)).map(Placed::node).contains("zz");
+        assertThat(replay.offer(HALF)).map(Placed::node).contains("small-1");
+    }
+
+    @Test
+    void whatPodsHoldIsToldByGpu() {
+        var replay = new Replay(NODES.subList(1, 3), Contender.SPREAD, ALL, 0);
+        replay.offer(HALF);
+        replay.offer(EIGHT);
+        replay.offer(OF_MODEL_L);
+
+        assertThat(replay.held())
+                .map(node -> node.stream().map(gpu -> gpu.memoryMiB()).toList())
+                .containsExactly(List.of(0L), List.of(500L, 300L, 0L, 0L, 0L, 0L, 0L, 0L));
+    }
+
+    /** As kube-scheduler doesn't ask about them. */
+    @Test
+    void whoeverFindsNoCpuAnywhereIsNotLearntFrom() {
+        Pod greedy = pod("greedy", 1_000_000, 8, request(1, 100), Map.of());
+        List<Pod> pods = List.of(HALF, WHOLE, HALF, OF_MODEL_L, WHOLE, HALF, EIGHT, HALF);
+        var with = new Replay(NODES, Contender.FRAGMENTATION, ALL, 0);
+        var without = new Replay(NODES, Contender.FRAGMENTATION, ALL, 0);
+
+        for (int i = 0; i < 50; i++) {
+            assertThat(with.offer(greedy)).isEmpty();
+        }
+        assertThat(pods.stream().map(with::offer).map(ReplayTest::where).toList())
+                .isEqualTo(
+                        pods.stream().map(without::offer).map(ReplayTest::where).toList());
+    }
+
+    private static String where(Optional<Placed> placed) {
+        return placed.map(one -> one.node() + one.gpus()).orElse("nowhere");
+    }
+
+    @Test
     void theWorkloadsPodsAllComeAndTheSurplusEndsBeforeItIsTooMuch() {
         var trace = new Trace(NODES, new TreeMap<>(Map.of("all", ALL)), List.of());
         List<Pod> arrivals = Arrivals.DRAWN.of(trace, ALL, 30_000, 5);

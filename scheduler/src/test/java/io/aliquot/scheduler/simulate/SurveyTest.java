@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.scheduler.placement.Card;
+import io.aliquot.scheduler.placement.HostLoad;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -47,11 +48,8 @@ class SurveyTest {
     }
 
     private static String told(Node node) {
-        return "node %s, %d mCPU, %d MiB%n"
-                        .formatted(
-                                node.name(),
-                                node.facts().allocatable().cpuMillis(),
-                                node.facts().allocatable().memoryBytes() >> 20)
+        HostLoad left = node.facts().allocatable().minus(node.own());
+        return "node %s, %d mCPU, %d MiB%n".formatted(node.name(), left.cpuMillis(), left.memoryBytes() >> 20)
                 + node.facts().cards().list().stream().map(SurveyTest::told).collect(Collectors.joining());
     }
 
