@@ -168,6 +168,7 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
                     failed,
                     pods,
                     replay.rooms().stream().map(Run::fullness).toList(),
+                    replay.held(),
                     (System.nanoTime() - start) / 1e9,
                     Outcome.Decisions.of(decisions.build().toArray()));
         }

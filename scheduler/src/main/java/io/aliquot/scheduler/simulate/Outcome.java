@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.scheduler.placement.Amount;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -14,6 +15,7 @@ import java.util.Map;
  * @param failed pods that fitted nowhere, by the reason
  * @param pods that came
  * @param gpus how full each GPU is at the end, by node
+ * @param held of each GPU at the end, by node and in the order of its inventory
  * @param seconds that it took
  * @param decisions how long it took to place a pod, or to find that it fits nowhere
  */
@@ -25,6 +27,7 @@ record Outcome(
         Map<Failure, Integer> failed,
         int pods,
         List<List<Double>> gpus,
+        List<List<Amount>> held,
         double seconds,
         Decisions decisions) {
     /**

@@ -167,7 +167,7 @@ final class Output {
     static void html(Report report, Path file) {
         // A script element ends at the first "</", whatever that stands in (HTML, "Restrictions for contents of script
         // elements").
-        String data = JSON.writeValueAsString(report).replace("<", "\\u003c");
+        String data = JSON.writeValueAsString(report.page()).replace("<", "\\u003c");
         write(
                 file,
                 template()

@@ -1,9 +1,11 @@
 package io.aliquot.scheduler.simulate;
 
+import io.aliquot.scheduler.placement.Amount;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Function;
 import java.util.function.ToDoubleFunction;
 import org.jspecify.annotations.Nullable;
 
@@ -38,8 +40,12 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
             boolean alike,
             List<String> remarks) {}
 
-    /** A node whose GPUs the map shows; the model of the first speaks for all. */
-    record MapNode(String name, String model, int gpus) {}
+    /**
+     * A node whose GPUs the map shows; the model of the first speaks for all.
+     *
+     * @param uuids of the GPUs, made up where they are not known
+     */
+    record MapNode(String name, String model, int gpus, List<String> uuids) {}
 
     /**
      * What came of a workload with a policy.
@@ -49,6 +55,7 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
      * @param replays one for each seed
      * @param curve over demand or time
      * @param gpus how full each GPU is at the end with seed 0, in percent, by node
+     * @param held what pods hold of each GPU then
      */
     record Result(
             String workload,
@@ -57,7 +64,25 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
             Figures mean,
             List<Figures> replays,
             Curve curve,
-            List<List<Integer>> gpus) {}
+            List<List<Integer>> gpus,
+            Held held) {}
+
+    /**
+     * Of each GPU, by node and in the order of {@link MapNode#uuids}.
+     *
+     * @param cores percent
+     */
+    record Held(List<List<Long>> memoryMiB, List<List<Integer>> cores, List<List<Integer>> vgpus) {
+        private static final Held UNTOLD = new Held(List.of(), List.of(), List.of());
+
+        private static Held of(List<List<Amount>> held) {
+            return new Held(each(held, Amount::memoryMiB), each(held, Amount::cores), each(held, Amount::slots));
+        }
+
+        private static <T> List<List<T>> each(List<List<Amount>> held, Function<Amount, T> what) {
+            return held.stream().map(node -> node.stream().map(what).toList()).toList();
+        }
+    }
 
     /**
      * A replay's figures, or the mean of some.
@@ -110,7 +135,8 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
                 outcomes.get(0).gpus().stream()
                         .map(node ->
                                 node.stream().map(gpu -> (int) Math.round(gpu)).toList())
-                        .toList());
+                        .toList(),
+                Held.of(outcomes.get(0).held()));
     }
 
     /** The nodes of a trace. */
@@ -122,8 +148,32 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
                                 .findFirst()
                                 .map(gpu -> gpu.model())
                                 .orElse(""),
-                        node.facts().inventory().gpus().size()))
+                        node.facts().inventory().gpus().size(),
+                        node.facts().inventory().gpus().stream()
+                                .map(gpu -> gpu.uuid())
+                                .toList()))
                 .toList();
+    }
+
+    /** What the page shows: without what would make it several times as large. */
+    Report page() {
+        return new Report(
+                program,
+                input,
+                nodes.stream()
+                        .map(node -> new MapNode(node.name(), node.model(), node.gpus(), List.of()))
+                        .toList(),
+                results.stream()
+                        .map(result -> new Result(
+                                result.workload(),
+                                result.policy(),
+                                result.pods(),
+                                result.mean(),
+                                result.replays(),
+                                result.curve(),
+                                result.gpus(),
+                                Held.UNTOLD))
+                        .toList());
     }
 
     private static Figures mean(List<Outcome> outcomes, Experiment experiment) {

@@ -157,7 +157,7 @@ public final class Simulate implements Callable<Integer> {
     @Option(
             names = "--json",
             paramLabel = "FILE",
-            description = "Writes everything: figures of each replay, curves, GPUs at the end.")
+            description = "Writes everything: figures of each replay, curves, what pods hold of each GPU at the end.")
     private @Nullable Path json;
 
     @Option(names = "--csv", paramLabel = "FILE", description = "Writes the figures of each replay, a line each.")

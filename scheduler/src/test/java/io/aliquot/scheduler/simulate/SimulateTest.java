@@ -58,6 +58,10 @@ class SimulateTest {
         assertThat(fgd.get("replays").size()).isEqualTo(3);
         assertThat(fgd.get("curve").get("allocated").get("mean").size()).isGreaterThan(200);
         assertThat(fgd.get("gpus").size()).isEqualTo(2);
+        assertThat(results.at("/nodes/0/uuids").size()).isEqualTo(2);
+        assertThat(fgd.get("gpus").toString()).isEqualTo("[[100,80],[100,100]]");
+        assertThat(fgd.at("/held/memoryMiB").toString()).isEqualTo("[[1000,800],[1000,1000]]");
+        assertThat(fgd.at("/held/vgpus").get(1).size()).isEqualTo(2);
         assertThat(fgd.at("/mean/decisionMillis/p50").asDouble())
                 .isPositive()
                 .isLessThanOrEqualTo(fgd.at("/mean/decisionMillis/p99").asDouble());
