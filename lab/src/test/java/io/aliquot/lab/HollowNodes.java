@@ -3,6 +3,8 @@ package io.aliquot.lab;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.aliquot.api.Annotations;
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
 import io.aliquot.api.Labels;
 import io.aliquot.api.Resources;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
@@ -12,16 +14,17 @@ import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.UUID;
 import java.util.regex.Pattern;
+import java.util.stream.IntStream;
 
 /**
- * Nodes that nobody stands behind, with the GPUs of a real one under other names: pods are bound there as anywhere and
- * never start, so that many can come and go.
+ * Nodes that nobody stands behind, with GPUs like those of a real one under other names: pods are bound there as anywhere
+ * and never start, so that many can come and go.
  */
 final class HollowNodes implements AutoCloseable {
     private static final int CONFLICT = 409;
@@ -30,21 +33,29 @@ final class HollowNodes implements AutoCloseable {
     private final Lab lab;
     private final int count;
 
+    /**
+     * What a node has.
+     *
+     * @param gpus whose UUIDs are others on each node
+     */
+    record Kind(int cpus, List<Gpu> gpus) {}
+
+    /** Nodes with the GPUs of a real one. */
     HollowNodes(Lab lab, int count) {
+        this(
+                lab,
+                Collections.nCopies(
+                        count,
+                        new Kind(64, Holdings.inventory(lab, lab.nodes().get(0)).gpus())));
+    }
+
+    HollowNodes(Lab lab, List<Kind> kinds) {
         this.lab = lab;
-        this.count = count;
+        this.count = kinds.size();
         close(); // what a killed test has left
-        String real = Optional.ofNullable(lab.client()
-                        .nodes()
-                        .withName(lab.nodes().get(0))
-                        .get()
-                        .getMetadata()
-                        .getAnnotations()
-                        .get(Annotations.GPUS))
-                .orElseThrow(() -> new AssertionError("node " + lab.nodes().get(0) + " has no inventory"));
         try {
             for (int i = 0; i < count; i++) {
-                make("hollow-" + i, real);
+                make(name(i), kinds.get(i));
             }
         } catch (RuntimeException e) {
             close();
@@ -52,11 +63,33 @@ final class HollowNodes implements AutoCloseable {
         }
     }
 
+    /** As many GPUs as that, unlinked, of one kind. */
+    static Kind kind(int cpus, int count, String model, int memoryMiB) {
+        return new Kind(
+                cpus,
+                IntStream.range(0, count)
+                        .mapToObj(index -> new Gpu(
+                                "GPU-" + new UUID(0, index), index, model, memoryMiB, 0, 0, true, Gpu.SHIM, Map.of()))
+                        .toList());
+    }
+
     int count() {
         return count;
     }
 
-    private void make(String name, String inventory) {
+    List<String> names() {
+        return IntStream.range(0, count).mapToObj(HollowNodes::name).toList();
+    }
+
+    private static String name(int number) {
+        return "hollow-" + number;
+    }
+
+    private void make(String name, Kind kind) {
+        Inventory real = Holdings.inventory(lab, lab.nodes().get(0));
+        String inventory = new Inventory(
+                        real.visibleDevices(), real.memoryScaling(), real.coreScaling(), real.slots(), kind.gpus())
+                .print();
         lab.client()
                 .resource(new NodeBuilder()
                         .withNewMetadata()
@@ -78,7 +111,7 @@ final class HollowNodes implements AutoCloseable {
                 KubernetesClient agent = lab.as(
                         "system:serviceaccount:" + Lab.NAMESPACE + ":aliquot-device-plugin",
                         Map.of("authentication.kubernetes.io%2Fnode-name", List.of(name)))) {
-            report(kubelet, name);
+            report(kubelet, name, resources(kind, real.slots()));
             String own = Pattern.compile("GPU-[0-9a-f-]{36}")
                     .matcher(inventory)
                     .replaceAll(match -> "GPU-" + UUID.nameUUIDFromBytes((name + match.group()).getBytes(UTF_8)));
@@ -91,15 +124,15 @@ final class HollowNodes implements AutoCloseable {
     }
 
     /** Again while others change the new node, too: controllers give it taints and addresses. */
-    private static void report(KubernetesClient kubelet, String name) {
+    private static void report(KubernetesClient kubelet, String name, Map<String, Quantity> resources) {
         for (int tries = 1; ; tries++) {
             try {
                 kubelet.nodes()
                         .withName(name)
                         .editStatus(node -> new NodeBuilder(node)
                                 .editOrNewStatus()
-                                .withCapacity(resources())
-                                .withAllocatable(resources())
+                                .withCapacity(resources)
+                                .withAllocatable(resources)
                                 .endStatus()
                                 .build());
                 return;
@@ -115,32 +148,38 @@ final class HollowNodes implements AutoCloseable {
         return "\"" + text.replace("\\", "\\\\").replace("\"", "\\\"").replace("\n", "\\n") + "\"";
     }
 
-    private static Map<String, Quantity> resources() {
+    private static Map<String, Quantity> resources(Kind kind, int slots) {
+        int gpus = kind.gpus().size();
+        int memoryMiB = kind.gpus().stream().mapToInt(Gpu::memoryMiB).sum();
         var resources = new HashMap<String, Quantity>();
         Map.of(
                         "cpu",
-                        "64",
+                        Integer.toString(kind.cpus()),
                         "memory",
                         "512Gi",
                         "pods",
                         "250",
                         Resources.GPU,
-                        "20",
+                        Integer.toString(gpus * slots),
                         Resources.MEMORY,
-                        Integer.toString(2 * 81920),
+                        Integer.toString(memoryMiB),
                         Resources.CORES,
-                        "200",
+                        Integer.toString(gpus * 100),
                         Resources.MEMORY_PERCENTAGE,
-                        "200")
+                        Integer.toString(gpus * 100))
                 .forEach((name, amount) -> resources.put(name, new Quantity(amount)));
         return resources;
     }
 
     /** The pod, for these nodes alone. */
     static Pod only(Pod pod) {
+        return too(pod).edit().editSpec().addToNodeSelector(LABEL, "").endSpec().build();
+    }
+
+    /** The pod, for these nodes and all others. */
+    static Pod too(Pod pod) {
         return pod.edit()
                 .editSpec()
-                .addToNodeSelector(LABEL, "")
                 .addNewToleration()
                 .withOperator("Exists")
                 .endToleration()

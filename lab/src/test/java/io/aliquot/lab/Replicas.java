@@ -51,6 +51,28 @@ final class Replicas {
                 signal);
     }
 
+    /** Replaces all, as an upgrade does, and waits until the old ones are gone. */
+    void restart(Duration within) {
+        List<String> old =
+                all().stream().map(pod -> pod.getMetadata().getName()).toList();
+        lab.kubectl("-n", Lab.NAMESPACE, "rollout", "restart", "deployment/" + NAME)
+                .expectSuccess();
+        Space.awaitTrue("the old replicas of the scheduler are gone", within, () -> {
+            try {
+                return old.stream()
+                        .allMatch(pod -> lab.client()
+                                        .pods()
+                                        .inNamespace(Lab.NAMESPACE)
+                                        .withName(pod)
+                                        .get()
+                                == null);
+            } catch (KubernetesClientException e) {
+                return false;
+            }
+        });
+        awaitReady(within);
+    }
+
     /** Waits until as many as there should be are ready and one of them leads. */
     void awaitReady(Duration within) {
         Space.awaitTrue("all replicas of the scheduler ready, and one leads", within, () -> {

@@ -121,6 +121,11 @@ final class Space implements AutoCloseable {
         return pod.getSpec().getNodeName() != null;
     }
 
+    /** Whether the scheduler has said that it must. */
+    static boolean waits(Pod pod) {
+        return unschedulable(pod).isPresent();
+    }
+
     static boolean ready(Pod pod) {
         return pod.getStatus().getConditions().stream()
                 .anyMatch(condition -> condition.getType().equals("Ready")
