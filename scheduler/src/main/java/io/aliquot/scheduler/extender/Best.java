@@ -18,6 +18,11 @@ final class Best {
         likings = new double[most];
     }
 
+    /** Whether one that is liked so much, and no more, would be kept. */
+    boolean takes(String name, double liking) {
+        return size < names.length || worse(likings[0], names[0], liking, name);
+    }
+
     void add(String name, double liking) {
         if (size < names.length) {
             up(size++, name, liking);

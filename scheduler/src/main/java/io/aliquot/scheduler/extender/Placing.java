@@ -92,7 +92,9 @@ final class Placing {
         for (String node : nodes) {
             Offer offer = offers.of(node);
             if (offer instanceof Offer.Fits fits) {
-                fitting.add(node, offers.liking(node, fits));
+                if (fitting.takes(node, offers.likingAtMost(fits))) {
+                    fitting.add(node, offers.liking(node, fits));
+                }
             } else if (offer instanceof Offer.Refuses refuses) {
                 (node.equals(nominated) ? failed : unresolvable).put(node, refuses.reason());
             }

@@ -5,6 +5,7 @@ import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.scheduler.placement.Demand;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.Judge;
+import io.aliquot.scheduler.placement.Market;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Room;
 import io.aliquot.scheduler.placement.Term;
@@ -20,6 +21,7 @@ import java.util.OptionalDouble;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /*
  * The judge wants to know every node's room, and is asked for some pods only, often for none at all. So an account that
@@ -43,8 +45,6 @@ final class Judging<P> {
     /** Places that are remembered until the judge has a new edition. */
     private static final int MOST_PLACES = 1 << 18;
 
-    private static final Liking NONE_YET = new Liking(Integer.MIN_VALUE, 0);
-
     final GpuModels models = new GpuModels();
 
     private final Judge<P> judge;
@@ -57,7 +57,7 @@ final class Judging<P> {
     /** The judge's, when it was last told of something. */
     private volatile int edition = -1;
 
-    private volatile int market = -1;
+    private volatile Market market = Market.STILL;
 
     // Guarded by this.
 
@@ -70,39 +70,71 @@ final class Judging<P> {
 
     private record Place(Demand demand, Room before, Room after) {}
 
-    private record Liking(int market, double score) {}
+    /**
+     * How much the judge liked the best of some places.
+     *
+     * @param priced the most that one of them cost by prices, then or before
+     * @param weighed the most that one's cost changes by for each unit of the market's weight
+     */
+    private record Liking(Market market, double score, double priced, double weighed) {}
 
     /** What a node offers a pod, as the judge sees it, until it has a new edition. */
-    final class Options {
+    private final class Judged extends Offer.Fits {
         private final int edition;
         private final List<P> places;
-        private volatile Liking last = NONE_YET;
+        private volatile @Nullable Liking last;
 
-        private Options(int edition, List<P> places) {
+        private Judged(double fullness, int edition, List<P> places) {
+            super(fullness);
             this.edition = edition;
             this.places = places;
         }
 
+        @Override
         boolean stale() {
             return edition != Judging.this.edition;
         }
 
-        /** How much the judge likes the best of them just now; nothing where they are stale. */
-        OptionalDouble liking() {
+        /** Of the best of them. */
+        @Override
+        OptionalDouble judged() {
             Liking liking = last;
-            if (liking.market == market && !stale()) {
+            if (liking != null && liking.market == market && !stale()) {
                 return OptionalDouble.of(liking.score);
             }
             synchronized (Judging.this) {
                 if (stale()) {
                     return OptionalDouble.empty();
                 }
-                last = new Liking(market, judge.score(places.get(best(places))));
-                return OptionalDouble.of(last.score);
+                liking = look();
+                last = liking;
+                return OptionalDouble.of(liking.score);
             }
         }
 
-        /** What that liking is made of; nothing where they are stale. */
+        private Liking look() {
+            double score = judge.score(places.get(best(places)));
+            double priced = 0;
+            double weighed = 0;
+            for (P place : places) {
+                priced = Math.max(priced, judge.priced(place));
+                weighed = Math.max(weighed, judge.weighed(place));
+            }
+            return new Liking(market, score, priced, weighed);
+        }
+
+        /** Without looking at the places again. */
+        @Override
+        double judgedAtMost() {
+            Liking liking = last;
+            return liking == null || stale()
+                    ? Double.POSITIVE_INFINITY
+                    : liking.market == market
+                            ? liking.score
+                            : market.atMost(liking.score, liking.market, liking.priced, liking.weighed);
+        }
+
+        @Override
         List<Term> terms() {
             synchronized (Judging.this) {
                 return stale() ? List.of() : judge.terms(places.get(best(places)));
@@ -170,9 +202,13 @@ final class Judging<P> {
         }
     }
 
-    /** What the judge says of these ways. */
-    synchronized Options options(Ways ways) {
-        return new Options(edition, places(ways));
+    /**
+     * What a node offers that a pod fits on in these ways.
+     *
+     * @param fullness of the node then
+     */
+    synchronized Offer.Fits fits(double fullness, Ways ways) {
+        return new Judged(fullness, edition, places(ways));
     }
 
     /** The one that the judge likes best. */
@@ -199,10 +235,13 @@ final class Judging<P> {
         int best = 0;
         double most = list.size() > 1 ? judge.score(list.get(0)) : 0;
         for (int i = 1; i < list.size(); i++) {
-            double score = judge.score(list.get(i));
-            if (score > most) {
-                best = i;
-                most = score;
+            P place = list.get(i);
+            if (judge.atMost(place) > most) {
+                double score = judge.score(place);
+                if (score > most) {
+                    best = i;
+                    most = score;
+                }
             }
         }
         return best;

@@ -51,8 +51,10 @@ final class NodeAccount {
     private HostLoad requested = HostLoad.NONE;
     private volatile NodeFacts facts = UNKNOWN;
     private boolean served;
-    private boolean closed;
+    private volatile boolean closed;
     private volatile long changes;
+    /** The node's name, as it was last looked up by. */
+    private @Nullable String askedAs;
 
     /**
      * Nothing is known of the node.
@@ -136,6 +138,17 @@ final class NodeAccount {
 
     boolean closed() {
         return closed;
+    }
+
+    /** Somebody found it by this very string; to be called without its lock. */
+    void askedAs(String name) {
+        askedAs = name;
+    }
+
+    /** Whether it was last found by this very string, and still can be. */
+    @SuppressWarnings("ReferenceEquality") // an equal one may be another account's by now, but is not the same
+    boolean isAsked(String name) {
+        return askedAs == name && !closed;
     }
 
     NodeFacts facts() {
@@ -222,7 +235,7 @@ final class NodeAccount {
         }
         Glance glance = Chooser.look(ask, roomsWithout(uid, without), gpuPlacement(ask, sharing));
         return glance instanceof Fits fits
-                ? new Offer.Fits(Scores.fullness(fits.fullness(), hostFullness(sharing, uid)), null)
+                ? new Offer.Fits(Scores.fullness(fits.fullness(), hostFullness(sharing, uid)))
                 : refuses((Refused) glance);
     }
 

@@ -3,18 +3,15 @@ package io.aliquot.scheduler.ledger;
 import io.aliquot.scheduler.placement.Term;
 import java.util.List;
 import java.util.OptionalDouble;
-import org.jspecify.annotations.Nullable;
 
 /** What a node says to a pod that asks. */
 public sealed interface Offer {
     /** The pod fits. */
-    final class Fits implements Offer {
+    non-sealed class Fits implements Offer {
         private final double fullness;
-        private final Judging<?>.@Nullable Options options;
 
-        Fits(double fullness, Judging<?>.@Nullable Options options) {
+        Fits(double fullness) {
             this.fullness = fullness;
-            this.options = options;
         }
 
         /** How full the node would be then, 0 to 1. */
@@ -24,17 +21,22 @@ public sealed interface Offer {
 
         /** How much the judge likes the node just now; nothing where it was not asked, or has learnt more since. */
         OptionalDouble judged() {
-            return options == null ? OptionalDouble.empty() : options.liking();
+            return OptionalDouble.empty();
         }
 
-        /** What that is made of. */
+        /** No less than that, known for less. */
+        double judgedAtMost() {
+            return Double.POSITIVE_INFINITY;
+        }
+
+        /** What it is made of; nothing where there is none. */
         List<Term> terms() {
-            return options == null ? List.of() : options.terms();
+            return List.of();
         }
 
         /** Whether the judge has learnt more since. */
         boolean stale() {
-            return options != null && options.stale();
+            return false;
         }
 
         @Override

@@ -74,6 +74,34 @@ public final class Offers {
 
         private final Cache<Which, Kind> kinds =
                 Caffeine.newBuilder().maximumSize(1).build();
+        /** Accounts that were asked, by the hashes of their names. */
+        private volatile @Nullable NodeAccount[] asked = new @Nullable NodeAccount[2];
+
+        /**
+         * The account of a node. Whoever asks about thousands of nodes again and again does so by the same strings: one
+         * that is the very same needs no comparison, letter by letter, with another one elsewhere in memory.
+         */
+        private @Nullable NodeAccount account(String name, Map<String, NodeAccount> nodes) {
+            @Nullable NodeAccount[] now = asked;
+            // Names are often alike but for a number, and so are their hashes: a golden ratio spreads them.
+            int slot = (name.hashCode() * 0x9E3779B9) >>> Integer.numberOfLeadingZeros(now.length - 1);
+            NodeAccount there = now[slot];
+            if (there == null || !there.isAsked(name)) {
+                there = nodes.get(name);
+                if (there != null) {
+                    there.askedAs(name);
+                    now[slot] = there;
+                }
+            }
+            return there;
+        }
+
+        /** Room for several times as many as there are, so that few names share one. */
+        private void grow(int nodes) {
+            if (asked.length < 4 * nodes) {
+                asked = new @Nullable NodeAccount[Integer.highestOneBit(8 * nodes)];
+            }
+        }
 
         /** CPU and memory make a difference to the judge alone. */
         private Kind of(PodAsk ask, boolean judged, int nodes) {
@@ -86,11 +114,12 @@ public final class Offers {
 
     private final Map<String, NodeAccount> nodes;
     private final Judging<?> judging;
+    private final Memory memory;
     private final Kind kind;
     private final String uid;
     private final PodAsk ask;
     private final Placement policy;
-    private final String own;
+    private final @Nullable NodeAccount own;
 
     /** {@code own} is the node of the pod's claim; empty for none. */
     Offers(
@@ -103,11 +132,13 @@ public final class Offers {
             String own) {
         this.nodes = nodes;
         this.judging = judging;
+        this.memory = memory;
+        memory.grow(nodes.size());
         this.kind = memory.of(ask, policy == Placement.FRAGMENTATION, nodes.size());
         this.uid = uid;
         this.ask = ask;
         this.policy = policy;
-        this.own = own;
+        this.own = own.isEmpty() ? null : memory.account(own, nodes);
     }
 
     /** How much the policy likes a node that has said this; higher is better. */
@@ -116,6 +147,15 @@ public final class Offers {
             case BINPACK -> offer.fullness();
             case SPREAD -> -offer.fullness();
             case FRAGMENTATION -> judged(node, offer);
+        };
+    }
+
+    /** No less than that liking, known for less: who wants the best alone need not look closer at most nodes. */
+    public double likingAtMost(Offer.Fits offer) {
+        return switch (policy) {
+            case BINPACK -> offer.fullness();
+            case SPREAD -> -offer.fullness();
+            case FRAGMENTATION -> offer.judgedAtMost();
         };
     }
 
@@ -140,11 +180,11 @@ public final class Offers {
 
     /** What this node says now, the pod's claim there set aside; always what {@link Ledger#ask} would answer. */
     public Offer of(String node) {
-        NodeAccount account = nodes.get(node);
+        NodeAccount account = memory.account(node, nodes);
         if (account == null) {
             return UNKNOWN;
         }
-        if (node.equals(own)) {
+        if (account == own) {
             return answer(account, uid).offer;
         }
         Answer last = kind.get(account.number);
@@ -174,7 +214,7 @@ public final class Offers {
         return new Answer(
                 changes,
                 offer instanceof Offer.Fits fits && ways.isPresent()
-                        ? new Offer.Fits(fits.fullness(), judging.options(ways.get()))
+                        ? judging.fits(fits.fullness(), ways.get())
                         : offer);
     }
 }

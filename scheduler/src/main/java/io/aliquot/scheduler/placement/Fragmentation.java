@@ -8,6 +8,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /*
  * A place is judged by what it costs those who come after. Who comes after is guessed from who came (Mix). Three costs, all
@@ -40,8 +41,8 @@ import java.util.Optional;
  * (European Transactions on Telecommunications 8, 1997).
  *
  * Cost: what is said of a room (Outlook) is kept as long as the sample is; so for each pod only nodes that changed since a
- * pod like it came are judged anew. Scarcity is a sum over the demands that a place takes room from, for each place that is
- * considered.
+ * pod like it came are judged anew. Scarcity is a sum over the demands that a place takes room from; when prices have moved it
+ * is added up again for those places only that might be the best (Market).
  */
 /** The placement policy that leaves the most room that pods can use. Not for several threads. */
 public final class Fragmentation implements Judge<Fragmentation.Place> {
@@ -72,7 +73,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         /** What {@link #scarcity} last said, and in which market: nodes that are alike have one place. */
         private double scarcity;
 
-        private int pricedIn = -1;
+        private @Nullable Market pricedIn;
 
         private Place(double waste, double idle, int[] losers, int[] lost, int before) {
             this.waste = waste;
@@ -96,12 +97,12 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     private double[] shares = new double[0];
 
     private long[] slots = new long[0];
-    /** The market: the two lines before, one by the other and the latter, and what idleness weighs, as they were then. */
+    /** The market: the two lines before, one by the other and the latter, and GPUs, as they were then. */
     private double[] prices = new double[0];
 
     private long[] offered = new long[0];
-    private double idlenessWeight;
-    private int market;
+    private double priced;
+    private Market market = Market.STILL;
     private int nodes;
     private int changes;
     /** Of the whole cluster, and what of it is free, in thousandths. */
@@ -231,12 +232,34 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     /** What a place costs in room that gets scarce in the whole cluster, in thousandths of a GPU. */
     public double scarcity(Place place) {
-        market();
-        if (place.pricedIn != market) {
-            place.scarcity = SCARCITY * lost(place) * gpus * Room.WHOLE;
-            place.pricedIn = market;
+        Market now = market();
+        if (place.pricedIn != now) {
+            place.scarcity = SCARCITY * lost(place) * priced * Room.WHOLE;
+            place.pricedIn = now;
         }
         return place.scarcity;
+    }
+
+    @Override
+    public double atMost(Place place) {
+        Market now = market();
+        return place.pricedIn == null
+                ? Double.POSITIVE_INFINITY
+                : now.atMost(
+                        -(place.waste + place.scarcity + now.weight * place.idle) - TIE * place.before,
+                        place.pricedIn,
+                        place.scarcity,
+                        0);
+    }
+
+    @Override
+    public double priced(Place place) {
+        return place.scarcity;
+    }
+
+    @Override
+    public double weighed(Place place) {
+        return Math.abs(place.idle);
     }
 
     /** Of all the room that there is for any demand. */
@@ -252,12 +275,11 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     /** What a place costs if the cluster stays as it is, in thousandths of a GPU; less than 0 where it does good. */
     public double idleness(Place place) {
-        market();
-        return idlenessWeight * place.idle;
+        return market().weight * place.idle;
     }
 
     @Override
-    public int market() {
+    public Market market() {
         if (changes > nodes / NODES_PER_CHANGE) {
             look();
         }
@@ -265,14 +287,19 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     }
 
     private void look() {
+        double least = 1;
+        for (int i = 0; i < Math.min(offered.length, slots.length); i++) {
+            least = Math.min(least, (double) Math.max(1, offered[i]) / Math.max(1, slots[i]));
+        }
+        least *= priced == 0 ? 1 : Math.min(1, gpus / priced);
         offered = slots.clone();
+        priced = gpus;
         prices = new double[slots.length];
         Arrays.setAll(prices, i -> slots[i] == 0 ? 0 : shares[i] / slots[i]);
         double turnover = taken == 0 ? 0 : Math.min(1, givenBack / taken);
         double empty = gpus == 0 ? 0 : free / (gpus * Room.WHOLE);
-        idlenessWeight = IDLENESS * turnover * empty * empty * empty * empty;
+        market = market.next(least, IDLENESS * turnover * empty * empty * empty * empty);
         changes = 0;
-        market++;
     }
 
     /** What a place costs, in thousandths of a GPU; the cheapest is the best. */

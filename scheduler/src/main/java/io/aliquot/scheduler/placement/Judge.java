@@ -23,12 +23,9 @@ public interface Judge<P> {
         return 0;
     }
 
-    /**
-     * Another number whenever scores have to be asked for again: while it stays as it is, a place has the same one. To be
-     * asked after the judge was told of something.
-     */
-    default int market() {
-        return 0;
+    /** Another object whenever scores have to be asked for again. To be asked after the judge was told of something. */
+    default Market market() {
+        return Market.STILL;
     }
 
     /**
@@ -41,6 +38,21 @@ public interface Judge<P> {
 
     /** How much a place is liked; the highest wins. */
     double score(P place);
+
+    /** No less than what {@link #score} would say, for less. */
+    default double atMost(P place) {
+        return score(place);
+    }
+
+    /** What a place costs by prices, in this market or the last in which it was scored, for {@link Market#atMost}. */
+    default double priced(P place) {
+        return 0;
+    }
+
+    /** What a place's cost grows or shrinks by for each unit of {@link Market}'s weight. */
+    default double weighed(P place) {
+        return 0;
+    }
 
     /** What that is made of; nothing where there is nothing to tell. */
     default List<Term> terms(P place) {

@@ -42,7 +42,8 @@ final class Outlook {
         final int[] miB;
 
         final int[] cores;
-        final int[] part;
+        /** Of the GPUs that it takes, in thousandths. */
+        final long[] value;
         /** How often it goes on a GPU that nobody uses. */
         final int[] perGpu;
 
@@ -55,7 +56,7 @@ final class Outlook {
             gpus = new int[count];
             miB = new int[count];
             cores = new int[count];
-            part = new int[count];
+            value = new long[count];
             perGpu = new int[count];
             for (int i = 0; i < count; i++) {
                 Demand demand = demands[i];
@@ -65,7 +66,7 @@ final class Outlook {
                 gpus[i] = demand.gpus();
                 miB[i] = demand.whole() ? shape.gpuMiB() : demand.gpuMiB();
                 cores[i] = demand.whole() ? shape.gpuCores() : demand.gpuCores();
-                part[i] = demand.whole() ? Room.WHOLE : shape.part(miB[i], cores[i]);
+                value[i] = (long) gpus[i] * (demand.whole() ? Room.WHOLE : shape.part(miB[i], cores[i]));
                 perGpu[i] = times(shape.gpuMiB(), shape.gpuCores(), i);
                 possible[i] = demand.takes(shape) && demand.gpus() <= shape.gpus() && perGpu[i] > 0;
             }
@@ -96,13 +97,16 @@ final class Outlook {
     private int begun;
     private int whole;
 
-    /** The same while pods are put into it, and those of a future that may fit. */
+    /** The same while pods are put into it. */
     private int[] trialMiB = new int[0];
 
     private int[] trialCores = new int[0];
     private int trialBegun;
     private int trialWhole;
-    private final int[] coming;
+    /** So many of them, the fullest, hold nobody any more. */
+    private int trialFull;
+    /** Of each demand: the number of the last future in which it was seen not to fit any more. */
+    private final int[] gone;
 
     /**
      * An outlook.
@@ -116,7 +120,7 @@ final class Outlook {
         this.podsPerGpu = podsPerGpu;
         this.mostGpus = mostGpus;
         this.mostKept = mostKept;
-        this.coming = new int[(int) (podsPerGpu * mostGpus) + 1];
+        this.gone = new int[sample.demands.length];
     }
 
     Sample sample() {
@@ -207,29 +211,50 @@ final class Outlook {
         }
     }
 
+    /*
+     * A demand that doesn't fit will not fit later in the same future either, and isn't looked at again; where none is left
+     * that might, the future is over.
+     */
     private double prospect(Room room, Terms on, int[] slots, int leastCpu, int leastMiB) {
         long sum = 0;
         int pods = (int) (podsPerGpu * Math.min(room.gpus(), mostGpus));
-        for (int[] future : sample.futures) {
-            int count = 0;
-            for (int i = 0; i < pods; i++) {
-                coming[count] = future[i];
-                count += slots[future[i]] > 0 ? 1 : 0;
-            }
+        int full = 0;
+        while (full < begun && miB[full] < leastMiB) {
+            full++;
+        }
+        int fitting = 0;
+        for (int i = 0; i < slots.length; i++) {
+            gone[i] = slots[i] > 0 ? -1 : Integer.MAX_VALUE;
+            fitting += slots[i] > 0 ? 1 : 0;
+        }
+        for (int number = 0; number < sample.futures.length; number++) {
+            int[] future = sample.futures[number];
             System.arraycopy(miB, 0, trialMiB, 0, begun);
             System.arraycopy(cores, 0, trialCores, 0, begun);
             trialBegun = begun;
             trialWhole = whole;
+            trialFull = full;
             int cpuMillis = room.cpuMillis();
             int memoryMiB = room.memoryMiB();
-            for (int i = 0; i < count; i++) {
-                int pod = coming[i];
+            int left = fitting;
+            for (int i = 0; i < pods; i++) {
+                int pod = future[i];
+                if (gone[pod] >= number) {
+                    continue;
+                }
                 if (on.cpuMillis[pod] <= cpuMillis && on.memoryMiB[pod] <= memoryMiB && put(room.shape(), on, pod)) {
                     cpuMillis -= on.cpuMillis[pod];
                     memoryMiB -= on.memoryMiB[pod];
-                    sum += (long) on.gpus[pod] * on.part[pod];
-                    boolean full = trialWhole == 0 && (trialBegun == 0 || trialMiB[trialBegun - 1] < leastMiB);
-                    if (full || cpuMillis < leastCpu) {
+                    sum += on.value[pod];
+                    while (trialFull < trialBegun && trialMiB[trialFull] < leastMiB) {
+                        trialFull++;
+                    }
+                    if ((trialWhole == 0 && trialFull == trialBegun) || cpuMillis < leastCpu) {
+                        break;
+                    }
+                } else {
+                    gone[pod] = number;
+                    if (--left == 0) {
                         break;
                     }
                 }
@@ -260,7 +285,7 @@ final class Outlook {
             }
         }
         // The fullest move to the front of those not looked at yet, so that none is taken twice.
-        int gpu = 0;
+        int gpu = trialFull;
         for (int taken = 0; taken < wanted; taken++) {
             while (gpu < trialBegun && (trialMiB[gpu] < wantedMiB || trialCores[gpu] < wantedCores)) {
                 gpu++;

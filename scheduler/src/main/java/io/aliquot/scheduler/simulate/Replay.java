@@ -209,7 +209,9 @@ final class Replay {
         double most = 0;
         for (Host host : byName) {
             String node = host.node.name();
-            if (host.holds(ask.requests()) && offers.of(node) instanceof Offer.Fits fits) {
+            if (host.holds(ask.requests())
+                    && offers.of(node) instanceof Offer.Fits fits
+                    && (best.isEmpty() || offers.likingAtMost(fits) > most)) {
                 double liking = offers.liking(node, fits);
                 if (best.isEmpty() || liking > most) {
                     best = Optional.of(host);

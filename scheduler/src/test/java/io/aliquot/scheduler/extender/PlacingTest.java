@@ -108,7 +108,7 @@ class PlacingTest {
             }
 
             @Override
-            public int market() {
+            public int edition() {
                 return left;
             }
 

@@ -13,6 +13,7 @@ import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Cards;
 import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.Fragmentation;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostLoad;
@@ -398,6 +399,48 @@ class JudgingTest {
         }
         ledger.offers("anybody", kind(1), Placement.FRAGMENTATION);
         assertThat(judge.rooms).as("-Daliquot.seed=%d", seed).isEqualTo(rooms());
+    }
+
+    /** Pods and nodes come and go, prices move, and the sample is dealt anew: no score is older than that. */
+    @Test
+    void whateverHasHappenedANodeIsLikedAsIfItWereLookedAtForTheFirstTime() {
+        var fragmentation = new Fragmentation();
+        Ledger fresh = ledger(fragmentation);
+        var random = new Random(seed);
+        var names = new String[40];
+        for (int number = 0; number < names.length; number++) {
+            names[number] = "n" + number;
+            fresh.putNode(names[number], node(number, 1000));
+        }
+        var models = new GpuModels();
+        for (int step = 0; step < 2_000; step++) {
+            int number = random.nextInt(names.length);
+            PodAsk ask = ask(BY_JUDGE, "APP:main: gpumem=" + (300 + 100 * random.nextInt(3)));
+            PodId pod = LedgerTest.pod("p" + step);
+            switch (random.nextInt(10)) {
+                case 0 -> fresh.removeNode(names[number]);
+                case 1, 2 -> fresh.putNode(names[number], node(number, 1000));
+                case 3, 4, 5 -> fresh.forget("p" + random.nextInt(step + 1));
+                default -> fresh.commit(pod, names[number], ask, 1);
+            }
+            fresh.arrives(pod.uid(), ask);
+            Offers offers = fresh.offers("anybody", ask, Placement.FRAGMENTATION);
+            for (String name : names) {
+                if (offers.of(name) instanceof Offer.Fits fits) {
+                    Room before = Room.of(
+                            models.shape(node(0, 1000).cards().list(), HOST),
+                            HOST,
+                            fresh.view(name).orElseThrow().rooms());
+                    Demand demand = models.demand(ask);
+                    double atMost = offers.likingAtMost(fits);
+                    assertThat(offers.liking(name, fits))
+                            .as("-Daliquot.seed=%d, step %d, %s", seed, step, name)
+                            .isLessThanOrEqualTo(atMost)
+                            .isEqualTo(
+                                    fragmentation.score(fragmentation.weigh(demand, before, before.with(demand, 0))));
+                }
+            }
+        }
     }
 
     private double liking(String node, String pod) {

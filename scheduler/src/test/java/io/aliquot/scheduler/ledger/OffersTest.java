@@ -23,6 +23,9 @@ import org.junit.jupiter.api.Test;
 /** What is remembered of nodes' answers is what they would answer. */
 class OffersTest {
     private static final int NODES = 4;
+    /** Asked about by the same strings again and again, as by the extender. */
+    private static final List<String> NAMES = List.of("n0", "n1", "n2", "n3", "n4");
+
     private static final int PODS = 12;
     private static final int STEPS = 20_000;
     private static final int THREADS = 4;
@@ -99,7 +102,7 @@ class OffersTest {
         for (Placement policy : Placement.values()) {
             Offers offers = ledger.offers(uid, kind(kind), policy);
             for (int node = 0; node <= NODES; node++) {
-                assertThat(offers.of("n" + node))
+                assertThat(offers.of(NAMES.get(node)))
                         .as("-Daliquot.seed=%d, pod %s, kind %d, node %d, %s", seed, uid, kind, node, policy)
                         .hasToString(ledger.ask("n" + node, uid, kind(kind)).toString());
             }

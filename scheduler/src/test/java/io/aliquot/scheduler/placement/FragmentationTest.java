@@ -162,6 +162,84 @@ class FragmentationTest {
         }
     }
 
+    /** By which it is told without looking whether a place can be among the best. */
+    @Test
+    void whateverHappensToTheClusterNoPlaceIsLikedMoreThanItsLastScoreTells() {
+        long seed = System.nanoTime();
+        var random = new Random(seed);
+        see(20, HALF, WHOLE, EIGHT);
+        List<Room> rooms = new ArrayList<>();
+        for (int i = 0; i < 300; i++) {
+            Room begun = Room.of(NODE).with(HALF, random.nextInt(8));
+            rooms.add(i % 3 == 0 ? Room.of(NODE) : i % 3 == 1 ? begun : begun.with(WHOLE, 3));
+        }
+        rooms.forEach(policy::entered);
+        Place place = weigh(policy, HALF, Room.of(NODE), 0);
+        double last = policy.score(place);
+        Market then = policy.market();
+        double priced = policy.priced(place);
+        double most = 0;
+        double least = Double.MAX_VALUE;
+        for (int i = 0; i < 2_000; i++) {
+            happen(rooms, random);
+            policy.arrives(HALF);
+            double over = policy.market().atMost(last, then, priced, policy.weighed(place));
+            double single = policy.atMost(place);
+            double now = policy.score(place);
+            assertThat(now)
+                    .as("seed %d, step %d", seed, i)
+                    .isLessThanOrEqualTo(over)
+                    .isLessThanOrEqualTo(single);
+            most = Math.max(most, now);
+            least = Math.min(least, now);
+            if (i % 10 == 0) {
+                last = now;
+                then = policy.market();
+                priced = policy.priced(place);
+            }
+        }
+        assertThat(most - least).as("seed %d: scores do change", seed).isGreaterThan(1);
+    }
+
+    @Test
+    void ofManyNodesOneThatChangesMakesNextToNoDifferenceToWhatTheOthersMayBeLiked() {
+        see(20, HALF, WHOLE, EIGHT);
+        Room begun = Room.of(NODE).with(WHOLE, 0);
+        for (int i = 0; i < 255; i++) {
+            policy.entered(begun);
+        }
+        Place place = weigh(policy, HALF, begun, 0);
+        double before = policy.score(place);
+        Market then = policy.market();
+        double priced = policy.priced(place);
+        change(begun, Room.of(NODE));
+
+        assertThat(policy.market()).isNotSameAs(then);
+        assertThat(policy.market().atMost(before, then, priced, policy.weighed(place)))
+                .isBetween(policy.score(place), before + priced / 10);
+        assertThat(policy.score(place)).isGreaterThan(before); // what it takes has become less scarce
+    }
+
+    /** Nodes fill up and are emptied, come and go. */
+    private void happen(List<Room> rooms, Random random) {
+        for (int change = 0; change < 5; change++) {
+            Room before = rooms.remove(random.nextInt(rooms.size()));
+            policy.left(before);
+            Demand demand = random.nextBoolean() ? HALF : WHOLE;
+            Room after = random.nextInt(3) > 0 && before.fits(demand)
+                    ? before.with(demand, first(demand, before))
+                    : Room.of(NODE);
+            rooms.add(after);
+            policy.entered(after);
+        }
+        if (random.nextInt(10) == 0 && rooms.size() > 100) {
+            policy.left(rooms.remove(0));
+        } else if (random.nextInt(5) == 0) {
+            rooms.add(Room.of(NODE));
+            policy.entered(Room.of(NODE));
+        }
+    }
+
     private static int first(Demand demand, Room room) {
         int gpu = 0;
         while (demand.gpus() > 0 && !room.holds(gpu, demand)) {
