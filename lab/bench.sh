@@ -26,7 +26,8 @@ usage() {
 		  --no-build           the programs as they lie in target/
 
 		What we publish:
-		  ./aliquot bench --nodes 100  --pods 5000      throughput; and with --nodes 1000
+		  ./aliquot bench --nodes 100  --rounds 5 --warm-up 1000                throughput
+		  ./aliquot bench --nodes 1000 --rounds 3 --warm-up 700 --pods 1500
 		  ./aliquot bench --nodes 100  --waiting 5000
 		  ./aliquot bench --nodes 5000 --running 50000 --start
 		The last line is the figure. Logs are in .lab/bench.

@@ -27,6 +27,9 @@ const (
 	gpusPerNode = 8
 	memoryMiB   = 81920
 	nullPort    = "127.0.0.1:9997"
+
+	// Of a pod that is bound in a round: a node that is full of them has 104, and a kubelet takes 110.
+	podMiB = "6000"
 )
 
 type program struct {

@@ -253,7 +253,7 @@ func (c *cluster) round(name string, extender func(string) *program, waiting int
 			return c.admin.do("POST", benchPods, "application/json", labelled(pod(fmt.Sprintf("%s-%d", prefix, n), memory, nil)), nil)
 		})
 	}
-	create(name+"-warm", c.options.warmUp, "1000")
+	create(name+"-warm", c.options.warmUp, podMiB)
 	watch.await(name+"-warm", c.options.warmUp)
 	if waiting > 0 {
 		create(name+"-giant", waiting, "")
@@ -264,12 +264,12 @@ func (c *cluster) round(name string, extender func(string) *program, waiting int
 		began := time.Now()
 		for i := 0; time.Since(began) < c.options.settle; i++ {
 			wave := fmt.Sprintf("%s-earlier-%d", name, i)
-			create(wave, 200, "1000")
+			create(wave, 200, podMiB)
 			watch.await(wave+"-", 200)
 		}
 	}
 	scheduler.signal(syscall.SIGSTOP)
-	create(name+"-pod", c.options.pods, "1000")
+	create(name+"-pod", c.options.pods, podMiB)
 	if leave {
 		watch.remove(name + "-pod")
 	}
