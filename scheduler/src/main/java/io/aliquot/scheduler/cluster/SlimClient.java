@@ -56,8 +56,9 @@ final class SlimClient {
     }
 
     /**
-     * All there are, as they are in etcd now, page by page, the next one fetched while {@code each} sees to one: never with {@code resourceVersion=0}, which may be older than
-     * what this process, or the one before it, has seen already, and of which Kubernetes promises no pages.
+     * All there are, as they are in etcd now, page by page, the next one fetched while {@code each} sees to one. Never with
+     * {@code resourceVersion=0}, which may be older than what this process, or the one before it, has seen already, and of
+     * which Kubernetes promises no pages.
      *
      * @return the version of the list
      * @throws KubernetesClientException where the server refuses
