@@ -48,6 +48,17 @@ public record Inventory(
         return (int) coreScaling.of(100);
     }
 
+    /** The node's {@link Resources#TOTALS}: what may be sold of all its GPUs, whatever their health. */
+    public Map<String, Long> totals() {
+        return Map.of(
+                Resources.MEMORY,
+                gpus.stream().mapToLong(this::sellableMiB).sum(),
+                Resources.MEMORY_PERCENTAGE,
+                memoryScaling.of(100) * gpus.size(),
+                Resources.CORES,
+                (long) sellableCores() * gpus.size());
+    }
+
     public static Inventory parse(String text) {
         JsonNode root;
         try {

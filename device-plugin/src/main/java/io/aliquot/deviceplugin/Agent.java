@@ -374,7 +374,7 @@ final class Agent implements AutoCloseable {
      * each GPU by the inventory.
      */
     private Map<String, Long> totals(Inventory inventory, NodeView view) {
-        GpuInventory.totals(inventory).forEach((resource, total) -> {
+        inventory.totals().forEach((resource, total) -> {
             highest.merge(resource, total, Math::max);
             highest.merge(resource, view.capacity().getOrDefault(resource, 0L), Math::max);
         });

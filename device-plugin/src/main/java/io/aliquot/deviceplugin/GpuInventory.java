@@ -2,7 +2,6 @@ package io.aliquot.deviceplugin;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
-import io.aliquot.api.Resources;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.SlotOffer;
 import io.aliquot.deviceplugin.node.NodeWishes;
@@ -11,7 +10,6 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Collectors;
@@ -24,8 +22,6 @@ import java.util.stream.Collectors;
  * forgotten with the Node object, which whoever takes a GPU out of a machine deletes after draining it.
  */
 final class GpuInventory {
-    private static final int WHOLE = 100;
-
     private GpuInventory() {}
 
     /**
@@ -65,18 +61,6 @@ final class GpuInventory {
         }
         gpus.sort(Comparator.comparing(Gpu::index));
         return new Inventory(visibleDevices, wishes.memoryScaling(), wishes.coreScaling(), wishes.slots(), gpus);
-    }
-
-    /** The node's totals: what may be sold of all its GPUs, whatever their health. */
-    static Map<String, Long> totals(Inventory inventory) {
-        int gpus = inventory.gpus().size();
-        return Map.of(
-                Resources.MEMORY,
-                inventory.gpus().stream().mapToLong(inventory::sellableMiB).sum(),
-                Resources.MEMORY_PERCENTAGE,
-                inventory.memoryScaling().of(WHOLE) * gpus,
-                Resources.CORES,
-                (long) inventory.sellableCores() * gpus);
     }
 
     /** The slots of all its GPUs, of which the unhealthy ones' share is out of use. */

@@ -23,7 +23,7 @@ final class GpuInventoryTest {
         Inventory inventory = GpuInventory.of(
                 List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), Optional.empty(), UUIDS, TEN_SLOTS);
 
-        assertThat(GpuInventory.totals(inventory))
+        assertThat(inventory.totals())
                 .isEqualTo(Map.of(
                         "nvidia.com/gpumem", 2000L, "nvidia.com/gpumem-percentage", 200L, "nvidia.com/gpucores", 200L));
         assertThat(GpuInventory.offer(inventory)).isEqualTo(new SlotOffer(20, 10));
@@ -41,7 +41,7 @@ final class GpuInventoryTest {
         assertThat(now.gpus()).extracting(Gpu::uuid).containsExactly(uuid("b"), uuid("a"));
         assertThat(now.gpus()).extracting(Gpu::index).containsExactly(0, 1);
         assertThat(now.gpus()).extracting(Gpu::healthy).containsExactly(true, false);
-        assertThat(GpuInventory.totals(now)).isEqualTo(GpuInventory.totals(before));
+        assertThat(now.totals()).isEqualTo(before.totals());
     }
 
     @Test
@@ -72,7 +72,7 @@ final class GpuInventoryTest {
                 .mapToLong(gpu -> gpu.memoryMiB() * 3L / 2)
                 .sum();
 
-        assertThat(GpuInventory.totals(inventory))
+        assertThat(inventory.totals())
                 .isEqualTo(Map.of(
                         "nvidia.com/gpumem",
                         memory,

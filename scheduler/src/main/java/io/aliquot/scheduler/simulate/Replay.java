@@ -16,7 +16,6 @@ import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Demand;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.GpuRoom;
-import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Room;
 import java.time.Duration;
@@ -33,8 +32,9 @@ import java.util.Set;
 import java.util.stream.Collectors;
 
 /*
- * What production does for a pod, without the wire: kube-scheduler's own check of CPU and memory, then Filter (the pod is
- * made known, every node asked, the best one reserved) and Bind (the GPUs are chosen and committed), all by the ledger.
+ * What production does for a pod, without the wire: kube-scheduler's own check of CPU, memory and the nodes' totals,
+ * then Filter (the pod is made known, every node asked, the best one reserved) and Bind (the GPUs are chosen and
+ * committed), all by the ledger.
  */
 /** Nodes that pods are offered to one by one, in the scheduler's own ledger. Not for several threads. */
 final class Replay {
@@ -50,25 +50,15 @@ final class Replay {
     private static final class Host {
         final Node node;
         final Room.Shape shape;
-        /** Of its CPU and memory. */
-        HostLoad left;
+        Counted left;
 
         Room room;
 
         Host(Node node, Room.Shape shape) {
             this.node = node;
             this.shape = shape;
-            this.left = node.facts().allocatable().minus(node.own());
+            this.left = Counted.of(node);
             this.room = Room.of(shape);
-        }
-
-        boolean holds(HostLoad requests) {
-            return holds(requests.cpuMillis(), left.cpuMillis()) && holds(requests.memoryBytes(), left.memoryBytes());
-        }
-
-        /** Who asks for nothing fits where there is less than nothing, too. */
-        private static boolean holds(long requested, long left) {
-            return requested == 0 || requested <= left;
         }
     }
 
@@ -77,7 +67,7 @@ final class Replay {
      *
      * @param gpus UUIDs of those that it has
      */
-    record Placed(String node, Set<String> gpus, PodId id, HostLoad requests) {}
+    record Placed(String node, Set<String> gpus, PodId id, Counted requests) {}
 
     private final Contender contender;
     private final Random random;
@@ -183,11 +173,16 @@ final class Replay {
     Optional<Placed> offer(Pod pod) {
         PodAsk ask = ask(pod);
         var id = new PodId("", pod.name(), Long.toString(pods++));
-        // kube-scheduler doesn't ask about others.
-        if (!ask.containers().isEmpty() && byName.stream().anyMatch(host -> host.holds(ask.requests()))) {
+        Counted requests = Counted.of(ask);
+        List<Host> passed =
+                byName.stream().filter(host -> host.left.holds(requests)).toList();
+        if (passed.isEmpty()) {
+            return Optional.empty(); // kube-scheduler doesn't ask
+        }
+        if (!ask.containers().isEmpty()) {
             ledger.arrives(id.uid(), ask);
         }
-        return contender == Contender.RANDOM ? any(id, ask) : best(id, ask);
+        return contender == Contender.RANDOM ? any(id, ask, passed) : best(id, ask, passed);
     }
 
     /** A pod ends. */
@@ -202,16 +197,14 @@ final class Replay {
         return Optional.ofNullable(hosts.get(node)).orElseThrow();
     }
 
-    private Optional<Placed> best(PodId id, PodAsk ask) {
+    private Optional<Placed> best(PodId id, PodAsk ask, List<Host> passed) {
         Placement policy = ask.nodePlacement().orElse(contender.placement());
         Offers offers = ledger.offers(id.uid(), ask, policy);
         Optional<Host> best = Optional.empty();
         double most = 0;
-        for (Host host : byName) {
+        for (Host host : passed) {
             String node = host.node.name();
-            if (host.holds(ask.requests())
-                    && offers.of(node) instanceof Offer.Fits fits
-                    && (best.isEmpty() || offers.likingAtMost(fits) > most)) {
+            if (offers.of(node) instanceof Offer.Fits fits && (best.isEmpty() || offers.likingAtMost(fits) > most)) {
                 double liking = offers.liking(node, fits);
                 if (best.isEmpty() || liking > most) {
                     best = Optional.of(host);
@@ -223,14 +216,12 @@ final class Replay {
         return best.map(host -> bind(id, ask, ask, host));
     }
 
-    private Optional<Placed> any(PodId id, PodAsk ask) {
+    private Optional<Placed> any(PodId id, PodAsk ask, List<Host> passed) {
         Offers offers = ledger.offers(id.uid(), ask, Placement.BINPACK);
         Optional<Host> drawn = Optional.empty();
         int fitting = 0;
-        for (Host host : byName) {
-            if (host.holds(ask.requests())
-                    && offers.of(host.node.name()) instanceof Offer.Fits
-                    && random.nextInt(++fitting) == 0) {
+        for (Host host : passed) {
+            if (offers.of(host.node.name()) instanceof Offer.Fits && random.nextInt(++fitting) == 0) {
                 drawn = Optional.of(host);
             }
         }
@@ -255,19 +246,20 @@ final class Replay {
 
     private Placed bind(PodId id, PodAsk ask, PodAsk asBound, Host host) {
         var granted = (Granted) ledger.commit(id, host.node.name(), asBound, 1);
-        host.left = host.left.minus(ask.requests());
+        Counted requests = Counted.of(ask);
+        host.left = host.left.minus(requests);
         look(host);
         Set<String> gpus = granted.containers().values().stream()
                 .flatMap(vgpus -> vgpus.list().stream())
                 .map(vgpu -> vgpu.uuid())
                 .collect(Collectors.toSet());
-        return new Placed(host.node.name(), gpus, id, ask.requests());
+        return new Placed(host.node.name(), gpus, id, requests);
     }
 
     private void look(Host host) {
         List<GpuRoom> gpus = ledger.view(host.node.name()).map(NodeView::rooms).orElseThrow();
         free -= host.room.free();
-        host.room = Room.of(host.shape, host.left, gpus);
+        host.room = Room.of(host.shape, host.left.host(), gpus);
         free += host.room.free();
     }
 }

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
+import io.aliquot.api.MemoryRequest.Mebibytes;
 import io.aliquot.scheduler.placement.ContainerAsk;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostLoad;
@@ -18,9 +19,11 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Random;
 import java.util.TreeMap;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.MethodSource;
 
 class ReplayTest {
     private static final List<Node> NODES = List.of(
@@ -148,9 +151,9 @@ class ReplayTest {
     }
 
     /** As kube-scheduler doesn't ask about them. */
-    @Test
-    void whoeverFindsNoCpuAnywhereIsNotLearntFrom() {
-        Pod greedy = pod("greedy", 1_000_000, 8, request(1, 100), Map.of());
+    @ParameterizedTest
+    @MethodSource("greedy")
+    void whoeverFindsNotAsMuchOnAnyNodeIsNotLearntFrom(Pod greedy) {
         List<Pod> pods = List.of(HALF, WHOLE, HALF, OF_MODEL_L, WHOLE, HALF, EIGHT, HALF);
         var with = new Replay(NODES, Contender.FRAGMENTATION, ALL, 0);
         var without = new Replay(NODES, Contender.FRAGMENTATION, ALL, 0);
@@ -161,6 +164,32 @@ class ReplayTest {
         assertThat(pods.stream().map(with::offer).map(ReplayTest::where).toList())
                 .isEqualTo(
                         pods.stream().map(without::offer).map(ReplayTest::where).toList());
+    }
+
+    private static Stream<Pod> greedy() {
+        return Stream.of(
+                pod("cpu", 1_000_000, 8, request(1, 100), Map.of()),
+                pod("vgpus", 1, 1, Optional.of(new GpuRequest(801, new Mebibytes(100), 0, false)), Map.of()),
+                pod("memory", 1, 1, Optional.of(new GpuRequest(1, new Mebibytes(8_001), 0, false)), Map.of()));
+    }
+
+    /** Once for all vGPUs of a container, and of containers that don't run at one time for the one that asks for more. */
+    @Test
+    void kubeSchedulerCountsWhatIsWritten() {
+        var first = new ContainerAsk(
+                "first", ContainerKind.INIT, new GpuRequest(1, new MemoryRequest.Percentage(70), 80, false));
+        var proxy = new ContainerAsk("proxy", ContainerKind.SIDECAR, new GpuRequest(1, new Mebibytes(100), 0, false));
+        var second = new ContainerAsk("second", ContainerKind.INIT, new GpuRequest(1, new Mebibytes(600), 10, false));
+        var main = new ContainerAsk("main", ContainerKind.APP, new GpuRequest(2, new Mebibytes(500), 60, false));
+        var whole =
+                new ContainerAsk("whole", ContainerKind.APP, new GpuRequest(1, new MemoryRequest.WholeCard(), 0, true));
+        var load = new HostLoad(1, 2);
+
+        assertThat(Counted.of(PodAsk.of(List.of(first, proxy, second, main, whole), Map.of(), false)
+                        .requesting(load)))
+                .isEqualTo(new Counted(load, 4, 700, 70, 80));
+        assertThat(Counted.of(NODES.get(2)))
+                .isEqualTo(new Counted(NODES.get(2).facts().allocatable(), 800, 8000, 800, 800));
     }
 
     private static String where(Optional<Placed> placed) {
