@@ -10,7 +10,6 @@ public final class Card {
     final long memoryMiB;
     final int cores;
     final int slots;
-    /** Whether it takes new shares. */
     final boolean open;
 
     private final boolean cordoned;
@@ -51,6 +50,11 @@ public final class Card {
     /** vGPUs at most. */
     public int slots() {
         return slots;
+    }
+
+    /** Whether it takes new shares: it is healthy, and not cordoned. */
+    public boolean open() {
+        return open;
     }
 
     /** Whether its admin keeps new shares off it. */

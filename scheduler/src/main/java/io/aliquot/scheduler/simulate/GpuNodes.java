@@ -7,16 +7,17 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
+import io.aliquot.api.Labels;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Resources;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.Slots;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.cluster.NodeReader;
-import io.aliquot.scheduler.cluster.PodReader;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.HostLoad;
+import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.util.ArrayList;
 import java.util.List;
@@ -73,7 +74,7 @@ final class GpuNodes {
         Map<String, String> annotations = orEmpty(node.getMetadata().getAnnotations());
         try {
             if (annotations.containsKey(Annotations.GPUS)) {
-                return ours(node);
+                return ours(node, false, false);
             }
             if (annotations.containsKey(HAMI)) {
                 return hami(node, annotations.getOrDefault(HAMI, ""));
@@ -93,16 +94,27 @@ final class GpuNodes {
                         + Annotations.GPUS + " or " + HAMI + ", or the label " + PRODUCT);
     }
 
-    private Reading ours(io.fabric8.kubernetes.api.model.Node node) {
+    private Reading ours(io.fabric8.kubernetes.api.model.Node node, boolean hami, boolean sliced) {
         NodeReader.Reading reading = ours.read(node);
         if (reading.facts() instanceof Sharing sharing) {
-            return new Reading.Known(new Node(node.getMetadata().getName(), sharing, HostLoad.NONE), false, false);
+            return new Reading.Known(new Node(node.getMetadata().getName(), sharing, HostLoad.NONE), hami, sliced);
         }
         return new Reading.Unknown(
                 reading.problem().isEmpty() ? ((LeftOut) reading.facts()).reason() : reading.problem());
     }
 
-    private static Reading labelled(
+    /** The node, had Aliquot's agent told of its GPUs and its admin let it take part. Its other settings count. */
+    private static io.fabric8.kubernetes.api.model.Node with(
+            Inventory inventory, io.fabric8.kubernetes.api.model.Node node) {
+        return new NodeBuilder(node)
+                .editMetadata()
+                .addToLabels(Labels.GPU, Labels.GPU_ON)
+                .addToAnnotations(Annotations.GPUS, inventory.print())
+                .endMetadata()
+                .build();
+    }
+
+    private Reading labelled(
             io.fabric8.kubernetes.api.model.Node node,
             Map<String, String> labels,
             String product,
@@ -122,8 +134,8 @@ final class GpuNodes {
             return new Reading.None();
         }
         var made = new Node.Gpus((int) gpus, name(model), (int) number(memory, mebibytes.group(1)), Slots.DEFAULT);
-        return new Reading.Known(
-                Node.of(node.getMetadata().getName(), made, allocatable(node)),
+        return ours(
+                with(Node.gpus(node.getMetadata().getName(), made), node),
                 false,
                 model.endsWith("-SHARED") || !labels.getOrDefault(REPLICAS, "1").matches("[01]?"));
     }
@@ -142,7 +154,7 @@ final class GpuNodes {
         return name.startsWith("NVIDIA-") ? "NVIDIA " + name.substring("NVIDIA-".length()) : name;
     }
 
-    private static Reading hami(io.fabric8.kubernetes.api.model.Node node, String text) {
+    private Reading hami(io.fabric8.kubernetes.api.model.Node node, String text) {
         var gpus = new ArrayList<Gpu>();
         int slots = 1;
         for (Registered one : text.stripLeading().startsWith("[") ? json(text) : list(text)) {
@@ -162,13 +174,7 @@ final class GpuNodes {
             return new Reading.None();
         }
         var inventory = new Inventory(BY_UUID, Scaling.ONE, Scaling.ONE, Math.min(slots, Slots.MOST), gpus);
-        return new Reading.Known(
-                new Node(
-                        node.getMetadata().getName(),
-                        new Sharing(inventory, Placement.BINPACK, allocatable(node)),
-                        HostLoad.NONE),
-                true,
-                false);
+        return ours(with(inventory, node), true, false);
     }
 
     /** A GPU as HAMi's agent registers it. */
@@ -224,10 +230,6 @@ final class GpuNodes {
     private static long allocatableGpus(io.fabric8.kubernetes.api.model.Node node) {
         Quantity gpus = amounts(node).get(Resources.GPU);
         return gpus == null ? 0 : gpus.getNumericalAmount().longValue();
-    }
-
-    private static HostLoad allocatable(io.fabric8.kubernetes.api.model.Node node) {
-        return PodReader.load(amounts(node));
     }
 
     private static Map<String, Quantity> amounts(io.fabric8.kubernetes.api.model.Node node) {

@@ -22,9 +22,14 @@ record Node(String name, Sharing facts, HostLoad own) {
     /** The GPUs of a node of which only their number and kind are known. */
     record Gpus(int count, String model, int memoryMiB, int slots) {}
 
-    /** A node whose GPUs are all alike; UUIDs are made up from its name. */
+    /** A node with such GPUs. */
     static Node of(String name, Gpus gpus, HostLoad allocatable) {
-        var inventory = new Inventory(
+        return new Node(name, new Sharing(gpus(name, gpus), Placement.BINPACK, allocatable), HostLoad.NONE);
+    }
+
+    /** GPUs that are all alike; UUIDs are made up from their node's name. */
+    static Inventory gpus(String name, Gpus gpus) {
+        return new Inventory(
                 new VisibleDevices("{uuid}"),
                 Scaling.ONE,
                 Scaling.ONE,
@@ -41,6 +46,5 @@ record Node(String name, Sharing facts, HostLoad own) {
                                 Gpu.SHIM,
                                 Map.of()))
                         .toList());
-        return new Node(name, new Sharing(inventory, Placement.BINPACK, allocatable), HostLoad.NONE);
     }
 }

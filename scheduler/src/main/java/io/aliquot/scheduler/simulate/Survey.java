@@ -7,6 +7,7 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.PodWishes;
 import io.aliquot.api.Resources;
 import io.aliquot.scheduler.cluster.PodReader;
+import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.fabric8.kubernetes.api.model.Container;
@@ -102,6 +103,16 @@ final class Survey {
             String name = node.getMetadata().getName();
             GpuNodes.Reading reading = gpuNodes.read(node);
             if (reading instanceof GpuNodes.Reading.Known known) {
+                List<Card> cards = known.node().facts().cards().list();
+                long closed = cards.stream().filter(card -> !card.open()).count();
+                if (closed == cards.size()) {
+                    leaveOut("node " + name, "all its GPUs are unhealthy or cordoned");
+                    continue;
+                }
+                if (closed > 0) {
+                    remarks.add("node " + name + ": " + closed + " of " + cards.size()
+                            + " GPUs unhealthy or cordoned; not counted");
+                }
                 nodes.put(name, known.node());
                 if (known.hami()) {
                     compatibility = Compatibility.HAMI;

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.simulate;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuRequest;
+import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.ContainerAsk;
 import io.aliquot.scheduler.placement.ContainerKind;
 import java.util.Collections;
@@ -32,7 +33,9 @@ final class Trace {
         this.workloads = Collections.unmodifiableSortedMap(new TreeMap<>(workloads));
         this.remarks = List.copyOf(remarks);
         List<Gpu> gpus = nodes.stream()
-                .flatMap(node -> node.facts().inventory().gpus().stream())
+                .flatMap(node -> node.facts().cards().list().stream())
+                .filter(Card::open)
+                .map(Card::gpu)
                 .toList();
         this.capacity = gpus.size() * (long) WHOLE;
         this.alike = gpus.stream().mapToInt(Gpu::memoryMiB).distinct().count() <= 1;
@@ -52,17 +55,17 @@ final class Trace {
         return remarks;
     }
 
-    /** Memory of a GPU in the mean. */
+    /** Memory of a GPU in the mean, of those that take shares. */
     int meanMiB() {
         return meanMiB;
     }
 
-    /** Whether all GPUs have the same memory. */
+    /** Whether all of those have the same memory. */
     boolean alike() {
         return alike;
     }
 
-    /** GPU of all nodes together, in thousandths. */
+    /** GPU of all nodes together, in thousandths; of one that is unhealthy or cordoned nothing. */
     long capacity() {
         return capacity;
     }

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.simulate;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.api.Share;
 import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.HostLoad;
 import java.io.ByteArrayInputStream;
@@ -21,6 +22,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Beside each dump below {@code resources/simulate} stands what is read from it. */
 class SurveyTest {
     private static final Path DUMPS = Path.of("src/test/resources/simulate");
+    private static final String UUID = "00000000-0000-0000-0000-00000000000";
 
     @TempDir
     @SuppressWarnings("NullAway.Init")
@@ -54,12 +56,15 @@ class SurveyTest {
     }
 
     private static String told(Card card) {
-        return "    %s, %d MiB, %d cores, %d slots%s%s%n"
+        return "    %s, %d MiB, %d cores, %d slots%s%s%s%n"
                 .formatted(
                         card.gpu().model(),
                         card.memoryMiB(),
                         card.cores(),
                         card.slots(),
+                        card.share() == Share.CORE_MEMORY
+                                ? ""
+                                : ", shared by " + card.share().print(),
                         card.cordoned() ? ", cordoned" : "",
                         card.gpu().healthy() ? "" : ", unhealthy");
     }
@@ -103,6 +108,36 @@ class SurveyTest {
         assertThat(trace.workloads().getOrDefault(Survey.WORKLOAD, List.of()))
                 .extracting(Pod::name)
                 .containsExactly("a", "b");
+    }
+
+    /** As on a node that has Aliquot already. */
+    @Test
+    void gpusThatTakeNoShareAreNoCapacityAndANodeWithoutOthersIsLeftOut() throws IOException {
+        String nodes =
+                node("one", "GPU-%1$s0,10,1000,100,A,0,true:GPU-%1$s1,10,9000,100,A,0,false:".formatted(UUID), "")
+                        + node("none", "GPU-%1$s2,10,1000,100,A,0,true:".formatted(UUID), "GPU-" + UUID + "2")
+                        + """
+                {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [
+                  {"name": "main", "resources": {"limits": {"nvidia.com/gpumem": "500"}}}]}}
+                """;
+
+        Trace trace =
+                Survey.of(Snapshot.of(List.of("-"), new ByteArrayInputStream(nodes.getBytes(StandardCharsets.UTF_8))));
+
+        assertThat(trace.capacity()).isEqualTo(1000);
+        assertThat(trace.meanMiB()).isEqualTo(1000);
+        assertThat(trace.alike()).isTrue();
+        assertThat(trace.remarks())
+                .containsExactly(
+                        "node one: 1 of 2 GPUs unhealthy or cordoned; not counted",
+                        "node none: all its GPUs are unhealthy or cordoned; left out");
+    }
+
+    private static String node(String name, String hami, String cordoned) {
+        return """
+                {"kind": "Node", "metadata": {"name": "%s", "annotations": {
+                  "hami.io/node-nvidia-register": "%s", "aliquot.io/cordon-gpus": "%s"}}}
+                """.formatted(name, hami, cordoned);
     }
 
     @Test
