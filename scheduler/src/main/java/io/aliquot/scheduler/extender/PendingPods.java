@@ -104,9 +104,9 @@ public final class PendingPods {
                 .map(Entry::pod);
     }
 
-    /** Where a pod may go, were it not for us: the nodes that kube-scheduler asked about, or all where that isn't known. */
-    public Collection<String> candidates(String uid, Supplier<Collection<String>> all) {
-        return waiting(uid).map(pod -> pod.wish().nodesOr(all)).orElseGet(all);
+    /** Where a pod may go, were it not for us: the nodes that kube-scheduler asked about, if that is known. */
+    public Optional<List<String>> candidates(String uid) {
+        return waiting(uid).map(pod -> pod.wish().nodes().names()).filter(names -> !names.isEmpty());
     }
 
     /** What waiting pods wish, each different wish once, with one of the pods that have it. */

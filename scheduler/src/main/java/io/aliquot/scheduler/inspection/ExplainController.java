@@ -20,7 +20,6 @@ import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.servlet.http.HttpServletRequest;
-import java.util.Collection;
 import java.util.List;
 import java.util.Optional;
 import java.util.stream.Collectors;
@@ -33,6 +32,8 @@ import org.springframework.web.bind.annotation.RestController;
 @RestController
 final class ExplainController {
     private static final int EXAMPLES = 5;
+    private static final String ALL_NODES =
+            "; all nodes were looked at: which of them kube-scheduler would take is not known to this replica";
 
     private final Pods pods;
     private final Stock stock;
@@ -127,7 +128,8 @@ final class ExplainController {
     }
 
     private Explanation waiting(Pods.Pod pod, PodAsk ask, String node, Caller caller) {
-        Collection<String> nodes = pending.candidates(pod.id().uid(), ledger::nodeNames);
+        Optional<List<String>> asked = pending.candidates(pod.id().uid());
+        List<String> nodes = asked.orElseGet(ledger::nodeNames);
         Story story = explainer.explain(pod.id(), ask, pod.priority(), pod.preempts(), nodes);
         Placement policy = ask.nodePlacement().orElse(settings.nodePlacement());
         return new Explanation(
@@ -135,7 +137,7 @@ final class ExplainController {
                 pod.id().name(),
                 pod.id().uid(),
                 "waiting",
-                summary(story, pod.verdict()),
+                summary(story, pod.verdict()) + (asked.isEmpty() ? ALL_NODES : ""),
                 pod.verdict(),
                 "",
                 policy.print(),

@@ -34,6 +34,9 @@ import tools.jackson.databind.json.JsonMapper;
 
 /** The API over real TLS connections. */
 class InspectionHttpTest {
+    private static final String ALL_NODES =
+            "; all nodes were looked at: which of them kube-scheduler would take is not known to this replica";
+
     private static ConfigurableApplicationContext context;
     private static HttpClient client;
 
@@ -121,7 +124,7 @@ class InspectionHttpTest {
         assertThat(story.get("state").asString()).isEqualTo("waiting");
         assertThat(story.get("summary").asString())
                 .isEqualTo("of 3 nodes none has room: 3 no GPU with 12000 MiB free; closest is n1, where "
-                        + Gpus.uuid(1, 0) + " lacks 2000 MiB");
+                        + Gpus.uuid(1, 0) + " lacks 2000 MiB" + ALL_NODES);
         assertThat(story.get("remedies").toString()).isEqualTo("[\"nvidia.com/gpumem: 10000 instead of 12000\"]");
         assertThat(story.get("gpus")).hasSize(2);
         assertThat(story.at("/refusals/0/nodes/count").asInt()).isEqualTo(3);
@@ -136,7 +139,8 @@ class InspectionHttpTest {
     void aPodThatKubeSchedulerRefusesForOtherReasonsIsToldThose() throws Exception {
         waits("small", Gpus.ask("APP:main: gpumem=100"));
         assertThat(ok("admin", "/api/v1/pods/team/small/explain").get("summary").asString())
-                .isEqualTo("the GPUs of 3 of 3 nodes hold it (n1, n2, n3); kube-scheduler has not refused it so far");
+                .isEqualTo("the GPUs of 3 of 3 nodes hold it (n1, n2, n3); kube-scheduler has not refused it so far"
+                        + ALL_NODES);
         JsonNode scores = ok("admin", "/api/v1/pods/team/small/explain").get("scores");
         assertThat(scores).hasSize(3);
         assertThat(scores.findValuesAsString("node")).containsExactlyInAnyOrder("n1", "n2", "n3");
@@ -147,7 +151,7 @@ class InspectionHttpTest {
         JsonNode story = ok("admin", "/api/v1/pods/team/small/explain");
         assertThat(story.get("summary").asString())
                 .isEqualTo("the GPUs of 3 of 3 nodes hold it (n1, n2, n3); when kube-scheduler last tried, it found: "
-                        + verdict);
+                        + verdict + ALL_NODES);
         assertThat(story.get("kubeScheduler").asString()).isEqualTo(verdict);
     }
 
