@@ -23,6 +23,7 @@ import java.util.Deque;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import java.util.zip.GZIPInputStream;
 import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
@@ -52,12 +53,14 @@ import org.jspecify.annotations.Nullable;
  * all that a pod costs this program. Here the thread that asks writes to the socket and reads from it.
  */
 /**
- * Requests to the API server, as the client's user and as it is configured, proxies aside. Nothing is ever sent twice.
- * Thread-safe: a request has a connection to itself, and the next one may have it after that.
+ * Requests to the API server, as the client's user and as it is configured, proxies aside. Nothing is ever sent twice,
+ * but for what the server would not look at because our token had been replaced by another. Thread-safe: a request has a
+ * connection to itself, and the next one may have it after that.
  */
 final class Line {
     private static final HttpProcessor HEADERS =
             new DefaultHttpProcessor(RequestContent.INSTANCE, RequestTargetHost.INSTANCE);
+    private static final int UNAUTHORIZED = 401;
     private static final int TLS_PORT = 443;
     private static final int PLAIN_PORT = 80;
     private static final int BUFFER = 16 * 1024;
@@ -141,21 +144,47 @@ final class Line {
      * @throws IOException where the request may have reached the server, or not
      */
     Answer send(String method, String path, String contentType, String body, Duration patience) throws IOException {
-        BasicClassicHttpRequest request = request(method, path, "application/json");
-        request.setEntity(new ByteArrayEntity(body.getBytes(StandardCharsets.UTF_8), ContentType.parse(contentType)));
-        return answer(request, patience);
+        var entity = new ByteArrayEntity(body.getBytes(StandardCharsets.UTF_8), ContentType.parse(contentType));
+        return answer(
+                () -> {
+                    BasicClassicHttpRequest request = request(method, path, "application/json");
+                    request.setEntity(entity);
+                    return request;
+                },
+                patience);
     }
 
     /** Reads what is there, as the server's content type {@code accept}. */
     Answer get(String path, String accept, Duration patience) throws IOException {
-        BasicClassicHttpRequest request = request("GET", path, accept);
-        request.setHeader(HttpHeaders.ACCEPT_ENCODING, "gzip");
-        return answer(request, patience);
+        return answer(
+                () -> {
+                    BasicClassicHttpRequest request = request("GET", path, accept);
+                    request.setHeader(HttpHeaders.ACCEPT_ENCODING, "gzip");
+                    return request;
+                },
+                patience);
     }
 
-    private Answer answer(BasicClassicHttpRequest request, Duration patience) throws IOException {
+    private Answer answer(Supplier<BasicClassicHttpRequest> request, Duration patience) throws IOException {
         long end = System.nanoTime() + patience.toNanos();
-        Connection connection = connection(Timeout.of(patience));
+        BasicClassicHttpRequest first = request.get();
+        Answer answer = answer(first, end);
+        return answer.code() == UNAUTHORIZED && hasNewToken(first) ? answer(request.get(), end) : answer;
+    }
+
+    /** Looks at where the token comes from, which otherwise is done once a minute. */
+    private boolean hasNewToken(BasicClassicHttpRequest refused) {
+        String token = config.refresh().getAutoOAuthToken();
+        Header sent = refused.getFirstHeader(HttpHeaders.AUTHORIZATION);
+        if (token == null || sent == null || sent.getValue().equals("Bearer " + token)) {
+            return false;
+        }
+        config.setAutoOAuthToken(token);
+        return true;
+    }
+
+    private Answer answer(BasicClassicHttpRequest request, long end) throws IOException {
+        Connection connection = connection(Timeout.ofMilliseconds(Math.max(1, millisUntil(end))));
         boolean reusable = false;
         try {
             connection.http().setSocketTimeout(Timeout.ofMilliseconds(Math.max(1, millisUntil(end))));
@@ -205,9 +234,19 @@ final class Line {
      * @param patience until the answer begins
      */
     Stream stream(String path, String accept, Duration patience) throws IOException {
+        BasicClassicHttpRequest first = request("GET", path, accept);
+        Stream stream = stream(first, patience);
+        if (stream.code() != UNAUTHORIZED || !hasNewToken(first)) {
+            return stream;
+        }
+        stream.close();
+        return stream(request("GET", path, accept), patience);
+    }
+
+    private Stream stream(BasicClassicHttpRequest request, Duration patience) throws IOException {
         Connection connection = open(Timeout.of(patience).toMillisecondsIntBound());
         try {
-            ClassicHttpResponse response = ask(request("GET", path, accept), connection, HttpCoreContext.create());
+            ClassicHttpResponse response = ask(request, connection, HttpCoreContext.create());
             connection.http().setSocketTimeout(Timeout.INFINITE);
             HttpEntity entity = response.getEntity();
             return new Stream(

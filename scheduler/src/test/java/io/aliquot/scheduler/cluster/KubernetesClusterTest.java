@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.cluster;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.tuple;
 
 import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
@@ -19,6 +20,8 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.ArrayDeque;
@@ -33,6 +36,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.slf4j.LoggerFactory;
@@ -198,6 +202,59 @@ class KubernetesClusterTest {
     void aServerThatIsNotThereHasDoneNothing() {
         server.stop(0);
         assertThat(bind()).isInstanceOf(WriteOutcome.Refused.class);
+    }
+
+    @Test
+    void aTokenThatWasReplacedIsReadAgainAndTheRequestSentWithTheNewOne(@TempDir Path folder) throws IOException {
+        Path kubeconfig = folder.resolve("config");
+        Files.writeString(kubeconfig, kubeconfig("old"));
+        Config config = Config.fromKubeconfig(kubeconfig.toFile());
+        try (KubernetesClient client =
+                new KubernetesClientBuilder().withConfig(config).build()) {
+            var line = new Line(config);
+            var slim = new SlimClient(client);
+            behaviours.add(answers(201, "{}"));
+            send(line);
+            behaviours.add(answers(401, "Unauthorized"));
+            assertThat(send(line)).as("there is no other token").isEqualTo(401);
+
+            Files.writeString(kubeconfig, kubeconfig("new"));
+            behaviours.add(answers(401, "Unauthorized"));
+            behaviours.add(answers(201, "{}"));
+            assertThat(send(line)).isEqualTo(201);
+            assertThat(requests)
+                    .extracting(Request::token, Request::body)
+                    .containsExactly(
+                            tuple("Bearer old", "the body"),
+                            tuple("Bearer old", "the body"),
+                            tuple("Bearer old", "the body"),
+                            tuple("Bearer new", "the body"));
+
+            Files.writeString(kubeconfig, kubeconfig("newest"));
+            behaviours.add(answers(401, "Unauthorized"));
+            behaviours.add(answers(200, ""));
+            slim.watch(Kind.DISRUPTION_BUDGETS, "7").close();
+            assertThat(requests.get(5).token()).isEqualTo("Bearer newest");
+
+            Files.writeString(kubeconfig, kubeconfig("nobody's"));
+            behaviours.add(answers(401, "Unauthorized"));
+            behaviours.add(answers(401, "Unauthorized"));
+            assertThat(send(line)).as("once is enough").isEqualTo(401);
+            assertThat(requests).hasSize(8);
+        }
+    }
+
+    private static int send(Line line) throws IOException {
+        return line.send("POST", "/path", "application/json", "the body", Duration.ofSeconds(5))
+                .code();
+    }
+
+    private String kubeconfig(String token) {
+        return """
+                {"apiVersion": "v1", "kind": "Config", "current-context": "c",
+                 "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+                 "clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:%d"}}],
+                 "users": [{"name": "u", "user": {"token": "%s"}}]}""".formatted(server.getAddress().getPort(), token);
     }
 
     @Test
