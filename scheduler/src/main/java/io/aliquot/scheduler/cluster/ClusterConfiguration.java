@@ -65,6 +65,7 @@ class ClusterConfiguration {
             KubernetesClient kubernetes,
             Leadership leadership,
             Unbound unbound,
+            Lag lag,
             Events events,
             MeterRegistry metrics,
             ObjectProvider<Watched<?>> watches) {
@@ -75,6 +76,7 @@ class ClusterConfiguration {
                 kubernetes,
                 leadership,
                 unbound,
+                lag,
                 () -> all.get().stream()
                         .flatMap(watch -> watch.waitsFor().stream())
                         .findFirst(),
@@ -134,6 +136,7 @@ class ClusterConfiguration {
             PendingPods pending,
             Budgets budgets,
             Unbound unbound,
+            Lag lag,
             Events events) {
         var agents = new Agents(settings.namespace(), ledger::setServed);
         return Watched.start(
@@ -145,6 +148,7 @@ class ClusterConfiguration {
                     if (PodReader.ended(pod)) {
                         forget(pod, ledger, pending, budgets);
                     } else if (!PodReader.node(pod).isEmpty()) {
+                        lag.told(pod.getMetadata().getUid());
                         PodReader.Reading reading = PodReader.bound(pod);
                         reading.problems().forEach(problem -> events.warn(pod, "UnreadableAllocation", problem));
                         pending.forget(reading.pod().id().uid());
@@ -159,6 +163,7 @@ class ClusterConfiguration {
                 pod -> {
                     agents.gone(pod.getMetadata().getUid());
                     unbound.gone(pod.getMetadata().getUid());
+                    lag.gone(pod.getMetadata().getUid());
                     if (PodReader.ended(pod)) {
                         forget(pod, ledger, pending, budgets);
                     } else {
@@ -190,6 +195,11 @@ class ClusterConfiguration {
     @Bean
     Unbound unbound() {
         return new Unbound();
+    }
+
+    @Bean
+    Lag lag(MeterRegistry metrics) {
+        return new Lag(metrics, System::nanoTime);
     }
 
     @Bean

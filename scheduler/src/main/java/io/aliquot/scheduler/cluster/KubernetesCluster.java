@@ -49,6 +49,7 @@ final class KubernetesCluster implements Cluster {
     private final Line line;
     private final Leadership leadership;
     private final Unbound unbound;
+    private final Lag lag;
     private final Readiness ready;
     private final Events events;
     private final MeterRegistry metrics;
@@ -61,6 +62,7 @@ final class KubernetesCluster implements Cluster {
             KubernetesClient kubernetes,
             Leadership leadership,
             Unbound unbound,
+            Lag lag,
             Readiness ready,
             Events events,
             MeterRegistry metrics,
@@ -71,6 +73,7 @@ final class KubernetesCluster implements Cluster {
         this.hasty = new Writer(line, kubernetes.getKubernetesSerialization(), READ);
         this.leadership = leadership;
         this.unbound = unbound;
+        this.lag = lag;
         this.ready = ready;
         this.events = events;
         this.metrics = metrics;
@@ -107,8 +110,10 @@ final class KubernetesCluster implements Cluster {
                 .withName(node)
                 .endTarget()
                 .build();
+        lag.sends(pod.uid());
         long start = System.nanoTime();
         WriteOutcome outcome = writer.write("POST", "application/json", path(pod) + "/binding", binding);
+        lag.answered(pod.uid(), outcome instanceof WriteOutcome.Done);
         Latency.timer("aliquot.binding.write", "Time of a Binding's way to the API server and back")
                 .tag("outcome", outcome.getClass().getSimpleName().toLowerCase(Locale.ROOT))
                 .register(metrics)

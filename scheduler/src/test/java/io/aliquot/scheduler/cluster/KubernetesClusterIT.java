@@ -82,7 +82,14 @@ class KubernetesClusterIT {
         events = new Events(client, "replica-a", Clock.systemUTC());
         var leadership = new Leadership("pod-a", Duration.ofSeconds(1), () -> true);
         cluster = new KubernetesCluster(
-                client, leadership, new Unbound(), Optional::empty, events, metrics, Clock.systemUTC());
+                client,
+                leadership,
+                new Unbound(),
+                new Lag(metrics, System::nanoTime),
+                Optional::empty,
+                events,
+                metrics,
+                Clock.systemUTC());
     }
 
     @AfterEach

@@ -78,7 +78,14 @@ class KubernetesClusterTest {
         leadership = new Leadership("pod", Duration.ofSeconds(1), () -> true);
         events = new Events(client, "pod", Clock.systemUTC());
         cluster = new KubernetesCluster(
-                client, leadership, new Unbound(), Optional::empty, events, metrics, Clock.systemUTC());
+                client,
+                leadership,
+                new Unbound(),
+                new Lag(metrics, System::nanoTime),
+                Optional::empty,
+                events,
+                metrics,
+                Clock.systemUTC());
     }
 
     @AfterEach
@@ -199,12 +206,6 @@ class KubernetesClusterTest {
     }
 
     @Test
-    void aServerThatIsNotThereHasDoneNothing() {
-        server.stop(0);
-        assertThat(bind()).isInstanceOf(WriteOutcome.Refused.class);
-    }
-
-    @Test
     void aTokenThatWasReplacedIsReadAgainAndTheRequestSentWithTheNewOne(@TempDir Path folder) throws IOException {
         Path kubeconfig = folder.resolve("config");
         Files.writeString(kubeconfig, kubeconfig("old"));
@@ -255,6 +256,12 @@ class KubernetesClusterTest {
                  "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
                  "clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:%d"}}],
                  "users": [{"name": "u", "user": {"token": "%s"}}]}""".formatted(server.getAddress().getPort(), token);
+    }
+
+    @Test
+    void aServerThatIsNotThereHasDoneNothing() {
+        server.stop(0);
+        assertThat(bind()).isInstanceOf(WriteOutcome.Refused.class);
     }
 
     @Test
