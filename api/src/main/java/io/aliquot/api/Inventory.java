@@ -48,15 +48,18 @@ public record Inventory(
         return (int) coreScaling.of(100);
     }
 
-    /** The node's {@link Resources#TOTALS}: what may be sold of all its GPUs, whatever their health. */
-    public Map<String, Long> totals() {
+    /**
+     * The node's {@link Resources#TOTALS}: what may be sold of all its GPUs, whatever their health. Where compute is not
+     * reserved there is as much as all its vGPUs can ask for: kube-scheduler counts what they ask for all the same.
+     */
+    public Map<String, Long> totals(Share share) {
         return Map.of(
                 Resources.MEMORY,
                 gpus.stream().mapToLong(this::sellableMiB).sum(),
                 Resources.MEMORY_PERCENTAGE,
                 memoryScaling.of(100) * gpus.size(),
                 Resources.CORES,
-                (long) sellableCores() * gpus.size());
+                (long) (share == Share.MEMORY ? 100 * slots : sellableCores()) * gpus.size());
     }
 
     public static Inventory parse(String text) {

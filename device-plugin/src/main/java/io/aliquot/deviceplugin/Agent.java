@@ -5,6 +5,7 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Resources;
+import io.aliquot.api.Share;
 import io.aliquot.deviceplugin.kubelet.KubeletPlugin;
 import io.aliquot.deviceplugin.metrics.Metrics;
 import io.aliquot.deviceplugin.node.NodeApi;
@@ -374,11 +375,20 @@ final class Agent implements AutoCloseable {
      * each GPU by the inventory.
      */
     private Map<String, Long> totals(Inventory inventory, NodeView view) {
-        inventory.totals().forEach((resource, total) -> {
+        inventory.totals(share(view)).forEach((resource, total) -> {
             highest.merge(resource, total, Math::max);
             highest.merge(resource, view.capacity().getOrDefault(resource, 0L), Math::max);
         });
         return Map.copyOf(highest);
+    }
+
+    /** Of one that is refused the totals know nothing; they stay as they were at most. */
+    private static Share share(NodeView view) {
+        try {
+            return Share.of(view.labels());
+        } catch (FormatException e) {
+            return Share.CORE_MEMORY;
+        }
     }
 
     private void sayHealth(List<PhysicalGpu> seen, Inventory present) {

@@ -135,6 +135,24 @@ final class AgentTest {
         assertThat(node.inventory().coreScaling()).isEqualTo(new Scaling(200));
     }
 
+    /** Or kube-scheduler would refuse pods for compute that nobody reserves. */
+    @Test
+    void whereMemoryAloneIsSharedTheTotalOfComputeIsAllThatCanBeAskedFor() throws Exception {
+        driver.install(A100, A100);
+        start();
+        await(() -> node.total("nvidia.com/gpucores") == 200);
+
+        node.labelAsAdmin("aliquot.io/share", "memory");
+        agent.wake();
+
+        await(() -> node.total("nvidia.com/gpucores") == 2000);
+        assertThat(node.total("nvidia.com/gpumem")).isEqualTo(163_840);
+        node.labelAsAdmin("aliquot.io/share", "half");
+        agent.wake();
+        await(() -> metrics.print().contains("aliquot_agent_node_setting_errors 1.0"));
+        assertThat(node.total("nvidia.com/gpucores")).isEqualTo(2000);
+    }
+
     /** A restarted kubelet rejects running pods whose requests are more than its node has. */
     @Test
     void totalsStayWhenAScalingIsLoweredWhatIsSoldDoesNot() throws Exception {
@@ -283,6 +301,7 @@ final class AgentTest {
     }
 
     private static final class NodeInMemory implements NodeApi {
+        private final Map<String, String> labels = new HashMap<>(Map.of("gpu", "on"));
         private final Map<String, String> annotations = new HashMap<>();
         private final Map<String, Long> resources = new HashMap<>();
         private int writes;
@@ -290,7 +309,7 @@ final class AgentTest {
 
         @Override
         public synchronized Optional<NodeView> latest() {
-            return Optional.of(new NodeView(Map.of("gpu", "on"), annotations, resources, resources));
+            return Optional.of(new NodeView(labels, annotations, resources, resources));
         }
 
         @Override
@@ -311,6 +330,10 @@ final class AgentTest {
 
         @Override
         public void close() {}
+
+        synchronized void labelAsAdmin(String key, String value) {
+            labels.put(key, value);
+        }
 
         synchronized void annotateAsAdmin(String key, String value) {
             annotations.put(key, value);

@@ -27,7 +27,7 @@ record Counted(HostLoad host, long vgpus, long mebibytes, long percent, long cor
     /** What a node has for pods, as its agent and its kubelet tell. */
     static Counted of(Node node) {
         Inventory inventory = node.facts().inventory();
-        Map<String, Long> totals = inventory.totals();
+        Map<String, Long> totals = inventory.totals(node.facts().cards().share());
         return new Counted(
                 node.facts().allocatable().minus(node.own()),
                 inventory.gpus().stream().filter(Gpu::healthy).count() * inventory.slots(),
