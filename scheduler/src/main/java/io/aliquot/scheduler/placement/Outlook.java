@@ -11,7 +11,8 @@ import java.util.Map;
  *
  * A judgement costs a few microseconds; a replay makes 20 for each pod. Hence arrays rather than records, a room's whole GPUs as a
  * count, those begun sorted with the fullest first, which is the first that holds is the one to take, and an end to a future
- * as soon as there is not enough CPU or GPU for the most modest demand.
+ * as soon as there is not enough CPU or GPU for the most modest demand. The longest are the futures of a room that holds all
+ * that comes; most such rooms can be told from a few sums (Crowd), and nothing is put into them.
  */
 /** What a sample of demands says of rooms. Not for several threads. */
 final class Outlook {
@@ -33,6 +34,9 @@ final class Outlook {
 
     /** The sample's demands on nodes of one shape, each number by its demand. */
     private static final class Terms {
+        /** How many of a future's pods come to such a node. */
+        final int pods;
+
         final boolean[] possible;
         final boolean[] whole;
         final int[] cpuMillis;
@@ -47,8 +51,12 @@ final class Outlook {
         /** How often it goes on a GPU that nobody uses. */
         final int[] perGpu;
 
-        Terms(Demand[] demands, Room.Shape shape) {
+        final Crowd crowd;
+
+        Terms(Sample sample, int pods, Room.Shape shape) {
+            Demand[] demands = sample.demands;
             int count = demands.length;
+            this.pods = pods;
             possible = new boolean[count];
             whole = new boolean[count];
             cpuMillis = new int[count];
@@ -70,6 +78,7 @@ final class Outlook {
                 perGpu[i] = times(shape.gpuMiB(), shape.gpuCores(), i);
                 possible[i] = demand.takes(shape) && demand.gpus() <= shape.gpus() && perGpu[i] > 0;
             }
+            crowd = new Crowd(sample.futures, this);
         }
 
         int times(int leftMiB, int leftCores, int demand) {
@@ -78,6 +87,71 @@ final class Outlook {
             }
             int times = miB[demand] > 0 ? leftMiB / miB[demand] : Integer.MAX_VALUE;
             return cores[demand] > 0 ? Math.min(times, leftCores / cores[demand]) : times;
+        }
+    }
+
+    /*
+     * A share is turned away only where each GPU lacks memory or cores for it. One that lacks memory has given away more than
+     * all but the largest share of it, and all of them together no more than is asked for; so those GPUs' parts (memory but
+     * for the largest share, by the memory asked for) add up to less than 1. Likewise those that lack cores. With parts of 2
+     * in all, each the lesser of a GPU's two, nobody is turned away. Where a pod wants several GPUs, all but one less than
+     * that may be the ones that lack.
+     */
+    /** The most that a future's pods that are possible on a shape want, all together. */
+    private static final class Crowd {
+        /** How many pods of each demand come in all futures. */
+        final int[] count;
+
+        private long cpuMillis;
+        private long memoryMiB;
+        private int wholeGpus;
+        private long miB;
+        private long cores;
+        /** Of one pod that wants shares. */
+        private int mostMiB;
+
+        private int mostCores;
+        private int mostGpus;
+
+        Crowd(int[][] futures, Terms on) {
+            count = new int[on.possible.length];
+            for (int[] future : futures) {
+                var sums = new long[5];
+                for (int i = 0; i < on.pods; i++) {
+                    int pod = future[i];
+                    count[pod]++;
+                    if (on.possible[pod]) {
+                        sums[0] += on.cpuMillis[pod];
+                        sums[1] += on.memoryMiB[pod];
+                        if (on.whole[pod]) {
+                            sums[2] += on.gpus[pod];
+                        } else {
+                            sums[3] += (long) on.gpus[pod] * on.miB[pod];
+                            sums[4] += (long) on.gpus[pod] * on.cores[pod];
+                            mostMiB = Math.max(mostMiB, on.miB[pod]);
+                            mostCores = Math.max(mostCores, on.cores[pod]);
+                            mostGpus = Math.max(mostGpus, on.gpus[pod]);
+                        }
+                    }
+                }
+                cpuMillis = Math.max(cpuMillis, sums[0]);
+                memoryMiB = Math.max(memoryMiB, sums[1]);
+                wholeGpus = (int) Math.max(wholeGpus, sums[2]);
+                miB = Math.max(miB, sums[3]);
+                cores = Math.max(cores, sums[4]);
+            }
+        }
+
+        /** A GPU's part, as above; where nothing is asked for it can't be lacking. */
+        double part(int leftMiB, int leftCores) {
+            double memory = miB == 0 ? 1 : (double) (leftMiB - mostMiB) / miB;
+            double compute = cores == 0 ? 1 : (double) (leftCores - mostCores) / cores;
+            return Math.max(0, Math.min(memory, compute));
+        }
+
+        /** The parts that are enough. */
+        double enough() {
+            return (miB == 0 ? 0 : 1) + (cores == 0 ? 0 : 1);
         }
     }
 
@@ -148,7 +222,7 @@ final class Outlook {
     }
 
     private Judged judge(Room room) {
-        Terms on = terms.computeIfAbsent(room.shape(), shape -> new Terms(sample.demands, shape));
+        Terms on = terms.computeIfAbsent(room.shape(), this::terms);
         open(room);
         int[] slots = new int[sample.demands.length];
         double idle = 0;
@@ -180,8 +254,14 @@ final class Outlook {
             }
             idle += sample.shares[i] * useless;
         }
-        double prospect = leastMiB == Integer.MAX_VALUE ? 0 : prospect(room, on, slots, leastCpu, leastMiB);
-        return new Judged(prospect, idle, slots);
+        long sum = holdsAll(room, on)
+                ? all(on, slots)
+                : leastMiB == Integer.MAX_VALUE ? 0 : tried(room, on, slots, leastCpu, leastMiB);
+        return new Judged((double) sum / sample.futures.length, idle, slots);
+    }
+
+    private Terms terms(Room.Shape shape) {
+        return new Terms(sample, (int) (podsPerGpu * Math.min(shape.gpus(), mostGpus)), shape);
     }
 
     private static int atMost(int slots, int each, int all) {
@@ -211,13 +291,40 @@ final class Outlook {
         }
     }
 
+    /** Whether nobody of any future would be turned away who fits now; it may be so where this isn't true. */
+    private boolean holdsAll(Room room, Terms on) {
+        Crowd crowd = on.crowd;
+        // So many GPUs can be broken for shares.
+        int spare = whole - crowd.wholeGpus;
+        if (crowd.cpuMillis > room.cpuMillis() || crowd.memoryMiB > room.memoryMiB() || spare < 0) {
+            return false;
+        }
+        double unbroken = crowd.part(room.shape().gpuMiB(), room.shape().gpuCores());
+        double parts = spare * unbroken;
+        double most = spare > 0 ? unbroken : 0;
+        for (int gpu = 0; gpu < begun; gpu++) {
+            double part = crowd.part(miB[gpu], cores[gpu]);
+            parts += part;
+            most = Math.max(most, part);
+        }
+        return parts - Math.max(0, crowd.mostGpus - 1) * most >= crowd.enough();
+    }
+
+    /** What all get that fit now. */
+    private static long all(Terms on, int[] slots) {
+        long sum = 0;
+        for (int i = 0; i < slots.length; i++) {
+            sum += slots[i] > 0 ? on.crowd.count[i] * on.value[i] : 0;
+        }
+        return sum;
+    }
+
     /*
      * A demand that doesn't fit will not fit later in the same future either, and isn't looked at again; where none is left
      * that might, the future is over.
      */
-    private double prospect(Room room, Terms on, int[] slots, int leastCpu, int leastMiB) {
+    private long tried(Room room, Terms on, int[] slots, int leastCpu, int leastMiB) {
         long sum = 0;
-        int pods = (int) (podsPerGpu * Math.min(room.gpus(), mostGpus));
         int full = 0;
         while (full < begun && miB[full] < leastMiB) {
             full++;
@@ -237,7 +344,7 @@ final class Outlook {
             int cpuMillis = room.cpuMillis();
             int memoryMiB = room.memoryMiB();
             int left = fitting;
-            for (int i = 0; i < pods; i++) {
+            for (int i = 0; i < on.pods; i++) {
                 int pod = future[i];
                 if (gone[pod] >= number) {
                     continue;
@@ -260,7 +367,7 @@ final class Outlook {
                 }
             }
         }
-        return (double) sum / sample.futures.length;
+        return sum;
     }
 
     /** Puts a pod on the fullest GPUs that hold it; false if there are not enough. */

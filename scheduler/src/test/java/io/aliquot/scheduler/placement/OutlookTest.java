@@ -47,6 +47,30 @@ class OutlookTest {
         }
     }
 
+    /** A demand of whole GPUs only, shares of several, none of memory or cores: all that the sums beforehand tell apart. */
+    @Test
+    void roomsThatHoldAllThatComesAreNotTakenForOthers() {
+        int all = 0;
+        int some = 0;
+        for (long seed = 0; seed < 2_000; seed++) {
+            var random = new Random(seed);
+            Sample sample = modest(random);
+            Room room = used(SHAPES.get(random.nextInt(SHAPES.size())), random);
+            double prospect = prospect(sample, room);
+
+            assertThat(outlook(sample, 100).of(room).prospect)
+                    .as("seed %d: prospect of %s", seed, room)
+                    .isEqualTo(prospect);
+            if (prospect == wanted(sample, room)) {
+                all++;
+            } else {
+                some++;
+            }
+        }
+        assertThat(all).as("rooms that hold all").isGreaterThan(500);
+        assertThat(some).as("rooms that don't").isGreaterThan(500);
+    }
+
     @Test
     void onlySoManyRoomsAreRememberedAndForgettingChangesNothing() {
         var random = new Random(1);
@@ -88,6 +112,27 @@ class OutlookTest {
         return new Demand(cpu, memory, gpus, whole, !whole && miB == 0 && cores == 0 ? 100 : miB, cores, models);
     }
 
+    /** Of small demands, and few kinds. */
+    private static Sample modest(Random random) {
+        var mix = new Mix(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
+        int most = 1 + random.nextInt(8);
+        int kinds = 1 + random.nextInt(4);
+        for (int i = 0; i < kinds; i++) {
+            boolean whole = random.nextInt(8) == 0;
+            int miB = whole ? 0 : random.nextInt(3) * most * 60;
+            int cores = whole ? 0 : random.nextInt(3) * most;
+            mix.see(new Demand(
+                    random.nextInt(2) * most * 100,
+                    random.nextInt(2) * most * 400,
+                    random.nextInt(6) == 0 ? 2 : 1,
+                    whole,
+                    !whole && miB == 0 && cores == 0 ? 1 : miB,
+                    cores,
+                    random.nextInt(6) == 0 ? 1 : Demand.ANY));
+        }
+        return mix.sample();
+    }
+
     private static Room used(Shape shape, Random random) {
         Room room = Room.of(shape);
         for (int i = random.nextInt(20); i > 0; i--) {
@@ -116,6 +161,18 @@ class OutlookTest {
                     left = left.with(demand, first(demand, left));
                     sum += room.takenBy(demand);
                 }
+            }
+        }
+        return (double) sum / sample.futures.length;
+    }
+
+    /** What all get that fit on the room as it is, if none takes another's place. */
+    private static double wanted(Sample sample, Room room) {
+        long sum = 0;
+        for (int[] future : sample.futures) {
+            for (int i = 0; i < (int) (PODS_PER_GPU * Math.min(room.gpus(), MOST_GPUS)); i++) {
+                Demand demand = sample.demands[future[i]];
+                sum += room.fits(demand) ? room.takenBy(demand) : 0;
             }
         }
         return (double) sum / sample.futures.length;
