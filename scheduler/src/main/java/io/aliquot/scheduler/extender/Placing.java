@@ -88,18 +88,11 @@ final class Placing {
         Offers offers = ledger.offers(pod.uid(), ask, ask.nodePlacement().orElse(nodePlacement));
         // A pod with preferences of its own may like a node best that we like least.
         boolean all = nodesPerFilter == 0 || ask.preferences();
-        var fitting = new Best(Math.max(1, all ? nodes.size() : Math.min(nodesPerFilter, nodes.size())));
-        for (String node : nodes) {
-            Offer offer = offers.of(node);
-            if (offer instanceof Offer.Fits fits) {
-                if (fitting.takes(node, offers.likingAtMost(fits))) {
-                    fitting.add(node, offers.liking(node, fits));
-                }
-            } else if (offer instanceof Offer.Refuses refuses) {
-                (node.equals(nominated) ? failed : unresolvable).put(node, refuses.reason());
-            }
-        }
-        return new FilterResult(fitting.sorted(), failed, unresolvable, "");
+        List<String> best = offers.best(
+                nodes,
+                all ? nodes.size() : nodesPerFilter,
+                (node, refuses) -> (node.equals(nominated) ? failed : unresolvable).put(node, refuses.reason()));
+        return new FilterResult(best, failed, unresolvable, "");
     }
 
     /** 0 to 10 for each of these nodes; for a pod that makes no sense, or asks for nothing, 0 for all. */

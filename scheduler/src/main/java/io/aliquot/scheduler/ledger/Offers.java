@@ -15,6 +15,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.Set;
+import java.util.function.BiConsumer;
 import org.jspecify.annotations.Nullable;
 
 /*
@@ -150,13 +151,49 @@ public final class Offers {
         };
     }
 
-    /** No less than that liking, known for less: who wants the best alone need not look closer at most nodes. */
-    public double likingAtMost(Offer.Fits offer) {
-        return switch (policy) {
-            case BINPACK -> offer.fullness();
-            case SPREAD -> -offer.fullness();
-            case FRAGMENTATION -> offer.judgedAtMost();
-        };
+    /*
+     * Most nodes are not among the best, and a judge can say so of those that it knew a while ago, without looking closer.
+     * The ones that may be the best are looked at first: what they turn out to be turns the others away.
+     */
+    /**
+     * The best liked of those that the pod fits on, best first; of equally liked ones the first by name.
+     *
+     * @param most 0 or more
+     * @param refused is told of the others
+     */
+    public List<String> best(List<String> names, int most, BiConsumer<String, Offer.Refuses> refused) {
+        int kept = Math.max(1, Math.min(most, names.size()));
+        var likely = new Best(kept);
+        boolean judged = policy == Placement.FRAGMENTATION;
+        var fits = new Offer.@Nullable Fits[judged ? names.size() : 0];
+        var atMost = new double[fits.length];
+        for (int i = 0; i < names.size(); i++) {
+            String node = names.get(i);
+            Offer offer = of(node);
+            if (offer instanceof Offer.Refuses refuses) {
+                refused.accept(node, refuses);
+            } else if (judged) {
+                fits[i] = (Offer.Fits) offer;
+                atMost[i] = fits[i].judgedAtMost();
+                likely.add(node, atMost[i]);
+            } else {
+                likely.add(node, liking(node, (Offer.Fits) offer));
+            }
+        }
+        if (!judged) {
+            return likely.sorted();
+        }
+        double bar = likely.worst();
+        var best = new Best(kept);
+        for (boolean first : new boolean[] {true, false}) {
+            for (int i = 0; i < fits.length; i++) {
+                String node = names.get(i);
+                if (fits[i] != null && first == (atMost[i] >= bar) && best.takes(node, atMost[i])) {
+                    best.add(node, liking(node, fits[i]));
+                }
+            }
+        }
+        return best.sorted();
     }
 
     /** What that liking is made of. */

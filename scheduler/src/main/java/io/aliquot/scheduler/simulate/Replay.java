@@ -75,7 +75,7 @@ final class Replay {
     private final GpuModels models = new GpuModels();
     /** In the order of the trace. */
     private final Map<String, Host> hosts = new LinkedHashMap<>();
-    /** As {@code Best} breaks ties. */
+
     private final List<Host> byName;
 
     private final long capacity;
@@ -200,18 +200,10 @@ final class Replay {
     private Optional<Placed> best(PodId id, PodAsk ask, List<Host> passed) {
         Placement policy = ask.nodePlacement().orElse(contender.placement());
         Offers offers = ledger.offers(id.uid(), ask, policy);
-        Optional<Host> best = Optional.empty();
-        double most = 0;
-        for (Host host : passed) {
-            String node = host.node.name();
-            if (offers.of(node) instanceof Offer.Fits fits && (best.isEmpty() || offers.likingAtMost(fits) > most)) {
-                double liking = offers.liking(node, fits);
-                if (best.isEmpty() || liking > most) {
-                    best = Optional.of(host);
-                    most = liking;
-                }
-            }
-        }
+        List<String> nodes = passed.stream().map(host -> host.node.name()).toList();
+        Optional<Host> best = offers.best(nodes, 1, (node, refuses) -> {}).stream()
+                .map(this::host)
+                .findFirst();
         best.ifPresent(host -> ledger.expect(id, host.node.name(), ask));
         return best.map(host -> bind(id, ask, ask, host));
     }

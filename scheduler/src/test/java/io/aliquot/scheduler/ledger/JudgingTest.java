@@ -22,11 +22,13 @@ import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Room;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.Callable;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -425,6 +427,8 @@ class JudgingTest {
             }
             fresh.arrives(pod.uid(), ask);
             Offers offers = fresh.offers("anybody", ask, Placement.FRAGMENTATION);
+            List<String> best = step % 2 == 0 ? List.of() : offers.best(List.of(names), 5, (node, refuses) -> {});
+            var likings = new TreeMap<String, Double>();
             for (String name : names) {
                 if (offers.of(name) instanceof Offer.Fits fits) {
                     Room before = Room.of(
@@ -432,13 +436,22 @@ class JudgingTest {
                             HOST,
                             fresh.view(name).orElseThrow().rooms());
                     Demand demand = models.demand(ask);
-                    double atMost = offers.likingAtMost(fits);
+                    double atMost = fits.judgedAtMost();
+                    likings.put(name, offers.liking(name, fits));
                     assertThat(offers.liking(name, fits))
                             .as("-Daliquot.seed=%d, step %d, %s", seed, step, name)
                             .isLessThanOrEqualTo(atMost)
                             .isEqualTo(
                                     fragmentation.score(fragmentation.weigh(demand, before, before.with(demand, 0))));
                 }
+            }
+            if (step % 2 == 1) {
+                assertThat(best)
+                        .as("-Daliquot.seed=%d, step %d", seed, step)
+                        .isEqualTo(likings.keySet().stream()
+                                .sorted(Comparator.comparing(likings::get).reversed())
+                                .limit(5)
+                                .toList());
             }
         }
     }

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.extender;
+package io.aliquot.scheduler.ledger;
 
 import static org.assertj.core.api.Assertions.assertThat;
 

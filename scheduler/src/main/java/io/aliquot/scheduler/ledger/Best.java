@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.extender;
+package io.aliquot.scheduler.ledger;
 
 import java.util.Arrays;
 import java.util.List;
@@ -21,6 +21,11 @@ final class Best {
     /** Whether one that is liked so much, and no more, would be kept. */
     boolean takes(String name, double liking) {
         return size < names.length || worse(likings[0], names[0], liking, name);
+    }
+
+    /** How much the worst of those is liked that are kept; nobody is worse where there is room for more. */
+    double worst() {
+        return size < names.length ? Double.NEGATIVE_INFINITY : likings[0];
     }
 
     void add(String name, double liking) {
