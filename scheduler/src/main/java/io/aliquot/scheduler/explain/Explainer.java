@@ -81,7 +81,7 @@ public final class Explainer {
         Offers offers = ledger.offers(pod.uid(), ask, policy);
         return nodes.stream()
                 .flatMap(node -> offers.of(node) instanceof Offer.Fits fits
-                        ? Stream.of(new Liked(node, offers.liking(node, fits), offers.terms(fits)))
+                        ? Stream.of(new Liked(node, offers.liking(node), offers.terms(fits)))
                         : Stream.empty())
                 .sorted(Comparator.comparingDouble(Liked::liking).reversed().thenComparing(Liked::node))
                 .limit(EXAMPLES)

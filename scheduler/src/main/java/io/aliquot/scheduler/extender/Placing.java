@@ -6,7 +6,6 @@ import io.aliquot.scheduler.extender.Cluster.Standing.Waits;
 import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.Offer;
 import io.aliquot.scheduler.ledger.Offers;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodAsk;
@@ -123,11 +122,10 @@ final class Placing {
         int winner = -1;
         for (int i = 0; i < likings.length; i++) {
             String node = nodes.get(i);
-            if (!(offers.of(node) instanceof Offer.Fits fits)) {
-                likings[i] = Scores.NONE;
+            likings[i] = offers.liking(node);
+            if (likings[i] == Scores.NONE) {
                 continue;
             }
-            likings[i] = offers.liking(node, fits);
             if (winner < 0 || before(node, likings[i], nodes.get(winner), likings[winner], kept)) {
                 winner = i;
             }

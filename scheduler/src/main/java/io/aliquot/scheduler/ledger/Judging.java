@@ -17,11 +17,9 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalDouble;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
-import org.jspecify.annotations.Nullable;
 
 /*
  * The judge wants to know every node's room, and is asked for some pods only, often for none at all. So an account that
@@ -74,15 +72,15 @@ final class Judging<P> {
      * How much the judge liked the best of some places.
      *
      * @param priced the most that one of them cost by prices, then or before
-     * @param weighed the most that one's cost changes by for each unit of the market's weight
+     * @param least the least that one's cost grows by for each unit of the market's weight
+     * @param most the most
      */
-    private record Liking(Market market, double score, double priced, double weighed) {}
+    record Liking(Market market, double score, double priced, double least, double most) {}
 
     /** What a node offers a pod, as the judge sees it, until it has a new edition. */
-    private final class Judged extends Offer.Fits {
-        private final int edition;
+    final class Judged extends Offer.Fits {
+        final int edition;
         private final List<P> places;
-        private volatile @Nullable Liking last;
 
         private Judged(double fullness, int edition, List<P> places) {
             super(fullness);
@@ -90,60 +88,44 @@ final class Judging<P> {
             this.places = places;
         }
 
-        @Override
-        boolean stale() {
-            return edition != Judging.this.edition;
-        }
-
-        /** Of the best of them. */
-        @Override
-        OptionalDouble judged() {
-            Liking liking = last;
-            if (liking != null && liking.market == market && !stale()) {
-                return OptionalDouble.of(liking.score);
-            }
+        /** How much the judge likes the best of its places just now; nothing where it has learnt more since. */
+        Optional<Liking> look() {
             synchronized (Judging.this) {
-                if (stale()) {
-                    return OptionalDouble.empty();
+                if (edition != Judging.this.edition) {
+                    return Optional.empty();
                 }
-                liking = look();
-                last = liking;
-                return OptionalDouble.of(liking.score);
+                double score = judge.score(places.get(best(places)));
+                double priced = 0;
+                double least = Double.POSITIVE_INFINITY;
+                double most = Double.NEGATIVE_INFINITY;
+                for (P place : places) {
+                    priced = Math.max(priced, judge.priced(place));
+                    least = Math.min(least, judge.weighed(place));
+                    most = Math.max(most, judge.weighed(place));
+                }
+                return Optional.of(new Liking(market, score, priced, least, most));
             }
         }
 
-        private Liking look() {
-            double score = judge.score(places.get(best(places)));
-            double priced = 0;
-            double weighed = 0;
-            for (P place : places) {
-                priced = Math.max(priced, judge.priced(place));
-                weighed = Math.max(weighed, judge.weighed(place));
-            }
-            return new Liking(market, score, priced, weighed);
-        }
-
-        /** Without looking at the places again. */
-        @Override
-        double judgedAtMost() {
-            Liking liking = last;
-            return liking == null || stale()
-                    ? Double.POSITIVE_INFINITY
-                    : liking.market == market
-                            ? liking.score
-                            : market.atMost(liking.score, liking.market, liking.priced, liking.weighed);
-        }
-
-        @Override
+        /** What that is made of; nothing where the judge has learnt more since. */
         List<Term> terms() {
             synchronized (Judging.this) {
-                return stale() ? List.of() : judge.terms(places.get(best(places)));
+                return edition != Judging.this.edition ? List.of() : judge.terms(places.get(best(places)));
             }
         }
     }
 
     Judging(Judge<P> judge) {
         this.judge = judge;
+    }
+
+    /** Another number whenever nodes have to be judged again. */
+    int edition() {
+        return edition;
+    }
+
+    Market market() {
+        return market;
     }
 
     /** To be called with the account's lock held. */
@@ -207,7 +189,7 @@ final class Judging<P> {
      *
      * @param fullness of the node then
      */
-    synchronized Offer.Fits fits(double fullness, Ways ways) {
+    synchronized Judged fits(double fullness, Ways ways) {
         return new Judged(fullness, edition, places(ways));
     }
 

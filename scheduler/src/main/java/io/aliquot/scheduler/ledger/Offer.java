@@ -1,9 +1,5 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.scheduler.placement.Term;
-import java.util.List;
-import java.util.OptionalDouble;
-
 /** What a node says to a pod that asks. */
 public sealed interface Offer {
     /** The pod fits. */
@@ -17,26 +13,6 @@ public sealed interface Offer {
         /** How full the node would be then, 0 to 1. */
         public double fullness() {
             return fullness;
-        }
-
-        /** How much the judge likes the node just now; nothing where it was not asked, or has learnt more since. */
-        OptionalDouble judged() {
-            return OptionalDouble.empty();
-        }
-
-        /** No less than that, known for less. */
-        double judgedAtMost() {
-            return Double.POSITIVE_INFINITY;
-        }
-
-        /** What it is made of; nothing where there is none. */
-        List<Term> terms() {
-            return List.of();
-        }
-
-        /** Whether the judge has learnt more since. */
-        boolean stale() {
-            return false;
         }
 
         @Override

@@ -3,7 +3,9 @@ package io.aliquot.scheduler.ledger;
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.ledger.Judging.Liking;
 import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.Market;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Room;
 import io.aliquot.scheduler.placement.Scores;
@@ -13,7 +15,6 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalDouble;
 import java.util.Set;
 import java.util.function.BiConsumer;
 import org.jspecify.annotations.Nullable;
@@ -41,11 +42,69 @@ public final class Offers {
     private static final String NOBODY = "";
 
     static final Offer UNKNOWN = new Offer.Refuses(NodeAccount.UNKNOWN.reason(), true);
+    private static final Liking UNSEEN = new Liking(Market.STILL, Double.POSITIVE_INFINITY, 0, 0, 0);
+    private static final Answer NOBODYS = new Answer(0, UNKNOWN);
 
     /** What a node said when it had changed so many times. */
-    private record Answer(long changes, Offer offer) {
-        boolean holds(NodeAccount account) {
-            return changes == account.changes() && !(offer instanceof Offer.Fits fits && fits.stale());
+    private static class Answer {
+        final long changes;
+        final Offer offer;
+
+        Answer(long changes, Offer offer) {
+            this.changes = changes;
+            this.offer = offer;
+        }
+
+        boolean holds(NodeAccount account, Judging<?> judging) {
+            return changes == account.changes();
+        }
+    }
+
+    /** Of a node that fits, and what the judge last thought of it: in one place, for thousands are read for each pod. */
+    private static final class Judgement extends Answer {
+        /** Where it is remembered. */
+        final int number;
+
+        private final int edition;
+        private final Market market;
+        /** Infinite where nobody has asked yet. */
+        private final double score;
+
+        private final double priced;
+        private final double least;
+        private final double most;
+
+        Judgement(int number, long changes, int edition, Judging<?>.Judged offer, Liking last) {
+            super(changes, offer);
+            this.number = number;
+            this.edition = edition;
+            this.market = last.market();
+            this.score = last.score();
+            this.priced = last.priced();
+            this.least = last.least();
+            this.most = last.most();
+        }
+
+        Judgement with(Liking now) {
+            return new Judgement(number, changes, edition, judged(), now);
+        }
+
+        Judging<?>.Judged judged() {
+            return (Judging<?>.Judged) offer;
+        }
+
+        @Override
+        boolean holds(NodeAccount account, Judging<?> judging) {
+            return super.holds(account, judging) && edition == judging.edition();
+        }
+
+        boolean isOf(Market now) {
+            return market == now && score < Double.POSITIVE_INFINITY;
+        }
+
+        /** No less than what the judge would say, known for less. */
+        double atMost(Market now) {
+            return market == now ? score : now.atMost(score, market, priced, least, most);
         }
     }
 
@@ -142,13 +201,19 @@ public final class Offers {
         this.own = own.isEmpty() ? null : memory.account(own, nodes);
     }
 
-    /** How much the policy likes a node that has said this; higher is better. */
-    public double liking(String node, Offer.Fits offer) {
-        return switch (policy) {
-            case BINPACK -> offer.fullness();
-            case SPREAD -> -offer.fullness();
-            case FRAGMENTATION -> judged(node, offer);
-        };
+    /** How much the policy likes a node, higher is better; {@link Scores#NONE} for one that the pod doesn't fit on. */
+    public double liking(String node) {
+        return liking(node, answer(node));
+    }
+
+    private double liking(String node, Answer answer) {
+        if (answer instanceof Judgement judgement) {
+            return judged(node, judgement);
+        }
+        if (answer.offer instanceof Offer.Fits fits) {
+            return policy == Placement.SPREAD ? -fits.fullness() : fits.fullness();
+        }
+        return Scores.NONE;
     }
 
     /*
@@ -165,75 +230,87 @@ public final class Offers {
         int kept = Math.max(1, Math.min(most, names.size()));
         var likely = new Best(kept);
         boolean judged = policy == Placement.FRAGMENTATION;
-        var fits = new Offer.@Nullable Fits[judged ? names.size() : 0];
-        var atMost = new double[fits.length];
+        var judgements = new @Nullable Judgement[judged ? names.size() : 0];
+        Market market = judging.market();
         for (int i = 0; i < names.size(); i++) {
             String node = names.get(i);
-            Offer offer = of(node);
-            if (offer instanceof Offer.Refuses refuses) {
+            Answer answer = answer(node);
+            if (answer.offer instanceof Offer.Refuses refuses) {
                 refused.accept(node, refuses);
-            } else if (judged) {
-                fits[i] = (Offer.Fits) offer;
-                atMost[i] = fits[i].judgedAtMost();
-                likely.add(node, atMost[i]);
+            } else if (answer instanceof Judgement judgement) {
+                judgements[i] = judgement;
+                likely.add(node, judgement.atMost(market));
             } else {
-                likely.add(node, liking(node, (Offer.Fits) offer));
+                likely.add(node, liking(node, answer));
             }
         }
-        if (!judged) {
-            return likely.sorted();
-        }
-        double bar = likely.worst();
+        return judged ? best(names, judgements, market, likely.worst(), kept) : likely.sorted();
+    }
+
+    /** {@code bar}: whoever may be liked so much is looked at first. */
+    private List<String> best(
+            List<String> names, @Nullable Judgement[] judgements, Market market, double bar, int kept) {
         var best = new Best(kept);
         for (boolean first : new boolean[] {true, false}) {
-            for (int i = 0; i < fits.length; i++) {
-                String node = names.get(i);
-                if (fits[i] != null && first == (atMost[i] >= bar) && best.takes(node, atMost[i])) {
-                    best.add(node, liking(node, fits[i]));
+            for (int i = 0; i < judgements.length; i++) {
+                Judgement judgement = judgements[i];
+                if (judgement != null) {
+                    double atMost = judgement.atMost(market);
+                    if (first == (atMost >= bar) && best.takes(names.get(i), atMost)) {
+                        best.add(names.get(i), judged(names.get(i), judgement));
+                    }
                 }
             }
         }
         return best.sorted();
     }
 
-    /** What that liking is made of. */
-    public List<Term> terms(Offer.Fits offer) {
-        return policy == Placement.FRAGMENTATION
-                ? offer.terms()
-                : List.of(new Term("fullness", offer.fullness() * Room.WHOLE));
+    private double judged(String node, Judgement last) {
+        if (last.isOf(judging.market())) {
+            return last.score;
+        }
+        Optional<Liking> liking = last.judged().look();
+        if (liking.isEmpty()) {
+            // Somebody else's question has changed what the judge thinks.
+            return liking(node);
+        }
+        if (last.number >= 0) {
+            kind.put(last.number, last.with(liking.get()));
+        }
+        return liking.get().score();
     }
 
-    private double judged(String node, Offer.Fits offer) {
-        OptionalDouble liking = offer.judged();
-        while (liking.isEmpty()) {
-            // Somebody else's question has changed what the judge thinks.
-            if (!(of(node) instanceof Offer.Fits again)) {
-                return Scores.NONE;
-            }
-            liking = again.judged();
-        }
-        return liking.getAsDouble();
+    /** What a liking is made of. */
+    public List<Term> terms(Offer.Fits offer) {
+        return offer instanceof Judging<?>.Judged judged
+                ? judged.terms()
+                : List.of(new Term("fullness", offer.fullness() * Room.WHOLE));
     }
 
     /** What this node says now, the pod's claim there set aside; always what {@link Ledger#ask} would answer. */
     public Offer of(String node) {
-        NodeAccount account = memory.account(node, nodes);
-        if (account == null) {
-            return UNKNOWN;
-        }
-        if (account == own) {
-            return answer(account, uid).offer;
-        }
-        Answer last = kind.get(account.number);
-        if (last == null || !last.holds(account)) {
-            // Nobody's claim is set aside, not even one that the pod has got since: this is for all of its kind.
-            last = answer(account, NOBODY);
-            kind.put(account.number, last);
-        }
-        return last.offer;
+        return answer(node).offer;
     }
 
-    private Answer answer(NodeAccount account, String pod) {
+    private Answer answer(String node) {
+        NodeAccount account = memory.account(node, nodes);
+        if (account == null) {
+            return NOBODYS;
+        }
+        if (account == own) {
+            return answer(account, uid, -1);
+        }
+        Answer last = kind.get(account.number);
+        if (last == null || !last.holds(account, judging)) {
+            // Nobody's claim is set aside, not even one that the pod has got since: this is for all of its kind.
+            last = answer(account, NOBODY, account.number);
+            kind.put(account.number, last);
+        }
+        return last;
+    }
+
+    /** {@code number}: where it will be remembered, -1 for nowhere. */
+    private Answer answer(NodeAccount account, String pod, int number) {
         if (policy != Placement.FRAGMENTATION) {
             synchronized (account) {
                 return new Answer(account.changes(), account.offer(pod, ask, Set.of()));
@@ -248,10 +325,10 @@ public final class Offers {
             ways = offer instanceof Offer.Fits ? account.ways(pod, ask) : Optional.empty();
         }
         // Judged without the node's lock: others may want it meanwhile.
-        return new Answer(
-                changes,
-                offer instanceof Offer.Fits fits && ways.isPresent()
-                        ? judging.fits(fits.fullness(), ways.get())
-                        : offer);
+        if (offer instanceof Offer.Fits fits && ways.isPresent()) {
+            Judging<?>.Judged judged = judging.fits(fits.fullness(), ways.get());
+            return new Judgement(number, changes, judged.edition, judged, UNSEEN);
+        }
+        return new Answer(changes, offer);
     }
 }

@@ -249,6 +249,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
                         -(place.waste + place.scarcity + now.weight * place.idle) - TIE * place.before,
                         place.pricedIn,
                         place.scarcity,
+                        0,
                         0);
     }
 
@@ -259,7 +260,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     @Override
     public double weighed(Place place) {
-        return Math.abs(place.idle);
+        return place.idle;
     }
 
     /** Of all the room that there is for any demand. */

@@ -49,7 +49,7 @@ public interface Judge<P> {
         return 0;
     }
 
-    /** What a place's cost grows or shrinks by for each unit of {@link Market}'s weight. */
+    /** What a place's cost grows by for each unit of {@link Market}'s weight; less than 0 where it shrinks. */
     default double weighed(P place) {
         return 0;
     }

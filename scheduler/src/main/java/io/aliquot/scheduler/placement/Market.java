@@ -40,10 +40,13 @@ public final class Market {
      * @param score in an earlier one, or more
      * @param before that market
      * @param priced what the place cost by prices, then or before
-     * @param weighed what its cost grows or shrinks by for each unit of weight
+     * @param least what its cost grows by for each unit of weight, or less
+     * @param most the same, or more
      */
-    public double atMost(double score, Market before, double priced, double weighed) {
-        double rise = priced * Math.min(1, fall - before.fall) + weighed * Math.abs(weight - before.weight);
+    public double atMost(double score, Market before, double priced, double least, double most) {
+        double more = weight - before.weight;
+        double rise = priced * Math.min(1, fall - before.fall) - more * (more > 0 ? least : most);
+        double weighed = Math.max(Math.abs(least), Math.abs(most));
         return score + rise + ROUNDING * (1 + Math.abs(score) + priced + weighed * (weight + before.weight));
     }
 }

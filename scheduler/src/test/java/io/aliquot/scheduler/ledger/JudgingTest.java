@@ -264,7 +264,7 @@ class JudgingTest {
 
         var offers = ledger.offers("a", binpack, Placement.FRAGMENTATION);
 
-        assertThat(offers.liking("n2", (Offer.Fits) offers.of("n2"))).isEqualTo(250);
+        assertThat(offers.liking("n2")).isEqualTo(250);
     }
 
     @Test
@@ -356,8 +356,8 @@ class JudgingTest {
             double most = Double.NEGATIVE_INFINITY;
             for (int number = 0; number < NODES; number++) {
                 String node = "n" + number;
-                if (offers.of(node) instanceof Offer.Fits fits && offers.liking(node, fits) > most) {
-                    most = offers.liking(node, fits);
+                if (offers.liking(node) > most) {
+                    most = offers.liking(node);
                     best = node;
                 }
             }
@@ -384,10 +384,7 @@ class JudgingTest {
                         ledger.arrives(uid, ask);
                         Offers offers = ledger.offers(uid, ask, Placement.FRAGMENTATION);
                         for (int number = 0; number < NODES; number++) {
-                            String node = "n" + number;
-                            if (offers.of(node) instanceof Offer.Fits fits) {
-                                offers.liking(node, fits);
-                            }
+                            offers.liking("n" + number);
                         }
                     }
                     return null;
@@ -430,17 +427,15 @@ class JudgingTest {
             List<String> best = step % 2 == 0 ? List.of() : offers.best(List.of(names), 5, (node, refuses) -> {});
             var likings = new TreeMap<String, Double>();
             for (String name : names) {
-                if (offers.of(name) instanceof Offer.Fits fits) {
+                if (offers.of(name) instanceof Offer.Fits) {
                     Room before = Room.of(
                             models.shape(node(0, 1000).cards().list(), HOST),
                             HOST,
                             fresh.view(name).orElseThrow().rooms());
                     Demand demand = models.demand(ask);
-                    double atMost = fits.judgedAtMost();
-                    likings.put(name, offers.liking(name, fits));
-                    assertThat(offers.liking(name, fits))
+                    likings.put(name, offers.liking(name));
+                    assertThat(offers.liking(name))
                             .as("-Daliquot.seed=%d, step %d, %s", seed, step, name)
-                            .isLessThanOrEqualTo(atMost)
                             .isEqualTo(
                                     fragmentation.score(fragmentation.weigh(demand, before, before.with(demand, 0))));
                 }
@@ -462,7 +457,7 @@ class JudgingTest {
 
     private double liking(String node, String pod, PodAsk ask) {
         Offers offers = ledger.offers(pod, ask, Placement.FRAGMENTATION);
-        return offers.liking(node, (Offer.Fits) offers.of(node));
+        return offers.liking(node);
     }
 
     /** The GPU of node n1 that a pod gets. */

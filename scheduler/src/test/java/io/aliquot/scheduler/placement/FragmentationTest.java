@@ -183,7 +183,8 @@ class FragmentationTest {
         for (int i = 0; i < 2_000; i++) {
             happen(rooms, random);
             policy.arrives(HALF);
-            double over = policy.market().atMost(last, then, priced, policy.weighed(place));
+            double weighed = policy.weighed(place);
+            double over = policy.market().atMost(last, then, priced, weighed, weighed);
             double single = policy.atMost(place);
             double now = policy.score(place);
             assertThat(now)
@@ -215,7 +216,8 @@ class FragmentationTest {
         change(begun, Room.of(NODE));
 
         assertThat(policy.market()).isNotSameAs(then);
-        assertThat(policy.market().atMost(before, then, priced, policy.weighed(place)))
+        double weighed = policy.weighed(place);
+        assertThat(policy.market().atMost(before, then, priced, weighed, weighed))
                 .isBetween(policy.score(place), before + priced / 10);
         assertThat(policy.score(place)).isGreaterThan(before); // what it takes has become less scarce
     }
