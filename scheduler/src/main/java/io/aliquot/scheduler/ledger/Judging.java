@@ -81,11 +81,13 @@ final class Judging<P> {
     final class Judged extends Offer.Fits {
         final int edition;
         private final List<P> places;
+        private final double tie;
 
-        private Judged(double fullness, int edition, List<P> places) {
+        private Judged(double fullness, int edition, List<P> places, double tie) {
             super(fullness);
             this.edition = edition;
             this.places = places;
+            this.tie = tie;
         }
 
         /** How much the judge likes the best of its places just now; nothing where it has learnt more since. */
@@ -94,7 +96,7 @@ final class Judging<P> {
                 if (edition != Judging.this.edition) {
                     return Optional.empty();
                 }
-                double score = judge.score(places.get(best(places)));
+                double score = judge.score(places.get(best(places))) + tie;
                 double priced = 0;
                 double least = Double.POSITIVE_INFINITY;
                 double most = Double.NEGATIVE_INFINITY;
@@ -190,7 +192,7 @@ final class Judging<P> {
      * @param fullness of the node then
      */
     synchronized Judged fits(double fullness, Ways ways) {
-        return new Judged(fullness, edition, places(ways));
+        return new Judged(fullness, edition, places(ways), judge.tie(ways.before()));
     }
 
     /** The one that the judge likes best. */

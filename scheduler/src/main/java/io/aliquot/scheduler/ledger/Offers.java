@@ -235,11 +235,11 @@ public final class Offers {
         for (int i = 0; i < names.size(); i++) {
             String node = names.get(i);
             Answer answer = answer(node);
-            if (answer.offer instanceof Offer.Refuses refuses) {
-                refused.accept(node, refuses);
-            } else if (answer instanceof Judgement judgement) {
+            if (answer instanceof Judgement judgement) {
                 judgements[i] = judgement;
                 likely.add(node, judgement.atMost(market));
+            } else if (answer.offer instanceof Offer.Refuses refuses) {
+                refused.accept(node, refuses);
             } else {
                 likely.add(node, liking(node, answer));
             }

@@ -54,6 +54,8 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     private static final double TIE = 1e-9;
 
     private static final double IDLENESS = 20;
+    /** In a thousandth of a GPU. */
+    private static final double IDLE_STEPS = 1e9;
     /** In a cluster of n nodes the market is looked at again after n / so many changes of nodes. */
     private static final int NODES_PER_CHANGE = 256;
 
@@ -61,7 +63,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     /** Rooms that are remembered: some 50 MB with a few hundred demands. */
     private static final int MOST_KEPT = 65_536;
 
-    /** What a place costs by itself. */
+    /** What a place costs by itself. Places that cost the same are one object, whose price is worked out once for all. */
     public static final class Place {
         private final double waste;
         private final double idle;
@@ -69,18 +71,30 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         private final int[] losers;
 
         private final int[] lost;
-        private final int before;
-        /** What {@link #scarcity} last said, and in which market: nodes that are alike have one place. */
+        /** What {@link #scarcity} last said, and in which market. */
         private double scarcity;
 
         private @Nullable Market pricedIn;
 
-        private Place(double waste, double idle, int[] losers, int[] lost, int before) {
+        private Place(double waste, double idle, int[] losers, int[] lost) {
             this.waste = waste;
             this.idle = idle;
             this.losers = losers;
             this.lost = lost;
-            this.before = before;
+        }
+
+        @Override
+        public boolean equals(@Nullable Object other) {
+            return other instanceof Place place
+                    && waste == place.waste
+                    && idle == place.idle
+                    && Arrays.equals(losers, place.losers)
+                    && Arrays.equals(lost, place.lost);
+        }
+
+        @Override
+        public int hashCode() {
+            return (Double.hashCode(waste) * 31 + Double.hashCode(idle)) * 31 + Arrays.hashCode(lost);
         }
 
         /** GPU that will be free but of no use on this node, in thousandths; less than 0 where it makes some useful. */
@@ -88,6 +102,9 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
             return waste;
         }
     }
+
+    /** Of the present sample. */
+    private final Map<Place, Place> places = new HashMap<>();
 
     private final Mix mix = new Mix(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
     private final Map<Room, Integer> rooms = new HashMap<>();
@@ -130,6 +147,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         Sample sample = mix.sample();
         if (outlook.sample() != sample) {
             outlook = new Outlook(sample, PODS_PER_GPU, MOST_GPUS, MOST_KEPT);
+            places.clear();
             shares = new double[sample.demands.length];
             double all = 0;
             for (int i = 0; i < shares.length; i++) {
@@ -214,12 +232,22 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
                 lost[count] = now.slots[i] - then.slots[i];
             }
         }
-        return new Place(waste, then.idle - now.idle, losers, lost, before.free());
+        // As exact as the sums are, so that equal ones are equal.
+        double idle = Math.rint((then.idle - now.idle) * IDLE_STEPS) / IDLE_STEPS + 0.0;
+        if (places.size() >= MOST_KEPT) {
+            places.clear();
+        }
+        return places.computeIfAbsent(new Place(waste, idle, losers, lost), place -> place);
     }
 
     @Override
     public double score(Place place) {
-        return -cost(place) - TIE * place.before;
+        return -cost(place);
+    }
+
+    @Override
+    public double tie(Room before) {
+        return -TIE * before.free();
     }
 
     @Override
@@ -246,7 +274,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         return place.pricedIn == null
                 ? Double.POSITIVE_INFINITY
                 : now.atMost(
-                        -(place.waste + place.scarcity + now.weight * place.idle) - TIE * place.before,
+                        -(place.waste + place.scarcity + now.weight * place.idle),
                         place.pricedIn,
                         place.scarcity,
                         0,

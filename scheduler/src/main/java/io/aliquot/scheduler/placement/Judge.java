@@ -39,6 +39,11 @@ public interface Judge<P> {
     /** How much a place is liked; the highest wins. */
     double score(P place);
 
+    /** What is added for the node, for those whose places are liked alike. */
+    default double tie(Room before) {
+        return 0;
+    }
+
     /** No less than what {@link #score} would say, for less. */
     default double atMost(P place) {
         return score(place);

@@ -436,8 +436,8 @@ class JudgingTest {
                     likings.put(name, offers.liking(name));
                     assertThat(offers.liking(name))
                             .as("-Daliquot.seed=%d, step %d, %s", seed, step, name)
-                            .isEqualTo(
-                                    fragmentation.score(fragmentation.weigh(demand, before, before.with(demand, 0))));
+                            .isEqualTo(fragmentation.score(fragmentation.weigh(demand, before, before.with(demand, 0)))
+                                    + fragmentation.tie(before));
                 }
             }
             if (step % 2 == 1) {
