@@ -29,7 +29,7 @@ class PlacementIT {
 
     @Test
     void withBinpackTenPodsShareAGpuAndTheEleventhGoesToAnother(Lab lab, Space space) {
-        List<Pod> pods = bind(space, 11, name -> Pods.memory(lab, name, 8000));
+        List<Pod> pods = bind(space, 11, name -> placed(Pods.memory(lab, name, 8000), "binpack"));
 
         assertThat(Holdings.count(pods).values()).containsExactlyInAnyOrder(10, 1);
         assertThat(pods).extracting(pod -> pod.getSpec().getNodeName()).containsOnly(node(pods.get(0)));
@@ -37,12 +37,7 @@ class PlacementIT {
 
     @Test
     void withSpreadElevenPodsUseAllFourGpus(Lab lab, Space space) {
-        List<Pod> pods = bind(
-                space,
-                11,
-                name -> Pods.annotated(
-                        Pods.memory(lab, name, 8000),
-                        Map.of(Annotations.NODE_PLACEMENT, "spread", Annotations.GPU_PLACEMENT, "spread")));
+        List<Pod> pods = bind(space, 11, name -> placed(Pods.memory(lab, name, 8000), "spread"));
 
         assertThat(Holdings.count(pods).values()).containsExactlyInAnyOrder(3, 3, 3, 2);
     }
@@ -52,7 +47,8 @@ class PlacementIT {
         String node = lab.nodes().get(1);
         setSlots(lab, node, "20");
         try {
-            List<Pod> pods = bind(space, 12, name -> Pods.onNode(Pods.memory(lab, name, 7000), node));
+            List<Pod> pods =
+                    bind(space, 12, name -> placed(Pods.onNode(Pods.memory(lab, name, 7000), node), "binpack"));
 
             assertThat(Holdings.count(pods).values()).containsExactlyInAnyOrder(11, 1);
         } finally {
@@ -122,9 +118,9 @@ class PlacementIT {
         setCordon(lab, node, cordoned);
         try {
             TimeUnit.SECONDS.sleep(1);
-            // binpack would have the first one's
-            assertThat(Holdings.gpu(space.run(Pods.onNode(Pods.memory(lab, "second", 1000), node))))
-                    .isNotEqualTo(cordoned);
+            // which would have the first one's
+            Pod second = placed(Pods.onNode(Pods.memory(lab, "second", 1000), node), "binpack");
+            assertThat(Holdings.gpu(space.run(second))).isNotEqualTo(cordoned);
             space.create(
                     Pods.onNode(Pods.asking(lab, "waits", Map.of(Resources.GPU, "2", Resources.MEMORY, "1000")), node));
             space.awaitUnschedulable("waits");
@@ -203,6 +199,10 @@ class PlacementIT {
 
         space.awaitRunning("next", PROMPT.plus(BACKOFF));
         assertThat(space.get(worker).getStatus().getPhase()).isEqualTo("Succeeded");
+    }
+
+    private static Pod placed(Pod pod, String policy) {
+        return Pods.annotated(pod, Map.of(Annotations.NODE_PLACEMENT, policy, Annotations.GPU_PLACEMENT, policy));
     }
 
     /** Creates pods one by one, each as soon as the one before is bound. */

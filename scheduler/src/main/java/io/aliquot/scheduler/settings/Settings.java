@@ -104,7 +104,7 @@ public record Settings(
 
     private static Placement placement(Function<String, @Nullable String> environment, String variable) {
         String value = environment.apply(variable);
-        return value == null || value.isEmpty() ? Placement.BINPACK : Placement.parse(variable, value);
+        return value == null || value.isEmpty() ? Placement.FRAGMENTATION : Placement.parse(variable, value);
     }
 
     private static Compatibility compatibility(Function<String, @Nullable String> environment, String variable) {

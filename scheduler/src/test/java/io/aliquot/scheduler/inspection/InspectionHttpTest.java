@@ -144,8 +144,8 @@ class InspectionHttpTest {
         JsonNode scores = ok("admin", "/api/v1/pods/team/small/explain").get("scores");
         assertThat(scores).hasSize(3);
         assertThat(scores.findValuesAsString("node")).containsExactlyInAnyOrder("n1", "n2", "n3");
-        assertThat(scores.findValuesAsString("name")).containsOnly("fullness");
-        assertThat(scores.at("/0/terms/0/thousandths").asInt()).isBetween(1, 1000);
+        assertThat(scores.at("/0/terms").findValuesAsString("name")).containsExactly("waste", "scarcity", "idleness");
+        assertThat(scores.at("/0/terms/0/thousandths").asInt()).isBetween(-1000, 1000);
         String verdict = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.";
         waits("small", Gpus.ask("APP:main: gpumem=100"), verdict);
         JsonNode story = ok("admin", "/api/v1/pods/team/small/explain");
