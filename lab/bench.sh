@@ -9,8 +9,8 @@ usage() {
 		kube-scheduler, with Node objects that have no kubelet. Needs no lab, and may run beside one, but then measures less.
 
 		  (no option)          pods a second beside an extender that accepts every node and does nothing but bind, both under
-		                       the same kube-scheduler, in turn: the ratio, API writes a pod from the audit log, and the CPU
-		                       that we add per pod
+		                       the same kube-scheduler, in turn: the ratio, API writes a pod from the audit log, and each
+		                       program's CPU a pod
 		  --waiting N          instead: pods that come and go with N pods waiting that fit nowhere, against the same without;
 		                       both after 75 s of it, when those that wait are tried as seldom as they ever will be
 		  --start              instead: time until ready, and memory

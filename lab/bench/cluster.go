@@ -32,6 +32,11 @@ const (
 	podMiB = "6000"
 )
 
+// How programs' names begin, and what this one is called beside them.
+var kinds = []string{"etcd", "kube-apiserver", "kube-scheduler", "extender"}
+
+const self = "this benchmark"
+
 type program struct {
 	name string
 	cmd  *exec.Cmd
@@ -76,9 +81,11 @@ func (p *program) alive() bool {
 	}
 }
 
-// cpu is what it has used so far, in all its threads.
-func (p *program) cpu() time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+func (p *program) cpu() time.Duration { return cpu(p.cmd.Process.Pid) }
+
+// cpu is what a process has used so far, in all its threads.
+func cpu(pid int) time.Duration {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}

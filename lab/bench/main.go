@@ -115,9 +115,15 @@ func (c *cluster) measureThroughput() {
 	pods := c.options.pods * c.options.rounds
 	fmt.Printf("\npods a second, null extender: %.1f; Aliquot: %.1f (medians of %d rounds of %d pods, %d nodes, at most %d nodes a Filter)\n",
 		median(null, rate), median(ours, rate), c.options.rounds, c.options.pods, c.options.nodes, c.options.perFilter)
-	fmt.Printf("CPU a pod, all programs together: null extender %.2f ms, Aliquot %.2f ms; of the extender itself: %.2f ms, %.2f ms\n",
-		median(null, cpuAll), median(ours, cpuAll), median(null, cpuExtender), median(ours, cpuExtender))
-	fmt.Printf("CPU that Aliquot adds a pod: %.2f ms\n", median(ours, cpuAll)-median(null, cpuAll))
+	fmt.Printf("\n%-24s %14s %8s %8s\n", "CPU a pod, ms (medians)", "null extender", "Aliquot", "more")
+	row := func(what string, of func(result) float64) {
+		fmt.Printf("%-24s %14.2f %8.2f %8.2f\n", what, median(null, of), median(ours, of), median(ours, of)-median(null, of))
+	}
+	for _, kind := range append(kinds, self) {
+		row(kind, func(r result) float64 { return r.cpu[kind] })
+	}
+	row("all but "+self, result.cpuAll)
+	fmt.Println()
 	fmt.Printf("API writes a pod, of kube-scheduler and extender, events aside: %.4f (%d writes, %d pods)\n", float64(writes)/float64(pods), writes, pods)
 	fmt.Printf("throughput against the null extender: %.3f\n", median(ours, rate)/median(null, rate))
 }
@@ -154,13 +160,19 @@ func (c *cluster) measureStart() {
 }
 
 type result struct {
-	rate, cpuAll, cpuExtender float64
-	writes                    int
+	rate   float64
+	cpu    map[string]float64 // of each kind of program, and of this one: ms a pod
+	writes int
 }
 
-func rate(r result) float64        { return r.rate }
-func cpuAll(r result) float64      { return r.cpuAll }
-func cpuExtender(r result) float64 { return r.cpuExtender }
+func rate(r result) float64 { return r.rate }
+
+func (r result) cpuAll() (sum float64) {
+	for _, kind := range kinds {
+		sum += r.cpu[kind]
+	}
+	return sum
+}
 
 func median(results []result, of func(result) float64) float64 {
 	var values []float64
@@ -174,9 +186,9 @@ func median(results []result, of func(result) float64) float64 {
 // ---- The two extenders; both are answering when these return
 
 func (c *cluster) nullExtender(name string) *program {
-	self, err := os.Executable()
+	executable, err := os.Executable()
 	check(err)
-	p := c.start(name, nil, self, "null", strconv.Itoa(c.options.perFilter))
+	p := c.start("extender-"+name, nil, executable, "null", strconv.Itoa(c.options.perFilter))
 	await(30*time.Second, "the null extender", func() bool {
 		response, err := http.Post("http://"+nullPort+"/filter", "application/json", strings.NewReader(`{"NodeNames":[]}`))
 		if err == nil {
@@ -190,7 +202,7 @@ func (c *cluster) nullExtender(name string) *program {
 func (c *cluster) aliquot(name string) *program {
 	host, err := os.Hostname()
 	check(err)
-	p := c.start(name, []string{"KUBECONFIG=" + filepath.Join(c.folder, "extender.kubeconfig"), "POD_NAME=" + host, "POD_NAMESPACE=" + namespace,
+	p := c.start("extender-"+name, []string{"KUBECONFIG=" + filepath.Join(c.folder, "extender.kubeconfig"), "POD_NAME=" + host, "POD_NAMESPACE=" + namespace,
 		"ALIQUOT_NODES_PER_FILTER=" + strconv.Itoa(c.options.perFilter), "MALLOC_ARENA_MAX=2"},
 		// as in scheduler/Dockerfile, but for the heap
 		"java", "-XX:+UseSerialGC", "-Xms24m", fmt.Sprintf("-Xmx%dm", c.options.heapMiB), "-XX:MinHeapFreeRatio=25", "-XX:MaxHeapFreeRatio=50",
@@ -198,7 +210,7 @@ func (c *cluster) aliquot(name string) *program {
 		"-XX:SharedArchiveFile="+filepath.Join(c.options.program, "classes.jsa"), "-jar", filepath.Join(c.options.program, "aliquot-scheduler.jar"))
 	await(5*time.Minute, "the scheduler's readiness", func() bool {
 		if !p.alive() {
-			check(fmt.Errorf("the scheduler has ended; see %s.log", filepath.Join(c.folder, name)))
+			check(fmt.Errorf("the scheduler has ended; see %s.log", filepath.Join(c.folder, p.name)))
 		}
 		response, err := http.Get("http://127.0.0.1:9090/readyz")
 		if err != nil {
@@ -230,6 +242,7 @@ func (c *cluster) kubeScheduler(name, extender string) *program {
 		}
 		out = append(out, line)
 	}
+	name = "kube-scheduler-" + name
 	return c.start(name, nil, c.options.kube, "kube-scheduler", "--config="+c.write(name+".yaml", strings.Join(out, "\n")),
 		"--authentication-skip-lookup=true")
 }
@@ -243,7 +256,7 @@ func (c *cluster) round(name string, extender func(string) *program, waiting int
 	if !strings.HasPrefix(name, "null") {
 		address = "127.0.0.1:9998"
 	}
-	scheduler := c.kubeScheduler("kube-scheduler-"+name, address)
+	scheduler := c.kubeScheduler(name, address)
 	ours := extender(name)
 	watch := c.watchBound()
 	defer watch.stop()
@@ -274,15 +287,15 @@ func (c *cluster) round(name string, extender func(string) *program, waiting int
 		watch.remove(name + "-pod")
 	}
 	before := c.cpu()
-	extenderBefore := ours.cpu()
 	scheduler.signal(syscall.SIGCONT)
 	first, last := watch.await(name+"-pod", c.options.pods)
 	pods := float64(c.options.pods)
-	r := result{rate: (pods - 1) / last.Sub(first).Seconds(),
-		cpuAll:      (c.cpu() - before).Seconds() * 1000 / pods,
-		cpuExtender: (ours.cpu() - extenderBefore).Seconds() * 1000 / pods}
+	r := result{rate: (pods - 1) / last.Sub(first).Seconds(), cpu: map[string]float64{}}
+	for kind, used := range c.cpu() {
+		r.cpu[kind] = (used - before[kind]).Seconds() * 1000 / pods
+	}
 	scheduler.stop(syscall.SIGKILL)
-	fmt.Printf("%s: %.1f pods a second, CPU a pod %.2f ms, of that the extender %.2f ms, %d MiB\n", name, r.rate, r.cpuAll, r.cpuExtender, ours.resident())
+	fmt.Printf("%s: %.1f pods a second, CPU a pod %.2f ms, of that the extender %.2f ms, %d MiB\n", name, r.rate, r.cpuAll(), r.cpu["extender"], ours.resident())
 	ours.stop(syscall.SIGKILL)
 	for user, writes := range c.writes(name + "-pod") {
 		if user != "driver" {
@@ -305,15 +318,17 @@ func labelled(pod map[string]any) map[string]any {
 	return pod
 }
 
-// cpu is what all programs but this one have used.
-func (c *cluster) cpu() time.Duration {
-	var sum time.Duration
+// cpu is what all programs of each kind, and this one, have used.
+func (c *cluster) cpu() map[string]time.Duration {
+	used := map[string]time.Duration{self: cpu(os.Getpid())}
 	for _, p := range c.programs {
-		if p.alive() {
-			sum += p.cpu()
+		for _, kind := range kinds {
+			if strings.HasPrefix(p.name, kind) && p.alive() {
+				used[kind] += p.cpu()
+			}
 		}
 	}
-	return sum
+	return used
 }
 
 // awaitUnschedulable waits until kube-scheduler has said of so many pods that they fit nowhere.
