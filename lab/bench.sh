@@ -65,11 +65,7 @@ build_programs
 [ -n "$built" ] || step bench-build "Building the scheduler (Maven)" contained build_scheduler
 [ -f "$root/scheduler/target/aliquot-scheduler.jar" ] || die "there is no scheduler/target/aliquot-scheduler.jar." "Leave --no-build away."
 rm -rf "${folder:?}"/*
-# as in scheduler/Dockerfile: unpacked, with an archive of its classes
-java -Djarmode=tools -jar "$root/scheduler/target/aliquot-scheduler.jar" extract --destination "$folder/program" > "$folder/extract.log"
-(cd "$folder/program" && POD_NAME=build POD_NAMESPACE=build timeout 120 java -XX:ArchiveClassesAtExit=classes.jsa -XX:+UseSerialGC \
-    -Dspring.context.exit=onRefresh -jar "$PWD/aliquot-scheduler.jar") > "$folder/archive.log" 2>&1 || true
-[ -f "$folder/program/classes.jsa" ] || die "the archive of the scheduler's classes was not written." "Why: $folder/archive.log"
+"$root/scheduler/unpack" java "$folder/program" > "$folder/unpack.log" 2>&1 || die "the scheduler's program could not be unpacked." "Why: $folder/unpack.log"
 # it becomes what its name or first argument says, so this must be its name
 ln -f "$(kube_program)" "$folder/kube" 2> /dev/null || cp "$(kube_program)" "$folder/kube"
 (cd "$root/lab/bench" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -buildvcs=false -o "$folder/bench" .)

@@ -53,7 +53,7 @@ func main() {
 	var o options
 	var folder string
 	flag.StringVar(&o.kube, "kube", "", "the lab's Kubernetes program")
-	flag.StringVar(&o.program, "program", "", "the folder of the scheduler's program, unpacked, with its archive of classes")
+	flag.StringVar(&o.program, "program", "", "the folder of the scheduler's program, unpacked")
 	flag.StringVar(&o.auditPolicy, "audit-policy", "", "the API server's audit policy")
 	flag.StringVar(&o.config, "config", "", "kube-scheduler's configuration as the chart makes it")
 	flag.StringVar(&folder, "folder", "", "for files and logs")
@@ -204,10 +204,9 @@ func (c *cluster) aliquot(name string) *program {
 	check(err)
 	p := c.start("extender-"+name, []string{"KUBECONFIG=" + filepath.Join(c.folder, "extender.kubeconfig"), "POD_NAME=" + host, "POD_NAMESPACE=" + namespace,
 		"ALIQUOT_NODES_PER_FILTER=" + strconv.Itoa(c.options.perFilter), "MALLOC_ARENA_MAX=2"},
-		// as in scheduler/Dockerfile, but for the heap
-		"java", "-XX:+UseSerialGC", "-Xms24m", fmt.Sprintf("-Xmx%dm", c.options.heapMiB), "-XX:MinHeapFreeRatio=25", "-XX:MaxHeapFreeRatio=50",
-		"-Xss512k", "-XX:MaxMetaspaceSize=112m", "-Djava.util.concurrent.ForkJoinPool.common.parallelism=2", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=48m", "-XX:+ExitOnOutOfMemoryError",
-		"-XX:SharedArchiveFile="+filepath.Join(c.options.program, "classes.jsa"), "-jar", filepath.Join(c.options.program, "aliquot-scheduler.jar"))
+		// as in its image, in a container of four times the heap
+		"java", "@"+filepath.Join(c.options.program, "java.options"), fmt.Sprintf("-XX:MaxRAM=%dm", 4*c.options.heapMiB),
+		"-jar", filepath.Join(c.options.program, "aliquot-scheduler.jar"))
 	await(5*time.Minute, "the scheduler's readiness", func() bool {
 		if !p.alive() {
 			check(fmt.Errorf("the scheduler has ended; see %s.log", filepath.Join(c.folder, p.name)))
