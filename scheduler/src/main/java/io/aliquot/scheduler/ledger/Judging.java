@@ -7,6 +7,7 @@ import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.Judge;
 import io.aliquot.scheduler.placement.Market;
 import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.Remembered;
 import io.aliquot.scheduler.placement.Room;
 import io.aliquot.scheduler.placement.Term;
 import io.aliquot.scheduler.placement.Ways;
@@ -40,8 +41,8 @@ import java.util.function.Supplier;
 final class Judging<P> {
     /** Pods that are known to have come, so that one that comes again and again is counted once. */
     private static final int MOST_PODS = 20_000;
-    /** Places that are remembered until the judge has a new edition. */
-    private static final int MOST_PLACES = 1 << 18;
+    /** Places that are remembered until the judge has a new edition, some 350 bytes each. */
+    private static final int MOST_PLACES = Remembered.most(1 << 18, 350);
 
     final GpuModels models = new GpuModels();
 

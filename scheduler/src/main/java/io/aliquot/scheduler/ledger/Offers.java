@@ -7,6 +7,7 @@ import io.aliquot.scheduler.ledger.Judging.Liking;
 import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.Market;
 import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.Remembered;
 import io.aliquot.scheduler.placement.Room;
 import io.aliquot.scheduler.placement.Scores;
 import io.aliquot.scheduler.placement.Term;
@@ -36,8 +37,8 @@ import org.jspecify.annotations.Nullable;
  */
 /** What nodes would say to one pod. For one request: it knows where the pod's claim was when it was made. */
 public final class Offers {
-    /** So many answers are remembered, some 50 bytes each: of many nodes for fewer kinds. */
-    private static final int ANSWERS = 1 << 19;
+    /** So many answers are remembered, with what is thought of a place some 350 bytes each: of many nodes for fewer kinds. */
+    private static final int ANSWERS = Remembered.most(1 << 19, 350);
 
     private static final String NOBODY = "";
 
@@ -132,6 +133,11 @@ public final class Offers {
     static final class Memory {
         private record Which(PodAsk ask, boolean judged) {}
 
+        /** Of the judge whose thoughts are among the answers. */
+        private volatile int edition;
+        /** So many nodes: of more nodes fewer kinds are remembered. */
+        private volatile int sizedFor = -1;
+
         private final Cache<Which, Kind> kinds =
                 Caffeine.newBuilder().maximumSize(1).build();
         /** Accounts that were asked, by the hashes of their names. */
@@ -164,11 +170,18 @@ public final class Offers {
         }
 
         /** CPU and memory make a difference to the judge alone. */
-        private Kind of(PodAsk ask, boolean judged, int nodes) {
-            return kinds.get(new Which(judged ? ask : ask.requesting(HostLoad.NONE), judged), any -> {
+        private Kind of(PodAsk ask, Judging<?> judging, boolean judged, int nodes) {
+            int now = judging.edition();
+            if (edition != now) {
+                edition = now;
+                // What was thought by another edition is of no use to anybody, and large.
+                kinds.invalidateAll();
+            }
+            if (sizedFor != nodes) {
+                sizedFor = nodes;
                 kinds.policy().eviction().orElseThrow().setMaximum(1 + ANSWERS / Math.max(1, nodes));
-                return new Kind();
-            });
+            }
+            return kinds.get(new Which(judged ? ask : ask.requesting(HostLoad.NONE), judged), any -> new Kind());
         }
     }
 
@@ -194,7 +207,7 @@ public final class Offers {
         this.judging = judging;
         this.memory = memory;
         memory.grow(nodes.size());
-        this.kind = memory.of(ask, policy == Placement.FRAGMENTATION, nodes.size());
+        this.kind = memory.of(ask, judging, policy == Placement.FRAGMENTATION, nodes.size());
         this.uid = uid;
         this.ask = ask;
         this.policy = policy;

@@ -60,27 +60,33 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     private static final int NODES_PER_CHANGE = 256;
 
     private static final double FADING = Math.pow(2, -1 / 4096.0);
-    /** Rooms that are remembered: some 50 MB with a few hundred demands. */
+    /** Rooms that are remembered, and places, in a large heap. */
     private static final int MOST_KEPT = 65_536;
+    /** Of a room or place, and of that for each demand. */
+    private static final int BYTES = 256;
+
+    private static final int BYTES_PER_DEMAND = 4;
+    /** How far a loser's demand is shifted, which leaves room for as many as are lost. */
+    private static final int DEMAND = 21;
+
+    private static final int LOST = (1 << DEMAND) - 1;
 
     /** What a place costs by itself. Places that cost the same are one object, whose price is worked out once for all. */
     public static final class Place {
         private final double waste;
         private final double idle;
-        /** Demands of the sample that there is less room for then, and for how many pods less. */
+        /** Demands of the sample that there is less room for then, and in the lower bits for how many pods less. */
         private final int[] losers;
 
-        private final int[] lost;
         /** What {@link #scarcity} last said, and in which market. */
         private double scarcity;
 
         private @Nullable Market pricedIn;
 
-        private Place(double waste, double idle, int[] losers, int[] lost) {
+        private Place(double waste, double idle, int[] losers) {
             this.waste = waste;
             this.idle = idle;
             this.losers = losers;
-            this.lost = lost;
         }
 
         @Override
@@ -88,13 +94,12 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
             return other instanceof Place place
                     && waste == place.waste
                     && idle == place.idle
-                    && Arrays.equals(losers, place.losers)
-                    && Arrays.equals(lost, place.lost);
+                    && Arrays.equals(losers, place.losers);
         }
 
         @Override
         public int hashCode() {
-            return (Double.hashCode(waste) * 31 + Double.hashCode(idle)) * 31 + Arrays.hashCode(lost);
+            return (Double.hashCode(waste) * 31 + Double.hashCode(idle)) * 31 + Arrays.hashCode(losers);
         }
 
         /** GPU that will be free but of no use on this node, in thousandths; less than 0 where it makes some useful. */
@@ -109,7 +114,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     private final Mix mix = new Mix(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
     private final Map<Room, Integer> rooms = new HashMap<>();
     private final Map<Room.Shape, Integer> shapes = new LinkedHashMap<>();
-    private Outlook outlook = new Outlook(mix.sample(), PODS_PER_GPU, MOST_GPUS, MOST_KEPT);
+    private Outlook outlook = outlook(mix.sample());
     /** Of the sample's demands: share of GPU asked for, and how many more there is room for. */
     private double[] shares = new double[0];
 
@@ -146,7 +151,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     public int edition() {
         Sample sample = mix.sample();
         if (outlook.sample() != sample) {
-            outlook = new Outlook(sample, PODS_PER_GPU, MOST_GPUS, MOST_KEPT);
+            outlook = outlook(sample);
             places.clear();
             shares = new double[sample.demands.length];
             double all = 0;
@@ -162,6 +167,14 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
             look();
         }
         return sample.number;
+    }
+
+    private static Outlook outlook(Sample sample) {
+        return new Outlook(sample, PODS_PER_GPU, MOST_GPUS, mostKept(sample));
+    }
+
+    private static int mostKept(Sample sample) {
+        return Remembered.most(MOST_KEPT, BYTES + BYTES_PER_DEMAND * sample.demands.length);
     }
 
     /** What a demand takes of a GPU of this cluster, on average over its nodes. */
@@ -222,22 +235,20 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         double waste = now.prospect - then.prospect - before.takenBy(demand);
         int count = 0;
         for (int i = 0; i < shares.length; i++) {
-            count += now.slots[i] == then.slots[i] ? 0 : 1;
+            count += now.slots[i] > then.slots[i] ? 1 : 0;
         }
         var losers = new int[count];
-        var lost = new int[count];
         for (int i = shares.length - 1; count > 0; i--) {
-            if (now.slots[i] != then.slots[i]) {
-                losers[--count] = i;
-                lost[count] = now.slots[i] - then.slots[i];
+            if (now.slots[i] > then.slots[i]) {
+                losers[--count] = i << DEMAND | Math.min(LOST, now.slots[i] - then.slots[i]);
             }
         }
         // As exact as the sums are, so that equal ones are equal.
         double idle = Math.rint((then.idle - now.idle) * IDLE_STEPS) / IDLE_STEPS + 0.0;
-        if (places.size() >= MOST_KEPT) {
+        if (places.size() >= mostKept(outlook.sample())) {
             places.clear();
         }
-        return places.computeIfAbsent(new Place(waste, idle, losers, lost), place -> place);
+        return places.computeIfAbsent(new Place(waste, idle, losers), place -> place);
     }
 
     @Override
@@ -294,10 +305,11 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     /** Of all the room that there is for any demand. */
     private double lost(Place place) {
         double sum = 0;
-        for (int i = 0; i < place.losers.length; i++) {
-            int demand = place.losers[i];
+        for (int loser : place.losers) {
+            int demand = loser >>> DEMAND;
+            int lost = loser & LOST;
             // A room that is kept for the very pod is not among those that there are for all.
-            sum += place.lost[i] <= offered[demand] ? prices[demand] * place.lost[i] : shares[demand];
+            sum += lost <= offered[demand] ? prices[demand] * lost : shares[demand];
         }
         return sum;
     }

@@ -64,6 +64,20 @@ class OffersTest {
         }
     }
 
+    /** In a cluster of so many nodes some dozens are remembered. */
+    @Test
+    void moreKindsThanAreRememberedAreAnsweredAllTheSame() {
+        for (int node = 0; node < 2_000; node++) {
+            ledger.putNode("n" + node, LedgerTest.sharing(4, gpu(node, 0, 1000, true)));
+        }
+        for (int kind = 0; kind < 5_000; kind++) {
+            PodAsk ask = ask("APP:main: gpumem=" + (100 + kind));
+            assertThat(ledger.offers("anybody", ask, Placement.BINPACK).of("n0"))
+                    .as("kind %d", kind)
+                    .hasToString(ledger.ask("n0", "anybody", ask).toString());
+        }
+    }
+
     @Test
     void afterManyThreadsHaveAskedAndChangedThingsNoOldAnswerIsLeft() throws Exception {
         var pool = Executors.newFixedThreadPool(THREADS);
