@@ -244,34 +244,33 @@ public final class Offers {
         var likely = new Best(kept);
         boolean judged = policy == Placement.FRAGMENTATION;
         var judgements = new @Nullable Judgement[judged ? names.size() : 0];
+        var atMost = new double[judgements.length];
         Market market = judging.market();
         for (int i = 0; i < names.size(); i++) {
             String node = names.get(i);
             Answer answer = answer(node);
             if (answer instanceof Judgement judgement) {
                 judgements[i] = judgement;
-                likely.add(node, judgement.atMost(market));
+                atMost[i] = judgement.atMost(market);
+                likely.add(node, atMost[i]);
             } else if (answer.offer instanceof Offer.Refuses refuses) {
                 refused.accept(node, refuses);
             } else {
                 likely.add(node, liking(node, answer));
             }
         }
-        return judged ? best(names, judgements, market, likely.worst(), kept) : likely.sorted();
+        return judged ? best(names, judgements, atMost, likely.worst(), kept) : likely.sorted();
     }
 
     /** {@code bar}: whoever may be liked so much is looked at first. */
     private List<String> best(
-            List<String> names, @Nullable Judgement[] judgements, Market market, double bar, int kept) {
+            List<String> names, @Nullable Judgement[] judgements, double[] atMost, double bar, int kept) {
         var best = new Best(kept);
         for (boolean first : new boolean[] {true, false}) {
             for (int i = 0; i < judgements.length; i++) {
                 Judgement judgement = judgements[i];
-                if (judgement != null) {
-                    double atMost = judgement.atMost(market);
-                    if (first == (atMost >= bar) && best.takes(names.get(i), atMost)) {
-                        best.add(names.get(i), judged(names.get(i), judgement));
-                    }
+                if (judgement != null && first == (atMost[i] >= bar) && best.takes(names.get(i), atMost[i])) {
+                    best.add(names.get(i), judged(names.get(i), judgement));
                 }
             }
         }
