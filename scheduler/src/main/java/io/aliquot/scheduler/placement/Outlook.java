@@ -254,10 +254,14 @@ final class Outlook {
             }
             idle += sample.shares[i] * useless;
         }
-        long sum = holdsAll(room, on)
-                ? all(on, slots)
-                : leastMiB == Integer.MAX_VALUE ? 0 : tried(room, on, slots, leastCpu, leastMiB);
-        return new Judged((double) sum / sample.futures.length, idle, slots);
+        double prospect = leastMiB == Integer.MAX_VALUE ? 0 : prospect(room, on, slots, leastCpu, leastMiB);
+        return new Judged(prospect, idle, slots);
+    }
+
+    /** Where something fits. */
+    private double prospect(Room room, Terms on, int[] slots, int leastCpu, int leastMiB) {
+        long sum = holdsAll(room, on) ? all(on, slots) : tried(room, on, slots, leastCpu, leastMiB);
+        return (double) sum / sample.futures.length;
     }
 
     private Terms terms(Room.Shape shape) {

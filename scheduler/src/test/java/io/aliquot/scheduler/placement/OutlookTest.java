@@ -72,6 +72,17 @@ class OutlookTest {
     }
 
     @Test
+    void whereNobodyHasComeYetNothingIsToBeExpected() {
+        Sample nobody = new Mix(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS)).sample();
+
+        for (Shape shape : SHAPES) {
+            Judged judged = outlook(nobody, 100).of(Room.of(shape));
+            assertThat(judged.prospect).isZero();
+            assertThat(judged.idle).isZero();
+        }
+    }
+
+    @Test
     void onlySoManyRoomsAreRememberedAndForgettingChangesNothing() {
         var random = new Random(1);
         Sample sample = sample(random);
