@@ -2,7 +2,7 @@ package io.aliquot.scheduler.placement;
 
 /** How much may be remembered to save time: less in a small heap, so that it never costs the room for what must be kept. */
 public final class Remembered {
-    private static final int PART = 16;
+    private static final long BYTES = Runtime.getRuntime().maxMemory() / 16;
 
     private Remembered() {}
 
@@ -13,6 +13,6 @@ public final class Remembered {
      * @param bytes of each
      */
     public static int most(int most, int bytes) {
-        return (int) Math.min(most, Runtime.getRuntime().maxMemory() / PART / bytes);
+        return (int) Math.min(most, BYTES / bytes);
     }
 }
