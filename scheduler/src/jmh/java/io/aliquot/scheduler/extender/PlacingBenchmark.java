@@ -32,7 +32,7 @@ import org.openjdk.jmh.annotations.Warmup;
 @OutputTimeUnit(TimeUnit.MICROSECONDS)
 @Warmup(iterations = 5, time = 2)
 @Measurement(iterations = 5, time = 4)
-@Fork(1)
+@Fork(value = 1, jvmArgsAppend = "-Xmx512m")
 @SuppressWarnings("NullAway.Init") // JMH calls the set-up first
 public class PlacingBenchmark {
     @Param("5000")

@@ -18,6 +18,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
@@ -62,6 +63,7 @@ final class Judging<P> {
 
     private final Map<Integer, State> told = new HashMap<>();
     private final Map<Place, P> places = new HashMap<>();
+    private final Map<List<P>, Menu> menus = new HashMap<>();
     private boolean begun;
 
     /** What an account looked like after so many changes; empty where it takes no pods. */
@@ -72,49 +74,96 @@ final class Judging<P> {
     /**
      * How much the judge liked the best of some places.
      *
+     * @param score infinite where nobody has looked yet
      * @param priced the most that one of them cost by prices, then or before
      * @param least the least that one's cost grows by for each unit of the market's weight
      * @param most the most
      */
-    record Liking(Market market, double score, double priced, double least, double most) {}
+    private record Liking(Market market, double score, double priced, double least, double most) {
+        private static final Liking UNSEEN = new Liking(Market.STILL, Double.POSITIVE_INFINITY, 0, 0, 0);
 
-    /** What a node offers a pod, as the judge sees it, until it has a new edition. */
-    final class Judged extends Offer.Fits {
-        final int edition;
-        private final List<P> places;
-        private final double tie;
-
-        private Judged(double fullness, int edition, List<P> places, double tie) {
-            super(fullness);
-            this.edition = edition;
-            this.places = places;
-            this.tie = tie;
+        boolean isOf(Market now) {
+            return market == now && score < Double.POSITIVE_INFINITY;
         }
 
-        /** How much the judge likes the best of its places just now; nothing where it has learnt more since. */
-        Optional<Liking> look() {
+        double atMost(Market now) {
+            return market == now ? score : now.atMost(score, market, priced, least, most);
+        }
+    }
+
+    /**
+     * The places of a node that may be the best for a pod, until the judge has a new edition. Nodes are often alike in
+     * this, however different they are: they share one, which is scored once for all of them.
+     */
+    final class Menu {
+        final int edition;
+        private final List<P> places;
+        /** When it was last looked at. */
+        private volatile Liking last = Liking.UNSEEN;
+
+        private Menu(int edition, List<P> places) {
+            this.edition = edition;
+            this.places = places;
+        }
+
+        /** No less than {@link #score}, for less. */
+        double atMost(Market now) {
+            return last.atMost(now);
+        }
+
+        /** How much the judge likes the best of them just now; nothing where it has learnt more since. */
+        OptionalDouble score() {
+            Liking known = last;
+            return known.isOf(market) ? OptionalDouble.of(known.score) : look();
+        }
+
+        private OptionalDouble look() {
             synchronized (Judging.this) {
                 if (edition != Judging.this.edition) {
-                    return Optional.empty();
+                    return OptionalDouble.empty();
                 }
-                double score = judge.score(places.get(best(places))) + tie;
                 double priced = 0;
                 double least = Double.POSITIVE_INFINITY;
                 double most = Double.NEGATIVE_INFINITY;
+                double score = judge.score(places.get(best(places)));
                 for (P place : places) {
                     priced = Math.max(priced, judge.priced(place));
                     least = Math.min(least, judge.weighed(place));
                     most = Math.max(most, judge.weighed(place));
                 }
-                return Optional.of(new Liking(market, score, priced, least, most));
+                last = new Liking(market, score, priced, least, most);
+                return OptionalDouble.of(score);
             }
+        }
+
+        private List<Term> terms() {
+            synchronized (Judging.this) {
+                return edition != Judging.this.edition ? List.of() : judge.terms(places.get(best(places)));
+            }
+        }
+    }
+
+    /** What a node offers a pod, as the judge sees it. */
+    final class Judged extends Offer.Fits {
+        final Menu menu;
+        /** What is added to the menu's score for the node. */
+        final double tie;
+
+        private Judged(double fullness, Menu menu, double tie) {
+            super(fullness);
+            this.menu = menu;
+            this.tie = tie;
+        }
+
+        /** How much the judge likes it just now; nothing where it has learnt more since. */
+        OptionalDouble score() {
+            OptionalDouble score = menu.score();
+            return score.isPresent() ? OptionalDouble.of(score.getAsDouble() + tie) : score;
         }
 
         /** What that is made of; nothing where the judge has learnt more since. */
         List<Term> terms() {
-            synchronized (Judging.this) {
-                return edition != Judging.this.edition ? List.of() : judge.terms(places.get(best(places)));
-            }
+            return menu.terms();
         }
     }
 
@@ -150,7 +199,7 @@ final class Judging<P> {
             int now = judge.edition();
             if (now != edition) {
                 edition = now;
-                places.clear();
+                forget();
             }
             market = judge.market();
         }
@@ -193,7 +242,8 @@ final class Judging<P> {
      * @param fullness of the node then
      */
     synchronized Judged fits(double fullness, Ways ways) {
-        return new Judged(fullness, edition, places(ways), judge.tie(ways.before()));
+        Menu menu = menus.computeIfAbsent(front(places(ways)), list -> new Menu(edition, list));
+        return new Judged(fullness, menu, judge.tie(ways.before()));
     }
 
     /** The one that the judge likes best. */
@@ -211,9 +261,26 @@ final class Judging<P> {
 
     private P place(Place place) {
         if (places.size() >= MOST_PLACES) {
-            places.clear();
+            forget();
         }
         return places.computeIfAbsent(place, any -> judge.weigh(any.demand(), any.before(), any.after()));
+    }
+
+    /** Those that no other outdoes, the Pareto front; of equals the first. */
+    private List<P> front(List<P> places) {
+        var front = new ArrayList<P>(places.size());
+        for (P place : places) {
+            if (front.stream().noneMatch(other -> judge.outdoes(other, place))) {
+                front.removeIf(other -> judge.outdoes(place, other));
+                front.add(place);
+            }
+        }
+        return List.copyOf(front);
+    }
+
+    private void forget() {
+        places.clear();
+        menus.clear();
     }
 
     private int best(List<P> list) {

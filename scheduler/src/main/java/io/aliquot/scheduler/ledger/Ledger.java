@@ -85,8 +85,9 @@ public final class Ledger {
     /** Of accounts that were closed, to be given again: what is remembered of all nodes is found by their numbers. */
     private final Queue<Integer> freeNumbers = new ConcurrentLinkedQueue<>();
 
-    private final AtomicLong accountChanges = new AtomicLong();
-    private final Offers.Memory offers = new Offers.Memory();
+    private final Changes changes = new Changes();
+    private final Directory directory = new Directory(nodes);
+    private final Offers.Memory offers = new Offers.Memory(changes, directory);
     private final Judging<?> judging;
     private final AtomicLong factsChanges = new AtomicLong();
     private volatile Most most = new Most(-1, 0);
@@ -630,6 +631,7 @@ public final class Ledger {
                     if (account.idle()) {
                         account.close();
                         nodes.remove(node);
+                        directory.forget(node);
                         freeNumbers.add(account.number);
                     }
                     return result;
@@ -642,6 +644,6 @@ public final class Ledger {
     private NodeAccount open(String node) {
         Integer free = freeNumbers.poll();
         return new NodeAccount(
-                free == null ? numbers.getAndIncrement() : free, accountChanges, judging, !unserved.contains(node));
+                free == null ? numbers.getAndIncrement() : free, changes, judging, !unserved.contains(node));
     }
 }

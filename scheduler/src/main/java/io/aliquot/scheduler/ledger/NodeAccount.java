@@ -26,7 +26,6 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
-import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -41,7 +40,7 @@ final class NodeAccount {
     /** Of no other node. */
     final int number;
 
-    private final AtomicLong allChanges;
+    private final Changes allChanges;
     private final Judging<?> judging;
     private final Map<String, Claim> claims = new HashMap<>();
     private final Map<String, Tally> tallies = new HashMap<>();
@@ -53,16 +52,14 @@ final class NodeAccount {
     private boolean served;
     private volatile boolean closed;
     private volatile long changes;
-    /** The node's name, as it was last looked up by. */
-    private @Nullable String askedAs;
 
     /**
      * Nothing is known of the node.
      *
      * @param number that no other account has while this one is open
-     * @param allChanges counts the changes of all accounts, so that no two ever are at the same count
+     * @param allChanges counts the changes of all accounts
      */
-    NodeAccount(int number, AtomicLong allChanges, Judging<?> judging, boolean served) {
+    NodeAccount(int number, Changes allChanges, Judging<?> judging, boolean served) {
         this.number = number;
         this.allChanges = allChanges;
         this.judging = judging;
@@ -107,7 +104,7 @@ final class NodeAccount {
     }
 
     private void changed() {
-        changes = allChanges.incrementAndGet();
+        changes = allChanges.count(number);
         judging.changed(this);
     }
 
@@ -138,17 +135,6 @@ final class NodeAccount {
 
     boolean closed() {
         return closed;
-    }
-
-    /** Somebody found it by this very string; to be called without its lock. */
-    void askedAs(String name) {
-        askedAs = name;
-    }
-
-    /** Whether it was last found by this very string, and still can be. */
-    @SuppressWarnings("ReferenceEquality") // an equal one may be another account's by now, but is not the same
-    boolean isAsked(String name) {
-        return askedAs == name && !closed;
     }
 
     NodeFacts facts() {

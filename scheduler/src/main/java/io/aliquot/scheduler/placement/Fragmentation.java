@@ -257,6 +257,25 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     }
 
     @Override
+    public boolean outdoes(Place place, Place other) {
+        return place.waste <= other.waste && place.idle <= other.idle && losesNoMore(place.losers, other.losers);
+    }
+
+    private static boolean losesNoMore(int[] losers, int[] others) {
+        int other = 0;
+        for (int loser : losers) {
+            while (other < others.length && others[other] >>> DEMAND < loser >>> DEMAND) {
+                other++;
+            }
+            // Of the same demand no fewer.
+            if (other == others.length || others[other] >>> DEMAND != loser >>> DEMAND || others[other] < loser) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    @Override
     public double tie(Room before) {
         return -TIE * before.free();
     }

@@ -39,6 +39,11 @@ public interface Judge<P> {
     /** How much a place is liked; the highest wins. */
     double score(P place);
 
+    /** Whether a place is liked no less than another, however prices move. */
+    default boolean outdoes(P place, P other) {
+        return place.equals(other);
+    }
+
     /** What is added for the node, for those whose places are liked alike. */
     default double tie(Room before) {
         return 0;

@@ -222,6 +222,51 @@ class FragmentationTest {
         assertThat(policy.score(place)).isGreaterThan(before); // what it takes has become less scarce
     }
 
+    /** So that it needn't be looked at again. */
+    @Test
+    void whateverHappensToTheClusterAPlaceThatIsOutdoneIsNeverLikedMore() {
+        see(20, HALF, WHOLE, EIGHT, new Demand(1_000, 1_024, 1, false, 4_096, 90, Demand.ANY));
+        long seed = Long.getLong("aliquot.seed", System.nanoTime());
+        var random = new Random(seed);
+        var rooms = new ArrayList<Room>();
+        for (int i = 0; i < 20; i++) {
+            rooms.add(Room.of(NODE));
+            policy.entered(Room.of(NODE));
+        }
+        int outdone = 0;
+        int neither = 0;
+        for (int step = 0; step < 2_000; step++) {
+            happen(rooms, random);
+            // Any two places, be it of different nodes.
+            Place place = anywhere(rooms, random);
+            Place other = anywhere(rooms, random);
+            if (policy.outdoes(place, other)) {
+                outdone++;
+                for (int later = 0; later < 5; later++) {
+                    assertThat(policy.score(place))
+                            .as("-Daliquot.seed=%d, step %d", seed, step)
+                            .isGreaterThanOrEqualTo(policy.score(other));
+                    happen(rooms, random);
+                }
+            } else if (!policy.outdoes(other, place)) {
+                neither++;
+            }
+        }
+        assertThat(outdone).as("-Daliquot.seed=%d", seed).isGreaterThan(100);
+        assertThat(neither).as("-Daliquot.seed=%d", seed).isGreaterThan(100);
+    }
+
+    private Place anywhere(List<Room> rooms, Random random) {
+        while (true) {
+            Room room = rooms.get(random.nextInt(rooms.size()));
+            Demand demand = random.nextBoolean() ? HALF : WHOLE;
+            int gpu = random.nextInt(room.gpus());
+            if (room.fits(demand) && room.holds(gpu, demand)) {
+                return weigh(policy, demand, room, gpu);
+            }
+        }
+    }
+
     /** Nodes fill up and are emptied, come and go. */
     private void happen(List<Room> rooms, Random random) {
         for (int change = 0; change < 5; change++) {

@@ -1,0 +1,73 @@
+package io.aliquot.scheduler.ledger;
+
+import io.aliquot.scheduler.placement.Market;
+import io.aliquot.scheduler.placement.Scores;
+import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What nodes said to one kind of pod, by their accounts' numbers. In arrays: thousands are looked at for each pod, and most
+ * of them are not looked at more closely. Callers synchronize on it.
+ */
+final class Answers {
+    /** What the judge thinks here is of this edition of it. */
+    private int edition = -1;
+    /** The count of the node's changes when it answered; 0 where it hasn't. */
+    private long[] changes = {};
+
+    private @Nullable Offer[] offers = {};
+    /** How full it would be; what is added to its menu's score where it is judged; {@link Scores#NONE} where it refuses. */
+    private double[] own = {};
+    /** Of those that are judged. */
+    private @Nullable Judging<?>.Menu[] menus = {};
+
+    /** What was judged in other editions is of no use any more. */
+    void renew(int edition) {
+        if (this.edition != edition) {
+            this.edition = edition;
+            Arrays.fill(changes, 0);
+        }
+    }
+
+    boolean has(int number, long change) {
+        return number < changes.length && changes[number] == change;
+    }
+
+    /** What there is for whoever {@link #has} it. */
+    Offer offer(int number) {
+        Offer offer = offers[number];
+        if (offer == null) {
+            throw new IllegalArgumentException("node " + number + " was not asked");
+        }
+        return offer;
+    }
+
+    /** How full it would be, or no less than what the judge would say; {@link Scores#NONE} of one that refuses. */
+    double atMost(int number, Market market) {
+        Judging<?>.Menu menu = menus[number];
+        return menu == null ? own[number] : menu.atMost(market) + own[number];
+    }
+
+    void put(int number, long change, Offer offer) {
+        if (number >= changes.length) {
+            grow(Math.max(number + 1, changes.length * 2));
+        }
+        menus[number] = null;
+        if (offer instanceof Judging<?>.Judged judged) {
+            renew(judged.menu.edition);
+            own[number] = judged.tie;
+            menus[number] = judged.menu;
+        } else {
+            own[number] = offer instanceof Offer.Fits fits ? fits.fullness() : Scores.NONE;
+        }
+        changes[number] = change;
+        offers[number] = offer;
+    }
+
+    private void grow(int nodes) {
+        changes = Arrays.copyOf(changes, nodes);
+        offers = Arrays.copyOf(offers, nodes);
+        own = Arrays.copyOf(own, nodes);
+        menus = Arrays.copyOf(menus, nodes);
+    }
+}
