@@ -15,7 +15,6 @@ import io.fabric8.kubernetes.api.model.Quantity;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -167,34 +166,23 @@ class SimulatedPlacementIT {
      */
     private record Simulated(long placed, Map<String, List<Long>> gpus) {}
 
-    /** As a user would, with all three policies. */
+    /** With all three policies. */
     private Map<String, Simulated> simulate(Lab lab, Space space) throws IOException {
         Path dump = folder.resolve("dump.json");
-        Path json = folder.resolve("out.json");
         Files.writeString(dump, dump(lab, space));
-        Lab.execute(
-                        Duration.ofSeconds(60),
-                        List.of(
-                                ProcessHandle.current().info().command().orElse("java"),
-                                "-jar",
-                                lab.root()
-                                        .resolve("scheduler/target/aliquot-scheduler.jar")
-                                        .toString(),
-                                "simulate",
-                                "--dump",
-                                dump.toString(),
-                                "--arrivals",
-                                "given",
-                                "--policy",
-                                Arrays.stream(Placement.values())
-                                        .map(SimulatedPlacementIT::name)
-                                        .collect(Collectors.joining(",")),
-                                "--seeds",
-                                "1",
-                                "--json",
-                                json.toString()))
-                .expectSuccess();
-        JsonNode report = JSON.readTree(json.toFile());
+        JsonNode report = Simulator.run(
+                lab,
+                folder,
+                "--dump",
+                dump.toString(),
+                "--arrivals",
+                "given",
+                "--policy",
+                Arrays.stream(Placement.values())
+                        .map(SimulatedPlacementIT::name)
+                        .collect(Collectors.joining(",")),
+                "--seeds",
+                "1");
         var simulated = new HashMap<String, Simulated>();
         for (JsonNode result : report.get("results")) {
             JsonNode figures = result.at("/replays/0");

@@ -1,0 +1,92 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.Space.EVENTUALLY;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.aliquot.api.Resources;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
+
+/** {@code simulate --live}, run by somebody who may list nodes and pods and nothing else. */
+@ExtendWith(LabExtension.class)
+class LiveSimulationIT {
+    private static final int PODS = 5;
+
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    @TempDir
+    @SuppressWarnings("NullAway.Init")
+    private Path folder;
+
+    @Test
+    void theLiveClusterIsReadAsItsDumpIs(Lab lab, Space space) throws IOException {
+        for (int i = 0; i < PODS; i++) {
+            space.create(Pods.asking(lab, "pod-" + i, Map.of(Resources.MEMORY, "9000", Resources.CORES, "20")));
+            space.await("pod-" + i, "is bound", EVENTUALLY, Space::bound);
+        }
+        Path dump = folder.resolve("dump.json");
+        Files.writeString(
+                dump, lab.kubectl("get", "nodes,pods", "-A", "-o", "json").expectSuccess());
+
+        String role = space.name() + "-reader";
+        JsonNode live;
+        try {
+            live = simulate(
+                    lab, "--live", "--kubeconfig", reader(lab, space, role).toString());
+        } finally {
+            lab.kubectl("delete", "clusterrole,clusterrolebinding", role);
+        }
+
+        assertThat(live).isEqualTo(simulate(lab, "--dump", dump.toString()));
+        assertThat(live.at("/nodes"))
+                .extracting(node -> node.get("name").asText())
+                .containsExactlyInAnyOrderElementsOf(lab.nodes());
+        assertThat(live.at("/results/0/pods").asInt()).isGreaterThanOrEqualTo(PODS);
+    }
+
+    /** The kubeconfig of an account that goes with the space, and has a role that doesn't. */
+    private Path reader(Lab lab, Space space, String role) throws IOException {
+        String[] in = {"--namespace", space.name()};
+        lab.kubectl("create", "serviceaccount", "reader", in[0], in[1]).expectSuccess();
+        lab.kubectl("create", "clusterrole", role, "--verb=list", "--resource=nodes,pods")
+                .expectSuccess();
+        lab.kubectl(
+                        "create",
+                        "clusterrolebinding",
+                        role,
+                        "--clusterrole=" + role,
+                        "--serviceaccount=" + space.name() + ":reader")
+                .expectSuccess();
+        JsonNode config = JSON.readTree(
+                lab.kubectl("config", "view", "--raw", "-o", "json").expectSuccess());
+        String token = lab.kubectl("create", "token", "reader", in[0], in[1])
+                .expectSuccess()
+                .strip();
+        for (JsonNode user : config.get("users")) {
+            ((ObjectNode) user).putObject("user").put("token", token);
+        }
+        Path file = folder.resolve("reader.kubeconfig");
+        JSON.writeValue(file.toFile(), config);
+        return file;
+    }
+
+    /** What it tells, but for where it read and how long it took. */
+    private JsonNode simulate(Lab lab, String... source) throws IOException {
+        JsonNode report = Simulator.run(lab, folder, source);
+        ((ObjectNode) report).remove("program");
+        ((ObjectNode) report.get("input")).remove("source");
+        for (JsonNode timed : report.findParents("seconds")) {
+            ((ObjectNode) timed).remove(List.of("seconds", "decisionMillis"));
+        }
+        return report;
+    }
+}
