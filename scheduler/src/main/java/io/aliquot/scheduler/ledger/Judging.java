@@ -58,13 +58,14 @@ final class Judging<P> {
     private volatile int edition = -1;
 
     private volatile Market market = Market.STILL;
+    /** The pods that were there before the first came are known. */
+    private volatile boolean begun;
 
     // Guarded by this.
 
     private final Map<Integer, State> told = new HashMap<>();
     private final Map<Place, P> places = new HashMap<>();
     private final Map<List<P>, Menu> menus = new HashMap<>();
-    private boolean begun;
 
     /** What an account looked like after so many changes; empty where it takes no pods. */
     record State(long changes, Optional<Room> room) {}
@@ -227,10 +228,12 @@ final class Judging<P> {
         if (came.asMap().putIfAbsent(uid, true) != null) {
             return;
         }
+        // Looked for without the lock: those who are asked have theirs.
+        Collection<PodAsk> earlier = begun ? List.of() : there.get();
         synchronized (this) {
             if (!begun) {
                 begun = true;
-                there.get().forEach(earlier -> judge.arrives(models.demand(earlier)));
+                earlier.forEach(pod -> judge.arrives(models.demand(pod)));
             }
             judge.arrives(models.demand(ask));
         }

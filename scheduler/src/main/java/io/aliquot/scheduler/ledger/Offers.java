@@ -176,21 +176,26 @@ public final class Offers {
     private List<String> best(List<String> names, int[] numbers, double[] atMost, double bar, int kept) {
         var best = new Best(kept);
         for (int i = 0; i < numbers.length; i++) {
-            if (atMost[i] >= bar && atMost[i] > Scores.NONE) {
-                best.add(names.get(i), liking(names.get(i), numbers[i], atMost[i]));
+            if (atMost[i] >= bar) {
+                look(best, names.get(i), numbers[i], atMost[i]);
             }
         }
         for (int i = 0; i < numbers.length; i++) {
-            if (atMost[i] < bar && atMost[i] > Scores.NONE && best.takes(names.get(i), atMost[i])) {
-                best.add(names.get(i), liking(names.get(i), numbers[i], atMost[i]));
+            if (atMost[i] < bar) {
+                look(best, names.get(i), numbers[i], atMost[i]);
             }
         }
         return best.sorted();
     }
 
-    /** Of a node whose answer is remembered; otherwise it is {@code known}. */
-    private double liking(String node, int number, double known) {
-        return number < 0 ? known : liking(node, NOBODY, answers.offer(number));
+    /** At a node that is liked so much at most; where its answer is not remembered, it is. */
+    private void look(Best best, String node, int number, double atMost) {
+        if (atMost > Scores.NONE && best.takes(node, atMost)) {
+            double liking = number < 0 ? atMost : liking(node, NOBODY, answers.offer(number));
+            if (liking > Scores.NONE) {
+                best.add(node, liking);
+            }
+        }
     }
 
     private void renew() {

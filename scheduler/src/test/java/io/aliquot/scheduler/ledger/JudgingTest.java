@@ -32,6 +32,7 @@ import java.util.TreeMap;
 import java.util.concurrent.Callable;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.ToDoubleBiFunction;
@@ -398,6 +399,25 @@ class JudgingTest {
         }
         ledger.offers("anybody", kind(1), Placement.FRAGMENTATION);
         assertThat(judge.rooms).as("-Daliquot.seed=%d", seed).isEqualTo(rooms());
+    }
+
+    /** Whoever chooses a GPU holds its node's lock and wants the judge's; whoever looks what was placed wants the nodes'. */
+    @Test
+    void whatWasPlacedBeforeIsLookedForWithoutTheJudgesLock() {
+        var judging = new Judging<>(new Fragmentation());
+        var free = new AtomicBoolean();
+        judging.arrives("first", QUARTER, () -> {
+            var other = new Thread(judging::update);
+            other.start();
+            try {
+                other.join(10_000);
+                free.set(!other.isAlive());
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+            return List.of();
+        });
+        assertThat(free).isTrue();
     }
 
     /** Pods and nodes come and go, prices move, and the sample is dealt anew: no score is older than that. */
