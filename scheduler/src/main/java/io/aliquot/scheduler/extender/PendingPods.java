@@ -50,6 +50,8 @@ public final class PendingPods {
     private final Cache<String, Entry> entries = Caffeine.newBuilder()
             .maximumSize(MOST)
             .expireAfterWrite(Duration.ofMinutes(15))
+            // Less work than to wake another thread for it, three times a pod.
+            .executor(Runnable::run)
             .build();
 
     PendingPods(LongSupplier nanoTime) {

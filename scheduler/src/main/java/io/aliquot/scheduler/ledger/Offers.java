@@ -61,7 +61,7 @@ public final class Offers {
         private volatile int sizedFor = -1;
 
         private final Cache<Which, Answers> kinds =
-                Caffeine.newBuilder().maximumSize(1).build();
+                Caffeine.newBuilder().maximumSize(1).executor(Runnable::run).build();
 
         Memory(Changes changes, Directory directory) {
             this.changes = changes;
