@@ -210,14 +210,14 @@ final class Replay {
 
     private Optional<Placed> any(PodId id, PodAsk ask, List<Host> passed) {
         Offers offers = ledger.offers(id.uid(), ask, Placement.BINPACK);
-        Optional<Host> drawn = Optional.empty();
-        int fitting = 0;
-        for (Host host : passed) {
-            if (offers.of(host.node.name()) instanceof Offer.Fits && random.nextInt(++fitting) == 0) {
-                drawn = Optional.of(host);
-            }
+        List<Host> fitting = passed.stream()
+                .filter(host -> offers.of(host.node.name()) instanceof Offer.Fits)
+                .toList();
+        if (fitting.isEmpty()) {
+            return Optional.empty();
         }
-        return drawn.map(host -> bind(id, ask, onAnyGpu(id, ask, host), host));
+        Host drawn = fitting.get(random.nextInt(fitting.size()));
+        return Optional.of(bind(id, ask, onAnyGpu(id, ask, drawn), drawn));
     }
 
     /** The same pod, were it to insist on one of those GPUs that hold it; one that asks for several as it is. */
