@@ -29,6 +29,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Random;
 import java.util.Set;
+import java.util.SplittableRandom;
 import java.util.stream.Collectors;
 
 /*
@@ -89,7 +90,8 @@ final class Replay {
      */
     Replay(List<Node> nodes, Contender contender, List<Pod> workload, long seed) {
         this.contender = contender;
-        this.random = new Random(seed);
+        // Not the numbers that the pods were drawn by.
+        this.random = new Random(new SplittableRandom(seed).nextLong());
         for (Node node : nodes) {
             Sharing facts = node.facts();
             hosts.put(node.name(), new Host(node, models.shape(facts.cards().list(), facts.allocatable())));
