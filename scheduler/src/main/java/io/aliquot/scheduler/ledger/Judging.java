@@ -137,7 +137,8 @@ final class Judging<P> {
             }
         }
 
-        private List<Term> terms() {
+        /** What that is made of; nothing where the judge has learnt more since. */
+        List<Term> terms() {
             synchronized (Judging.this) {
                 return edition != Judging.this.edition ? List.of() : judge.terms(places.get(best(places)));
             }
@@ -160,11 +161,6 @@ final class Judging<P> {
         OptionalDouble score() {
             OptionalDouble score = menu.score();
             return score.isPresent() ? OptionalDouble.of(score.getAsDouble() + tie) : score;
-        }
-
-        /** What that is made of; nothing where the judge has learnt more since. */
-        List<Term> terms() {
-            return menu.terms();
         }
     }
 

@@ -217,7 +217,7 @@ public final class Offers {
     /** What a liking is made of. */
     public List<Term> terms(Offer.Fits offer) {
         return offer instanceof Judging<?>.Judged judged
-                ? judged.terms()
+                ? judged.menu.terms()
                 : List.of(new Term("fullness", offer.fullness() * Room.WHOLE));
     }
 
