@@ -31,7 +31,7 @@ class ApiIT {
     void makeAccounts(Lab lab, Space space) {
         editor = Api.as(lab, account(lab, space, "editor", "get,list,patch"));
         viewer = Api.as(lab, account(lab, space, "viewer", "get,list"));
-        stranger = Api.as(lab, token(lab, space, "default"));
+        stranger = Api.as(lab, space.token("default"));
     }
 
     @Test
@@ -170,12 +170,6 @@ class ApiIT {
                         in[0],
                         in[1])
                 .expectSuccess();
-        return token(lab, space, name);
-    }
-
-    private static String token(Lab lab, Space space, String account) {
-        return lab.kubectl("create", "token", account, "--namespace", space.name())
-                .expectSuccess()
-                .strip();
+        return space.token(name);
     }
 }

@@ -68,9 +68,7 @@ class LiveSimulationIT {
                 .expectSuccess();
         JsonNode config = JSON.readTree(
                 lab.kubectl("config", "view", "--raw", "-o", "json").expectSuccess());
-        String token = lab.kubectl("create", "token", "reader", in[0], in[1])
-                .expectSuccess()
-                .strip();
+        String token = space.token("reader");
         for (JsonNode user : config.get("users")) {
             ((ObjectNode) user).putObject("user").put("token", token);
         }

@@ -71,6 +71,13 @@ final class Space implements AutoCloseable {
         return client.resource(pod).inNamespace(name).create();
     }
 
+    /** One that the cluster gives out for a service account of the space. */
+    String token(String account) {
+        return lab.kubectl("create", "token", account, "--namespace", name)
+                .expectSuccess()
+                .strip();
+    }
+
     /** Creates a pod and waits until it runs. */
     Pod run(Pod pod) {
         create(pod);
