@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"strconv"
 )
 
 // The null extender: accepts every node, answers the first so many, binds what it is told to bind. What is left of
@@ -20,9 +21,14 @@ type bindingArgs struct {
 	PodName, PodNamespace, PodUID, Node string
 }
 
+// reply tells the answer's length: of one that comes in pieces kube-scheduler, whose decoder stops where the JSON does,
+// would leave the last one unread, and open a new connection for the next request.
 func reply(w http.ResponseWriter, answer any) {
+	body, err := json.Marshal(answer)
+	check(err)
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body)
 }
 
 // runNull serves until it is killed.
