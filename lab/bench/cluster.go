@@ -30,6 +30,9 @@ const (
 
 	// Of a pod that is bound in a round: a node that is full of them has 104, and a kubelet takes 110.
 	podMiB = "6000"
+
+	// Pods that are there at once while programs warm up: each lot leaves before the next one comes.
+	warmUpWave = 2000
 )
 
 // How programs' names begin, and what this one is called beside them.
@@ -142,7 +145,8 @@ current-context: bench
 		"--advertise-address=127.0.0.1", "--secure-port=6443", "--cert-dir="+folder, "--token-auth-file="+tokensFile,
 		"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-signing-key-file="+key, "--service-account-key-file="+key, "--service-cluster-ip-range=10.96.0.0/16",
-		"--audit-policy-file="+o.auditPolicy, "--audit-log-path="+c.audit, "--profiling=false")
+		"--audit-policy-file="+o.auditPolicy, "--audit-log-path="+c.audit,
+		"--audit-log-maxsize=100000", "--profiling=false")
 	c.admin = newClient("driver-token")
 	await(90*time.Second, "the API server", func() bool { return c.admin.do("GET", "/readyz", "", nil, nil) == nil })
 	for _, name := range []string{namespace, "bench"} {

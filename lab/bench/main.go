@@ -265,8 +265,13 @@ func (c *cluster) round(name string, extender func(string) *program, waiting int
 			return c.admin.do("POST", benchPods, "application/json", labelled(pod(fmt.Sprintf("%s-%d", prefix, n), memory, nil)), nil)
 		})
 	}
-	create(name+"-warm", c.options.warmUp, podMiB)
-	watch.await(name+"-warm", c.options.warmUp)
+	for i, left := 0, c.options.warmUp; left > 0; i++ {
+		wave, count := fmt.Sprintf("%s-warm-%d", name, i), min(left, warmUpWave)
+		create(wave, count, podMiB)
+		watch.await(wave+"-", count)
+		c.removePods()
+		left -= count
+	}
 	if waiting > 0 {
 		create(name+"-giant", waiting, "")
 		c.awaitUnschedulable(name+"-giant", waiting)
@@ -301,14 +306,18 @@ func (c *cluster) round(name string, extender func(string) *program, waiting int
 			r.writes += writes
 		}
 	}
-	// All but those that run from the beginning.
+	c.removePods()
+	return r
+}
+
+// removePods removes all but those that run from the beginning.
+func (c *cluster) removePods() {
 	check(c.admin.do("DELETE", benchPods+"?labelSelector=round&gracePeriodSeconds=0", "application/json", nil, nil))
 	await(5*time.Minute, "the round's pods gone", func() bool {
 		var list struct{ Items []json.RawMessage }
 		check(c.admin.do("GET", benchPods+"?labelSelector=round&limit=1", "application/json", nil, &list))
 		return len(list.Items) == 0
 	})
-	return r
 }
 
 // labelled is a pod of a round, not one that runs from the beginning.
