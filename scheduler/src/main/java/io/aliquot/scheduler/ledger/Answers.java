@@ -20,6 +20,10 @@ final class Answers {
     private double[] own = {};
     /** Of those that are judged. */
     private @Nullable Judging<?>.Menu[] menus = {};
+    /** To work in, for one question at a time: new ones for each pod would be most of the garbage. */
+    private int[] numbers = {};
+
+    private double[] bounds = {};
 
     /** What was judged in other editions is of no use any more. */
     void renew(int edition) {
@@ -62,6 +66,18 @@ final class Answers {
         }
         changes[number] = change;
         offers[number] = offer;
+    }
+
+    /** At least so many, of what is void now. */
+    int[] numbers(int size) {
+        numbers = numbers.length < size ? new int[size] : numbers;
+        return numbers;
+    }
+
+    /** At least so many, of what is void now. */
+    double[] bounds(int size) {
+        bounds = bounds.length < size ? new double[size] : bounds;
+        return bounds;
     }
 
     private void grow(int nodes) {

@@ -48,14 +48,12 @@ final class Directory {
         return (node.hashCode() * 0x9E3779B9) >>> Integer.numberOfLeadingZeros(names.length - 1);
     }
 
-    /** The same for many. */
-    synchronized int[] numbers(List<String> of) {
+    /** The same for many, into an array that may be longer. */
+    synchronized void numbers(List<String> of, int[] into) {
         grow(of.size());
-        var all = new int[of.size()];
-        for (int i = 0; i < all.length; i++) {
-            all[i] = number(of.get(i));
+        for (int i = 0; i < of.size(); i++) {
+            into[i] = number(of.get(i));
         }
-        return all;
     }
 
     private void grow(int nodes) {

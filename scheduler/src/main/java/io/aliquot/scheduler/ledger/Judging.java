@@ -18,7 +18,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalDouble;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
@@ -112,16 +111,16 @@ final class Judging<P> {
             return last.atMost(now);
         }
 
-        /** How much the judge likes the best of them just now; nothing where it has learnt more since. */
-        OptionalDouble score() {
+        /** How much the judge likes the best of them just now; not a number where it has learnt more since. */
+        double score() {
             Liking known = last;
-            return known.isOf(market) ? OptionalDouble.of(known.score) : look();
+            return known.isOf(market) ? known.score : look();
         }
 
-        private OptionalDouble look() {
+        private double look() {
             synchronized (Judging.this) {
                 if (edition != Judging.this.edition) {
-                    return OptionalDouble.empty();
+                    return Double.NaN;
                 }
                 double priced = 0;
                 double least = Double.POSITIVE_INFINITY;
@@ -133,7 +132,7 @@ final class Judging<P> {
                     most = Math.max(most, judge.weighed(place));
                 }
                 last = new Liking(market, score, priced, least, most);
-                return OptionalDouble.of(score);
+                return score;
             }
         }
 
@@ -157,10 +156,9 @@ final class Judging<P> {
             this.tie = tie;
         }
 
-        /** How much the judge likes it just now; nothing where it has learnt more since. */
-        OptionalDouble score() {
-            OptionalDouble score = menu.score();
-            return score.isPresent() ? OptionalDouble.of(score.getAsDouble() + tie) : score;
+        /** How much the judge likes it just now; not a number where it has learnt more since. */
+        double score() {
+            return menu.score() + tie;
         }
     }
 
@@ -269,12 +267,21 @@ final class Judging<P> {
     private List<P> front(List<P> places) {
         var front = new ArrayList<P>(places.size());
         for (P place : places) {
-            if (front.stream().noneMatch(other -> judge.outdoes(other, place))) {
+            if (!outdone(place, front)) {
                 front.removeIf(other -> judge.outdoes(place, other));
                 front.add(place);
             }
         }
         return List.copyOf(front);
+    }
+
+    private boolean outdone(P place, List<P> by) {
+        for (P other : by) {
+            if (judge.outdoes(other, place)) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private void forget() {

@@ -152,11 +152,12 @@ public final class Offers {
         var likely = new Best(kept);
         synchronized (answers) {
             renew();
-            int[] numbers = memory.directory.numbers(names);
+            int[] numbers = answers.numbers(names.size());
+            double[] atMost = answers.bounds(names.size());
+            memory.directory.numbers(names, numbers);
             int itself = memory.directory.number(own);
-            var atMost = new double[numbers.length];
             Market market = judging.market();
-            for (int i = 0; i < numbers.length; i++) {
+            for (int i = 0; i < names.size(); i++) {
                 String node = names.get(i);
                 int number = numbers[i] == itself ? Directory.UNKNOWN : remembered(node, numbers[i]);
                 Offer offer = number < 0 ? ask(node, uid).offer : answers.offer(number);
@@ -175,12 +176,12 @@ public final class Offers {
     /** {@code bar}: whoever may be liked so much is looked at first. */
     private List<String> best(List<String> names, int[] numbers, double[] atMost, double bar, int kept) {
         var best = new Best(kept);
-        for (int i = 0; i < numbers.length; i++) {
+        for (int i = 0; i < names.size(); i++) {
             if (atMost[i] >= bar) {
                 look(best, names.get(i), numbers[i], atMost[i]);
             }
         }
-        for (int i = 0; i < numbers.length; i++) {
+        for (int i = 0; i < names.size(); i++) {
             if (atMost[i] < bar) {
                 look(best, names.get(i), numbers[i], atMost[i]);
             }
@@ -209,7 +210,8 @@ public final class Offers {
     /** Of a node that said so; what it says now counts where somebody else's question has changed what the judge thinks. */
     private double liking(String node, String pod, Offer offer) {
         if (offer instanceof Judging<?>.Judged judged) {
-            return judged.score().orElseGet(() -> liking(node, pod, ask(node, pod).offer));
+            double score = judged.score();
+            return Double.isNaN(score) ? liking(node, pod, ask(node, pod).offer) : score;
         }
         return offer instanceof Offer.Fits fits ? byFullness(fits.fullness()) : Scores.NONE;
     }

@@ -49,11 +49,20 @@ public record Ways(Demand demand, Room before, List<Way> list) {
         List<Way> ways = new ArrayList<>();
         for (int gpu : fullestFirst(ask, rooms)) {
             Room after = Room.of(host.shape(), left, with(rooms, gpu, Chooser.amount(ask, rooms.get(gpu).card)));
-            if (ways.stream().noneMatch(way -> way.after().equals(after))) {
+            if (!leadTo(after, ways)) {
                 ways.add(new Way(gpu, after));
             }
         }
         return new Ways(demand, host.room(), ways);
+    }
+
+    private static boolean leadTo(Room room, List<Way> ways) {
+        for (Way way : ways) {
+            if (way.after().equals(room)) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private static int largest(List<GpuRoom> rooms) {
