@@ -1,0 +1,3 @@
+module aliquot/openb
+
+go 1.21
