@@ -28,7 +28,7 @@ usage() {
 		What we publish:
 		  ./aliquot bench --nodes 100  --rounds 3 --warm-up 12000               throughput
 		  ./aliquot bench --nodes 1000 --rounds 3 --warm-up 700 --pods 1500
-		  ./aliquot bench --nodes 100  --waiting 5000
+		  ./aliquot bench --nodes 100  --waiting 5000 --warm-up 4000
 		  ./aliquot bench --nodes 5000 --running 50000 --start
 		The last line is the figure. Logs are in .lab/bench.
 	END_OF_USAGE
