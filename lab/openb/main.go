@@ -40,6 +40,8 @@ type pod struct {
 	gpus, ofEach int64 // GPUs, and how much of each in thousandths
 }
 
+func (p pod) asks() int64 { return p.gpus * p.ofEach }
+
 func check(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "openb:", err)
@@ -88,24 +90,28 @@ func arrivals(workload []pod, capacity int64, seed int64) []pod {
 	random.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
 	asked := int64(0)
 	for _, p := range pods {
-		asked += p.gpus * p.ofEach
+		asked += p.asks()
 	}
 	most := offered * float64(capacity)
-	if float64(asked) > most {
-		for float64(asked) > most {
-			i := random.Intn(len(pods))
-			asked -= pods[i].gpus * pods[i].ofEach
-			pods = slices.Delete(pods, i, i+1)
-		}
-		return pods
+	if float64(asked) <= most {
+		return draw(random, workload, pods, asked, most)
 	}
+	for float64(asked) > most {
+		i := random.Intn(len(pods))
+		asked -= pods[i].asks()
+		pods = slices.Delete(pods, i, i+1)
+	}
+	return pods
+}
+
+func draw(random *rand.Rand, workload, pods []pod, asked int64, most float64) []pod {
 	for {
 		next := workload[random.Intn(len(workload))]
 		// Of a pod for several GPUs it looks at one.
 		if float64(asked+next.ofEach) > most {
 			return pods
 		}
-		asked += next.gpus * next.ofEach
+		asked += next.asks()
 		pods = append(pods, next)
 	}
 }
@@ -143,17 +149,20 @@ func main() {
 func write(file string, columns map[string]int, pods []pod) {
 	var text strings.Builder
 	lines := csv.NewWriter(&text)
-	head := []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase", "creation_time",
-		"deletion_time", "scheduled_time"}
+	head := []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "creation_time"}
 	check(lines.Write(head))
 	for i, p := range pods {
 		line := make([]string, len(head))
 		for j, name := range head {
-			if at, known := columns[name]; known {
+			switch at, known := columns[name]; {
+			case name == "name": // some are there more than once
+				line[j] = fmt.Sprintf("pod-%05d", i)
+			case name == "creation_time":
+				line[j] = strconv.Itoa(i)
+			case known:
 				line[j] = p.fields[at]
 			}
 		}
-		line[0], line[8], line[9], line[10] = fmt.Sprintf("pod-%05d", i), strconv.Itoa(i), "", ""
 		check(lines.Write(line))
 	}
 	lines.Flush()
