@@ -135,13 +135,40 @@ start_program() { # NAME: one of all_programs
     esac
 }
 
+# Whether a program that has been started does its work, as far as can be told without the others.
+program_answers() { # NAME
+    case $1 in
+        node*/containerd) containerd_answers "${1%/*}" ;;
+        node*/kubelet) kubelet_answers "${1%/*}" ;;
+        *) ! is_dead "$1" ;;
+    esac
+}
+
+answers_or_dead() { program_answers "$1" || is_dead "$1"; }
+
+# Returns when the program answers. One that ends at its start is started again, as a service manager would.
+start_until_it_answers() { # NAME
+    local attempt
+    # shellcheck disable=SC2034
+    for attempt in 1 2 3; do
+        start_program "$1"
+        await_or_die 60 "$1 did not answer" "$1.log" answers_or_dead "$1"
+        is_dead "$1" || return 0
+        say "$1 has ended at its start:"
+        log_end "$1.log"
+    done
+    die "$1 ends at each start." "See $lab/log/$1.log."
+}
+
 api_ready() { [ "$(kubectl get --raw /readyz 2> /dev/null)" = ok ]; }
+
+log_end() { tail -n 15 "$lab/log/$1" | cut -c1-300 | sed 's/^/    /'; }
 
 await_or_die() { # SECONDS WHAT LOG COMMAND...
     local seconds=$1 what=$2 log=$3
     shift 3
     await "$seconds" "$@" && return
-    tail -n 15 "$lab/log/$log" | cut -c1-300 | sed 's/^/    /' >&2 || true
+    log_end "$log" >&2 || true
     die "$what within $seconds s." "See $lab/log/$log."
 }
 
@@ -160,7 +187,7 @@ cluster_stands() {
     # shellcheck disable=SC2046
     for program in $(dead_programs $(all_programs)); do
         say "Starting $program again, which doesn't run"
-        start_program "$program"
+        start_until_it_answers "$program"
     done
     await 120 api_ready && await 120 nodes_ready
 }

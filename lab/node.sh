@@ -11,7 +11,7 @@ in_node() { # NODE COMMAND...
 # The node's mount namespace, as the lab's processes see it: that of the process which made the mounts and keeps them.
 # (A mount on the namespace's file would do without one, but Linux 6.18 refuses it now and then, depending on the
 # processor: mnt_ns_loop compares namespace numbers that are handed out to each processor in batches.)
-node_mounts() { printf '/proc/%s/ns/mnt' "$(cat "$lab/run/$1/mounts.pid")"; }
+node_mounts() { printf '/proc/%s/ns/mnt' "$(cut -d ' ' -f 1 "$lab/run/$1/mounts.pid")"; }
 
 node_number() { printf '%s' "${1#node}"; }
 node_address() { printf '%s.0.1%s' "$subnet" "$(node_number "$1")"; }
@@ -118,6 +118,8 @@ start_kubelet() { # NODE
 }
 
 containerd_answers() { in_node "$1" ctr version; }
+
+kubelet_answers() { "${in_network[@]}" bash -c ': < "/dev/tcp/$1/10250"' - "$(node_address "$1")"; }
 
 nodes_ready() {
     local node

@@ -102,29 +102,40 @@ remove_cgroups() {
 
 # --- programs that run in the lab -----------------------------------------------------------------------------------
 
-# Starts a program for good. Its number (in the lab's process namespace) is in .lab/run/NAME.pid, its output in
-# .lab/log/NAME.log.
+# Starts a program for good. Its number (in the lab's process namespace) and the time of its start, which tells it from a
+# later process of that number, are in .lab/run/NAME.pid, its output in .lab/log/NAME.log.
 launch() { # NAME COMMAND...
     local name=$1
     shift
     mkdir -p "$(dirname "$lab/run/$name")" "$(dirname "$lab/log/$name")"
+    rm -f "$lab/run/$name.pid"
     # shellcheck disable=SC2016
     "${in_lab[@]}" setsid --fork bash -c \
-        'cd /; echo $$ > "$1.pid"; log=$2; shift 2; exec "$@" < /dev/null >> "$log" 2>&1' \
+        'cd /; echo $$ "$(cut -d " " -f 22 "/proc/$$/stat")" > "$1.pid"; log=$2; shift 2; exec "$@" < /dev/null >> "$log" 2>&1' \
         - "$lab/run/$name" "$lab/log/$name.log" "$@" < /dev/null > /dev/null 2>> "$lab/log/launch.log" 9<&-
+    await_or_die 30 "$name was not launched" launch.log test -s "$lab/run/$name.pid"
+}
+
+# Whether a program runs, or threads of it that still hold its ports; in the lab's process namespace.
+program_runs() { # FILE: NAME.pid
+    local pid began line fields
+    { read -r pid began < "$1" && line=$(< "/proc/$pid/stat"); } 2> /dev/null || return 1
+    read -ra fields <<< "${line##*) }" # from the third one on, see proc_pid_stat(5)
+    [ "${fields[19]}" = "$began" ] && { [ "${fields[0]}" != Z ] || [ "${fields[17]}" -gt 1 ]; }
 }
 
 # Which of the named programs don't run.
 dead_programs() { # NAME...
     # shellcheck disable=SC2016
-    "${in_lab[@]}" bash -c '
+    "${in_lab[@]}" bash -c "$(declare -f program_runs)"'
         run=$1; shift
-        for name in "$@"; do
-            { read -r pid < "$run/$name.pid" && kill -0 "$pid" && ! grep -q "^State:.Z" "/proc/$pid/status"; } 2> /dev/null || echo "$name"
-        done' - "$lab/run" "$@"
+        for name in "$@"; do program_runs "$run/$name.pid" || echo "$name"; done' - "$lab/run" "$@"
 }
+
+is_dead() { [ -n "$(dead_programs "$1")" ]; }
 
 signal_program() { # SIGNAL NAME
     # shellcheck disable=SC2016
-    "${in_lab[@]}" bash -c 'read -r pid < "$2.pid" && kill -s "$1" "$pid"' - "$1" "$lab/run/$2"
+    "${in_lab[@]}" bash -c "$(declare -f program_runs)"'
+        program_runs "$2" && read -r pid began < "$2" && kill -s "$1" "$pid"' - "$1" "$lab/run/$2.pid"
 }
