@@ -12,11 +12,11 @@ usage() {
 		                       the same kube-scheduler, in turn: the ratio, API writes a pod from the audit log, and each
 		                       program's CPU a pod
 		  --waiting N          instead: pods that come and go with N pods waiting that fit nowhere, against the same without;
-		                       both after 75 s of it, when those that wait are tried as seldom as they ever will be
+		                       both counted for two minutes, when those that wait are tried as seldom as they ever will be
 		  --start              instead: time until ready, and memory
 		  --nodes N            nodes of 8 GPUs of 80 GiB (100)
 		  --running N          pods that run before anything is measured (0; with --waiting one on each GPU)
-		  --pods N             pods counted in each round (2000)
+		  --pods N             pods counted in each round (2000), not with --waiting
 		  --rounds N           rounds of each of both kinds, in turn (2)
 		  --warm-up N          pods that come and go before a round is measured (500)
 		  --nodes-per-filter N nodes that either extender answers at most, 0 for all (100)

@@ -8,8 +8,7 @@ import io.aliquot.scheduler.extender.PendingPods.Waiting;
 import io.aliquot.scheduler.extender.PendingPods.Wish;
 import io.aliquot.scheduler.ledger.Ledger;
 import java.time.Duration;
-import java.util.Comparator;
-import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -38,18 +37,19 @@ final class Storyteller {
      * What is known of a pod that waits.
      *
      * @param since when it was first seen waiting
-     * @param looked when it was last looked at, as far as telling goes
      * @param told the last event's text; empty for none yet
      * @param toldAt when that was
      */
-    private record Tale(long since, long looked, String told, long toldAt) {}
+    private record Tale(long since, String told, long toldAt) {}
 
     private final PendingPods pending;
     private final Explainer explainer;
     private final Ledger ledger;
     private final Cluster cluster;
     private final LongSupplier nanoTime;
-    private final Map<String, Tale> tales = new HashMap<>();
+    /** By uid; whoever has not been looked at for longest comes first. */
+    private final Map<String, Tale> tales = new LinkedHashMap<>();
+
     private final Cache<Wish, Optional<String>> known;
 
     Storyteller(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
@@ -75,24 +75,19 @@ final class Storyteller {
         Map<String, Waiting> waiting = pending.waiting().stream()
                 .collect(Collectors.toMap(pod -> pod.pod().uid(), pod -> pod, (one, other) -> one));
         tales.keySet().retainAll(waiting.keySet());
-        waiting.keySet().forEach(uid -> tales.putIfAbsent(uid, new Tale(now, now, "", now)));
-        List<Waiting> due = waiting.values().stream()
-                .filter(pod -> due(tale(pod), now))
-                .sorted(Comparator.comparingLong((Waiting pod) -> tale(pod).looked() - now)
-                        .thenComparing(pod -> pod.pod().uid()))
-                .toList();
+        waiting.keySet().forEach(uid -> tales.putIfAbsent(uid, new Tale(now, "", now)));
         long began = System.nanoTime();
         int events = 0;
-        for (Waiting pod : due) {
+        for (var entry : List.copyOf(tales.entrySet())) {
+            Waiting pod = waiting.get(entry.getKey());
+            if (pod == null || !due(entry.getValue(), now)) {
+                continue;
+            }
             if (events == EVENTS_A_TURN || System.nanoTime() - began > TURN.toNanos()) {
                 return;
             }
-            events += tell(pod, now) ? 1 : 0;
+            events += tell(pod, entry.getValue(), now) ? 1 : 0;
         }
-    }
-
-    private Tale tale(Waiting pod) {
-        return tales.getOrDefault(pod.pod().uid(), new Tale(0, 0, "", 0));
     }
 
     private static boolean due(Tale tale, long now) {
@@ -100,16 +95,14 @@ final class Storyteller {
                 && (tale.told().isEmpty() || now - tale.toldAt() >= REST.toNanos());
     }
 
-    private boolean tell(Waiting pod, long now) {
-        Tale tale = tale(pod);
+    private boolean tell(Waiting pod, Tale tale, long now) {
         Optional<String> why = known.get(pod.wish(), wish -> why(pod));
         boolean news = why.filter(text -> !text.equals(tale.told())).isPresent();
         if (news) {
             cluster.note(pod.pod(), REASON, why.orElseThrow());
         }
-        tales.put(
-                pod.pod().uid(),
-                new Tale(tale.since(), now, news ? why.orElseThrow() : tale.told(), news ? now : tale.toldAt()));
+        tales.remove(pod.pod().uid());
+        tales.put(pod.pod().uid(), news ? new Tale(tale.since(), why.orElseThrow(), now) : tale);
         return news;
     }
 
