@@ -105,16 +105,16 @@ final class Placing {
     }
 
     private int[] scores(Wire.Pod pod, List<String> nodes) {
+        String uid = pod.metadata().uid();
         PodAsk ask;
         try {
-            ask = pod.ask();
+            ask = pending.ask(uid).orElseGet(pod::ask); // filter has just read it
         } catch (FormatException e) {
             return new int[nodes.size()];
         }
         if (ask.containers().isEmpty()) {
             return new int[nodes.size()];
         }
-        String uid = pod.id().uid();
         Offers offers = ledger.offers(uid, ask, ask.nodePlacement().orElse(nodePlacement));
         // Wins whatever is liked now: filter has chosen it, and the judge sees the room that it keeps as taken.
         String kept = ledger.place(uid).orElse("");
