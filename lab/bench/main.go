@@ -65,7 +65,7 @@ func main() {
 	flag.IntVar(&o.slots, "slots", 100, "vGPUs a GPU at most")
 	flag.IntVar(&o.heapMiB, "heap", 512, "the scheduler's largest heap, in MiB")
 	flag.IntVar(&o.perFilter, "nodes-per-filter", 100, "nodes that both extenders answer at most")
-	flag.IntVar(&o.warmUp, "warm-up", 500, "pods bound before a round is measured")
+	flag.IntVar(&o.warmUp, "warm-up", 500, "pods bound by an extender that has just started before anything is measured")
 	flag.Parse()
 
 	interrupted := make(chan os.Signal, 1)
@@ -99,12 +99,21 @@ func main() {
 
 // ---- What is measured
 
-// rounds of both in turn: the machine's mood changes, and meets both.
+// Short rounds of both in turn: the machine's mood changes within minutes, and meets both. Each extender is warm before
+// its first round, and stands still while it is the other's turn.
 func (c *cluster) measureThroughput() {
 	var null, ours []result
+	var ratios []float64
+	one, other := c.nullExtender(), c.aliquot()
+	turn := func(name string, e *extender) result {
+		r := c.round(name, e, 0, false)
+		e.program.signal(syscall.SIGSTOP)
+		return r
+	}
 	for i := 0; i < c.options.rounds; i++ {
-		null = append(null, c.round(fmt.Sprintf("null-%d", i), c.nullExtender, 0, false))
-		ours = append(ours, c.round(fmt.Sprintf("aliquot-%d", i), c.aliquot, 0, false))
+		null = append(null, turn(fmt.Sprintf("null-%d", i), one))
+		ours = append(ours, turn(fmt.Sprintf("aliquot-%d", i), other))
+		ratios = append(ratios, ours[i].rate/null[i].rate)
 	}
 	writes := 0
 	for i := range ours {
@@ -123,14 +132,21 @@ func (c *cluster) measureThroughput() {
 	row("all but "+self, result.cpuAll)
 	fmt.Println()
 	fmt.Printf("API writes a pod, of kube-scheduler and extender, events aside: %.4f (%d writes, %d pods)\n", float64(writes)/float64(pods), writes, pods)
-	fmt.Printf("throughput against the null extender: %.3f\n", median(ours, rate)/median(null, rate))
+	sort.Float64s(ratios)
+	fmt.Printf("throughput against the null extender: %.3f (median of the rounds; %.3f to %.3f)\n", middle(ratios), ratios[0], ratios[len(ratios)-1])
 }
 
 func (c *cluster) measureWaiting() {
 	var alone, beside []result
+	turn := func(name string, waiting int) result {
+		e := c.aliquot()
+		r := c.round(name, e, waiting, true)
+		e.program.stop(syscall.SIGKILL)
+		return r
+	}
 	for i := 0; i < c.options.rounds; i++ {
-		alone = append(alone, c.round(fmt.Sprintf("alone-%d", i), c.aliquot, 0, true))
-		beside = append(beside, c.round(fmt.Sprintf("beside-%d", i), c.aliquot, c.options.waiting, true))
+		alone = append(alone, turn(fmt.Sprintf("alone-%d", i), 0))
+		beside = append(beside, turn(fmt.Sprintf("beside-%d", i), c.options.waiting))
 	}
 	fmt.Printf("\npods a second that come and go: %.1f; beside %d that wait, with %.0f tries of those a second: %.1f\n",
 		median(alone, rate), c.options.waiting, median(beside, func(r result) float64 { return r.tries }), median(beside, rate))
@@ -145,7 +161,9 @@ func (c *cluster) measureStart() {
 	var p *program
 	for i := 0; i < c.options.rounds; i++ {
 		began := time.Now()
-		p = c.aliquot(fmt.Sprintf("start-%d", i))
+		e := c.aliquot()
+		e.wake(fmt.Sprintf("start-%d", i))
+		p = e.program
 		ready = append(ready, time.Since(began).Seconds())
 		fmt.Printf("ready after %.1f s, resident %d MiB, %.1f s of CPU\n", ready[i], p.resident(), p.cpu().Seconds())
 		if i < c.options.rounds-1 {
@@ -180,45 +198,78 @@ func median(results []result, of func(result) float64) float64 {
 		values = append(values, of(r))
 	}
 	sort.Float64s(values)
-	return (values[len(values)/2] + values[(len(values)-1)/2]) / 2
+	return middle(values)
 }
 
-// ---- The two extenders; both are answering when these return
+func middle(sorted []float64) float64 { return (sorted[len(sorted)/2] + sorted[(len(sorted)-1)/2]) / 2 }
 
-func (c *cluster) nullExtender(name string) *program {
-	executable, err := os.Executable()
-	check(err)
-	p := c.start("extender-"+name, nil, executable, "null", strconv.Itoa(c.options.perFilter))
-	await(30*time.Second, "the null extender", func() bool {
-		response, err := http.Post("http://"+nullPort+"/filter", "application/json", strings.NewReader(`{"NodeNames":[]}`))
-		if err == nil {
+// ---- The two extenders
+
+// extender is one that kube-scheduler may ask. It is started in its first round.
+type extender struct {
+	address string
+	program *program
+	start   func(name string) *program
+	answers func() bool
+}
+
+func (c *cluster) nullExtender() *extender {
+	return &extender{
+		address: nullPort,
+		start: func(name string) *program {
+			executable, err := os.Executable()
+			check(err)
+			return c.start("extender-"+name, nil, executable, "null", strconv.Itoa(c.options.perFilter))
+		},
+		answers: func() bool {
+			response, err := http.Post("http://"+nullPort+"/filter", "application/json", strings.NewReader(`{"NodeNames":[]}`))
+			if err == nil {
+				response.Body.Close()
+			}
+			return err == nil
+		},
+	}
+}
+
+func (c *cluster) aliquot() *extender {
+	return &extender{
+		address: "127.0.0.1:9998",
+		start: func(name string) *program {
+			host, err := os.Hostname()
+			check(err)
+			return c.start("extender-"+name, []string{"KUBECONFIG=" + filepath.Join(c.folder, "extender.kubeconfig"), "POD_NAME=" + host, "POD_NAMESPACE=" + namespace,
+				"ALIQUOT_NODES_PER_FILTER=" + strconv.Itoa(c.options.perFilter), "MALLOC_ARENA_MAX=2"},
+				// as in its image, in a container of four times the heap
+				"java", "@"+filepath.Join(c.options.program, "java.options"), fmt.Sprintf("-XX:MaxRAM=%dm", 4*c.options.heapMiB),
+				"-jar", filepath.Join(c.options.program, "aliquot-scheduler.jar"))
+		},
+		answers: func() bool {
+			response, err := http.Get("http://127.0.0.1:9090/readyz")
+			if err != nil {
+				return false
+			}
 			response.Body.Close()
-		}
-		return err == nil
-	})
-	return p
+			return response.StatusCode == http.StatusOK
+		},
+	}
 }
 
-func (c *cluster) aliquot(name string) *program {
-	host, err := os.Hostname()
-	check(err)
-	p := c.start("extender-"+name, []string{"KUBECONFIG=" + filepath.Join(c.folder, "extender.kubeconfig"), "POD_NAME=" + host, "POD_NAMESPACE=" + namespace,
-		"ALIQUOT_NODES_PER_FILTER=" + strconv.Itoa(c.options.perFilter), "MALLOC_ARENA_MAX=2"},
-		// as in its image, in a container of four times the heap
-		"java", "@"+filepath.Join(c.options.program, "java.options"), fmt.Sprintf("-XX:MaxRAM=%dm", 4*c.options.heapMiB),
-		"-jar", filepath.Join(c.options.program, "aliquot-scheduler.jar"))
-	await(5*time.Minute, "the scheduler's readiness", func() bool {
-		if !p.alive() {
-			check(fmt.Errorf("the scheduler has ended; see %s.log", filepath.Join(c.folder, p.name)))
+// wake lets it run, and returns when it answers; whether it has been started just now.
+func (e *extender) wake(name string) bool {
+	fresh := e.program == nil
+	if fresh {
+		e.program = e.start(name)
+	} else {
+		e.program.signal(syscall.SIGCONT)
+		time.Sleep(5 * time.Second) // it hears of what it has missed
+	}
+	await(5*time.Minute, "the extender's answer", func() bool {
+		if !e.program.alive() {
+			check(fmt.Errorf("the extender has ended; see %s.log", e.program.name))
 		}
-		response, err := http.Get("http://127.0.0.1:9090/readyz")
-		if err != nil {
-			return false
-		}
-		response.Body.Close()
-		return response.StatusCode == http.StatusOK
+		return e.answers()
 	})
-	return p
+	return fresh
 }
 
 // kubeScheduler starts one with the chart's configuration, its extender's address and the length of its Lease aside: it
@@ -248,15 +299,11 @@ func (c *cluster) kubeScheduler(name, extender string) *program {
 
 // ---- A round
 
-// round lets kube-scheduler bind pods that are all there when it begins, and tells how fast it went after the first few.
-func (c *cluster) round(name string, extender func(string) *program, waiting int, comeAndGo bool) result {
+// round lets a new kube-scheduler bind pods by way of an extender, and tells how fast it went.
+func (c *cluster) round(name string, e *extender, waiting int, comeAndGo bool) result {
 	_ = c.admin.do("DELETE", lease, "application/json", nil, nil)
-	address := nullPort
-	if !strings.HasPrefix(name, "null") {
-		address = "127.0.0.1:9998"
-	}
-	scheduler := c.kubeScheduler(name, address)
-	ours := extender(name)
+	scheduler := c.kubeScheduler(name, e.address)
+	fresh := e.wake(name)
 	watch := c.watchBound()
 	defer watch.stop()
 
@@ -265,7 +312,7 @@ func (c *cluster) round(name string, extender func(string) *program, waiting int
 			return c.admin.do("POST", benchPods, "application/json", labelled(pod(fmt.Sprintf("%s-%d", prefix, n), memory, nil)), nil)
 		})
 	}
-	for i, left := 0, c.options.warmUp; left > 0; i++ {
+	for i, left := 0, c.options.warmUp; fresh && left > 0; i++ {
 		wave, count := fmt.Sprintf("%s-warm-%d", name, i), min(left, warmUpWave)
 		create(wave, count, podMiB)
 		watch.await(wave+"-", count)
@@ -283,8 +330,11 @@ func (c *cluster) round(name string, extender func(string) *program, waiting int
 		r = c.burst(name, create, watch, scheduler)
 	}
 	scheduler.stop(syscall.SIGKILL)
-	fmt.Printf("%s: %.1f pods a second (and %.0f tries in vain), CPU a pod %.2f ms, of that the extender %.2f ms, %d MiB\n", name, r.rate, r.tries, r.cpuAll(), r.cpu["extender"], ours.resident())
-	ours.stop(syscall.SIGKILL)
+	vain := ""
+	if waiting > 0 {
+		vain = fmt.Sprintf(" and %.0f tries in vain", r.tries)
+	}
+	fmt.Printf("%s: %.1f pods a second%s, CPU a pod %.2f ms, of that the extender %.2f ms, %d MiB\n", name, r.rate, vain, r.cpuAll(), r.cpu["extender"], e.program.resident())
 	for user, writes := range c.writes(name + "-pod") {
 		if user != "driver" {
 			r.writes += writes
