@@ -307,27 +307,22 @@ func (c *cluster) round(name string, e *extender, waiting int, comeAndGo bool) r
 	watch := c.watchBound()
 	defer watch.stop()
 
-	create := func(prefix string, count int, memory string) {
-		inParallel(count, func(n int) error {
-			return c.admin.do("POST", benchPods, "application/json", labelled(pod(fmt.Sprintf("%s-%d", prefix, n), memory, nil)), nil)
-		})
-	}
 	for i, left := 0, c.options.warmUp; fresh && left > 0; i++ {
 		wave, count := fmt.Sprintf("%s-warm-%d", name, i), min(left, warmUpWave)
-		create(wave, count, podMiB)
+		c.create(wave, count, podMiB)
 		watch.await(wave+"-", count)
 		c.removePods()
 		left -= count
 	}
 	if waiting > 0 {
-		create(name+"-giant", waiting, "")
+		c.create(name+"-giant", waiting, "")
 		c.awaitUnschedulable(name+"-giant", waiting)
 	}
 	var r result
 	if comeAndGo {
-		r = c.comeAndGo(name, create, watch)
+		r = c.comeAndGo(name, watch)
 	} else {
-		r = c.burst(name, create, watch, scheduler)
+		r = c.burst(name, watch, scheduler)
 	}
 	scheduler.stop(syscall.SIGKILL)
 	vain := ""
@@ -345,9 +340,9 @@ func (c *cluster) round(name string, e *extender, waiting int, comeAndGo bool) r
 }
 
 // burst binds pods that are all there when it begins, and tells how fast that went after the first of them.
-func (c *cluster) burst(name string, create func(string, int, string), watch *bound, scheduler *program) result {
+func (c *cluster) burst(name string, watch *bound, scheduler *program) result {
 	scheduler.signal(syscall.SIGSTOP)
-	create(name+"-pod", c.options.pods, podMiB)
+	c.create(name+"-pod", c.options.pods, podMiB)
 	before := c.cpu()
 	scheduler.signal(syscall.SIGCONT)
 	first, last := watch.await(name+"-pod", c.options.pods)
@@ -357,14 +352,14 @@ func (c *cluster) burst(name string, create func(string, int, string), watch *bo
 // comeAndGo lets pods leave a second after they are bound, and makes as many others, so that kube-scheduler always has
 // some to place. They are counted after a while, and for two whole turns of those that wait: these were made together,
 // and are tried together once in a turn.
-func (c *cluster) comeAndGo(name string, create func(string, int, string), watch *bound) result {
+func (c *cluster) comeAndGo(name string, watch *bound) result {
 	watch.remove(name + "-pod")
 	made := 0
 	flow := func(d time.Duration) (int, time.Duration) {
 		began, had := time.Now(), watch.left()
 		for time.Since(began) < d {
 			if made-watch.left() < 400 {
-				create(fmt.Sprintf("%s-pod-%d", name, made), 50, podMiB)
+				c.create(fmt.Sprintf("%s-pod-%d", name, made), 50, podMiB)
 				made += 50
 			} else {
 				time.Sleep(10 * time.Millisecond)
@@ -419,6 +414,13 @@ func (c *cluster) triedInVain() float64 {
 		}
 	}
 	return sum
+}
+
+// create makes pods of a round; see pod for the memory.
+func (c *cluster) create(prefix string, count int, memory string) {
+	inParallel(count, func(n int) error {
+		return c.admin.do("POST", benchPods, "application/json", labelled(pod(fmt.Sprintf("%s-%d", prefix, n), memory, nil)), nil)
+	})
 }
 
 // removePods removes all but those that run from the beginning.
