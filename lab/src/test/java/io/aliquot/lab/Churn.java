@@ -98,15 +98,10 @@ final class Churn implements AutoCloseable {
 
     /** Half of them end by themselves, as Jobs do, the others are deleted. */
     private void end(Pod pod) {
-        var resource = space.client()
-                .pods()
-                .inNamespace(space.name())
-                .withName(pod.getMetadata().getName());
         if (random.nextBoolean()) {
-            resource.editStatus(ended ->
-                    ended.edit().editStatus().withPhase("Succeeded").endStatus().build());
+            space.end(pod.getMetadata().getName());
         }
-        resource.withGracePeriod(0).delete();
+        space.client().resource(pod).withGracePeriod(0).delete();
     }
 
     @Override

@@ -11,9 +11,9 @@ import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.client.KubernetesClient;
-import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
+import io.fabric8.kubernetes.client.utils.Serialization;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
@@ -27,7 +27,6 @@ import java.util.stream.IntStream;
  * and never start, so that many can come and go.
  */
 final class HollowNodes implements AutoCloseable {
-    private static final int CONFLICT = 409;
     private static final String LABEL = "aliquot-lab/hollow";
 
     private final Lab lab;
@@ -123,25 +122,15 @@ final class HollowNodes implements AutoCloseable {
         }
     }
 
-    /** Again while others change the new node, too: controllers give it taints and addresses. */
-    private static void report(KubernetesClient kubelet, String name, Map<String, Quantity> resources) {
-        for (int tries = 1; ; tries++) {
-            try {
-                kubelet.nodes()
-                        .withName(name)
-                        .editStatus(node -> new NodeBuilder(node)
-                                .editOrNewStatus()
-                                .withCapacity(resources)
-                                .withAllocatable(resources)
-                                .endStatus()
-                                .build());
-                return;
-            } catch (KubernetesClientException e) {
-                if (e.getCode() != CONFLICT || tries == 10) {
-                    throw e;
-                }
-            }
-        }
+    /** What a kubelet says of its node's resources, while controllers may change the node, too. */
+    static void report(KubernetesClient kubelet, String node, Map<String, Quantity> resources) {
+        kubelet.nodes()
+                .withName(node)
+                .subresource("status")
+                .patch(
+                        PatchContext.of(PatchType.JSON_MERGE),
+                        Serialization.asJson(
+                                Map.of("status", Map.of("capacity", resources, "allocatable", resources))));
     }
 
     private static String quoted(String text) {

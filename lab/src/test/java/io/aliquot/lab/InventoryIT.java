@@ -56,14 +56,7 @@ class InventoryIT {
                 KubernetesClient kubelet = lab.as("system:node:" + STRANGE, Map.of())) {
             lab.client().resource(node).create();
             // a kubelet that has GPUs, as far as Kubernetes itself can see
-            kubelet.nodes()
-                    .withName(STRANGE)
-                    .editStatus(n -> new NodeBuilder(n)
-                            .editOrNewStatus()
-                            .withCapacity(resources())
-                            .withAllocatable(resources())
-                            .endStatus()
-                            .build());
+            HollowNodes.report(kubelet, STRANGE, resources());
             agent.nodes()
                     .withName(STRANGE)
                     .patch(

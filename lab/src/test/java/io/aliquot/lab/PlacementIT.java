@@ -12,12 +12,10 @@ import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.batch.v1.JobBuilder;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
-import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
@@ -115,7 +113,8 @@ class PlacementIT {
             throws InterruptedException {
         String node = lab.nodes().get(0);
         String cordoned = Holdings.gpu(space.run(Pods.onNode(Pods.memory(lab, "first", 1000), node)));
-        setCordon(lab, node, cordoned);
+        lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "=" + cordoned)
+                .expectSuccess();
         try {
             TimeUnit.SECONDS.sleep(1);
             // which would have the first one's
@@ -125,7 +124,7 @@ class PlacementIT {
                     Pods.onNode(Pods.asking(lab, "waits", Map.of(Resources.GPU, "2", Resources.MEMORY, "1000")), node));
             space.awaitUnschedulable("waits");
         } finally {
-            setCordon(lab, node, null);
+            lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "-").expectSuccess();
         }
         assertThat(Holdings.of(space.awaitRunning("waits", PROMPT), Pods.MAIN))
                 .extracting(Vgpu::uuid)
@@ -222,22 +221,6 @@ class PlacementIT {
 
     private static List<Pod> pods(Space space) {
         return space.client().pods().inNamespace(space.name()).list().getItems();
-    }
-
-    private static void setCordon(Lab lab, String node, @Nullable String uuids) {
-        lab.client().nodes().withName(node).edit(now -> {
-            var annotations = new HashMap<>(now.getMetadata().getAnnotations());
-            if (uuids == null) {
-                annotations.remove(Annotations.CORDON_GPUS);
-            } else {
-                annotations.put(Annotations.CORDON_GPUS, uuids);
-            }
-            return now.edit()
-                    .editMetadata()
-                    .withAnnotations(annotations)
-                    .endMetadata()
-                    .build();
-        });
     }
 
     private static void setSlots(Lab lab, String node, String slots) {

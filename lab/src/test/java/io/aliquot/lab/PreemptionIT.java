@@ -8,6 +8,8 @@ import io.fabric8.kubernetes.api.model.IntOrString;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudgetBuilder;
 import io.fabric8.kubernetes.api.model.scheduling.v1.PriorityClassBuilder;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -18,8 +20,6 @@ import org.junit.jupiter.api.extension.ExtendWith;
 /** Pods of higher priority get the room of others, on a node with two GPUs of 81920 MiB. */
 @ExtendWith(LabExtension.class)
 class PreemptionIT {
-    private static final String HIGH = "lab-high";
-    private static final String POLITE = "lab-polite";
     private static final Map<String, String> GUARDED = Map.of("lab", "guarded");
 
     /** Long enough for kube-scheduler to try thrice, and for the evictor to look at each try. */
@@ -30,7 +30,7 @@ class PreemptionIT {
         String node = lab.nodes().get(0);
         runOneAfterAnother(space, low(lab, "old", 81920, node), low(lab, "young", 81920, node));
 
-        Pod high = preemptor(lab, space, HIGH, "high", 40000, node);
+        Pod high = preemptor(lab, space, "high", 40000, node);
 
         assertThat(high.getSpec().getNodeName()).isEqualTo(node);
         assertThat(names(space)).containsExactlyInAnyOrder("old", "high");
@@ -42,7 +42,7 @@ class PreemptionIT {
         String node = lab.nodes().get(0);
         runOneAfterAnother(space, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
 
-        Pod high = preemptor(lab, space, HIGH, "high", 40000, node);
+        Pod high = preemptor(lab, space, "high", 40000, node);
 
         assertThat(high.getSpec().getNodeName()).isEqualTo(node);
         assertThat(names(space)).containsExactlyInAnyOrder("old", "high");
@@ -73,7 +73,7 @@ class PreemptionIT {
                         .endSpec()
                         .build());
         budget.create();
-        try (PriorityClass high = new PriorityClass(lab, HIGH, "PreemptLowerPriority")) {
+        try (PriorityClass high = new PriorityClass(lab, space, "PreemptLowerPriority")) {
             space.create(high.of(Pods.onNode(Pods.memory(lab, "high", 40000), node)));
             space.awaitUnschedulable("high");
             TimeUnit.MILLISECONDS.sleep(A_WHILE.toMillis());
@@ -91,7 +91,7 @@ class PreemptionIT {
     void aPodThatMayNotPreemptWaits(Lab lab, Space space) throws InterruptedException {
         String node = lab.nodes().get(0);
         runOneAfterAnother(space, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
-        try (PriorityClass polite = new PriorityClass(lab, POLITE, "Never")) {
+        try (PriorityClass polite = new PriorityClass(lab, space, "Never")) {
             space.create(polite.of(Pods.onNode(Pods.memory(lab, "polite", 40000), node)));
 
             assertThat(space.awaitUnschedulable("polite")).contains("no GPU with 40000 MiB free");
@@ -100,8 +100,8 @@ class PreemptionIT {
         }
     }
 
-    private static Pod preemptor(Lab lab, Space space, String priorityClass, String name, int mebibytes, String node) {
-        try (PriorityClass high = new PriorityClass(lab, priorityClass, "PreemptLowerPriority")) {
+    private static Pod preemptor(Lab lab, Space space, String name, int mebibytes, String node) {
+        try (PriorityClass high = new PriorityClass(lab, space, "PreemptLowerPriority")) {
             return space.run(high.of(Pods.onNode(Pods.memory(lab, name, mebibytes), node)));
         }
     }
@@ -136,14 +136,14 @@ class PreemptionIT {
 
     /** One of priority 1000, there while it is open. */
     private static final class PriorityClass implements AutoCloseable {
-        private final Lab lab;
+        private final KubernetesClient client;
         private final String name;
 
-        PriorityClass(Lab lab, String name, String policy) {
-            this.lab = lab;
-            this.name = name;
-            lab.client()
-                    .resource(new PriorityClassBuilder()
+        PriorityClass(Lab lab, Space space, String policy) {
+            client = lab.client();
+            name = space.name(); // another one in each test: of a name that comes and goes the API server may know
+            // either
+            client.resource(new PriorityClassBuilder()
                             .withNewMetadata()
                             .withName(name)
                             .endMetadata()
@@ -151,6 +151,19 @@ class PreemptionIT {
                             .withPreemptionPolicy(policy)
                             .build())
                     .create();
+            // The API server's admission hears of a class a moment after it has stored it.
+            Space.awaitTrue("a pod of priority class " + name + " is admitted", EVENTUALLY, () -> {
+                try {
+                    client.resource(of(Pods.plain(lab, "tried")))
+                            .inNamespace(space.name())
+                            .dryRun()
+                            .create();
+                    return true;
+                } catch (KubernetesClientException e) {
+                    assertThat(e.getMessage()).contains("no PriorityClass");
+                    return false;
+                }
+            });
         }
 
         Pod of(Pod pod) {
@@ -159,7 +172,7 @@ class PreemptionIT {
 
         @Override
         public void close() {
-            lab.client().scheduling().v1().priorityClasses().withName(name).delete();
+            client.scheduling().v1().priorityClasses().withName(name).delete();
         }
     }
 }
