@@ -50,7 +50,7 @@ class PlacementIT {
 
             assertThat(Holdings.count(pods).values()).containsExactlyInAnyOrder(11, 1);
         } finally {
-            pods(space).forEach(pod -> space.delete(pod.getMetadata().getName()));
+            space.empty();
             setSlots(lab, node, "10");
             lab.kubectl("annotate", "node", node, Annotations.SLOTS + "-").expectSuccess();
         }
@@ -126,7 +126,7 @@ class PlacementIT {
         } finally {
             lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "-").expectSuccess();
         }
-        assertThat(Holdings.of(space.awaitRunning("waits", PROMPT), Pods.MAIN))
+        assertThat(Holdings.of(space.await("waits", "is bound", PROMPT, Space::bound), Pods.MAIN))
                 .extracting(Vgpu::uuid)
                 .contains(cordoned);
     }

@@ -188,10 +188,25 @@ final class Space implements AutoCloseable {
                 .patch(PatchContext.of(PatchType.JSON_MERGE), "{\"status\":{\"phase\":\"Succeeded\"}}");
     }
 
-    /** Deletes a pod and waits until it is gone. */
+    /** Deletes a pod and waits until it is gone, and its share free. */
     void delete(String pod) {
-        resource(pod).withGracePeriod(0).delete();
+        tellToLeave(get(pod));
         resource(pod).waitUntilCondition(p -> p == null, EVENTUALLY.toMillis(), TimeUnit.MILLISECONDS);
+    }
+
+    /** Deletes all pods and waits until they are gone, and their shares free. */
+    void empty() {
+        client.pods().inNamespace(name).list().getItems().forEach(this::tellToLeave);
+        awaitTrue(
+                "no pods in " + name,
+                EVENTUALLY,
+                () -> client.pods().inNamespace(name).list().getItems().isEmpty());
+    }
+
+    /** What a kubelet has is not deleted by force, as it would hold its share for seconds after it is gone. */
+    private void tellToLeave(Pod pod) {
+        boolean hasKubelet = lab.nodes().contains(String.valueOf(pod.getSpec().getNodeName()));
+        client.resource(pod).withGracePeriod(hasKubelet ? 1 : 0).delete();
     }
 
     List<Event> events(String pod) {
@@ -253,16 +268,7 @@ final class Space implements AutoCloseable {
 
     @Override
     public void close() {
-        // Deleted by force they would hold their shares for seconds into the next test.
-        for (Pod pod : client.pods().inNamespace(name).list().getItems()) {
-            boolean hasKubelet =
-                    lab.nodes().contains(String.valueOf(pod.getSpec().getNodeName()));
-            client.resource(pod).withGracePeriod(hasKubelet ? 1 : 0).delete();
-        }
-        awaitTrue(
-                "no pods in " + name,
-                EVENTUALLY,
-                () -> client.pods().inNamespace(name).list().getItems().isEmpty());
+        empty();
         client.namespaces().withName(name).delete();
     }
 }

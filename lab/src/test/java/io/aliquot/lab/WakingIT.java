@@ -1,5 +1,6 @@
 package io.aliquot.lab;
 
+import static io.aliquot.lab.Space.EVENTUALLY;
 import static io.aliquot.lab.Space.PROMPT;
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -16,7 +17,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(LabExtension.class)
 class WakingIT {
     @Test
-    void aReleaseLetsAPodRunThatOnlyASingleGpuWasTooSmallFor(Lab lab, Space space) {
+    void aReleaseLetsAPodBeBoundThatOnlyASingleGpuWasTooSmallFor(Lab lab, Space space) {
         String node = lab.nodes().get(0);
         space.run(on(lab, "one", 50000, node));
         space.run(on(lab, "other", 60000, node));
@@ -25,12 +26,26 @@ class WakingIT {
 
         space.delete("other");
 
-        space.awaitRunning("waits", PROMPT);
+        space.await("waits", "is bound", PROMPT, Space::bound);
         Holdings.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void aCordonThatIsLiftedLetsAPodRun(Lab lab, Space space) {
+    void whatAPodHeldThatIsDeletedByForceIsFreeSecondsLater(Lab lab, Space space) {
+        String node = lab.nodes().get(0);
+        space.run(on(lab, "one", 50000, node));
+        Pod other = space.run(on(lab, "other", 60000, node));
+        space.create(on(lab, "waits", 40000, node));
+        space.awaitUnschedulable("waits");
+
+        space.client().resource(other).withGracePeriod(0).delete();
+
+        space.await("waits", "is bound", EVENTUALLY, Space::bound);
+        Holdings.expectNoGpuOverCapacity(lab);
+    }
+
+    @Test
+    void aCordonThatIsLiftedLetsAPodBeBound(Lab lab, Space space) {
         String node = lab.nodes().get(0);
         String all =
                 Holdings.inventory(lab, node).gpus().stream().map(Gpu::uuid).collect(Collectors.joining(","));
@@ -42,7 +57,7 @@ class WakingIT {
         } finally {
             lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "-").expectSuccess();
         }
-        space.awaitRunning("waits", PROMPT);
+        space.await("waits", "is bound", PROMPT, Space::bound);
     }
 
     @Test
@@ -62,7 +77,7 @@ class WakingIT {
         assertThat(woken(lab)).isEqualTo(before);
         // It was tried at each of these pods' beginnings and ends, so that its backoff is a minute by now.
         space.delete("other");
-        space.awaitRunning("waits", PROMPT);
+        space.await("waits", "is bound", PROMPT, Space::bound);
     }
 
     private static Map<String, String> woken(Lab lab) {
