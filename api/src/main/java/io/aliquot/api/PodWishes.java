@@ -1,5 +1,6 @@
 package io.aliquot.api;
 
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -27,6 +28,9 @@ public final class PodWishes {
             Annotations.CORE_POLICY,
             Annotations.PRIORITY,
             Annotations.COMPATIBILITY);
+
+    /** Most pods'. */
+    private static final PodWishes NONE = new PodWishes(Map.of());
 
     private final @Nullable Placement nodePlacement;
     private final @Nullable Placement gpuPlacement;
@@ -65,7 +69,8 @@ public final class PodWishes {
      * @throws FormatException where a value is unknown, with those that are allowed
      */
     public static PodWishes parse(Map<String, String> annotations) {
-        return new PodWishes(HamiAnnotations.asOurs(annotations));
+        Map<String, String> ours = HamiAnnotations.asOurs(annotations);
+        return Collections.disjoint(ours.keySet(), NAMES) ? NONE : new PodWishes(ours);
     }
 
     private static <T> @Nullable T read(
@@ -153,7 +158,7 @@ public final class PodWishes {
 
     @Override
     public boolean equals(@Nullable Object other) {
-        return other instanceof PodWishes wishes && all().equals(wishes.all());
+        return other == this || (other instanceof PodWishes wishes && all().equals(wishes.all()));
     }
 
     @Override

@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.extender;
 
+import com.fasterxml.jackson.annotation.JacksonAnnotationsInside;
+import com.fasterxml.jackson.annotation.JsonIgnoreProperties;
 import com.fasterxml.jackson.annotation.JsonProperty;
 import io.aliquot.api.Quantity;
 import io.aliquot.scheduler.ledger.PodId;
@@ -7,6 +9,8 @@ import io.aliquot.scheduler.placement.ContainerAsk;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
+import java.lang.annotation.Retention;
+import java.lang.annotation.RetentionPolicy;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -23,7 +27,14 @@ import tools.jackson.databind.annotation.JsonNaming;
 final class Wire {
     private Wire() {}
 
+    /** Whatever the record doesn't name is skipped; Jackson would keep it until the record is made, and then drop it. */
+    @JacksonAnnotationsInside
+    @JsonIgnoreProperties(ignoreUnknown = true)
+    @Retention(RetentionPolicy.RUNTIME)
+    private @interface Excerpt {}
+
     @JsonNaming(UpperCamelCaseStrategy.class)
+    @Excerpt
     record Args(
             Pod pod,
 
@@ -49,6 +60,7 @@ final class Wire {
     record HostPriority(String host, int score) {}
 
     @JsonNaming(UpperCamelCaseStrategy.class)
+    @Excerpt
     record BindingArgs(String podName, String podNamespace, String podUID, String node) {
         BindingArgs {
             expect(podName, "PodName");
@@ -62,6 +74,7 @@ final class Wire {
     record BindingResult(String error) {}
 
     @JsonNaming(UpperCamelCaseStrategy.class)
+    @Excerpt
     record PreemptionArgs(Pod pod, Map<String, MetaVictims> nodeNameToMetaVictims) {
         PreemptionArgs {
             expect(pod, "Pod");
@@ -73,6 +86,7 @@ final class Wire {
     record PreemptionResult(Map<String, MetaVictims> nodeNameToMetaVictims) {}
 
     @JsonNaming(UpperCamelCaseStrategy.class)
+    @Excerpt
     record MetaVictims(
             List<MetaPod> pods,
             @JsonProperty("NumPDBViolations") int numPdbViolations) {
@@ -81,12 +95,14 @@ final class Wire {
         }
     }
 
+    @Excerpt
     record MetaPod(@JsonProperty("UID") String uid) {
         MetaPod {
             expect(uid, "UID");
         }
     }
 
+    @Excerpt
     record Pod(Metadata metadata, Spec spec, Status status) {
         Pod {
             expect(metadata, "metadata");
@@ -135,6 +151,7 @@ final class Wire {
         }
     }
 
+    @Excerpt
     record Metadata(String name, String namespace, String uid, Map<String, String> annotations) {
         Metadata {
             expect(name, "metadata.name");
@@ -144,6 +161,7 @@ final class Wire {
         }
     }
 
+    @Excerpt
     record Spec(
             List<Container> containers,
             List<Container> initContainers,
@@ -166,12 +184,14 @@ final class Wire {
     }
 
     /** {@code nominatedNodeName} is where kube-scheduler has made room for the pod; empty if it hasn't. */
+    @Excerpt
     record Status(String nominatedNodeName) {
         Status {
             nominatedNodeName = nominatedNodeName == null ? "" : nominatedNodeName;
         }
     }
 
+    @Excerpt
     record Container(String name, @Nullable Resources resources, String restartPolicy) {
         Container {
             expect(name, "a container's name");
@@ -189,6 +209,7 @@ final class Wire {
         }
     }
 
+    @Excerpt
     record Resources(Map<String, String> limits, Map<String, String> requests) {
         Resources {
             limits = orEmpty(limits);
@@ -203,6 +224,7 @@ final class Wire {
         }
     }
 
+    @Excerpt
     record Affinity(
             @Nullable Terms nodeAffinity,
             @Nullable Terms podAffinity,
@@ -217,12 +239,14 @@ final class Wire {
         }
     }
 
+    @Excerpt
     record Terms(List<JsonNode> preferredDuringSchedulingIgnoredDuringExecution) {
         Terms {
             preferredDuringSchedulingIgnoredDuringExecution = orEmpty(preferredDuringSchedulingIgnoredDuringExecution);
         }
     }
 
+    @Excerpt
     record Spread(@Nullable String whenUnsatisfiable) {}
 
     private static void expect(@Nullable Object field, String name) {
