@@ -141,8 +141,7 @@ class PreemptionIT {
 
         PriorityClass(Lab lab, Space space, String policy) {
             client = lab.client();
-            name = space.name(); // another one in each test: of a name that comes and goes the API server may know
-            // either
+            name = space.name(); // of a name that comes back the API server may know the end or the beginning
             client.resource(new PriorityClassBuilder()
                             .withNewMetadata()
                             .withName(name)
