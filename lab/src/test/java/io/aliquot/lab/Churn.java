@@ -101,7 +101,7 @@ final class Churn implements AutoCloseable {
         if (random.nextBoolean()) {
             space.end(pod.getMetadata().getName());
         }
-        space.client().resource(pod).withGracePeriod(0).delete();
+        space.tellToLeave(pod);
     }
 
     @Override

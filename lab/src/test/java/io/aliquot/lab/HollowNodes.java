@@ -110,7 +110,7 @@ final class HollowNodes implements AutoCloseable {
                 KubernetesClient agent = lab.as(
                         "system:serviceaccount:" + Lab.NAMESPACE + ":aliquot-device-plugin",
                         Map.of("authentication.kubernetes.io%2Fnode-name", List.of(name)))) {
-            report(kubelet, name, resources(kind, real.slots()));
+            report(kubelet, name, kind, real.slots());
             String own = Pattern.compile("GPU-[0-9a-f-]{36}")
                     .matcher(inventory)
                     .replaceAll(match -> "GPU-" + UUID.nameUUIDFromBytes((name + match.group()).getBytes(UTF_8)));
@@ -122,8 +122,9 @@ final class HollowNodes implements AutoCloseable {
         }
     }
 
-    /** What a kubelet says of its node's resources, while controllers may change the node, too. */
-    static void report(KubernetesClient kubelet, String node, Map<String, Quantity> resources) {
+    /** Says of a node's resources what its kubelet would, while controllers may change the node, too. */
+    static void report(KubernetesClient kubelet, String node, Kind kind, int slots) {
+        Map<String, Quantity> resources = resources(kind, slots);
         kubelet.nodes()
                 .withName(node)
                 .subresource("status")

@@ -5,13 +5,12 @@ import static io.aliquot.lab.Space.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
+import io.aliquot.api.Inventory;
 import io.aliquot.api.Labels;
 import io.aliquot.api.Resources;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
-import io.fabric8.kubernetes.api.model.Quantity;
-import io.fabric8.kubernetes.api.model.TolerationBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
@@ -56,7 +55,8 @@ class InventoryIT {
                 KubernetesClient kubelet = lab.as("system:node:" + STRANGE, Map.of())) {
             lab.client().resource(node).create();
             // a kubelet that has GPUs, as far as Kubernetes itself can see
-            HollowNodes.report(kubelet, STRANGE, resources());
+            Inventory real = Holdings.inventory(lab, lab.nodes().get(0));
+            HollowNodes.report(kubelet, STRANGE, new HollowNodes.Kind(8, real.gpus()), real.slots());
             agent.nodes()
                     .withName(STRANGE)
                     .patch(
@@ -77,9 +77,9 @@ class InventoryIT {
                             .stream()
                             .anyMatch(event -> event.getMessage().contains(Annotations.GPUS)));
 
-            space.create(tolerant(Pods.onNode(Pods.memory(lab, "there", 1000), STRANGE)));
+            space.create(HollowNodes.too(Pods.onNode(Pods.memory(lab, "there", 1000), STRANGE)));
             assertThat(space.awaitUnschedulable("there")).contains("inventory");
-            Pod elsewhere = space.run(tolerant(Pods.memory(lab, "elsewhere", 1000)));
+            Pod elsewhere = space.run(HollowNodes.too(Pods.memory(lab, "elsewhere", 1000)));
             assertThat(elsewhere.getSpec().getNodeName()).isIn(lab.nodes());
         } finally {
             lab.client().nodes().withName(STRANGE).delete();
@@ -106,32 +106,5 @@ class InventoryIT {
         }
         space.await("after", "is bound", EVENTUALLY, Space::bound);
         space.awaitRunning("after", EVENTUALLY);
-    }
-
-    private static Map<String, Quantity> resources() {
-        return Map.of(
-                "cpu",
-                new Quantity("8"),
-                "memory",
-                new Quantity("8Gi"),
-                "pods",
-                new Quantity("110"),
-                Resources.GPU,
-                new Quantity("20"),
-                Resources.MEMORY,
-                new Quantity("163840"),
-                Resources.CORES,
-                new Quantity("200"),
-                Resources.MEMORY_PERCENTAGE,
-                new Quantity("200"));
-    }
-
-    /** A pod that goes to nodes without a kubelet too. */
-    private static Pod tolerant(Pod pod) {
-        return pod.edit()
-                .editSpec()
-                .addToTolerations(new TolerationBuilder().withOperator("Exists").build())
-                .endSpec()
-                .build();
     }
 }

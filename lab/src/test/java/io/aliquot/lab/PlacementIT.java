@@ -126,7 +126,7 @@ class PlacementIT {
         } finally {
             lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "-").expectSuccess();
         }
-        assertThat(Holdings.of(space.await("waits", "is bound", PROMPT, Space::bound), Pods.MAIN))
+        assertThat(Holdings.of(space.awaitRunning("waits", PROMPT), Pods.MAIN))
                 .extracting(Vgpu::uuid)
                 .contains(cordoned);
     }

@@ -204,7 +204,7 @@ final class Space implements AutoCloseable {
     }
 
     /** What a kubelet has is not deleted by force, as it would hold its share for seconds after it is gone. */
-    private void tellToLeave(Pod pod) {
+    void tellToLeave(Pod pod) {
         boolean hasKubelet = lab.nodes().contains(String.valueOf(pod.getSpec().getNodeName()));
         client.resource(pod).withGracePeriod(hasKubelet ? 1 : 0).delete();
     }

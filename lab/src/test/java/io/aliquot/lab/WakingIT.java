@@ -17,7 +17,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(LabExtension.class)
 class WakingIT {
     @Test
-    void aReleaseLetsAPodBeBoundThatOnlyASingleGpuWasTooSmallFor(Lab lab, Space space) {
+    void aReleaseLetsAPodRunThatOnlyASingleGpuWasTooSmallFor(Lab lab, Space space) {
         String node = lab.nodes().get(0);
         space.run(on(lab, "one", 50000, node));
         space.run(on(lab, "other", 60000, node));
@@ -26,7 +26,7 @@ class WakingIT {
 
         space.delete("other");
 
-        space.await("waits", "is bound", PROMPT, Space::bound);
+        space.awaitRunning("waits", PROMPT);
         Holdings.expectNoGpuOverCapacity(lab);
     }
 
@@ -40,12 +40,12 @@ class WakingIT {
 
         space.client().resource(other).withGracePeriod(0).delete();
 
-        space.await("waits", "is bound", EVENTUALLY, Space::bound);
+        space.awaitRunning("waits", EVENTUALLY);
         Holdings.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void aCordonThatIsLiftedLetsAPodBeBound(Lab lab, Space space) {
+    void aCordonThatIsLiftedLetsAPodRun(Lab lab, Space space) {
         String node = lab.nodes().get(0);
         String all =
                 Holdings.inventory(lab, node).gpus().stream().map(Gpu::uuid).collect(Collectors.joining(","));
@@ -57,7 +57,7 @@ class WakingIT {
         } finally {
             lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "-").expectSuccess();
         }
-        space.await("waits", "is bound", PROMPT, Space::bound);
+        space.awaitRunning("waits", PROMPT);
     }
 
     @Test
@@ -77,7 +77,7 @@ class WakingIT {
         assertThat(woken(lab)).isEqualTo(before);
         // It was tried at each of these pods' beginnings and ends, so that its backoff is a minute by now.
         space.delete("other");
-        space.await("waits", "is bound", PROMPT, Space::bound);
+        space.awaitRunning("waits", PROMPT);
     }
 
     private static Map<String, String> woken(Lab lab) {
