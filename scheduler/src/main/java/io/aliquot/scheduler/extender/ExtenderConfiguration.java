@@ -3,11 +3,11 @@ package io.aliquot.scheduler.extender;
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.preemption.Budgets;
+import io.aliquot.scheduler.server.Verbs;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
 import java.time.InstantSource;
-import org.springframework.boot.web.servlet.ServletRegistrationBean;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import tools.jackson.databind.json.JsonMapper;
@@ -88,19 +88,14 @@ class ExtenderConfiguration {
     }
 
     @Bean
-    ServletRegistrationBean<ExtenderServlet> verbs(
+    Verbs verbs(
             Placing placing,
             Binder binder,
             Preempting preempting,
             VerbMeter meter,
             MeterRegistry metrics,
             JsonMapper json) {
-        return new ServletRegistrationBean<>(
-                new ExtenderServlet(placing, binder, preempting, meter, metrics, json),
-                ExtenderServlet.FILTER,
-                ExtenderServlet.PRIORITIZE,
-                ExtenderServlet.BIND,
-                ExtenderServlet.PREEMPT);
+        return new JsonVerbs(placing, binder, preempting, meter, metrics, json);
     }
 
     @Bean(destroyMethod = "close")

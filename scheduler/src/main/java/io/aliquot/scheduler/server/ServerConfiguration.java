@@ -1,7 +1,6 @@
 package io.aliquot.scheduler.server;
 
 import io.aliquot.scheduler.settings.Settings;
-import java.net.InetAddress;
 import java.util.List;
 import java.util.Optional;
 import org.apache.catalina.connector.Connector;
@@ -14,13 +13,10 @@ import org.springframework.boot.web.server.WebServerFactoryCustomizer;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
-/** One Tomcat, a connector for each {@link Door}. */
+/** One Tomcat, a connector for each {@link Door} but the extender's. */
 @Configuration(proxyBeanMethods = false)
 class ServerConfiguration {
     private static final int PATIENCE_MS = 10_000;
-    /** What is read and thrown away of a body that was refused, so that its sender gets to see why. */
-    private static final int SWALLOWED = 64 << 20;
-
     private static final int LONGEST_HEAD = 64 << 10;
 
     @Bean
@@ -34,6 +30,12 @@ class ServerConfiguration {
     }
 
     @Bean
+    ExtenderPort extenderPort(Verbs verbs, ObjectProvider<Ports> chosen) {
+        return new ExtenderPort(
+                verbs, chosen.getIfAvailable(() -> Ports.STANDARD).extender());
+    }
+
+    @Bean
     WebServerFactoryCustomizer<TomcatServletWebServerFactory> doors(
             DoorValve valve,
             ObjectProvider<Ports> chosen,
@@ -42,19 +44,14 @@ class ServerConfiguration {
         Ports ports = chosen.getIfAvailable(() -> Ports.STANDARD);
         Settings set = settings.getIfAvailable();
         return factory -> {
-            factory.setAddress(InetAddress.getLoopbackAddress());
-            factory.setPort(ports.extender());
-            factory.addConnectorCustomizers(connector -> open(valve, connector, Door.EXTENDER, 16));
-
-            var health = new Connector();
-            health.setPort(ports.health());
-            open(valve, health, Door.HEALTH, 4);
+            factory.setPort(ports.health());
+            factory.addConnectorCustomizers(connector -> open(valve, connector, Door.HEALTH, 4));
 
             CertificateSource certificate =
                     () -> Optional.ofNullable(certificates.getIfAvailable()).flatMap(CertificateSource::current);
             Connector webhooks = encrypted(ports.webhooks(), certificate);
             open(valve, webhooks, Door.WEBHOOKS, 16);
-            factory.addAdditionalConnectors(webhooks, health);
+            factory.addAdditionalConnectors(webhooks);
 
             if (set != null && !set.apiService().isEmpty()) {
                 Connector api = encrypted(ports.api(), certificate);
@@ -85,7 +82,7 @@ class ServerConfiguration {
         protocol.setMaxKeepAliveRequests(-1); // else Tomcat closes the connection at every hundredth request
         protocol.setConnectionTimeout(PATIENCE_MS);
         protocol.setKeepAliveTimeout(120_000);
-        protocol.setMaxSwallowSize(SWALLOWED);
+        protocol.setMaxSwallowSize(ExtenderPort.SWALLOWED);
     }
 
     private static SSLHostConfig tls(CertificateSource source) {

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import com.fasterxml.jackson.databind.JsonNode;
 import io.aliquot.api.Compatibility;
 import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.scheduler.server.Verbs;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
 import java.io.ByteArrayInputStream;
@@ -77,6 +78,11 @@ class WebhooksTest {
         @Bean
         VoidAdmission voidAdmission() {
             return new VoidAdmission();
+        }
+
+        @Bean
+        Verbs none() {
+            return (path, body) -> new byte[0];
         }
     }
 

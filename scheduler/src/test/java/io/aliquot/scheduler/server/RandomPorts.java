@@ -17,7 +17,7 @@ public class RandomPorts {
     }
 
     public static int extender(ApplicationContext context) {
-        return port(context, 0);
+        return context.getBean(ExtenderPort.class).address().getPort();
     }
 
     public static int webhooks(ApplicationContext context) {
@@ -25,11 +25,11 @@ public class RandomPorts {
     }
 
     public static int health(ApplicationContext context) {
-        return port(context, 2);
+        return port(context, 0);
     }
 
     public static int api(ApplicationContext context) {
-        return port(context, 3);
+        return port(context, 2);
     }
 
     private static int port(ApplicationContext context, int connector) {
