@@ -45,6 +45,7 @@ public final class PodWishes {
     private final @Nullable CorePolicy corePolicy;
     private final @Nullable Integer priority;
     private final @Nullable Compatibility compatibility;
+    private final int hash;
 
     private PodWishes(Map<String, String> annotations) {
         nodePlacement = read(annotations, Annotations.NODE_PLACEMENT, Placement::parse);
@@ -60,6 +61,7 @@ public final class PodWishes {
         corePolicy = read(annotations, Annotations.CORE_POLICY, CorePolicy::parse);
         priority = read(annotations, Annotations.PRIORITY, Priority::parse);
         compatibility = read(annotations, Annotations.COMPATIBILITY, Compatibility::parse);
+        hash = all().hashCode();
     }
 
     /**
@@ -163,7 +165,7 @@ public final class PodWishes {
 
     @Override
     public int hashCode() {
-        return all().hashCode();
+        return hash;
     }
 
     private List<Object> all() {

@@ -17,7 +17,7 @@ public record Vgpus(List<Vgpu> list) {
         if (list.isEmpty()) {
             throw FormatException.expected("at least one vGPU", "none");
         }
-        if (list.stream().map(Vgpu::uuid).distinct().count() < list.size()) {
+        if (list.size() > 1 && list.stream().map(Vgpu::uuid).distinct().count() < list.size()) {
             throw FormatException.expected("each GPU once", "a UUID twice");
         }
     }

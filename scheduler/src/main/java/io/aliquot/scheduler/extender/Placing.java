@@ -21,6 +21,7 @@ import java.util.stream.Collectors;
 final class Placing {
     private static final String UNDECIDED = "the outcome of an earlier bind of this pod is not known yet";
 
+    private final Asks asks = new Asks();
     private final Ledger ledger;
     private final Cluster cluster;
     private final PendingPods pending;
@@ -42,7 +43,7 @@ final class Placing {
         PodId id = pod.id();
         PodAsk ask;
         try {
-            ask = pod.ask();
+            ask = asks.of(pod);
         } catch (FormatException e) {
             return none(nodes, String.valueOf(e.getMessage()));
         }
@@ -108,7 +109,7 @@ final class Placing {
         String uid = pod.metadata().uid();
         PodAsk ask;
         try {
-            ask = pending.ask(uid).orElseGet(pod::ask); // filter has just read it
+            ask = pending.ask(uid).orElseGet(() -> asks.of(pod));
         } catch (FormatException e) {
             return new int[nodes.size()];
         }

@@ -65,7 +65,7 @@ final class Preempting {
         }
         PodAsk ask;
         try {
-            ask = pod.ask();
+            ask = pod.template().ask();
         } catch (FormatException e) {
             return Map.of();
         }
@@ -187,8 +187,8 @@ final class Preempting {
             if (!(node.facts() instanceof NodeFacts.Sharing sharing)) {
                 return false;
             }
-            long cpuMillis = pod.requests().cpuMillis();
-            long memoryBytes = pod.requests().memoryBytes();
+            long cpuMillis = ask.requests().cpuMillis();
+            long memoryBytes = ask.requests().memoryBytes();
             for (Holding holding : node.holdings()) {
                 if (!without.contains(holding.pod().uid())) {
                     cpuMillis += holding.requests().cpuMillis();

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.extender;
 import com.fasterxml.jackson.annotation.JacksonAnnotationsInside;
 import com.fasterxml.jackson.annotation.JsonIgnoreProperties;
 import com.fasterxml.jackson.annotation.JsonProperty;
+import io.aliquot.api.PodWishes;
 import io.aliquot.api.Quantity;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.ContainerAsk;
@@ -110,20 +111,6 @@ final class Wire {
             status = status == null ? new Status("") : status;
         }
 
-        /** Of CPU and memory, by all containers that run on. */
-        HostLoad requests() {
-            HostLoad requests = HostLoad.NONE;
-            for (Container container : spec.containers()) {
-                requests = requests.plus(container.requests());
-            }
-            for (Container container : spec.initContainers()) {
-                if (container.restartPolicy().equals("Always")) {
-                    requests = requests.plus(container.requests());
-                }
-            }
-            return requests;
-        }
-
         Rank rank() {
             return new Rank(spec.priority() == null ? 0 : spec.priority(), !"Never".equals(spec.preemptionPolicy()));
         }
@@ -133,21 +120,51 @@ final class Wire {
         }
 
         /**
-         * What it wants.
+         * What it has in common with others.
+         *
+         * @throws io.aliquot.api.FormatException where an annotation's value is unknown
+         */
+        Template template() {
+            return new Template(
+                    spec.initContainers(),
+                    spec.containers(),
+                    PodWishes.parse(metadata.annotations()),
+                    spec.preferences());
+        }
+    }
+
+    /** Of a pod, all that decides what it asks for. */
+    record Template(List<Container> initContainers, List<Container> containers, PodWishes wishes, boolean preferences) {
+        /**
+         * What such a pod asks for.
          *
          * @throws io.aliquot.api.FormatException where that makes no sense
          */
         PodAsk ask() {
             var asks = new ArrayList<ContainerAsk>();
-            for (Container container : spec.initContainers()) {
-                var kind = container.restartPolicy().equals("Always") ? ContainerKind.SIDECAR : ContainerKind.INIT;
+            for (Container container : initContainers) {
+                var kind = container.runsOn() ? ContainerKind.SIDECAR : ContainerKind.INIT;
                 ContainerAsk.parse(container.name(), kind, container.limits()).ifPresent(asks::add);
             }
-            for (Container container : spec.containers()) {
+            for (Container container : containers) {
                 ContainerAsk.parse(container.name(), ContainerKind.APP, container.limits())
                         .ifPresent(asks::add);
             }
-            return PodAsk.of(asks, metadata.annotations(), spec.preferences()).requesting(requests());
+            return PodAsk.of(asks, wishes, preferences).requesting(requests());
+        }
+
+        /** Of CPU and memory, by all containers that run on. */
+        private HostLoad requests() {
+            HostLoad requests = HostLoad.NONE;
+            for (Container container : containers) {
+                requests = requests.plus(container.requests());
+            }
+            for (Container container : initContainers) {
+                if (container.runsOn()) {
+                    requests = requests.plus(container.requests());
+                }
+            }
+            return requests;
         }
     }
 
@@ -196,6 +213,11 @@ final class Wire {
         Container {
             expect(name, "a container's name");
             restartPolicy = restartPolicy == null ? "" : restartPolicy;
+        }
+
+        /** Of an init container, whether it does not end before the next begins. */
+        boolean runsOn() {
+            return restartPolicy.equals("Always");
         }
 
         Map<String, String> limits() {

@@ -3,7 +3,6 @@ package io.aliquot.scheduler.ledger;
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.Market;
 import io.aliquot.scheduler.placement.PodAsk;
 import io.aliquot.scheduler.placement.Remembered;
@@ -80,7 +79,7 @@ public final class Offers {
                 sizedFor = nodes;
                 kinds.policy().eviction().orElseThrow().setMaximum(1 + ANSWERS / Math.max(1, nodes));
             }
-            return kinds.get(new Which(judged ? ask : ask.requesting(HostLoad.NONE), judged), any -> new Answers());
+            return kinds.get(new Which(judged ? ask : ask.withoutRequests(), judged), any -> new Answers());
         }
     }
 

@@ -33,6 +33,8 @@ public final class PodAsk {
     /** Whether it takes a model, by the model: a cluster has few models and many GPUs. */
     private final Map<String, Boolean> models = new ConcurrentHashMap<>();
 
+    private @Nullable PodAsk bare;
+
     private PodAsk(List<ContainerAsk> containers, PodWishes wishes, boolean preferences) {
         this(
                 containers,
@@ -68,7 +70,11 @@ public final class PodAsk {
      * @throws FormatException where an annotation's value is unknown
      */
     public static PodAsk of(List<ContainerAsk> containers, Map<String, String> annotations, boolean preferences) {
-        PodWishes wishes = PodWishes.parse(annotations);
+        return of(containers, PodWishes.parse(annotations), preferences);
+    }
+
+    /** The same of a pod whose annotations have been read. */
+    public static PodAsk of(List<ContainerAsk> containers, PodWishes wishes, boolean preferences) {
         Compatibility compatibility = wishes.compatibility().orElse(Compatibility.NONE);
         List<ContainerAsk> asked = compatibility == Compatibility.NONE
                 ? containers
@@ -84,6 +90,16 @@ public final class PodAsk {
     /** The same pod, with these requests of CPU and memory; without this it has none. */
     public PodAsk requesting(HostLoad load) {
         return requests.equals(load) ? this : new PodAsk(containers, wishes, preferences, load, oneDomain);
+    }
+
+    /** The same pod without requests of CPU and memory. */
+    public PodAsk withoutRequests() {
+        PodAsk without = bare;
+        if (without == null) { // at worst made by several threads
+            without = requesting(HostLoad.NONE);
+            bare = without;
+        }
+        return without;
     }
 
     /** The same pod, if its GPUs might hang on any NUMA domains. */

@@ -129,7 +129,7 @@ class PreemptingTest {
         world.ledger.forget("uid-a");
         var ask = Gpus.ask("APP:main: gpumem=1000");
         assertThat(world.ledger.ask("n1", "uid-other", ask)).isInstanceOf(Offer.Refuses.class);
-        assertThat(world.ledger.ask("n1", "uid-high", high.ask())).isInstanceOf(Offer.Fits.class);
+        assertThat(world.ledger.ask("n1", "uid-high", high.template().ask())).isInstanceOf(Offer.Fits.class);
         for (int i = 0; i < 10; i++) {
             world.pass(Ledger.KEPT_FOR.dividedBy(2));
             world.kept.renew();
