@@ -38,13 +38,16 @@ final class Watched<T extends HasMetadata> implements Readiness, Liveness, AutoC
     private static final long SHORTEST_PAUSE_MS = 50;
     private static final long LONGEST_PAUSE_MS = 3000;
 
+    /** Of an object what tells changes; {@code namespace} is null where its kind has none. */
+    private record Told(@Nullable String namespace, String name, String uid, String version) {}
+
     private final SlimClient client;
     private final Kind<T> kind;
     private final Consumer<T> present;
     private final Consumer<T> gone;
     private final LongSupplier nanoTime;
-    /** By namespace and name, what was told to be present and not to be gone: its metadata, and of that what tells changes. */
-    private final Map<String, T> told = new HashMap<>();
+    /** By namespace and name, what was told to be present and not to be gone. */
+    private final Map<String, Told> told = new HashMap<>();
 
     private volatile boolean complete;
     private Session session;
@@ -80,8 +83,7 @@ final class Watched<T extends HasMetadata> implements Readiness, Liveness, AutoC
 
     /** Whether this is an object's latest version that we were told of. */
     synchronized boolean knows(String resourceVersion) {
-        return told.values().stream()
-                .anyMatch(object -> resourceVersion.equals(object.getMetadata().getResourceVersion()));
+        return told.values().stream().anyMatch(object -> resourceVersion.equals(object.version()));
     }
 
     /** Lists and watches afresh, on a connection of its own; what has gone in the meantime is told of then. */
@@ -222,17 +224,20 @@ final class Watched<T extends HasMetadata> implements Readiness, Liveness, AutoC
         }
 
         private void isThere(T object) {
-            T before = told.put(key(object), slim(object));
-            if (before != null && !same(before, object)) {
-                tell(gone, before);
+            ObjectMeta metadata = object.getMetadata();
+            var now = new Told(
+                    metadata.getNamespace(), metadata.getName(), metadata.getUid(), metadata.getResourceVersion());
+            Told before = told.put(key(object), now);
+            if (before != null && !before.uid().equals(now.uid())) {
+                tell(gone, slim(before));
             }
             tell(present, object);
         }
 
         private void isGone(String key) {
-            T object = told.remove(key);
+            Told object = told.remove(key);
             if (object != null) {
-                tell(gone, object);
+                tell(gone, slim(object));
             }
         }
     }
@@ -241,19 +246,14 @@ final class Watched<T extends HasMetadata> implements Readiness, Liveness, AutoC
         return object.getMetadata().getNamespace() + "/" + object.getMetadata().getName();
     }
 
-    private T slim(T object) {
-        ObjectMeta metadata = object.getMetadata();
+    private T slim(Told object) {
         return kind.slim()
                 .apply(new ObjectMetaBuilder()
-                        .withNamespace(metadata.getNamespace())
-                        .withName(metadata.getName())
-                        .withUid(metadata.getUid())
-                        .withResourceVersion(metadata.getResourceVersion())
+                        .withNamespace(object.namespace())
+                        .withName(object.name())
+                        .withUid(object.uid())
+                        .withResourceVersion(object.version())
                         .build());
-    }
-
-    private static boolean same(HasMetadata one, HasMetadata other) {
-        return one.getMetadata().getUid().equals(other.getMetadata().getUid());
     }
 
     /** An object that we fail on must not keep the others from being told of. */
