@@ -9,6 +9,7 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
@@ -53,7 +54,7 @@ import tools.jackson.core.JacksonException;
  * the JSON does, would leave the last one unread, and open a new connection for the next request.
  */
 /** The extender's port, plain HTTP/1.1 on 127.0.0.1. Whatever is no POST to a verb's path is refused in a line of text. */
-final class ExtenderPort implements SmartLifecycle {
+final class ExtenderPort implements SmartLifecycle, Liveness {
     private static final Logger LOG = LoggerFactory.getLogger(ExtenderPort.class);
     private static final Door DOOR = Door.EXTENDER;
 
@@ -94,6 +95,7 @@ final class ExtenderPort implements SmartLifecycle {
 
     private final ServerSocket listener;
     private volatile boolean running;
+    private volatile boolean accepts;
     private volatile boolean leaves;
 
     /** Listens from {@link #start} on; at port 0 the system chooses one. */
@@ -126,6 +128,7 @@ final class ExtenderPort implements SmartLifecycle {
             throw new UncheckedIOException("cannot listen on " + address, e);
         }
         running = true;
+        accepts = true;
         threads.execute(this::accept);
     }
 
@@ -153,19 +156,34 @@ final class ExtenderPort implements SmartLifecycle {
     }
 
     private void accept() {
-        while (!leaves) {
-            free.acquireUninterruptibly();
-            try {
-                Socket client = listener.accept();
-                threads.execute(() -> serve(client));
-            } catch (IOException e) {
-                free.release();
-                if (!leaves) {
-                    LOG.warn("cannot accept connections: {}", e.getMessage());
-                    rest();
-                }
+        try {
+            while (!leaves) {
+                free.acquireUninterruptibly();
+                acceptOne();
+            }
+        } finally {
+            accepts = false;
+        }
+    }
+
+    private void acceptOne() {
+        try {
+            Socket client = listener.accept();
+            threads.execute(() -> serve(client));
+        } catch (IOException e) {
+            free.release();
+            if (!leaves) {
+                LOG.warn("cannot accept connections: {}", e.getMessage());
+                rest();
             }
         }
+    }
+
+    @Override
+    public Optional<String> broken() {
+        return running && !leaves && !accepts
+                ? Optional.of("nobody accepts kube-scheduler's connections any more")
+                : Optional.empty();
     }
 
     private static void rest() {
