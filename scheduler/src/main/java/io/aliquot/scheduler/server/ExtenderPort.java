@@ -127,8 +127,8 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
         } catch (IOException e) {
             throw new UncheckedIOException("cannot listen on " + address, e);
         }
-        running = true;
         accepts = true;
+        running = true;
         threads.execute(this::accept);
     }
 
@@ -138,12 +138,10 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
         leaves = true;
         try {
             listener.close();
-            for (Socket client : idle) {
-                client.shutdownInput(); // whoever waits for input finds the end
-            }
         } catch (IOException e) {
-            LOG.debug("closing", e);
+            LOG.debug("closing the port", e);
         }
+        idle.forEach(ExtenderPort::cutOff);
         try {
             if (!free.tryAcquire(MOST_CONNECTIONS, LAST_ANSWERS.toMillis(), TimeUnit.MILLISECONDS)) {
                 LOG.warn("not all of kube-scheduler's requests were answered within {}", LAST_ANSWERS);
@@ -153,6 +151,15 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
         }
         threads.shutdown();
         running = false;
+    }
+
+    /** Whoever waits for input from it finds the end. */
+    private static void cutOff(Socket client) {
+        try {
+            client.shutdownInput();
+        } catch (IOException e) {
+            LOG.debug("a connection has ended already", e);
+        }
     }
 
     private void accept() {
