@@ -20,10 +20,10 @@ import tools.jackson.databind.json.JsonMapper;
 
 /** The four verbs in JSON. Whatever a verb has to say against its input, it says in its answer. */
 final class JsonVerbs implements Verbs {
-    static final String FILTER = "/filter";
-    static final String PRIORITIZE = "/prioritize";
-    static final String BIND = "/bind";
-    static final String PREEMPT = "/preempt";
+    private static final String FILTER = "/filter";
+    private static final String PRIORITIZE = "/prioritize";
+    private static final String BIND = "/bind";
+    private static final String PREEMPT = "/preempt";
 
     private static final String WANTS_NAMES = "expected NodeNames, found none: set nodeCacheCapable: true for this "
             + "extender in the KubeSchedulerConfiguration";

@@ -3,13 +3,13 @@ package io.aliquot.scheduler.server;
 import jakarta.servlet.ServletException;
 import java.io.IOException;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.catalina.connector.Connector;
 import org.apache.catalina.connector.Request;
 import org.apache.catalina.connector.Response;
 import org.apache.catalina.valves.ValveBase;
 import org.apache.coyote.AbstractProtocol;
-import org.springframework.http.HttpStatus;
 import org.springframework.http.ProblemDetail;
 
 /**
@@ -46,30 +46,20 @@ final class DoorValve extends ValveBase {
         if (leaves) {
             response.setHeader("Connection", "close");
         }
-        Door door = doors.get(request.getConnector());
-        // Compared as sent: none of our paths needs escapes, so whoever sends them wants to confuse somebody.
-        if (door == null || !door.answers(request.getRequestURI())) {
-            refuse(request, response, HttpStatus.NOT_FOUND, "nothing here");
-            return;
-        }
-        if (request.getContentLengthLong() > door.largestBody()) {
-            refuse(
-                    request,
-                    response,
-                    HttpStatus.CONTENT_TOO_LARGE,
-                    "expected a body of at most " + door.largestBody() + " bytes, found "
-                            + request.getContentLengthLong());
-            return;
-        }
-        // Go's clients, and so kube-scheduler and the API server, always tell the length of a JSON body.
-        if (request.getContentLengthLong() < 0 && request.getHeader("Transfer-Encoding") != null) {
-            refuse(request, response, HttpStatus.LENGTH_REQUIRED, "expected a Content-Length");
+        Door door = doors.getOrDefault(request.getConnector(), Door.NONE);
+        Optional<ProblemDetail> refusal = door.refuses(request.getRequestURI(), length(request));
+        if (refusal.isPresent()) {
+            Problems.write(request.getRequest(), response.getResponse(), refusal.get());
             return;
         }
         getNext().invoke(request, response);
     }
 
-    private static void refuse(Request request, Response response, HttpStatus status, String why) throws IOException {
-        Problems.write(request.getRequest(), response.getResponse(), ProblemDetail.forStatusAndDetail(status, why));
+    private static long length(Request request) {
+        long told = request.getContentLengthLong();
+        if (told >= 0) {
+            return told;
+        }
+        return request.getHeader("Transfer-Encoding") == null ? 0 : told;
     }
 }

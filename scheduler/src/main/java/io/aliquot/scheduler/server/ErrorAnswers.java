@@ -32,6 +32,6 @@ final class ErrorAnswers {
                 .headers(headers);
         return Problems.asJson(request)
                 ? answer.contentType(MediaType.APPLICATION_PROBLEM_JSON).body(problem)
-                : answer.contentType(MediaType.TEXT_PLAIN).body(problem.getDetail() + "\n");
+                : answer.contentType(MediaType.TEXT_PLAIN).body(Problems.line(problem));
     }
 }

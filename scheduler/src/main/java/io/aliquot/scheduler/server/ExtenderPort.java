@@ -61,11 +61,7 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
     /** Whoever comes when all are taken waits. kube-scheduler has one for each pod whose Binding is on its way. */
     private static final int MOST_CONNECTIONS = 64;
 
-    private static final Timeout IDLE = Timeout.ofMinutes(2);
-    private static final Duration PATIENCE = Duration.ofSeconds(10);
-    /** What is read and thrown away of a body that was refused, so that its sender gets to see why; in bytes. */
-    static final int SWALLOWED = 64 << 20;
-
+    private static final Timeout IDLE = Timeout.of(Door.IDLE);
     private static final Duration LAST_ANSWERS = Duration.ofSeconds(10);
     /** After a failure to accept, such as for want of file descriptors. */
     private static final Duration RESPITE = Duration.ofMillis(100);
@@ -95,7 +91,7 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
 
     private final ServerSocket listener;
     private volatile boolean running;
-    private volatile boolean accepts;
+    private volatile boolean gaveUp;
     private volatile boolean leaves;
 
     /** Listens from {@link #start} on; at port 0 the system chooses one. */
@@ -127,7 +123,6 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
         } catch (IOException e) {
             throw new UncheckedIOException("cannot listen on " + address, e);
         }
-        accepts = true;
         running = true;
         threads.execute(this::accept);
     }
@@ -169,7 +164,7 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
                 acceptOne();
             }
         } finally {
-            accepts = false;
+            gaveUp = !leaves;
         }
     }
 
@@ -188,9 +183,7 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
 
     @Override
     public Optional<String> broken() {
-        return running && !leaves && !accepts
-                ? Optional.of("nobody accepts kube-scheduler's connections any more")
-                : Optional.empty();
+        return gaveUp ? Optional.of("nobody accepts kube-scheduler's connections any more") : Optional.empty();
     }
 
     private static void rest() {
@@ -205,7 +198,7 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
         try (client;
                 HttpServerConnection connection = protocol.createConnection(client)) {
             client.setTcpNoDelay(true);
-            client.setSoTimeout((int) PATIENCE.toMillis());
+            client.setSoTimeout((int) Door.PATIENCE.toMillis());
             while (asks(client, connection)) {
                 service.handleRequest(connection, HttpCoreContext.create());
             }
@@ -236,19 +229,11 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
         InputStream body = entity == null ? InputStream.nullInputStream() : entity.getContent();
         long length = entity == null ? 0 : entity.getContentLength();
         String path = request.getRequestUri();
-        // Go's clients, and so kube-scheduler, always tell the length of a JSON body.
-        if (length < 0) {
-            return unread(request, body, HttpStatus.LENGTH_REQUIRED, "expected a Content-Length");
-        }
-        if (length > DOOR.largestBody()) {
-            return unread(
-                    request,
-                    body,
-                    HttpStatus.CONTENT_TOO_LARGE,
-                    "expected a body of at most " + DOOR.largestBody() + " bytes, found " + length);
-        }
-        if (!DOOR.answers(path)) {
-            return refusal(ProblemDetail.forStatusAndDetail(HttpStatus.NOT_FOUND, "nothing here"));
+        Optional<ProblemDetail> turnedAway = DOOR.refuses(path, length);
+        if (turnedAway.isPresent()) {
+            return length < 0 || length > DOOR.largestBody()
+                    ? unread(request, body, turnedAway.get())
+                    : refusal(turnedAway.get());
         }
         if (!request.getMethod().equals("POST")) {
             return refusal(ProblemDetail.forStatusAndDetail(HttpStatus.METHOD_NOT_ALLOWED, "expected POST"));
@@ -265,12 +250,12 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
     }
 
     /** For a body that is not to be read; the connection ends with it. */
-    private static ClassicHttpResponse unread(
-            ClassicHttpRequest request, InputStream body, HttpStatus status, String why) throws IOException {
-        long swallowed = body.skip(SWALLOWED);
-        LOG.debug("{}, of which {} were thrown away", why, swallowed);
+    private static ClassicHttpResponse unread(ClassicHttpRequest request, InputStream body, ProblemDetail problem)
+            throws IOException {
+        long swallowed = body.skip(Door.SWALLOWED);
+        LOG.debug("{}, of which {} were thrown away", problem.getDetail(), swallowed);
         request.setEntity(null); // else the rest would be read, too
-        return last(refusal(ProblemDetail.forStatusAndDetail(status, why)));
+        return last(refusal(problem));
     }
 
     /** On its connection. */
@@ -280,7 +265,7 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
     }
 
     private static ClassicHttpResponse refusal(ProblemDetail problem) {
-        byte[] line = (problem.getDetail() + "\n").getBytes(StandardCharsets.UTF_8);
+        byte[] line = Problems.line(problem).getBytes(StandardCharsets.UTF_8);
         return whole(problem.getStatus(), line, ContentType.TEXT_PLAIN.withCharset(StandardCharsets.UTF_8));
     }
 

@@ -35,6 +35,10 @@ public final class Problems {
                 HttpStatus.INTERNAL_SERVER_ERROR, "internal error; the scheduler's log tells more");
     }
 
+    static String line(ProblemDetail problem) {
+        return problem.getDetail() + "\n";
+    }
+
     static boolean asJson(HttpServletRequest request) {
         return request.getRequestURI().startsWith(API);
     }
@@ -52,7 +56,7 @@ public final class Problems {
             response.getOutputStream().write(JsonMapper.shared().writeValueAsBytes(fields));
         } else {
             response.setContentType("text/plain;charset=utf-8");
-            response.getOutputStream().write((problem.getDetail() + "\n").getBytes(StandardCharsets.UTF_8));
+            response.getOutputStream().write(line(problem).getBytes(StandardCharsets.UTF_8));
         }
     }
 }

@@ -16,7 +16,6 @@ import org.springframework.context.annotation.Configuration;
 /** One Tomcat, a connector for each {@link Door} but the extender's. */
 @Configuration(proxyBeanMethods = false)
 class ServerConfiguration {
-    private static final int PATIENCE_MS = 10_000;
     private static final int LONGEST_HEAD = 64 << 10;
 
     @Bean
@@ -80,9 +79,9 @@ class ServerConfiguration {
         protocol.setMaxThreads(threads);
         protocol.setMinSpareThreads(1);
         protocol.setMaxKeepAliveRequests(-1); // else Tomcat closes the connection at every hundredth request
-        protocol.setConnectionTimeout(PATIENCE_MS);
-        protocol.setKeepAliveTimeout(120_000);
-        protocol.setMaxSwallowSize(ExtenderPort.SWALLOWED);
+        protocol.setConnectionTimeout((int) Door.PATIENCE.toMillis());
+        protocol.setKeepAliveTimeout((int) Door.IDLE.toMillis());
+        protocol.setMaxSwallowSize(Door.SWALLOWED);
     }
 
     private static SSLHostConfig tls(CertificateSource source) {
