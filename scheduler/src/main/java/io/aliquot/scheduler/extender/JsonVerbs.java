@@ -7,13 +7,13 @@ import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.extender.Wire.PreemptionArgs;
 import io.aliquot.scheduler.extender.Wire.PreemptionResult;
-import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.server.Problems;
 import io.aliquot.scheduler.server.Verbs;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.io.InputStream;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.springframework.http.HttpStatus;
 import org.springframework.web.server.ResponseStatusException;
 import tools.jackson.databind.json.JsonMapper;
@@ -28,11 +28,15 @@ final class JsonVerbs implements Verbs {
     private static final String WANTS_NAMES = "expected NodeNames, found none: set nodeCacheCapable: true for this "
             + "extender in the KubeSchedulerConfiguration";
 
+    private final WireReader reader = new WireReader();
     private final Placing placing;
     private final Binder binder;
     private final Preempting preempting;
     private final VerbMeter meter;
     private final MeterRegistry metrics;
+    /** By how they ended. */
+    private final Map<String, Counter> binds = new ConcurrentHashMap<>();
+
     private final JsonMapper json;
 
     JsonVerbs(
@@ -54,46 +58,38 @@ final class JsonVerbs implements Verbs {
     public byte[] answer(String path, InputStream body) {
         return json.writeValueAsBytes(
                 switch (path) {
-                    case FILTER -> filter(read(body, Args.class));
-                    case PRIORITIZE -> prioritize(read(body, Args.class));
-                    case BIND -> bind(read(body, BindingArgs.class));
-                    case PREEMPT -> preempt(read(body, PreemptionArgs.class));
+                    case FILTER -> filter(reader.args(body));
+                    case PRIORITIZE -> prioritize(reader.args(body));
+                    case BIND -> bind(reader.binding(body));
+                    case PREEMPT -> preempt(reader.preemption(body));
                     default -> throw new ResponseStatusException(HttpStatus.NOT_FOUND, "nothing here");
                 });
     }
 
-    private <T> T read(InputStream body, Class<T> type) {
-        T args = json.readValue(body, type);
-        if (args == null) {
-            throw new ResponseStatusException(HttpStatus.BAD_REQUEST, Problems.NOT_OUR_JSON);
-        }
-        return args;
-    }
-
     private FilterResult filter(Args args) {
-        List<String> nodes = args.nodeNames();
-        return nodes == null
-                ? FilterResult.error(WANTS_NAMES)
-                : meter.time("filter", () -> placing.filter(args.pod(), nodes));
+        return args.nodeNames()
+                .map(nodes -> meter.time("filter", () -> placing.filter(args.pod(), nodes)))
+                .orElseGet(() -> FilterResult.error(WANTS_NAMES));
     }
 
     private List<HostPriority> prioritize(Args args) {
-        List<String> nodes = args.nodeNames();
-        if (nodes == null) { // an answer has no place for an error
-            throw new ResponseStatusException(HttpStatus.BAD_REQUEST, WANTS_NAMES);
-        }
+        // an answer has no place for an error
+        List<String> nodes =
+                args.nodeNames().orElseThrow(() -> new ResponseStatusException(HttpStatus.BAD_REQUEST, WANTS_NAMES));
         return meter.time("prioritize", () -> placing.prioritize(args.pod(), nodes));
     }
 
     private BindingResult bind(BindingArgs args) {
-        var pod = new PodId(args.podNamespace(), args.podName(), args.podUID());
-        Binder.Result result = meter.time("bind", () -> binder.bind(pod, args.node()));
-        Counter.builder("aliquot.extender.binds")
-                .description("Binds by how they ended")
-                .tag("outcome", result.label())
-                .register(metrics)
-                .increment();
+        Binder.Result result = meter.time("bind", () -> binder.bind(args.pod(), args.node()));
+        binds.computeIfAbsent(result.label(), this::register).increment();
         return new BindingResult(result.error());
+    }
+
+    private Counter register(String label) {
+        return Counter.builder("aliquot.extender.binds")
+                .description("Binds by how they ended")
+                .tag("outcome", label)
+                .register(metrics);
     }
 
     private PreemptionResult preempt(PreemptionArgs args) {

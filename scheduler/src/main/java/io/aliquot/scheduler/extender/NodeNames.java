@@ -5,8 +5,6 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.core.JsonParser;
 import tools.jackson.core.JsonToken;
-import tools.jackson.databind.DeserializationContext;
-import tools.jackson.databind.ValueDeserializer;
 
 /*
  * kube-scheduler sends the names of all its nodes with every pod. A name that was read before is the same object again:
@@ -15,31 +13,27 @@ import tools.jackson.databind.ValueDeserializer;
  * large cluster few names share one. Racing readers at worst make a name anew.
  */
 /** Reads a list of node names. */
-final class NodeNames extends ValueDeserializer<List<String>> {
+final class NodeNames {
     private static final int SLOTS = 1 << 16;
 
     private final @Nullable String[] known = new @Nullable String[SLOTS];
     /** How long the list was the last time. */
     private volatile int usual = 16;
 
-    @Override
-    public List<String> deserialize(JsonParser json, DeserializationContext context) {
-        if (!json.isExpectedStartArrayToken()) {
-            return wrong(json, context);
+    /** Whose beginning is the current token. */
+    List<String> read(JsonParser in) {
+        if (in.currentToken() != JsonToken.START_ARRAY) {
+            throw WireReader.wrong(in, "a list of node names");
         }
         var names = new ArrayList<String>(usual);
-        for (JsonToken token = json.nextToken(); token != JsonToken.END_ARRAY; token = json.nextToken()) {
+        for (JsonToken token = in.nextToken(); token != JsonToken.END_ARRAY; token = in.nextToken()) {
             if (token != JsonToken.VALUE_STRING) {
-                return wrong(json, context);
+                throw WireReader.wrong(in, "a node's name");
             }
-            names.add(name(json.getStringCharacters(), json.getStringOffset(), json.getStringLength()));
+            names.add(name(in.getStringCharacters(), in.getStringOffset(), in.getStringLength()));
         }
         usual = names.size();
         return names;
-    }
-
-    private List<String> wrong(JsonParser json, DeserializationContext context) {
-        throw context.wrongTokenException(json, List.class, JsonToken.VALUE_STRING, "expected a list of node names");
     }
 
     private String name(char[] text, int offset, int length) {

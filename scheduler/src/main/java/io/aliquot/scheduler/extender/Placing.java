@@ -65,7 +65,7 @@ final class Placing {
                     "asks for " + ask.mostVgpus() + " vGPUs on different GPUs, no node has more than " + most
                             + (most == 1 ? " GPU" : " GPUs"));
         }
-        FilterResult result = look(id, ask, nodes, pod.status().nominatedNodeName());
+        FilterResult result = look(id, ask, nodes, pod.nominatedNodeName());
         if (result.nodeNames().isEmpty()) {
             pending.waits(id, ask, pod.rank(), nodes);
         } else {
@@ -106,7 +106,7 @@ final class Placing {
     }
 
     private int[] scores(Wire.Pod pod, List<String> nodes) {
-        String uid = pod.metadata().uid();
+        String uid = pod.id().uid();
         PodAsk ask;
         try {
             ask = pending.ask(uid).orElseGet(() -> asks.of(pod));

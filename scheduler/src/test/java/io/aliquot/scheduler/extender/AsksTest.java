@@ -10,7 +10,6 @@ import java.util.List;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
-import tools.jackson.databind.json.JsonMapper;
 
 class AsksTest {
     private final Asks asks = new Asks();
@@ -74,6 +73,6 @@ class AsksTest {
 
     private static Wire.Pod edited(String name, String replaced, String by) {
         String json = World.podJson(name, World.mebibytes(3000), "").replace(replaced, by);
-        return JsonMapper.shared().readValue(json, Wire.Pod.class);
+        return World.read(json);
     }
 }

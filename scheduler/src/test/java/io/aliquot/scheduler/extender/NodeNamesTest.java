@@ -3,7 +3,8 @@ package io.aliquot.scheduler.extender;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.scheduler.extender.Wire.Args;
+import java.io.ByteArrayInputStream;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
@@ -14,11 +15,13 @@ import tools.jackson.databind.json.JsonMapper;
 class NodeNamesTest {
     private static final JsonMapper JSON = JsonMapper.shared();
 
-    private static List<String> read(String names) {
-        Args args = JSON.readValue(
-                "{\"Pod\": " + World.podJson("a", "\"x/y\": \"1\"", "") + ", \"NodeNames\": " + names + "}",
-                Args.class);
-        return args.nodeNames() == null ? List.of("none") : args.nodeNames();
+    private final WireReader reader = new WireReader();
+
+    private List<String> read(String names) {
+        String args = "{\"Pod\": " + World.podJson("a", "\"x/y\": \"1\"", "") + ", \"NodeNames\": " + names + "}";
+        return reader.args(new ByteArrayInputStream(args.getBytes(StandardCharsets.UTF_8)))
+                .nodeNames()
+                .orElse(List.of("none"));
     }
 
     @Test

@@ -22,7 +22,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
-import tools.jackson.databind.json.JsonMapper;
 
 class PlacingTest {
     private static final List<String> NODES = List.of("n1", "n2");
@@ -140,7 +139,7 @@ class PlacingTest {
                   {"weight": 1, "preference": {}}]}},""";
         String json = World.podJson("a", mebibytes(20_000), BY_FRAGMENTATION)
                 .replace("\"spec\": {", "\"spec\": {" + affinity);
-        Wire.Pod pod = JsonMapper.shared().readValue(json, Wire.Pod.class);
+        Wire.Pod pod = World.read(json);
         world.takenElsewhere("y", 2, 1, 60_000);
 
         assertThat(binpack.filter(pod, NODES).nodeNames()).containsExactlyInAnyOrder("n1", "n2");
@@ -177,7 +176,7 @@ class PlacingTest {
         world.takenElsewhere("y", 1, 1, 78_000);
         String json = World.podJson("a", mebibytes(3000), "")
                 .replace("\"status\": {}", "\"status\": {\"nominatedNodeName\": \"n1\"}");
-        var nominated = JsonMapper.shared().readValue(json, Wire.Pod.class);
+        var nominated = World.read(json);
         var answer = binpack.filter(nominated, List.of("n1"));
         assertThat(answer.failedNodes()).isEqualTo(Map.of("n1", "no GPU with 3000 MiB free"));
         assertThat(answer.failedAndUnresolvableNodes()).isEmpty();
@@ -227,7 +226,7 @@ class PlacingTest {
                         "\"schedulerName\"",
                         "\"affinity\": {\"nodeAffinity\": {\"preferredDuringSchedulingIgnoredDuringExecution\": "
                                 + "[{\"weight\": 1}]}}, \"schedulerName\"");
-        var preferring = JsonMapper.shared().readValue(json, Wire.Pod.class);
+        var preferring = World.read(json);
         assertThat(one.filter(preferring, NODES).nodeNames()).hasSize(2);
         assertThat(one.prioritize(preferring, NODES))
                 .containsExactly(new HostPriority("n1", 0), new HostPriority("n2", 2));

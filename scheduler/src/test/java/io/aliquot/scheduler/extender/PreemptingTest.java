@@ -21,7 +21,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import org.junit.jupiter.api.Test;
-import tools.jackson.databind.json.JsonMapper;
 
 class PreemptingTest {
     private static final int LARGE = 80_000;
@@ -83,7 +82,7 @@ class PreemptingTest {
         String json = World.podJson("high", mebibytes(LARGE), "")
                 .replace("\"spec\": {", "\"spec\": {\"priority\": 10, ")
                 .replace("\"resources\": {", "\"resources\": {\"requests\": {\"cpu\": \"600m\"}, ");
-        var hungry = JsonMapper.shared().readValue(json, Wire.Pod.class);
+        var hungry = World.read(json);
         assertThat(victims(hungry, "n1", "a")).containsExactly("a");
         world.holds("a", 1, 1, new HostLoad(300, 0), share(1, 0, 80_000));
         world.holds("b", 1, 1, new HostLoad(100, 0), share(1, 1, 80_000));

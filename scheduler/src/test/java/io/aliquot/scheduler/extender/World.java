@@ -15,17 +15,19 @@ import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import io.aliquot.scheduler.preemption.Selector;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import java.io.ByteArrayInputStream;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
-import tools.jackson.databind.json.JsonMapper;
 
 /** Two nodes with two GPUs of 80000 MiB each, and the verbs around them. */
 final class World {
     static final int MEMORY = 80_000;
+    private static final WireReader READER = new WireReader();
 
     private int holders;
 
@@ -129,7 +131,12 @@ final class World {
                 .replace(
                         "\"spec\": {",
                         "\"spec\": {\"priority\": " + priority + ", \"preemptionPolicy\": \"" + policy + "\", ");
-        return JsonMapper.shared().readValue(json, Wire.Pod.class);
+        return read(json);
+    }
+
+    /** As kube-scheduler sends it. */
+    static Wire.Pod read(String json) {
+        return READER.pod(new ByteArrayInputStream(json.getBytes(StandardCharsets.UTF_8)));
     }
 
     static Wire.Pod pod(String name, String limits) {
@@ -137,7 +144,7 @@ final class World {
     }
 
     static Wire.Pod pod(String name, String limits, String more) {
-        return JsonMapper.shared().readValue(podJson(name, limits, more), Wire.Pod.class);
+        return read(podJson(name, limits, more));
     }
 
     static String mebibytes(int amount) {

@@ -1,0 +1,136 @@
+package io.aliquot.scheduler.extender;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.aliquot.scheduler.extender.Wire.Args;
+import io.aliquot.scheduler.extender.Wire.Container;
+import io.aliquot.scheduler.ledger.PodId;
+import java.io.ByteArrayInputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.ObjectNode;
+
+class WireReaderTest {
+    private static final JsonMapper JSON = JsonMapper.shared();
+    private static final String ARGS = """
+            {"Nodes": null, "NodeNames": ["n1", "n2"], "Pod": {
+              "status": {"phase": "Pending", "nominatedNodeName": "n2", "conditions": [{"type": "x"}]},
+              "metadata": {"name": "a", "namespace": "default", "uid": "u", "annotations": {"k": "v", "none": null},
+                "managedFields": [{"fieldsV1": {"f:spec": {"uid": "no", "name": ["no"]}}}]},
+              "spec": {"priority": 7, "preemptionPolicy": "Never", "nodeName": null,
+                "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
+                "containers": [
+                  {"name": "c", "env": [{"name": "no"}], "resources": {"claims": [{}], "limits": {"x/y": "2"}}},
+                  {"name": "d"}]}}}
+            """;
+
+    private final WireReader reader = new WireReader();
+
+    private Args read(String json) {
+        return reader.args(new ByteArrayInputStream(json.getBytes(StandardCharsets.UTF_8)));
+    }
+
+    @Test
+    void whatIsNotLookedAtIsSteppedOver() {
+        Args args = read(ARGS);
+        assertThat(args.nodeNames()).hasValue(List.of("n1", "n2"));
+        assertThat(args.pod())
+                .isEqualTo(new Wire.Pod(
+                        new PodId("default", "a", "u"),
+                        new Rank(7, false),
+                        Map.of("k", "v"),
+                        List.of(new Container("i", Map.of(), Map.of("cpu", "1"), true)),
+                        List.of(
+                                new Container("c", Map.of("x/y", "2"), Map.of(), false),
+                                new Container("d", Map.of(), Map.of(), false)),
+                        false,
+                        "n2"));
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "\"affinity\": {\"nodeAffinity\": {\"requiredX\": [{}], \"preferredDuringSchedulingIgnoredDuringExecution\": [{\"weight\": 1}]}}",
+                "\"affinity\": {\"podAffinity\": {\"preferredDuringSchedulingIgnoredDuringExecution\": [{}, {}]}}",
+                "\"affinity\": {\"podAntiAffinity\": {\"preferredDuringSchedulingIgnoredDuringExecution\": [[1]]}, \"x\": {}}",
+                "\"topologySpreadConstraints\": [{\"whenUnsatisfiable\": \"ScheduleAnyway\"}, {\"maxSkew\": 1}]"
+            })
+    void aPodThatSaysWhatItWouldLikeHasPreferences(String wish) {
+        assertThat(read(ARGS.replace("\"priority\"", wish + ", \"priority\""))
+                        .pod()
+                        .preferences())
+                .isTrue();
+        String must = wish.replace("preferred", "required").replace("ScheduleAnyway", "DoNotSchedule");
+        assertThat(read(ARGS.replace("\"priority\"", must + ", \"priority\""))
+                        .pod()
+                        .preferences())
+                .isFalse();
+    }
+
+    @Test
+    void wherePartsAreMissingTheErrorSaysWhich() {
+        for (String part : List.of("\"uid\"", "\"namespace\"", "\"metadata\"", "\"spec\"", "\"Pod\"", "\"name\"")) {
+            assertThatThrownBy(() -> read(ARGS.replace(part, "\"other\"")))
+                    .as(part)
+                    .isInstanceOf(JacksonException.class)
+                    .hasMessageContaining("expected ")
+                    .hasMessageContaining(part.replace("\"", ""))
+                    .hasMessageContaining(", found none");
+        }
+        assertThatThrownBy(() -> read(ARGS + "{}")).isInstanceOf(JacksonException.class);
+    }
+
+    @Test
+    void whateverIsCutOffIsMalformed() {
+        String whole = ARGS.strip();
+        for (int length = 0; length < whole.length(); length++) {
+            String cut = whole.substring(0, length);
+            assertThatThrownBy(() -> read(cut)).as(cut).isInstanceOf(JacksonException.class);
+        }
+    }
+
+    /** In the place of each value another one: it is read, or it is malformed, and nothing else befalls. */
+    @ParameterizedTest
+    @ValueSource(strings = {"null", "3", "1e400", "true", "\"x\"", "{}", "[]", "[null]", "{\"name\": {\"uid\": []}}"})
+    void whateverAValueIsNothingBreaks(String other) {
+        var answers = new ArrayList<Boolean>();
+        JsonNode args = JSON.readTree(ARGS);
+        inPlaceOfEach(args, JSON.readTree(other), () -> {
+            try {
+                answers.add(read(args.toString()).nodeNames().isPresent());
+            } catch (JacksonException e) {
+                answers.add(false);
+            }
+        });
+        assertThat(answers).hasSizeGreaterThan(40).contains(true, false);
+    }
+
+    private static void inPlaceOfEach(JsonNode node, JsonNode other, Runnable check) {
+        if (node instanceof ObjectNode object) {
+            for (String field : List.copyOf(object.propertyNames())) {
+                JsonNode before = object.replace(field, other);
+                check.run();
+                object.set(field, before);
+                inPlaceOfEach(before, other, check);
+            }
+        } else if (node instanceof ArrayNode array) {
+            for (int i = 0; i < array.size(); i++) {
+                JsonNode before = array.get(i);
+                array.set(i, other);
+                check.run();
+                array.set(i, before);
+                inPlaceOfEach(before, other, check);
+            }
+        }
+    }
+}
