@@ -73,16 +73,18 @@ class ClusterConfiguration {
         Supplier<List<Watched<?>>> all =
                 SingletonSupplier.of(() -> watches.stream().toList());
         return new KubernetesCluster(
-                kubernetes,
-                leadership,
-                unbound,
-                lag,
-                () -> all.get().stream()
-                        .flatMap(watch -> watch.waitsFor().stream())
-                        .findFirst(),
-                events,
-                metrics,
-                Clock.systemUTC());
+                kubernetes, leadership, unbound, lag, () -> firstOf(all.get()), events, metrics, Clock.systemUTC());
+    }
+
+    /** What the first of them waits for that waits for something. */
+    private static Optional<String> firstOf(List<Watched<?>> watches) {
+        for (Watched<?> watch : watches) {
+            Optional<String> waitsFor = watch.waitsFor();
+            if (waitsFor.isPresent()) {
+                return waitsFor;
+            }
+        }
+        return Optional.empty();
     }
 
     @Bean

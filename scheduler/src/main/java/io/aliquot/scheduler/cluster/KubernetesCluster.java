@@ -8,7 +8,6 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.server.Latency;
 import io.aliquot.scheduler.server.Readiness;
-import io.fabric8.kubernetes.api.model.BindingBuilder;
 import io.fabric8.kubernetes.api.model.DeleteOptionsBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
@@ -18,6 +17,7 @@ import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.Timer;
 import java.io.IOException;
 import java.time.Clock;
 import java.time.Duration;
@@ -26,7 +26,9 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import org.apache.hc.core5.http.ContentType;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -41,6 +43,7 @@ final class KubernetesCluster implements Cluster {
     /** For what nobody waits for. */
     private static final Duration PATIENCE = Duration.ofSeconds(4);
 
+    private static final ContentType MERGE_PATCH = ContentType.create("application/merge-patch+json");
     private static final int NOT_FOUND = 404;
     private static final int CONFLICT = 409;
     private static final int TOO_MANY = 429;
@@ -53,6 +56,9 @@ final class KubernetesCluster implements Cluster {
     private final Readiness ready;
     private final Events events;
     private final MeterRegistry metrics;
+    /** Of Bindings, by the outcome's kind. */
+    private final Map<Class<?>, Timer> timers = new ConcurrentHashMap<>();
+
     private final Clock clock;
     private final Writer writer;
     private final Writer hasty;
@@ -93,44 +99,46 @@ final class KubernetesCluster implements Cluster {
         return unbound.version(pod.uid());
     }
 
+    /** core/v1, of which the client's own has many more fields to write, all of them empty. */
+    private record Binding(String apiVersion, String kind, Preconditions metadata, Target target) {}
+
+    /** {@code uid} and {@code resourceVersion} are preconditions (k8s.io/kubernetes, pkg/registry/core/pod/storage). */
+    private record Preconditions(
+            String namespace, String name, String uid, String resourceVersion, Map<String, String> annotations) {}
+
+    private record Target(String apiVersion, String kind, String name) {}
+
     @Override
     public WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations) {
-        var binding = new BindingBuilder()
-                .withNewMetadata()
-                .withNamespace(pod.namespace())
-                .withName(pod.name())
-                // preconditions (k8s.io/kubernetes, pkg/registry/core/pod/storage)
-                .withUid(pod.uid())
-                .withResourceVersion(Long.toString(version))
-                .withAnnotations(annotations)
-                .endMetadata()
-                .withNewTarget()
-                .withApiVersion("v1")
-                .withKind("Node")
-                .withName(node)
-                .endTarget()
-                .build();
+        var binding = new Binding(
+                "v1",
+                "Binding",
+                new Preconditions(pod.namespace(), pod.name(), pod.uid(), Long.toString(version), annotations),
+                new Target("v1", "Node", node));
         lag.sends(pod.uid());
         long start = System.nanoTime();
-        WriteOutcome outcome = writer.write("POST", "application/json", path(pod) + "/binding", binding);
+        WriteOutcome outcome = writer.write("POST", ContentType.APPLICATION_JSON, path(pod) + "/binding", binding);
         lag.answered(pod.uid(), outcome instanceof WriteOutcome.Done);
-        Latency.timer("aliquot.binding.write", "Time of a Binding's way to the API server and back")
-                .tag("outcome", outcome.getClass().getSimpleName().toLowerCase(Locale.ROOT))
-                .register(metrics)
+        timers.computeIfAbsent(outcome.getClass(), this::register)
                 .record(System.nanoTime() - start, TimeUnit.NANOSECONDS);
         return outcome;
     }
 
+    private Timer register(Class<?> outcome) {
+        return Latency.timer("aliquot.binding.write", "Time of a Binding's way to the API server and back")
+                .tag("outcome", outcome.getSimpleName().toLowerCase(Locale.ROOT))
+                .register(metrics);
+    }
+
     @Override
     public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
-        return writer.write("PATCH", "application/merge-patch+json", path(pod), patch(pod, version, annotations));
+        return writer.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, annotations));
     }
 
     @Override
     public PodState moveOn(PodId pod, long version) {
         var mark = Map.of(Annotations.MOVED_ON, Long.toString(version));
-        WriteOutcome outcome =
-                hasty.write("PATCH", "application/merge-patch+json", path(pod), patch(pod, version, mark));
+        WriteOutcome outcome = hasty.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, mark));
         return outcome instanceof WriteOutcome.Refused refused ? new PodState.Unreadable(refused.why()) : read(pod);
     }
 

@@ -141,8 +141,8 @@ final class Line {
      * @throws ConnectException where nothing was sent
      * @throws IOException where the request may have reached the server, or not
      */
-    Answer send(String method, String path, String contentType, String body, Duration patience) throws IOException {
-        var entity = new ByteArrayEntity(body.getBytes(StandardCharsets.UTF_8), ContentType.parse(contentType));
+    Answer send(String method, String path, ContentType type, String body, Duration patience) throws IOException {
+        var entity = new ByteArrayEntity(body.getBytes(StandardCharsets.UTF_8), type);
         return answer(
                 () -> {
                     BasicClassicHttpRequest request = request(method, path, "application/json");

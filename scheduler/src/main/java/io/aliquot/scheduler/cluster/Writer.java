@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.net.ConnectException;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
+import org.apache.hc.core5.http.ContentType;
 
 /**
  * Writes of which one must know what became of them. One try each, but for a server that says it is too busy, and when
@@ -30,7 +31,7 @@ final class Writer {
         this.patience = patience;
     }
 
-    WriteOutcome write(String method, String contentType, String path, Object body) {
+    WriteOutcome write(String method, ContentType type, String path, Object body) {
         String text = json.asJson(body);
         long end = System.nanoTime() + patience.toNanos();
         while (true) {
@@ -39,7 +40,7 @@ final class Writer {
             try {
                 // The server stops working on it when nobody waits for it any more (kube-apiserver,
                 // WithRequestDeadline).
-                response = line.send(method, path + "?timeout=" + left.toMillis() + "ms", contentType, text, left);
+                response = line.send(method, path + "?timeout=" + left.toMillis() + "ms", type, text, left);
             } catch (ConnectException e) {
                 return new WriteOutcome.Refused("the API server cannot be reached: " + e.getMessage());
             } catch (IOException e) {

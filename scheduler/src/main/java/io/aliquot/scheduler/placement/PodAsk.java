@@ -27,6 +27,7 @@ public final class PodAsk {
 
     private final boolean choosesGpus;
     private final boolean oneDomain;
+    private final int mostVgpus;
     private final int hash;
     /** Of each container, by its place. */
     private final List<Refusals> refusals;
@@ -56,6 +57,10 @@ public final class PodAsk {
         this.requests = requests;
         this.choosesGpus = wishes.choosesGpus();
         this.oneDomain = oneDomain;
+        this.mostVgpus = containers.stream()
+                .mapToInt(container -> container.request().vgpus())
+                .max()
+                .orElse(0);
         this.hash = Objects.hash(containers, wishes, preferences, requests, oneDomain);
         this.refusals = new ArrayList<>(containers.size());
         containers.forEach(container -> refusals.add(new Refusals(container, containers.size() > 1)));
@@ -175,7 +180,7 @@ public final class PodAsk {
 
     /** The most vGPUs, and so different GPUs, that one container asks for; 0 where none asks. */
     public int mostVgpus() {
-        return containers.stream().mapToInt(c -> c.request().vgpus()).max().orElse(0);
+        return mostVgpus;
     }
 
     @Override

@@ -5,7 +5,6 @@ import io.aliquot.scheduler.placement.Choice.Chosen;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
-import java.util.stream.IntStream;
 
 /**
  * The ways to put a pod on a node that a {@link Judge} may choose from; of those that leave the same room one. What fits
@@ -96,10 +95,13 @@ public record Ways(Demand demand, Room before, List<Way> list) {
 
     /** The GPUs that hold the one vGPU that the pod asks for. */
     private static List<Integer> fullestFirst(PodAsk ask, List<GpuRoom> rooms) {
-        return IntStream.range(0, rooms.size())
-                .filter(gpu -> Chooser.holds(ask, rooms.get(gpu)))
-                .boxed()
-                .sorted(Comparator.comparing(rooms::get, Picker::byFullness))
-                .toList();
+        var fitting = new ArrayList<Integer>(rooms.size());
+        for (int gpu = 0; gpu < rooms.size(); gpu++) {
+            if (Chooser.holds(ask, rooms.get(gpu))) {
+                fitting.add(gpu);
+            }
+        }
+        fitting.sort(Comparator.comparing(rooms::get, Picker::byFullness));
+        return fitting;
     }
 }

@@ -32,6 +32,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import org.apache.hc.core5.http.ContentType;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -246,7 +247,7 @@ class KubernetesClusterTest {
     }
 
     private static int send(Line line) throws IOException {
-        return line.send("POST", "/path", "application/json", "the body", Duration.ofSeconds(5))
+        return line.send("POST", "/path", ContentType.APPLICATION_JSON, "the body", Duration.ofSeconds(5))
                 .code();
     }
 
