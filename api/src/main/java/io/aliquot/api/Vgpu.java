@@ -2,6 +2,7 @@ package io.aliquot.api;
 
 import java.util.HashSet;
 import java.util.Set;
+import java.util.StringTokenizer;
 import java.util.regex.Pattern;
 
 /**
@@ -19,9 +20,8 @@ public record Vgpu(
     /** 16 TiB: beyond any card, and what leaves 64-bit sums of bytes far from overflow. */
     public static final int LARGEST_MIB = 1 << 24;
 
-    private static final Pattern FIELDS = Pattern.compile(" +");
     private static final Pattern KEY = Pattern.compile("[a-z][a-z0-9-]*");
-    private static final Pattern NUMBER = Pattern.compile("[0-9]{1,9}");
+    private static final int MOST_DIGITS = 9;
 
     public Vgpu {
         Uuids.check(uuid);
@@ -32,7 +32,11 @@ public record Vgpu(
     }
 
     static Vgpu parse(String line) {
-        String[] fields = FIELDS.split(line, -1);
+        if (line.isEmpty() || line.startsWith(" ") || line.endsWith(" ")) {
+            throw FormatException.expected("a vGPU without spaces around it", line);
+        }
+        var fields = new StringTokenizer(line, " ");
+        String uuid = fields.nextToken();
         var seen = new HashSet<String>();
         int memoryMiB = 0;
         int cores = 0;
@@ -40,18 +44,17 @@ public record Vgpu(
         int priority = 0;
         int contextMiB = 0;
         boolean exclusive = false;
-        for (int i = 1; i < fields.length; i++) {
-            String field = fields[i];
+        while (fields.hasMoreTokens()) {
+            String field = fields.nextToken();
             int equals = field.indexOf('=');
             String key = equals < 0 ? field : field.substring(0, equals);
             String value = equals < 0 ? "" : field.substring(equals + 1);
-            if (!KEY.matcher(key).matches()) {
-                throw FormatException.expected("key=value or a flag", field);
-            }
             if (equals < 0) {
                 if (key.equals("exclusive")) {
                     once(seen, key);
                     exclusive = true;
+                } else {
+                    unknown(key);
                 }
                 continue;
             }
@@ -64,13 +67,20 @@ public record Vgpu(
                 }
                 case "priority" -> priority = number(once(seen, key), value);
                 case "context" -> contextMiB = mebibytes(once(seen, key), value);
-                default -> {} // of a newer version
+                default -> unknown(key);
             }
         }
         if (!seen.contains("memory") || !seen.contains("cores")) {
             throw FormatException.expected("memory=<n>Mi and cores=<n> after the UUID", line);
         }
-        return new Vgpu(fields[0], memoryMiB, cores, policy, priority, contextMiB, exclusive);
+        return new Vgpu(uuid, memoryMiB, cores, policy, priority, contextMiB, exclusive);
+    }
+
+    /** Of a newer version, if it looks like a key. */
+    private static void unknown(String key) {
+        if (!KEY.matcher(key).matches()) {
+            throw FormatException.expected("key=value or a flag", key);
+        }
     }
 
     String print() {
@@ -93,7 +103,11 @@ public record Vgpu(
     }
 
     private static int number(String key, String digits) {
-        if (!NUMBER.matcher(digits).matches()) {
+        boolean sound = !digits.isEmpty() && digits.length() <= MOST_DIGITS;
+        for (int i = 0; sound && i < digits.length(); i++) {
+            sound = digits.charAt(i) >= '0' && digits.charAt(i) <= '9';
+        }
+        if (!sound) {
             throw FormatException.expected("a whole number for " + key, digits);
         }
         return Integer.parseInt(digits);

@@ -26,8 +26,11 @@ public record Vgpus(List<Vgpu> list) {
         if (text.length() > LARGEST_TEXT) {
             throw FormatException.expected("at most " + LARGEST_TEXT + " characters", text.length() + " of them");
         }
-        if (!text.chars().allMatch(c -> c == '\n' || (c >= ' ' && c < 0x7f))) {
-            throw FormatException.expected("printable ASCII", text);
+        for (int i = 0; i < text.length(); i++) {
+            char c = text.charAt(i);
+            if (c != '\n' && (c < ' ' || c >= 0x7f)) {
+                throw FormatException.expected("printable ASCII", text);
+            }
         }
         String lines = text.endsWith("\n") ? text.substring(0, text.length() - 1) : text;
         return new Vgpus(Arrays.stream(lines.split("\n", -1)).map(Vgpu::parse).toList());
