@@ -96,6 +96,10 @@ final class Claim {
         return new Claim(pod, State.LINGERING, shares, perGpu, requests, told, 0, null, now);
     }
 
+    boolean takesAsMuchAs(Claim other) {
+        return perGpu.equals(other.perGpu) && requests.equals(other.requests);
+    }
+
     /** Whether the outcome of a resize that was sent is not known. */
     boolean resizes() {
         return resize != null;

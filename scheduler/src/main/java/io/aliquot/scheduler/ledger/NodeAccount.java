@@ -178,10 +178,15 @@ final class NodeAccount {
         return claims.values();
     }
 
+    /** In the place of the pod's last one; if it takes as much as that did, nobody is answered otherwise than before. */
     void put(Claim claim) {
-        remove(claim.pod.uid());
-        claims.put(claim.pod.uid(), claim);
-        add(claim, 1);
+        Claim before = claims.put(claim.pod.uid(), claim);
+        if (before == null) {
+            add(claim, 1);
+        } else if (!before.takesAsMuchAs(claim)) {
+            add(before, -1);
+            add(claim, 1);
+        }
     }
 
     Optional<Claim> remove(String uid) {

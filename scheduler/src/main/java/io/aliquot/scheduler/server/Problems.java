@@ -16,8 +16,6 @@ import tools.jackson.databind.json.JsonMapper;
 public final class Problems {
     static final String API = "/api/v1/";
 
-    public static final String NOT_OUR_JSON = "the body is not the JSON that this path expects";
-
     private static final Logger LOG = LoggerFactory.getLogger(Problems.class);
 
     private Problems() {}
@@ -25,7 +23,8 @@ public final class Problems {
     /** A body that is not what its path expects. */
     public static ProblemDetail unreadable(Exception why) {
         LOG.warn("refused a body that is not the JSON we expect: {}", why.getMessage());
-        return ProblemDetail.forStatusAndDetail(HttpStatus.BAD_REQUEST, NOT_OUR_JSON);
+        return ProblemDetail.forStatusAndDetail(
+                HttpStatus.BAD_REQUEST, "the body is not the JSON that this path expects");
     }
 
     /** An error of ours; the log tells more. */
