@@ -18,7 +18,8 @@ usage() {
 		  --running N          pods that run before anything is measured (0; with --waiting one on each GPU)
 		  --pods N             pods counted in each round (2000), not with --waiting
 		  --rounds N           rounds of each of both kinds, in turn (2)
-		  --warm-up N          pods that come and go before the first of each, with --waiting before each round (500)
+		  --warm-up N          pods that come and go before our first round, with --waiting before each (500); before the other
+		                       extender's first, which is compiled already, 2000 at most
 		  --nodes-per-filter N nodes that either extender answers at most, 0 for all (100)
 		  --slots N            vGPUs a GPU at most (100)
 		  --heap MIB           the scheduler's largest heap (512)
@@ -26,8 +27,8 @@ usage() {
 		  --no-build           the programs as they lie in target/
 
 		What we publish:
-		  ./aliquot bench --nodes 100  --rounds 8 --warm-up 20000               throughput
-		  ./aliquot bench --nodes 1000 --rounds 5 --warm-up 8000 --pods 1500
+		  ./aliquot bench --nodes 100  --rounds 12 --pods 1000 --warm-up 24000  throughput
+		  ./aliquot bench --nodes 1000 --rounds 8  --pods 1000 --warm-up 16000
 		  ./aliquot bench --nodes 100  --waiting 5000 --warm-up 4000
 		  ./aliquot bench --nodes 5000 --running 50000 --start
 		The last line is the figure. Logs are in .lab/bench.

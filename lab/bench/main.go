@@ -65,7 +65,7 @@ func main() {
 	flag.IntVar(&o.slots, "slots", 100, "vGPUs a GPU at most")
 	flag.IntVar(&o.heapMiB, "heap", 512, "the scheduler's largest heap, in MiB")
 	flag.IntVar(&o.perFilter, "nodes-per-filter", 100, "nodes that both extenders answer at most")
-	flag.IntVar(&o.warmUp, "warm-up", 500, "pods bound by an extender that has just started before anything is measured")
+	flag.IntVar(&o.warmUp, "warm-up", 500, "pods bound by Aliquot's extender before its first round")
 	flag.Parse()
 
 	interrupted := make(chan os.Signal, 1)
@@ -111,8 +111,8 @@ func (c *cluster) measureThroughput() {
 		return r
 	}
 	for i := 0; i < c.options.rounds; i++ {
-		null = append(null, turn(fmt.Sprintf("null-%d", i), one))
 		ours = append(ours, turn(fmt.Sprintf("aliquot-%d", i), other))
+		null = append(null, turn(fmt.Sprintf("null-%d", i), one))
 		ratios = append(ratios, ours[i].rate/null[i].rate)
 	}
 	writes := 0
@@ -205,9 +205,10 @@ func middle(sorted []float64) float64 { return (sorted[len(sorted)/2] + sorted[(
 
 // ---- The two extenders
 
-// extender is one that kube-scheduler may ask. It is started in its first round.
+// extender is one that kube-scheduler may ask. It is started in its first round, before which it binds so many pods.
 type extender struct {
 	address string
+	warmUp  int
 	program *program
 	start   func(name string) *program
 	answers func() bool
@@ -216,6 +217,7 @@ type extender struct {
 func (c *cluster) nullExtender() *extender {
 	return &extender{
 		address: nullPort,
+		warmUp:  min(c.options.warmUp, warmUpWave), // nothing of it is compiled while it runs
 		start: func(name string) *program {
 			executable, err := os.Executable()
 			check(err)
@@ -234,6 +236,7 @@ func (c *cluster) nullExtender() *extender {
 func (c *cluster) aliquot() *extender {
 	return &extender{
 		address: "127.0.0.1:9998",
+		warmUp:  c.options.warmUp,
 		start: func(name string) *program {
 			host, err := os.Hostname()
 			check(err)
@@ -307,7 +310,7 @@ func (c *cluster) round(name string, e *extender, waiting int, comeAndGo bool) r
 	watch := c.watchBound()
 	defer watch.stop()
 
-	for i, left := 0, c.options.warmUp; fresh && left > 0; i++ {
+	for i, left := 0, e.warmUp; fresh && left > 0; i++ {
 		wave, count := fmt.Sprintf("%s-warm-%d", name, i), min(left, warmUpWave)
 		c.create(wave, count, podMiB)
 		watch.await(wave+"-", count)
