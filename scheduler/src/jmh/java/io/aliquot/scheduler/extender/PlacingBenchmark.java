@@ -1,11 +1,11 @@
 package io.aliquot.scheduler.extender;
 
+import com.sun.management.ThreadMXBean;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.lang.management.ManagementFactory;
-import java.lang.management.ThreadMXBean;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -55,9 +55,12 @@ public class PlacingBenchmark {
     private Wire.Pod giant;
     private int next;
     /** On a busy machine other programs' turns on the cores are most of the time that passes; these leave them out. */
-    private final ThreadMXBean clock = ManagementFactory.getThreadMXBean();
+    private final ThreadMXBean clock = (ThreadMXBean) ManagementFactory.getThreadMXBean();
 
     private final long[] cpuNanos = new long[1 << 20];
+    /** Without what the commit makes, which JMH counts, too. */
+    private long allocated;
+
     private int calls;
 
     @TearDown(Level.Iteration)
@@ -66,13 +69,15 @@ public class PlacingBenchmark {
         if (count > 0) {
             Arrays.sort(cpuNanos, 0, count);
             System.out.printf(
-                    "(CPU time of %d calls: p50 %d us, p99 %d us, p99.9 %d us) ",
+                    "(CPU time of %d calls: p50 %d us, p99 %d us, p99.9 %d us; %d bytes allocated by each) ",
                     count,
                     cpuNanos[count / 2] / 1000,
                     cpuNanos[(int) (count * 0.99)] / 1000,
-                    cpuNanos[(int) (count * 0.999)] / 1000);
+                    cpuNanos[(int) (count * 0.999)] / 1000,
+                    allocated / calls);
         }
         calls = 0;
+        allocated = 0;
     }
 
     @Setup
@@ -92,10 +97,12 @@ public class PlacingBenchmark {
     public List<HostPriority> placed() {
         PodAsk ask = asks[next % KINDS];
         Wire.Pod pod = pods[next++ % pods.length];
+        long before = clock.getCurrentThreadAllocatedBytes();
         long start = clock.getCurrentThreadCpuTime();
         FilterResult result = fleet.placing.filter(pod, fleet.names);
         List<HostPriority> priorities = fleet.placing.prioritize(pod, result.nodeNames());
         cpuNanos[calls++ % cpuNanos.length] = clock.getCurrentThreadCpuTime() - start;
+        allocated += clock.getCurrentThreadAllocatedBytes() - before;
         fleet.ledger.commit(pod.id(), priorities.get(0).host(), ask, 1);
         fleet.ledger.forget(pods[(next + pods.length / 2) % pods.length].id().uid());
         return priorities;

@@ -91,7 +91,8 @@ public final class Chooser {
         return holds(ask, ask.containers().get(0).request(), room);
     }
 
-    private static boolean holds(PodAsk ask, GpuRequest request, GpuRoom room) {
+    /** Whether a GPU holds a vGPU of a container, were it the pod's only one. */
+    static boolean holds(PodAsk ask, GpuRequest request, GpuRoom room) {
         return room.holds(memory(request, room.card), cores(request, room.card), 1, request.exclusive())
                 && suits(ask, request, room.card);
     }

@@ -150,6 +150,9 @@ final class PodSearch {
 
     private boolean holds(int container, int room) {
         GpuRoom there = rooms.get(room);
+        if (containers.size() == 1) {
+            return !given[container][room] && Chooser.holds(ask, request(container), there);
+        }
         if (given[container][room] || !Chooser.suits(ask, request(container), there.card)) {
             return false;
         }
