@@ -54,7 +54,7 @@ public record Vgpu(
                     once(seen, key);
                     exclusive = true;
                 } else {
-                    unknown(key);
+                    unknown(key, field);
                 }
                 continue;
             }
@@ -67,7 +67,7 @@ public record Vgpu(
                 }
                 case "priority" -> priority = number(once(seen, key), value);
                 case "context" -> contextMiB = mebibytes(once(seen, key), value);
-                default -> unknown(key);
+                default -> unknown(key, field);
             }
         }
         if (!seen.contains("memory") || !seen.contains("cores")) {
@@ -77,9 +77,9 @@ public record Vgpu(
     }
 
     /** Of a newer version, if it looks like a key. */
-    private static void unknown(String key) {
+    private static void unknown(String key, String field) {
         if (!KEY.matcher(key).matches()) {
-            throw FormatException.expected("key=value or a flag", key);
+            throw FormatException.expected("key=value or a flag", field);
         }
     }
 

@@ -63,10 +63,6 @@ final class WireReader {
         return whole(body, WireReader::preemption);
     }
 
-    Pod pod(InputStream body) {
-        return whole(body, WireReader::pod);
-    }
-
     private Args args(JsonParser in) {
         Pod pod = null;
         List<String> names = null;
@@ -129,15 +125,7 @@ final class WireReader {
     }
 
     private static MetaPod victim(JsonParser in) {
-        String uid = null;
-        for (String field = first(in); field != null; field = next(in)) {
-            if (field.equals("UID")) {
-                uid = text(in);
-            } else {
-                in.skipChildren();
-            }
-        }
-        return new MetaPod(expected(in, "UID", uid));
+        return new MetaPod(expected(in, "UID", textOf(in, "UID")));
     }
 
     // ---- The pod
@@ -149,12 +137,12 @@ final class WireReader {
     private static Pod pod(JsonParser in) {
         Metadata metadata = null;
         Spec spec = null;
-        String nominated = "";
+        String nominated = null;
         for (String field = first(in); field != null; field = next(in)) {
             switch (field) {
                 case "metadata" -> metadata = metadata(in);
                 case "spec" -> spec = spec(in);
-                case "status" -> nominated = nominated(in);
+                case "status" -> nominated = textOf(in, "nominatedNodeName");
                 default -> in.skipChildren();
             }
         }
@@ -167,7 +155,7 @@ final class WireReader {
                 what.initContainers(),
                 what.containers(),
                 what.preferences(),
-                nominated);
+                nominated == null ? "" : nominated);
     }
 
     private static Metadata metadata(JsonParser in) {
@@ -253,28 +241,7 @@ final class WireReader {
     }
 
     private static boolean spreadPrefers(JsonParser in) {
-        boolean prefers = false;
-        for (String field = first(in); field != null; field = next(in)) {
-            if (field.equals("whenUnsatisfiable")) {
-                prefers = text(in).equals("ScheduleAnyway");
-            } else {
-                in.skipChildren();
-            }
-        }
-        return prefers;
-    }
-
-    /** Of a pod's status, where kube-scheduler has made room for it; empty if it hasn't. */
-    private static String nominated(JsonParser in) {
-        String node = "";
-        for (String field = first(in); field != null; field = next(in)) {
-            if (field.equals("nominatedNodeName")) {
-                node = text(in);
-            } else {
-                in.skipChildren();
-            }
-        }
-        return node;
+        return "ScheduleAnyway".equals(textOf(in, "whenUnsatisfiable"));
     }
 
     // ---- Of any JSON
@@ -313,6 +280,19 @@ final class WireReader {
             list.add(element.read(in));
         }
         return list;
+    }
+
+    /** The one field of an object that is looked at; null where it is missing. */
+    private static @Nullable String textOf(JsonParser in, String wanted) {
+        String text = null;
+        for (String field = first(in); field != null; field = next(in)) {
+            if (field.equals(wanted)) {
+                text = text(in);
+            } else {
+                in.skipChildren();
+            }
+        }
+        return text;
     }
 
     private static String text(JsonParser in) {

@@ -3,8 +3,6 @@ package io.aliquot.scheduler.extender;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import java.io.ByteArrayInputStream;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
@@ -15,13 +13,9 @@ import tools.jackson.databind.json.JsonMapper;
 class NodeNamesTest {
     private static final JsonMapper JSON = JsonMapper.shared();
 
-    private final WireReader reader = new WireReader();
-
-    private List<String> read(String names) {
+    private static List<String> read(String names) {
         String args = "{\"Pod\": " + World.podJson("a", "\"x/y\": \"1\"", "") + ", \"NodeNames\": " + names + "}";
-        return reader.args(new ByteArrayInputStream(args.getBytes(StandardCharsets.UTF_8)))
-                .nodeNames()
-                .orElse(List.of("none"));
+        return World.args(args).nodeNames().orElse(List.of("none"));
     }
 
     @Test

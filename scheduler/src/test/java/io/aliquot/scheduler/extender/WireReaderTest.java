@@ -6,8 +6,6 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.aliquot.scheduler.extender.Wire.Args;
 import io.aliquot.scheduler.extender.Wire.Container;
 import io.aliquot.scheduler.ledger.PodId;
-import java.io.ByteArrayInputStream;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -34,15 +32,9 @@ class WireReaderTest {
                   {"name": "d"}]}}}
             """;
 
-    private final WireReader reader = new WireReader();
-
-    private Args read(String json) {
-        return reader.args(new ByteArrayInputStream(json.getBytes(StandardCharsets.UTF_8)));
-    }
-
     @Test
     void whatIsNotLookedAtIsSteppedOver() {
-        Args args = read(ARGS);
+        Args args = World.args(ARGS);
         assertThat(args.nodeNames()).hasValue(List.of("n1", "n2"));
         assertThat(args.pod())
                 .isEqualTo(new Wire.Pod(
@@ -66,12 +58,12 @@ class WireReaderTest {
                 "\"topologySpreadConstraints\": [{\"whenUnsatisfiable\": \"ScheduleAnyway\"}, {\"maxSkew\": 1}]"
             })
     void aPodThatSaysWhatItWouldLikeHasPreferences(String wish) {
-        assertThat(read(ARGS.replace("\"priority\"", wish + ", \"priority\""))
+        assertThat(World.args(ARGS.replace("\"priority\"", wish + ", \"priority\""))
                         .pod()
                         .preferences())
                 .isTrue();
         String must = wish.replace("preferred", "required").replace("ScheduleAnyway", "DoNotSchedule");
-        assertThat(read(ARGS.replace("\"priority\"", must + ", \"priority\""))
+        assertThat(World.args(ARGS.replace("\"priority\"", must + ", \"priority\""))
                         .pod()
                         .preferences())
                 .isFalse();
@@ -80,14 +72,14 @@ class WireReaderTest {
     @Test
     void wherePartsAreMissingTheErrorSaysWhich() {
         for (String part : List.of("\"uid\"", "\"namespace\"", "\"metadata\"", "\"spec\"", "\"Pod\"", "\"name\"")) {
-            assertThatThrownBy(() -> read(ARGS.replace(part, "\"other\"")))
+            assertThatThrownBy(() -> World.args(ARGS.replace(part, "\"other\"")))
                     .as(part)
                     .isInstanceOf(JacksonException.class)
                     .hasMessageContaining("expected ")
                     .hasMessageContaining(part.replace("\"", ""))
                     .hasMessageContaining(", found none");
         }
-        assertThatThrownBy(() -> read(ARGS + "{}")).isInstanceOf(JacksonException.class);
+        assertThatThrownBy(() -> World.args(ARGS + "{}")).isInstanceOf(JacksonException.class);
     }
 
     @Test
@@ -95,7 +87,7 @@ class WireReaderTest {
         String whole = ARGS.strip();
         for (int length = 0; length < whole.length(); length++) {
             String cut = whole.substring(0, length);
-            assertThatThrownBy(() -> read(cut)).as(cut).isInstanceOf(JacksonException.class);
+            assertThatThrownBy(() -> World.args(cut)).as(cut).isInstanceOf(JacksonException.class);
         }
     }
 
@@ -107,7 +99,7 @@ class WireReaderTest {
         JsonNode args = JSON.readTree(ARGS);
         inPlaceOfEach(args, JSON.readTree(other), () -> {
             try {
-                answers.add(read(args.toString()).nodeNames().isPresent());
+                answers.add(World.args(args.toString()).nodeNames().isPresent());
             } catch (JacksonException e) {
                 answers.add(false);
             }

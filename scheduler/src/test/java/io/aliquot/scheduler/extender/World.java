@@ -136,7 +136,12 @@ final class World {
 
     /** As kube-scheduler sends it. */
     static Wire.Pod read(String json) {
-        return READER.pod(new ByteArrayInputStream(json.getBytes(StandardCharsets.UTF_8)));
+        return args("{\"Pod\": " + json + "}").pod();
+    }
+
+    /** What filter and prioritize are sent. */
+    static Wire.Args args(String json) {
+        return READER.args(new ByteArrayInputStream(json.getBytes(StandardCharsets.UTF_8)));
     }
 
     static Wire.Pod pod(String name, String limits) {
