@@ -59,7 +59,7 @@ public final class SmallKubelet implements AutoCloseable {
     private Server serve() throws IOException {
         try (DirectoryStream<Path> sockets = Files.newDirectoryStream(folder, "*.sock")) {
             for (Path socket : sockets) {
-                Files.delete(socket);
+                Files.deleteIfExists(socket); // a plugin removes its own, meanwhile
             }
         }
         return NettyServerBuilder.forAddress(
