@@ -1,6 +1,7 @@
 package io.aliquot.api;
 
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -61,7 +62,7 @@ final class HamiAnnotations {
                 throw new FormatException("annotation " + name + " is not supported yet; remove it");
             }
         }
-        if (NAMES.stream().noneMatch(annotations::containsKey)) {
+        if (Collections.disjoint(annotations.keySet(), NAMES)) {
             return annotations;
         }
         var ours = new HashMap<String, String>();

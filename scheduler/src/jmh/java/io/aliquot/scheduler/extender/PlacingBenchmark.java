@@ -6,7 +6,9 @@ import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.lang.management.ManagementFactory;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.openjdk.jmh.annotations.Benchmark;
@@ -59,7 +61,10 @@ public class PlacingBenchmark {
 
     private final long[] cpuNanos = new long[1 << 20];
     /** Without what the commit makes, which JMH counts, too. */
-    private long allocated;
+    private final long[] allocated = new long[1 << 20];
+
+    private FilterResult result;
+    private List<HostPriority> priorities;
 
     private int calls;
 
@@ -68,16 +73,19 @@ public class PlacingBenchmark {
         int count = Math.min(calls, cpuNanos.length);
         if (count > 0) {
             Arrays.sort(cpuNanos, 0, count);
+            Arrays.sort(allocated, 0, count);
             System.out.printf(
-                    "(CPU time of %d calls: p50 %d us, p99 %d us, p99.9 %d us; %d bytes allocated by each) ",
+                    "(CPU time of %d calls: p50 %d us, p99 %d us, p99.9 %d us; bytes allocated by each: p50 %d, p99 %d, %d of them the "
+                            + "answers) ",
                     count,
                     cpuNanos[count / 2] / 1000,
                     cpuNanos[(int) (count * 0.99)] / 1000,
                     cpuNanos[(int) (count * 0.999)] / 1000,
-                    allocated / calls);
+                    allocated[count / 2],
+                    allocated[(int) (count * 0.99)],
+                    bytesOfAnswers());
         }
         calls = 0;
-        allocated = 0;
     }
 
     @Setup
@@ -99,13 +107,29 @@ public class PlacingBenchmark {
         Wire.Pod pod = pods[next++ % pods.length];
         long before = clock.getCurrentThreadAllocatedBytes();
         long start = clock.getCurrentThreadCpuTime();
-        FilterResult result = fleet.placing.filter(pod, fleet.names);
-        List<HostPriority> priorities = fleet.placing.prioritize(pod, result.nodeNames());
-        cpuNanos[calls++ % cpuNanos.length] = clock.getCurrentThreadCpuTime() - start;
-        allocated += clock.getCurrentThreadAllocatedBytes() - before;
+        result = fleet.placing.filter(pod, fleet.names);
+        priorities = fleet.placing.prioritize(pod, result.nodeNames());
+        cpuNanos[calls % cpuNanos.length] = clock.getCurrentThreadCpuTime() - start;
+        allocated[calls++ % allocated.length] = clock.getCurrentThreadAllocatedBytes() - before;
         fleet.ledger.commit(pod.id(), priorities.get(0).host(), ask, 1);
         fleet.ledger.forget(pods[(next + pods.length / 2) % pods.length].id().uid());
         return priorities;
+    }
+
+    /** What the last call's answers take: what copies of them do. */
+    private long bytesOfAnswers() {
+        long before = clock.getCurrentThreadAllocatedBytes();
+        var copy = new ArrayList<HostPriority>(priorities.size());
+        for (int i = 0; i < priorities.size(); i++) {
+            copy.add(new HostPriority(priorities.get(i).host(), priorities.get(i).score()));
+        }
+        result = new FilterResult(
+                Arrays.asList(result.nodeNames().toArray(new String[0])),
+                new HashMap<>(result.failedNodes()),
+                new HashMap<>(result.failedAndUnresolvableNodes()),
+                result.error());
+        priorities = copy;
+        return clock.getCurrentThreadAllocatedBytes() - before;
     }
 
     /** A pod that fits nowhere: the answer names every node. */

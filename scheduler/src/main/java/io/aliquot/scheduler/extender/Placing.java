@@ -9,8 +9,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.Offers;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodAsk;
-import io.aliquot.scheduler.placement.Scores;
-import java.util.Arrays;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -83,9 +82,10 @@ final class Placing {
      * let it make room once more (defaultpreemption, PodEligibleToPreemptOthers).
      */
     private FilterResult look(PodId pod, PodAsk ask, List<String> nodes, String nominated) {
-        var failed = new HashMap<String, String>();
-        var unresolvable = new HashMap<String, String>();
         Offers offers = ledger.offers(pod.uid(), ask, ask.nodePlacement().orElse(nodePlacement));
+        var failed = new HashMap<String, String>(1);
+        // Large enough from the start: one that grows is garbage over and over.
+        var unresolvable = new HashMap<String, String>(1 + offers.refusing() * 4 / 3);
         // A pod with preferences of its own may like a node best that we like least.
         boolean all = nodesPerFilter == 0 || ask.preferences();
         List<String> best = offers.best(
@@ -97,47 +97,24 @@ final class Placing {
 
     /** 0 to 10 for each of these nodes; for a pod that makes no sense, or asks for nothing, 0 for all. */
     List<HostPriority> prioritize(Wire.Pod pod, List<String> nodes) {
-        int[] scores = scores(pod, nodes);
-        var priorities = new HostPriority[scores.length];
-        for (int i = 0; i < scores.length; i++) {
-            priorities[i] = new HostPriority(nodes.get(i), scores[i]);
-        }
-        return Arrays.asList(priorities);
-    }
-
-    private int[] scores(Wire.Pod pod, List<String> nodes) {
         String uid = pod.id().uid();
         PodAsk ask;
         try {
             ask = pending.ask(uid).orElseGet(() -> asks.of(pod));
         } catch (FormatException e) {
-            return new int[nodes.size()];
+            return indifferent(nodes);
         }
         if (ask.containers().isEmpty()) {
-            return new int[nodes.size()];
+            return indifferent(nodes);
         }
-        Offers offers = ledger.offers(uid, ask, ask.nodePlacement().orElse(nodePlacement));
-        // Wins whatever is liked now: filter has chosen it, and the judge sees the room that it keeps as taken.
-        String kept = ledger.place(uid).orElse("");
-        var likings = new double[nodes.size()];
-        int winner = -1;
-        for (int i = 0; i < likings.length; i++) {
-            String node = nodes.get(i);
-            likings[i] = offers.liking(node);
-            if (likings[i] == Scores.NONE) {
-                continue;
-            }
-            if (winner < 0 || before(node, likings[i], nodes.get(winner), likings[winner], kept)) {
-                winner = i;
-            }
-        }
-        return Scores.of(likings, winner, ask.preferences());
+        var priorities = new ArrayList<HostPriority>(nodes.size());
+        ledger.offers(uid, ask, ask.nodePlacement().orElse(nodePlacement))
+                .score(nodes, (node, score) -> priorities.add(new HostPriority(node, score)));
+        return priorities;
     }
 
-    private static boolean before(String node, double liking, String other, double otherLiking, String kept) {
-        return node.equals(kept)
-                || (!other.equals(kept)
-                        && (liking > otherLiking || (liking == otherLiking && node.compareTo(other) < 0)));
+    private static List<HostPriority> indifferent(List<String> nodes) {
+        return nodes.stream().map(node -> new HostPriority(node, 0)).toList();
     }
 
     private static FilterResult only(String node, List<String> nodes) {

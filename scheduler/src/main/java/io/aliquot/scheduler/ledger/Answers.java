@@ -18,12 +18,27 @@ final class Answers {
     private @Nullable Offer[] offers = {};
     /** How full it would be; what is added to its menu's score where it is judged; {@link Scores#NONE} where it refuses. */
     private double[] own = {};
-    /** Of those that are judged. */
+
+    // Of those that are judged, what was seen when the judge last looked. The menus know newer things: but to go to
+    // each of thousands, wherever in memory it lies, would take longer than all else.
+
     private @Nullable Judging<?>.Menu[] menus = {};
+    private @Nullable Market[] seenIn = {};
+    /** Infinite where it never looked. */
+    private double[] scores = {};
+
+    private double[] priced = {};
+    private double[] least = {};
+    private double[] most = {};
     /** To work in, for one question at a time: new ones for each pod would be most of the garbage. */
     private int[] numbers = {};
 
-    private double[] bounds = {};
+    private double[] likings = {};
+
+    final Best likely = new Best();
+    final Best best = new Best();
+    /** So many nodes refused the last pod of this kind. */
+    int refusing;
 
     /** What was judged in other editions is of no use any more. */
     void renew(int edition) {
@@ -48,8 +63,26 @@ final class Answers {
 
     /** How full it would be, or no less than what the judge would say; {@link Scores#NONE} of one that refuses. */
     double atMost(int number, Market market) {
+        Market then = seenIn[number];
+        if (then == null) {
+            return own[number];
+        }
+        double score = scores[number];
+        return own[number]
+                + (then == market ? score : market.atMost(score, then, priced[number], least[number], most[number]));
+    }
+
+    /** How full it would be, or how much the judge likes it just now: not a number where it has learnt more since. */
+    double exactly(int number) {
         Judging<?>.Menu menu = menus[number];
-        return menu == null ? own[number] : menu.atMost(market) + own[number];
+        return menu == null ? own[number] : menu.score(this, number) + own[number];
+    }
+
+    /** The judge looked at it, and this is what it saw. */
+    void saw(int number, Market market, double score, double price) {
+        seenIn[number] = market;
+        scores[number] = score;
+        priced[number] = price;
     }
 
     void put(int number, long change, Offer offer) {
@@ -57,10 +90,14 @@ final class Answers {
             grow(Math.max(number + 1, changes.length * 2));
         }
         menus[number] = null;
+        seenIn[number] = null;
         if (offer instanceof Judging<?>.Judged judged) {
             renew(judged.menu.edition);
             own[number] = judged.tie;
+            saw(number, Market.STILL, Double.POSITIVE_INFINITY, 0);
             menus[number] = judged.menu;
+            least[number] = judged.menu.least;
+            most[number] = judged.menu.most;
         } else {
             own[number] = offer instanceof Offer.Fits fits ? fits.fullness() : Scores.NONE;
         }
@@ -75,9 +112,9 @@ final class Answers {
     }
 
     /** At least so many, of what is void now. */
-    double[] bounds(int size) {
-        bounds = bounds.length < size ? new double[size] : bounds;
-        return bounds;
+    double[] likings(int size) {
+        likings = likings.length < size ? new double[size] : likings;
+        return likings;
     }
 
     private void grow(int nodes) {
@@ -85,5 +122,10 @@ final class Answers {
         offers = Arrays.copyOf(offers, nodes);
         own = Arrays.copyOf(own, nodes);
         menus = Arrays.copyOf(menus, nodes);
+        seenIn = Arrays.copyOf(seenIn, nodes);
+        scores = Arrays.copyOf(scores, nodes);
+        priced = Arrays.copyOf(priced, nodes);
+        least = Arrays.copyOf(least, nodes);
+        most = Arrays.copyOf(most, nodes);
     }
 }

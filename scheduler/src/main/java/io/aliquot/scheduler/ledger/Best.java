@@ -8,28 +8,33 @@ import java.util.List;
  * kept at its top: where few are kept of many, most are turned away by one comparison.
  */
 final class Best {
-    private final String[] names;
-    private final double[] likings;
+    private String[] names = {};
+    private double[] likings = {};
+    private int most;
     private int size;
 
-    /** Keeps {@code most} at most, 1 or more. */
-    Best(int most) {
-        names = new String[most];
-        likings = new double[most];
+    /** Begins anew; keeps {@code most} at most, 1 or more. */
+    void begin(int most) {
+        if (names.length < most) {
+            names = new String[most];
+            likings = new double[most];
+        }
+        this.most = most;
+        size = 0;
     }
 
     /** Whether one that is liked so much, and no more, would be kept. */
     boolean takes(String name, double liking) {
-        return size < names.length || worse(likings[0], names[0], liking, name);
+        return size < most || worse(likings[0], names[0], liking, name);
     }
 
     /** How much the worst of those is liked that are kept; nobody is worse where there is room for more. */
     double worst() {
-        return size < names.length ? Double.NEGATIVE_INFINITY : likings[0];
+        return size < most ? Double.NEGATIVE_INFINITY : likings[0];
     }
 
     void add(String name, double liking) {
-        if (size < names.length) {
+        if (size < most) {
             up(size++, name, liking);
         } else if (worse(likings[0], names[0], liking, name)) {
             down(size, name, liking);
@@ -74,7 +79,7 @@ final class Best {
         likings[place] = liking;
     }
 
-    /** The best first. Nothing can be added afterwards. */
+    /** The best first. Nothing can be added before it begins anew. */
     List<String> sorted() {
         for (int last = size - 1; last > 0; last--) {
             String name = names[last];
@@ -82,6 +87,6 @@ final class Best {
             set(last, names[0], likings[0]);
             down(last, name, liking);
         }
-        return Arrays.asList(names).subList(0, size);
+        return Arrays.asList(Arrays.copyOf(names, size));
     }
 }

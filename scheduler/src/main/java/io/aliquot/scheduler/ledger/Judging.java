@@ -11,7 +11,6 @@ import io.aliquot.scheduler.placement.Remembered;
 import io.aliquot.scheduler.placement.Room;
 import io.aliquot.scheduler.placement.Term;
 import io.aliquot.scheduler.placement.Ways;
-import io.aliquot.scheduler.placement.Ways.Way;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -65,6 +64,10 @@ final class Judging<P> {
     private final Map<Integer, State> told = new HashMap<>();
     private final Map<Place, P> places = new HashMap<>();
     private final Map<List<P>, Menu> menus = new HashMap<>();
+    /** To work in: new ones for each node that has changed would be garbage for each pod. */
+    private final List<P> looked = new ArrayList<>();
+
+    private final List<P> front = new ArrayList<>();
 
     /** What an account looked like after so many changes; empty where it takes no pods. */
     record State(long changes, Optional<Room> room) {}
@@ -72,68 +75,71 @@ final class Judging<P> {
     private record Place(Demand demand, Room before, Room after) {}
 
     /**
-     * How much the judge liked the best of some places.
-     *
-     * @param score infinite where nobody has looked yet
-     * @param priced the most that one of them cost by prices, then or before
-     * @param least the least that one's cost grows by for each unit of the market's weight
-     * @param most the most
-     */
-    private record Liking(Market market, double score, double priced, double least, double most) {
-        private static final Liking UNSEEN = new Liking(Market.STILL, Double.POSITIVE_INFINITY, 0, 0, 0);
-
-        boolean isOf(Market now) {
-            return market == now && score < Double.POSITIVE_INFINITY;
-        }
-
-        double atMost(Market now) {
-            return market == now ? score : now.atMost(score, market, priced, least, most);
-        }
-    }
-
-    /**
      * The places of a node that may be the best for a pod, until the judge has a new edition. Nodes are often alike in
      * this, however different they are: they share one, which is scored once for all of them.
      */
     final class Menu {
         final int edition;
+        /** What a place's cost grows by for each unit of the market's weight: the least of them, and the most. */
+        final double least;
+
+        final double most;
         private final List<P> places;
-        /** When it was last looked at. */
-        private volatile Liking last = Liking.UNSEEN;
+
+        // What was seen when the judge last looked, guarded by Judging.this.
+
+        private Market seenIn = Market.STILL;
+        private boolean seen;
+        /** How much it liked the best of them. */
+        private double score;
+        /** The most that one of them cost by prices, then or before. */
+        private double priced;
 
         private Menu(int edition, List<P> places) {
             this.edition = edition;
             this.places = places;
-        }
-
-        /** No less than {@link #score}, for less. */
-        double atMost(Market now) {
-            return last.atMost(now);
+            double low = Double.POSITIVE_INFINITY;
+            double high = Double.NEGATIVE_INFINITY;
+            for (P place : places) {
+                low = Math.min(low, judge.weighed(place));
+                high = Math.max(high, judge.weighed(place));
+            }
+            this.least = low;
+            this.most = high;
         }
 
         /** How much the judge likes the best of them just now; not a number where it has learnt more since. */
         double score() {
-            Liking known = last;
-            return known.isOf(market) ? known.score : look();
-        }
-
-        private double look() {
             synchronized (Judging.this) {
                 if (edition != Judging.this.edition) {
                     return Double.NaN;
                 }
-                double priced = 0;
-                double least = Double.POSITIVE_INFINITY;
-                double most = Double.NEGATIVE_INFINITY;
-                double score = judge.score(places.get(best(places)));
-                for (P place : places) {
-                    priced = Math.max(priced, judge.priced(place));
-                    least = Math.min(least, judge.weighed(place));
-                    most = Math.max(most, judge.weighed(place));
+                if (!seen || seenIn != market) {
+                    look();
                 }
-                last = new Liking(market, score, priced, least, most);
                 return score;
             }
+        }
+
+        /** The same; what was seen is noted for the node of this number. */
+        double score(Answers notes, int number) {
+            synchronized (Judging.this) {
+                double now = score();
+                if (!Double.isNaN(now)) {
+                    notes.saw(number, seenIn, now, priced);
+                }
+                return now;
+            }
+        }
+
+        private void look() {
+            score = judge.score(places.get(best(places)));
+            priced = 0;
+            for (int i = 0; i < places.size(); i++) {
+                priced = Math.max(priced, judge.priced(places.get(i)));
+            }
+            seenIn = market;
+            seen = true;
         }
 
         /** What that is made of; nothing where the judge has learnt more since. */
@@ -239,45 +245,61 @@ final class Judging<P> {
      * @param fullness of the node then
      */
     synchronized Judged fits(double fullness, Ways ways) {
-        Menu menu = menus.computeIfAbsent(front(places(ways)), list -> new Menu(edition, list));
-        return new Judged(fullness, menu, judge.tie(ways.before()));
+        return new Judged(fullness, menu(places(ways)), judge.tie(ways.before()));
     }
 
-    /** The one that the judge likes best. */
-    synchronized Way choice(Ways ways) {
-        return ways.list().get(best(places(ways)));
+    /** The GPU of the way that the judge likes best, by its place among the node's. */
+    synchronized int choice(Ways ways) {
+        return ways.gpu(best(places(ways)));
     }
 
+    /** Valid until asked for again. */
     private List<P> places(Ways ways) {
-        var list = new ArrayList<P>(ways.list().size());
-        for (Way way : ways.list()) {
-            list.add(place(new Place(ways.demand(), ways.before(), way.after())));
+        looked.clear();
+        for (int way = 0; way < ways.count(); way++) {
+            looked.add(place(new Place(ways.demand(), ways.before(), ways.after(way))));
         }
-        return list;
+        return looked;
     }
 
     private P place(Place place) {
-        if (places.size() >= MOST_PLACES) {
-            forget();
+        P known = places.get(place);
+        if (known == null) {
+            if (places.size() >= MOST_PLACES) {
+                forget();
+            }
+            known = judge.weigh(place.demand(), place.before(), place.after());
+            places.put(place, known);
         }
-        return places.computeIfAbsent(place, any -> judge.weigh(any.demand(), any.before(), any.after()));
+        return known;
     }
 
-    /** Those that no other outdoes, the Pareto front; of equals the first. */
-    private List<P> front(List<P> places) {
-        var front = new ArrayList<P>(places.size());
-        for (P place : places) {
+    /** Of those that no other outdoes, the Pareto front; of equals the first. */
+    private Menu menu(List<P> places) {
+        front.clear();
+        for (int i = 0; i < places.size(); i++) {
+            P place = places.get(i);
             if (!outdone(place, front)) {
-                front.removeIf(other -> judge.outdoes(place, other));
+                for (int other = front.size() - 1; other >= 0; other--) {
+                    if (judge.outdoes(place, front.get(other))) {
+                        front.remove(other);
+                    }
+                }
                 front.add(place);
             }
         }
-        return List.copyOf(front);
+        Menu known = menus.get(front);
+        if (known == null) {
+            List<P> list = List.copyOf(front);
+            known = new Menu(edition, list);
+            menus.put(list, known);
+        }
+        return known;
     }
 
     private boolean outdone(P place, List<P> by) {
-        for (P other : by) {
-            if (judge.outdoes(other, place)) {
+        for (int i = 0; i < by.size(); i++) {
+            if (judge.outdoes(by.get(i), place)) {
                 return true;
             }
         }

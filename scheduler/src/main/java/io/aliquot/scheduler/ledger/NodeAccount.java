@@ -7,7 +7,6 @@ import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.Choice;
-import io.aliquot.scheduler.placement.Choice.Chosen;
 import io.aliquot.scheduler.placement.Choice.Fits;
 import io.aliquot.scheduler.placement.Choice.Glance;
 import io.aliquot.scheduler.placement.Choice.Refused;
@@ -15,6 +14,7 @@ import io.aliquot.scheduler.placement.Chooser;
 import io.aliquot.scheduler.placement.GpuRoom;
 import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.Room;
 import io.aliquot.scheduler.placement.Scores;
 import io.aliquot.scheduler.placement.Ways;
 import java.util.ArrayList;
@@ -48,6 +48,9 @@ final class NodeAccount {
     private List<GpuRoom> rooms = List.of();
 
     private HostLoad requested = HostLoad.NONE;
+    /** What is left with everybody's claims; absent until somebody asks. */
+    private @Nullable Room room;
+
     private volatile NodeFacts facts = UNKNOWN;
     private boolean served;
     private volatile boolean closed;
@@ -104,6 +107,7 @@ final class NodeAccount {
     }
 
     private void changed() {
+        room = null;
         changes = allChanges.count(number);
         judging.changed(this);
     }
@@ -111,16 +115,20 @@ final class NodeAccount {
     /** What there is for the judge to know. */
     synchronized Judging.State state() {
         return new Judging.State(
-                changes,
-                facts instanceof Sharing sharing && served
-                        ? Optional.of(host(sharing, rooms, HostLoad.NONE).room())
-                        : Optional.empty());
+                changes, facts instanceof Sharing sharing && served ? Optional.of(room(sharing)) : Optional.empty());
     }
 
-    /** {@code own} is requested by the pod that is to be put there. */
-    private Ways.Host host(Sharing sharing, List<GpuRoom> rooms, HostLoad own) {
-        HostLoad left = sharing.allocatable().minus(requested).plus(own);
-        return new Ways.Host(judging.models.shape(cards(), sharing.allocatable()), left, rooms);
+    private Room room(Sharing sharing) {
+        Room known = room;
+        if (known == null) {
+            known = room(sharing, sharing.allocatable().minus(requested), rooms);
+            room = known;
+        }
+        return known;
+    }
+
+    private Room room(Sharing sharing, HostLoad left, List<GpuRoom> gpus) {
+        return Room.of(judging.models.shape(cards(), sharing.allocatable()), left, gpus);
     }
 
     /** Whether it tells no more than that the node is not known. */
@@ -237,12 +245,14 @@ final class NodeAccount {
     /** The ways to put a pod that fits here, its present claim set aside; to be called while synchronized. */
     Optional<Ways> ways(String uid, PodAsk ask) {
         return facts instanceof Sharing sharing && served
-                ? Optional.of(ways(uid, ask, sharing, roomsWithout(uid, Set.of())))
+                ? Optional.of(ways(uid, ask, sharing, Set.of(), roomsWithout(uid, Set.of())))
                 : Optional.empty();
     }
 
-    private Ways ways(String uid, PodAsk ask, Sharing sharing, List<GpuRoom> rooms) {
-        return Ways.of(ask, host(sharing, rooms, requests(uid)), gpuPlacement(ask, sharing), judging.models);
+    private Ways ways(String uid, PodAsk ask, Sharing sharing, Set<String> without, List<GpuRoom> rest) {
+        HostLoad left = sharing.allocatable().minus(requested).plus(requests(uid));
+        Room before = claims.containsKey(uid) || !without.isEmpty() ? room(sharing, left, rest) : room(sharing);
+        return Ways.of(ask, new Ways.Host(before, left, rest), gpuPlacement(ask, sharing), judging.models);
     }
 
     /** What a pod would get here, its present claim on this node and those of others set aside. */
@@ -251,12 +261,13 @@ final class NodeAccount {
             return notAtAll();
         }
         List<GpuRoom> rooms = roomsWithout(uid, without);
-        Choice choice = Chooser.choose(ask, rooms, gpuPlacement(ask, sharing));
-        if (choice instanceof Chosen && ask.wantsOneGpu() && judgesGpus(ask)) {
-            int gpu = judging.choice(ways(uid, ask, sharing, rooms)).gpu();
-            return Chooser.choose(ask, List.of(rooms.get(gpu)), Placement.FRAGMENTATION);
+        Placement policy = gpuPlacement(ask, sharing);
+        if (!ask.wantsOneGpu() || policy != Placement.FRAGMENTATION) {
+            return Chooser.choose(ask, rooms, policy);
         }
-        return choice;
+        return Chooser.look(ask, rooms, policy) instanceof Refused refused
+                ? refused
+                : Chooser.on(judging.choice(ways(uid, ask, sharing, without, rooms)), ask, rooms);
     }
 
     /** Whether a pod's GPUs are chosen by the judge. */
@@ -289,25 +300,31 @@ final class NodeAccount {
         if (own == null && others.isEmpty()) {
             return rooms;
         }
-        var rest = new HashMap<String, Tally>();
-        takeAway(own, rest);
-        for (String other : others) {
-            if (!other.equals(uid)) {
-                takeAway(claims.get(other), rest);
+        var without = new ArrayList<>(rooms);
+        for (int place = 0; place < without.size(); place++) {
+            Card card = rooms.get(place).card();
+            Tally rest = less(own, card, null);
+            for (String other : others) {
+                rest = other.equals(uid) ? rest : less(claims.get(other), card, rest);
+            }
+            if (rest != null) {
+                without.set(place, room(card, rest));
             }
         }
-        var without = new ArrayList<>(rooms);
-        rest.forEach((uuid, tally) -> replace(without, uuid, tally));
         return without;
     }
 
-    private void takeAway(@Nullable Claim claim, Map<String, Tally> rest) {
-        if (claim != null) {
-            claim.perGpu.forEach((uuid, amount) -> rest.computeIfAbsent(
-                            uuid,
-                            any -> Objects.requireNonNull(tallies.get(uuid)).copy())
-                    .add(amount, -1));
+    /** What is taken of a card without a claim, and without those before; null where they have no part of it. */
+    private @Nullable Tally less(@Nullable Claim claim, Card card, @Nullable Tally before) {
+        Amount amount = claim == null ? null : claim.perGpu.get(card.gpu().uuid());
+        if (amount == null) {
+            return before;
         }
+        Tally rest = before == null
+                ? Objects.requireNonNull(tallies.get(card.gpu().uuid())).copy()
+                : before;
+        rest.add(amount, -1);
+        return rest;
     }
 
     /** How much of the host's CPU and memory others request, 0 to 1. */

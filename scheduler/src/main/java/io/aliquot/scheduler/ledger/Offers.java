@@ -15,6 +15,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.function.BiConsumer;
+import java.util.function.ObjIntConsumer;
 
 /*
  * Pods come in kinds: those of one template want the same, and a node says the same to all of them until something
@@ -35,8 +36,8 @@ import java.util.function.BiConsumer;
  */
 /** What nodes would say to one pod. For one request: it knows where the pod's claim was when it was made. */
 public final class Offers {
-    /** So many answers are remembered, with what is thought of a place some 350 bytes each: of many nodes for fewer kinds. */
-    private static final int ANSWERS = Remembered.most(1 << 19, 350);
+    /** So many answers are remembered, with what is thought of a place some 390 bytes each: of many nodes for fewer kinds. */
+    private static final int ANSWERS = Remembered.most(1 << 19, 390);
 
     private static final String NOBODY = "";
 
@@ -132,7 +133,7 @@ public final class Offers {
         }
         synchronized (answers) {
             int number = remembered(node);
-            return number < 0 ? Scores.NONE : liking(node, NOBODY, answers.offer(number));
+            return number < 0 ? Scores.NONE : liking(node, number);
         }
     }
 
@@ -148,11 +149,14 @@ public final class Offers {
      */
     public List<String> best(List<String> names, int most, BiConsumer<String, Offer.Refuses> refused) {
         int kept = Math.max(1, Math.min(most, names.size()));
-        var likely = new Best(kept);
         synchronized (answers) {
             renew();
             int[] numbers = answers.numbers(names.size());
-            double[] atMost = answers.bounds(names.size());
+            double[] atMost = answers.likings(names.size());
+            int refusing = 0;
+            Best likely = answers.likely;
+            likely.begin(kept);
+            double bar = likely.worst();
             memory.directory.numbers(names, numbers);
             int itself = memory.directory.number(own);
             Market market = judging.market();
@@ -163,18 +167,24 @@ public final class Offers {
                 numbers[i] = number;
                 atMost[i] = number < 0 ? liking(node, uid, offer) : byFullness(answers.atMost(number, market));
                 if (atMost[i] > Scores.NONE) {
-                    likely.add(node, atMost[i]);
+                    if (atMost[i] >= bar) {
+                        likely.add(node, atMost[i]);
+                        bar = likely.worst();
+                    }
                 } else if (offer instanceof Offer.Refuses refuses) {
                     refused.accept(node, refuses);
+                    refusing++;
                 }
             }
-            return judged ? best(names, numbers, atMost, likely.worst(), kept) : likely.sorted();
+            answers.refusing = refusing;
+            return judged ? best(names, numbers, atMost, bar, kept) : likely.sorted();
         }
     }
 
     /** {@code bar}: whoever may be liked so much is looked at first. */
     private List<String> best(List<String> names, int[] numbers, double[] atMost, double bar, int kept) {
-        var best = new Best(kept);
+        Best best = answers.best;
+        best.begin(kept);
         for (int i = 0; i < names.size(); i++) {
             if (atMost[i] >= bar) {
                 look(best, names.get(i), numbers[i], atMost[i]);
@@ -191,11 +201,49 @@ public final class Offers {
     /** At a node that is liked so much at most; where its answer is not remembered, it is. */
     private void look(Best best, String node, int number, double atMost) {
         if (atMost > Scores.NONE && best.takes(node, atMost)) {
-            double liking = number < 0 ? atMost : liking(node, NOBODY, answers.offer(number));
+            double liking = number < 0 ? atMost : liking(node, number);
             if (liking > Scores.NONE) {
                 best.add(node, liking);
             }
         }
+    }
+
+    /** About so many will refuse: as many as refused the last pod of this kind. */
+    public int refusing() {
+        synchronized (answers) {
+            return answers.refusing;
+        }
+    }
+
+    /**
+     * Scores nodes as {@link Scores} has it. The node of the pod's claim wins, whatever is liked now: the pod was told so,
+     * and the judge sees the room that it keeps as taken.
+     *
+     * @param told of each node's score, in their order
+     */
+    public void score(List<String> names, ObjIntConsumer<String> told) {
+        synchronized (answers) {
+            double[] likings = answers.likings(names.size());
+            var scores = new Scores(ask.preferences());
+            int winner = -1;
+            for (int i = 0; i < names.size(); i++) {
+                likings[i] = liking(names.get(i));
+                scores.add(likings[i]);
+                if (likings[i] != Scores.NONE
+                        && (winner < 0 || wins(names.get(i), likings[i], names.get(winner), likings[winner]))) {
+                    winner = i;
+                }
+            }
+            for (int i = 0; i < names.size(); i++) {
+                told.accept(names.get(i), scores.of(likings[i], i == winner));
+            }
+        }
+    }
+
+    private boolean wins(String node, double liking, String other, double otherLiking) {
+        return node.equals(own)
+                || (!other.equals(own)
+                        && (liking > otherLiking || (liking == otherLiking && node.compareTo(other) < 0)));
     }
 
     private void renew() {
@@ -206,13 +254,22 @@ public final class Offers {
         return policy == Placement.SPREAD && fullness != Scores.NONE ? -fullness : fullness;
     }
 
-    /** Of a node that said so; what it says now counts where somebody else's question has changed what the judge thinks. */
+    /** Of a node whose answer is remembered. */
+    private double liking(String node, int number) {
+        return orAsked(byFullness(answers.exactly(number)), node, NOBODY);
+    }
+
+    /** Of a node that said so. */
     private double liking(String node, String pod, Offer offer) {
         if (offer instanceof Judging<?>.Judged judged) {
-            double score = judged.score();
-            return Double.isNaN(score) ? liking(node, pod, ask(node, pod).offer) : score;
+            return orAsked(judged.score(), node, pod);
         }
         return offer instanceof Offer.Fits fits ? byFullness(fits.fullness()) : Scores.NONE;
+    }
+
+    /** What the node says now counts where somebody else's question has changed what the judge thinks. */
+    private double orAsked(double score, String node, String pod) {
+        return Double.isNaN(score) ? liking(node, pod, ask(node, pod).offer) : score;
     }
 
     /** What a liking is made of. */

@@ -3,11 +3,15 @@ package io.aliquot.scheduler.placement;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Share;
+import io.aliquot.api.Vgpu;
+import io.aliquot.api.Vgpus;
+import io.aliquot.scheduler.placement.Choice.Chosen;
 import io.aliquot.scheduler.placement.Choice.Fits;
 import io.aliquot.scheduler.placement.Choice.Glance;
 import io.aliquot.scheduler.placement.Choice.Refused;
 import io.aliquot.scheduler.placement.Refusals.Reason;
 import java.util.List;
+import java.util.Map;
 
 /*
  * A pod with one GPU container, nearly every pod, fits if and only if enough GPUs hold a vGPU of it (of one NUMA
@@ -26,27 +30,11 @@ public final class Chooser {
      * @param policy which GPU to take first among those that hold a container
      */
     public static Glance look(PodAsk ask, List<GpuRoom> rooms, Placement policy) {
-        GpuRequest request =
-                ask.containers().size() == 1 ? ask.containers().get(0).request() : null;
-        if (request == null || request.vgpus() > 1) {
-            return new PodSearch(ask, rooms, policy, request == null).glance();
+        if (!ask.wantsOneGpu()) {
+            return new PodSearch(ask, rooms, policy, ask.containers().size() != 1).glance();
         }
-        GpuRoom best = null;
-        long fullness = 0;
-        for (int i = 0; i < rooms.size(); i++) {
-            GpuRoom room = rooms.get(i);
-            fullness += room.fullness;
-            if (holds(ask, request, room)
-                    && (best == null || Picker.byPolicy(policy, room.fullness, room, best.fullness, best) < 0)) {
-                best = room;
-            }
-        }
-        if (best == null) {
-            return refuse(ask, request, rooms);
-        }
-        fullness += best.fullnessWith(memory(request, best.card), cores(request, best.card), request.exclusive())
-                - best.fullness;
-        return new Fits((double) fullness / GpuRoom.FULL / rooms.size());
+        int best = best(ask, rooms, policy);
+        return best < 0 ? refuse(ask, rooms) : new Fits(fullness(ask, rooms, best));
     }
 
     /**
@@ -56,7 +44,58 @@ public final class Chooser {
      * @param policy which GPU to take first among those that hold a container
      */
     public static Choice choose(PodAsk ask, List<GpuRoom> rooms, Placement policy) {
-        return new PodSearch(ask, rooms, policy, true).choice();
+        if (!ask.wantsOneGpu()) {
+            return new PodSearch(ask, rooms, policy, true).choice();
+        }
+        int best = best(ask, rooms, policy);
+        return best < 0 ? refuse(ask, rooms) : on(best, ask, rooms);
+    }
+
+    /** What a pod that asks for one vGPU gets of this GPU, which holds it. */
+    public static Chosen on(int gpu, PodAsk ask, List<GpuRoom> rooms) {
+        ContainerAsk container = ask.containers().get(0);
+        Vgpu vgpu = vgpu(ask, container.request(), rooms.get(gpu).card);
+        return new Chosen(
+                Map.of(container.name(), new Vgpus(List.of(vgpu))),
+                Map.of(vgpu.uuid(), Amount.of(vgpu)),
+                fullness(ask, rooms, gpu));
+    }
+
+    /** The GPU that the policy likes best for the one vGPU that the pod asks for; -1 where none holds it. */
+    private static int best(PodAsk ask, List<GpuRoom> rooms, Placement policy) {
+        int best = -1;
+        for (int gpu = 0; gpu < rooms.size(); gpu++) {
+            GpuRoom room = rooms.get(gpu);
+            if (holds(ask, room) && (best < 0 || Picker.byPolicy(policy, room, rooms.get(best)) < 0)) {
+                best = gpu;
+            }
+        }
+        return best;
+    }
+
+    /** Of the node, once this GPU holds the one vGPU that the pod asks for. */
+    private static double fullness(PodAsk ask, List<GpuRoom> rooms, int gpu) {
+        long fullness = 0;
+        for (int i = 0; i < rooms.size(); i++) {
+            fullness += rooms.get(i).fullness;
+        }
+        GpuRoom room = rooms.get(gpu);
+        GpuRequest request = ask.containers().get(0).request();
+        fullness += room.fullnessWith(memory(request, room.card), cores(request, room.card), request.exclusive())
+                - room.fullness;
+        return (double) fullness / GpuRoom.FULL / rooms.size();
+    }
+
+    /** A container's vGPU on this card. */
+    static Vgpu vgpu(PodAsk ask, GpuRequest request, Card card) {
+        return new Vgpu(
+                card.gpu.uuid(),
+                memory(request, card),
+                cores(request, card),
+                ask.corePolicy(),
+                ask.priority(),
+                card.gpu.contextMiB(),
+                request.exclusive());
     }
 
     /** What a vGPU takes of this card, in MiB; more than it has where it can't fit. */
@@ -80,12 +119,6 @@ public final class Chooser {
                 && ask.takes(card.gpu);
     }
 
-    /** What a pod that asks for one vGPU takes of a GPU. */
-    static Amount amount(PodAsk ask, Card card) {
-        GpuRequest request = ask.containers().get(0).request();
-        return new Amount(memory(request, card), cores(request, card), 1, request.exclusive());
-    }
-
     /** Whether a GPU holds a pod that asks for one vGPU. */
     static boolean holds(PodAsk ask, GpuRoom room) {
         return holds(ask, ask.containers().get(0).request(), room);
@@ -98,7 +131,8 @@ public final class Chooser {
     }
 
     /** Why no GPU holds the one vGPU that the pod asks for: the least that is in the way of any. */
-    private static Refused refuse(PodAsk ask, GpuRequest request, List<GpuRoom> rooms) {
+    private static Refused refuse(PodAsk ask, List<GpuRoom> rooms) {
+        GpuRequest request = ask.containers().get(0).request();
         Reason least = Reason.TOO_FEW_GPUS;
         for (int i = 0; i < rooms.size(); i++) {
             Reason obstacle = PodSearch.obstacle(ask, request, rooms.get(i));

@@ -73,33 +73,62 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     /** What a place costs by itself. Places that cost the same are one object, whose price is worked out once for all. */
     public static final class Place {
-        private final double waste;
-        private final double idle;
+        private double waste;
+        private double idle;
         /** Demands of the sample that there is less room for then, and in the lower bits for how many pods less. */
-        private final int[] losers;
+        private int[] losers;
+        /** The others are void. */
+        private int count;
+
+        private int hash;
 
         /** What {@link #scarcity} last said, and in which market. */
         private double scarcity;
 
         private @Nullable Market pricedIn;
 
-        private Place(double waste, double idle, int[] losers) {
+        private Place(int[] losers) {
+            this.losers = losers;
+        }
+
+        /** Written into from now on, if it is large enough. */
+        private void draw(int demands) {
+            losers = losers.length < demands ? new int[demands] : losers;
+            count = 0;
+        }
+
+        private void lose(int demand, int pods) {
+            losers[count++] = demand << DEMAND | Math.min(LOST, pods);
+        }
+
+        private void cost(double waste, double idle) {
             this.waste = waste;
             this.idle = idle;
-            this.losers = losers;
+            this.hash = Double.hashCode(waste) * 31 + Double.hashCode(idle);
+            for (int i = 0; i < count; i++) {
+                hash = hash * 31 + losers[i];
+            }
+        }
+
+        private Place kept() {
+            var kept = new Place(Arrays.copyOf(losers, count));
+            kept.count = count;
+            kept.cost(waste, idle);
+            return kept;
         }
 
         @Override
         public boolean equals(@Nullable Object other) {
             return other instanceof Place place
+                    && hash == place.hash
                     && waste == place.waste
                     && idle == place.idle
-                    && Arrays.equals(losers, place.losers);
+                    && Arrays.equals(losers, 0, count, place.losers, 0, place.count);
         }
 
         @Override
         public int hashCode() {
-            return (Double.hashCode(waste) * 31 + Double.hashCode(idle)) * 31 + Arrays.hashCode(losers);
+            return hash;
         }
 
         /** GPU that will be free but of no use on this node, in thousandths; less than 0 where it makes some useful. */
@@ -110,6 +139,8 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     /** Of the present sample. */
     private final Map<Place, Place> places = new HashMap<>();
+    /** The one that is being weighed: most cost what another has cost before. */
+    private final Place draft = new Place(new int[0]);
 
     private final Mix mix = new Mix(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
     private final Map<Room, Integer> rooms = new HashMap<>();
@@ -233,22 +264,23 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         Judged now = outlook.of(before);
         Judged then = outlook.of(after);
         double waste = now.prospect - then.prospect - before.takenBy(demand);
-        int count = 0;
+        draft.draw(shares.length);
         for (int i = 0; i < shares.length; i++) {
-            count += now.slots[i] > then.slots[i] ? 1 : 0;
-        }
-        var losers = new int[count];
-        for (int i = shares.length - 1; count > 0; i--) {
             if (now.slots[i] > then.slots[i]) {
-                losers[--count] = i << DEMAND | Math.min(LOST, now.slots[i] - then.slots[i]);
+                draft.lose(i, now.slots[i] - then.slots[i]);
             }
         }
         // As exact as the sums are, so that equal ones are equal.
-        double idle = Math.rint((then.idle - now.idle) * IDLE_STEPS) / IDLE_STEPS + 0.0;
-        if (places.size() >= mostKept(outlook.sample())) {
-            places.clear();
+        draft.cost(waste, Math.rint((then.idle - now.idle) * IDLE_STEPS) / IDLE_STEPS + 0.0);
+        Place known = places.get(draft);
+        if (known == null) {
+            if (places.size() >= mostKept(outlook.sample())) {
+                places.clear();
+            }
+            known = draft.kept();
+            places.put(known, known);
         }
-        return places.computeIfAbsent(new Place(waste, idle, losers), place -> place);
+        return known;
     }
 
     @Override
@@ -324,7 +356,8 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     /** Of all the room that there is for any demand. */
     private double lost(Place place) {
         double sum = 0;
-        for (int loser : place.losers) {
+        for (int i = 0; i < place.count; i++) {
+            int loser = place.losers[i];
             int demand = loser >>> DEMAND;
             int lost = loser & LOST;
             // A room that is kept for the very pod is not among those that there are for all.

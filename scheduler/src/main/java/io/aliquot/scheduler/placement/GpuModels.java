@@ -43,12 +43,17 @@ public final class GpuModels {
     }
 
     /** Of one or more. */
-    static Card largest(List<Card> cards) {
+    private static Card largest(List<Card> cards) {
         Card largest = cards.get(0);
         for (Card card : cards) {
-            largest = card.memoryMiB > largest.memoryMiB ? card : largest;
+            largest = larger(largest, card);
         }
         return largest;
+    }
+
+    /** Of equal ones the first. */
+    static Card larger(Card one, Card other) {
+        return other.memoryMiB > one.memoryMiB ? other : one;
     }
 
     /** Takes note of a node's cards, of which there may be none. */

@@ -51,29 +51,9 @@ public final class GpuRoom {
         return card.open && memoryMiB <= freeMiB && cores <= freeCores && slots <= freeSlots && alone(exclusive);
     }
 
-    /** What is left of it for any pod that might come, in MiB. */
-    int leftMiB() {
-        return usable() ? (int) Math.max(0, Math.min(Integer.MAX_VALUE, freeMiB)) : 0;
-    }
-
-    /** The same of its compute, in percent. */
-    int leftCores() {
-        return usable() ? Math.max(0, freeCores) : 0;
-    }
-
-    private boolean usable() {
-        return card.open && freeSlots > 0 && !taken.exclusive();
-    }
-
-    /** With so much more taken. */
-    GpuRoom with(Amount more) {
-        return new GpuRoom(
-                card,
-                new Amount(
-                        taken.memoryMiB() + more.memoryMiB(),
-                        taken.cores() + more.cores(),
-                        taken.slots() + more.slots(),
-                        taken.exclusive() || more.exclusive()));
+    /** Whether any pod that might come finds something left once so much more is taken. */
+    boolean usableWith(int slots, boolean exclusive) {
+        return card.open && freeSlots > slots && !exclusive && !taken.exclusive();
     }
 
     /** Whether nobody's wish for a whole card is hurt. */

@@ -222,7 +222,7 @@ final class Outlook {
     }
 
     private Judged judge(Room room) {
-        Terms on = terms.computeIfAbsent(room.shape(), this::terms);
+        Terms on = terms(room.shape());
         open(room);
         int[] slots = new int[sample.demands.length];
         double idle = 0;
@@ -265,7 +265,12 @@ final class Outlook {
     }
 
     private Terms terms(Room.Shape shape) {
-        return new Terms(sample, (int) (podsPerGpu * Math.min(shape.gpus(), mostGpus)), shape);
+        Terms known = terms.get(shape);
+        if (known == null) {
+            known = new Terms(sample, (int) (podsPerGpu * Math.min(shape.gpus(), mostGpus)), shape);
+            terms.put(shape, known);
+        }
+        return known;
     }
 
     private static int atMost(int slots, int each, int all) {

@@ -132,7 +132,12 @@ final class Picker {
         return byPolicy(policy, fullness[one], rooms.get(one), fullness[other], rooms.get(other));
     }
 
-    static int byPolicy(Placement policy, int fullness, GpuRoom room, int otherFullness, GpuRoom other) {
+    /** The same as they are now. */
+    static int byPolicy(Placement policy, GpuRoom room, GpuRoom other) {
+        return byPolicy(policy, room.fullness, room, other.fullness, other);
+    }
+
+    private static int byPolicy(Placement policy, int fullness, GpuRoom room, int otherFullness, GpuRoom other) {
         return switch (policy) {
             case BINPACK, FRAGMENTATION ->
                 fullness != otherFullness
@@ -144,7 +149,7 @@ final class Picker {
 
     /** Below 0 where {@code one} is the fuller, or as full and smaller. */
     static int byFullness(GpuRoom one, GpuRoom other) {
-        return byPolicy(Placement.BINPACK, one.fullness, one, other.fullness, other);
+        return byPolicy(Placement.BINPACK, one, other);
     }
 
     /** The {@code k} best-linked candidates, links to {@code sure} ones and to the pod's others counted, too. */

@@ -286,7 +286,7 @@ final class PodSearch {
             List<Vgpu> vgpus = new ArrayList<>();
             for (int room = 0; room < rooms.size(); room++) {
                 if (given[container][room]) {
-                    vgpus.add(vgpu(request(container), rooms.get(room).card));
+                    vgpus.add(Chooser.vgpu(ask, request(container), rooms.get(room).card));
                 }
             }
             held.put(containers.get(container).name(), new Vgpus(vgpus));
@@ -299,17 +299,6 @@ final class PodSearch {
             }
         }
         return new Chosen(held, perGpu, fullness());
-    }
-
-    private Vgpu vgpu(GpuRequest request, Card card) {
-        return new Vgpu(
-                card.gpu.uuid(),
-                Chooser.memory(request, card),
-                Chooser.cores(request, card),
-                ask.corePolicy(),
-                ask.priority(),
-                card.gpu.contextMiB(),
-                request.exclusive());
     }
 
     private double fullness() {

@@ -70,14 +70,25 @@ public final class Room {
     public static Room of(Shape shape, HostLoad left, List<GpuRoom> gpus) {
         long[] each = new long[gpus.size()];
         for (int gpu = 0; gpu < each.length; gpu++) {
-            GpuRoom room = gpus.get(gpu);
-            int miB = room.leftMiB();
-            // Cores that are not counted are there as long as there is memory.
-            int cores = shape.gpuCores() == UNCOUNTED && miB > 0 ? UNCOUNTED : room.leftCores();
-            each[gpu] = pack(miB, cores);
+            each[gpu] = left(shape, gpus.get(gpu), 0, 0, 0, false);
         }
+        return of(shape, left, each);
+    }
+
+    private static Room of(Shape shape, HostLoad left, long[] each) {
         Arrays.sort(each);
         return new Room(shape, counted(left.cpuMillis()), mebibytes(left.memoryBytes()), each);
+    }
+
+    /** What is left of a node's GPU for any pod that might come, once so much more is taken; for {@link #with}. */
+    static long left(Shape shape, GpuRoom gpu, long memoryMiB, int cores, int slots, boolean exclusive) {
+        if (!gpu.usableWith(slots, exclusive)) {
+            return 0;
+        }
+        int leftMiB = counted(gpu.freeMiB - memoryMiB);
+        // Cores that are not counted are there as long as there is memory.
+        return pack(
+                leftMiB, shape.gpuCores() == UNCOUNTED && leftMiB > 0 ? UNCOUNTED : Math.max(0, gpu.freeCores - cores));
     }
 
     /** Not less than 0, and not more than an int holds. */
@@ -186,6 +197,18 @@ public final class Room {
     /** GPU that a demand takes here, in thousandths. */
     public int takenBy(Demand demand) {
         return demand.gpus() * (demand.whole() ? WHOLE : shape.part(demand.gpuMiB(), demand.gpuCores()));
+    }
+
+    /**
+     * Once a GPU has less left, and so has the host.
+     *
+     * @param before of the GPU, as {@link #left(Shape, GpuRoom, long, int, int, boolean)} has it
+     * @param after the same
+     */
+    Room with(long before, long after, HostLoad host) {
+        long[] each = left.clone();
+        each[Arrays.binarySearch(each, before)] = after;
+        return of(shape, host, each);
     }
 
     /**

@@ -14,38 +14,41 @@ public final class Scores {
     private static final int WITH_PREFERENCES = 5;
     private static final double GPU_WEIGHT = 0.8;
 
-    private Scores() {}
+    private final boolean preferences;
+    private double least = Double.POSITIVE_INFINITY;
+    private double most = Double.NEGATIVE_INFINITY;
+
+    /** {@code preferences}: whether the pod has some of its own. */
+    public Scores(boolean preferences) {
+        this.preferences = preferences;
+    }
 
     /** A node's fullness from its GPUs' and its host's, each 0 to 1. */
     public static double fullness(double gpus, double host) {
         return GPU_WEIGHT * gpus + (1 - GPU_WEIGHT) * host;
     }
 
+    /** One of the nodes is liked so much; {@link #NONE} where the pod can't have it. */
+    public void add(double liking) {
+        if (liking != NONE) {
+            most = Math.max(most, liking);
+            least = Math.min(least, liking);
+        }
+    }
+
     /**
-     * Scores nodes: {@value #BEST} for the winner, 0 to 9 for the others, linearly from the least liked to the most
-     * liked, so that the policy decides unless something else speaks clearly. For a pod with preferences of its own 0
-     * to 2: they decide, and the policy breaks ties.
+     * Once all are known: {@value #BEST} for the winner, 0 to 9 for the others, linearly from the least liked to the
+     * most liked, so that the policy decides unless something else speaks clearly. For a pod with preferences of its own
+     * 0 to 2: they decide, and the policy breaks ties. 0 for a node that the pod can't have.
      *
-     * @param likings of each node, or {@link #NONE} for one that the pod can't have, which gets 0
-     * @param winner which of them has won; any number if nobody is liked
+     * @param liking as it was added
      */
-    public static int[] of(double[] likings, int winner, boolean preferences) {
-        double most = Double.NEGATIVE_INFINITY;
-        double least = Double.POSITIVE_INFINITY;
-        for (double liking : likings) {
-            if (liking != NONE) {
-                most = Math.max(most, liking);
-                least = Math.min(least, liking);
-            }
+    public int of(double liking, boolean winner) {
+        if (liking == NONE) {
+            return 0;
         }
-        var scores = new int[likings.length];
-        for (int i = 0; i < likings.length; i++) {
-            if (likings[i] != NONE) {
-                double share = most > least ? (likings[i] - least) / (most - least) : 1;
-                int score = i == winner ? BEST : (int) Math.round(BEST_OF_THE_OTHERS * share);
-                scores[i] = preferences ? score / WITH_PREFERENCES : score;
-            }
-        }
-        return scores;
+        double share = most > least ? (liking - least) / (most - least) : 1;
+        int score = winner ? BEST : (int) Math.round(BEST_OF_THE_OTHERS * share);
+        return preferences ? score / WITH_PREFERENCES : score;
     }
 }

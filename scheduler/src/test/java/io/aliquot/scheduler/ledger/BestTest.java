@@ -20,7 +20,8 @@ class BestTest {
 
     @Test
     void ofEquallyLikedOnesTheFirstByNameIsBetter() {
-        var best = new Best(2);
+        var best = new Best();
+        best.begin(2);
         best.add("b", 0.5);
         best.add("c", 0.5);
         best.add("a", 0.5);
@@ -31,9 +32,10 @@ class BestTest {
     void itKeepsWhatSortingEverythingWouldPutFirst() {
         long seed = new Random().nextLong();
         var random = new Random(seed);
+        var best = new Best();
         for (int round = 0; round < 2000; round++) {
             int most = 1 + random.nextInt(20);
-            var best = new Best(most);
+            best.begin(most);
             List<Node> nodes = new ArrayList<>();
             int count = random.nextInt(60);
             for (int i = 0; i < count; i++) {

@@ -41,7 +41,7 @@ class ChooserOracleTest {
             new Link(Link.Kind.SYS, 0));
 
     /** A node and a pod. */
-    private record Case(int seed, PodAsk ask, List<GpuRoom> rooms, Placement policy) {}
+    record Case(int seed, PodAsk ask, List<GpuRoom> rooms, Placement policy) {}
 
     @Test
     void aPodFitsIfAndOnlyIfThereIsAWay() {
@@ -256,7 +256,7 @@ class ChooserOracleTest {
 
     // The cases.
 
-    private static Case random(int seed) {
+    static Case random(int seed) {
         var random = new Random(seed);
         int gpus = 1 + random.nextInt(4);
         boolean linked = random.nextInt(3) > 0;
