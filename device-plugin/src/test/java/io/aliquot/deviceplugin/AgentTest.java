@@ -184,8 +184,8 @@ final class AgentTest {
         await(() -> node.writes() == 2);
         String before = node.inventory().print();
 
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "1000"); // first, or slots alone might be seen and granted
         node.annotateAsAdmin("aliquot.io/slots", "25");
-        node.annotateAsAdmin("aliquot.io/memory-scaling", "1000");
         agent.wake();
 
         await(() -> metrics.print().contains("aliquot_agent_node_setting_errors 1.0"));
