@@ -173,7 +173,8 @@ func (c *cluster) measureStart() {
 	time.Sleep(2 * time.Second)
 	fmt.Printf("resident 2 s later: %d MiB, with a heap of at most %d MiB\n", p.resident(), c.options.heapMiB)
 	sort.Float64s(ready)
-	fmt.Printf("ready with %d nodes and %d pods after: %.1f s\n", c.options.nodes, c.options.fillPods, ready[len(ready)/2])
+	fmt.Printf("ready with %d nodes and %d pods after: %.1f s (median of %d starts; %.1f to %.1f)\n", c.options.nodes, c.options.fillPods,
+		middle(ready), len(ready), ready[0], ready[len(ready)-1])
 }
 
 type result struct {

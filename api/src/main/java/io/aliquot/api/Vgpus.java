@@ -1,6 +1,6 @@
 package io.aliquot.api;
 
-import java.util.Arrays;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Collectors;
 
@@ -33,7 +33,11 @@ public record Vgpus(List<Vgpu> list) {
             }
         }
         String lines = text.endsWith("\n") ? text.substring(0, text.length() - 1) : text;
-        return new Vgpus(Arrays.stream(lines.split("\n", -1)).map(Vgpu::parse).toList());
+        var vgpus = new ArrayList<Vgpu>();
+        for (String line : lines.split("\n", -1)) {
+            vgpus.add(Vgpu.parse(line));
+        }
+        return new Vgpus(vgpus);
     }
 
     public String print() {

@@ -17,7 +17,6 @@ import io.fabric8.kubernetes.api.model.PodCondition;
 import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.api.model.PodStatus;
 import io.fabric8.kubernetes.api.model.Quantity;
-import java.math.BigDecimal;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -92,7 +91,7 @@ public final class PodReader {
                         Duration.ofSeconds(Optional.ofNullable(pod.getSpec().getTerminationGracePeriodSeconds())
                                 .orElse(DEFAULT_GRACE_SECONDS)),
                         Optional.ofNullable(pod.getMetadata().getDeletionTimestamp())
-                                .map(Instant::parse)
+                                .map(Times::parse)
                                 .orElse(Instant.MAX),
                         annotations.getOrDefault(Annotations.FENCE, "")),
                 problems);
@@ -106,7 +105,7 @@ public final class PodReader {
 
     private static Instant created(Pod pod) {
         return Optional.ofNullable(pod.getMetadata().getCreationTimestamp())
-                .map(Instant::parse)
+                .map(Times::parse)
                 .orElse(Instant.EPOCH);
     }
 
@@ -114,7 +113,7 @@ public final class PodReader {
     private static Optional<Instant> boundAt(@Nullable PodStatus status) {
         return scheduled(status, "True")
                 .map(PodCondition::getLastTransitionTime)
-                .map(Instant::parse);
+                .map(Times::parse);
     }
 
     /** Why kube-scheduler found no node for it when it last tried; empty where it hasn't yet, or has found one. */
@@ -126,11 +125,15 @@ public final class PodReader {
     }
 
     private static Optional<PodCondition> scheduled(@Nullable PodStatus status, String value) {
-        return Optional.ofNullable(status).map(PodStatus::getConditions).stream()
-                .flatMap(List::stream)
-                .filter(condition -> condition.getType().equals("PodScheduled")
-                        && condition.getStatus().equals(value))
-                .findFirst();
+        if (status != null) {
+            for (PodCondition condition : status.getConditions()) {
+                if (condition.getType().equals("PodScheduled")
+                        && condition.getStatus().equals(value)) {
+                    return Optional.of(condition);
+                }
+            }
+        }
+        return Optional.empty();
     }
 
     /** All vGPUs of an annotation; of one that is malformed those in lines that are not. */
@@ -216,12 +219,6 @@ public final class PodReader {
     }
 
     public static HostLoad load(Map<String, Quantity> amounts) {
-        return new HostLoad(
-                amount(amounts.get("cpu")).multiply(BigDecimal.valueOf(1000)).longValue(),
-                amount(amounts.get("memory")).longValue());
-    }
-
-    private static BigDecimal amount(@Nullable Quantity quantity) {
-        return quantity == null ? BigDecimal.ZERO : quantity.getNumericalAmount();
+        return new HostLoad(Quantities.thousandths(amounts.get("cpu")), Quantities.whole(amounts.get("memory")));
     }
 }

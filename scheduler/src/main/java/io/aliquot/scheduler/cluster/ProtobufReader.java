@@ -18,7 +18,6 @@ import io.fabric8.kubernetes.api.model.ResourceRequirements;
 import io.fabric8.kubernetes.api.model.Status;
 import io.fabric8.kubernetes.api.model.WatchEvent;
 import java.io.IOException;
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -359,15 +358,15 @@ final class ProtobufReader {
 
     /** None where the message is empty, as of no time. */
     private @Nullable String time() throws IOException {
-        var time = new Instant[1];
+        var time = new String[1];
         message(number -> {
             if (number == 1) {
-                time[0] = Instant.ofEpochSecond(in.readInt64());
+                time[0] = Times.print(in.readInt64());
             } else {
                 skip();
             }
         });
-        return time[0] == null ? null : time[0].toString();
+        return time[0];
     }
 
     /** As in JSON, where what is empty is left out. */

@@ -1,0 +1,71 @@
+package io.aliquot.scheduler.cluster;
+
+import io.fabric8.kubernetes.api.model.Quantity;
+import java.math.BigDecimal;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Amounts of resources as whole numbers, rounded down: nearly all are whole numbers of a common unit and need no decimal
+ * fractions of any length, which fabric8 makes of each.
+ */
+final class Quantities {
+    private static final int THOUSAND = 1000;
+
+    private Quantities() {}
+
+    /** 0 where there is none. */
+    static long whole(@Nullable Quantity quantity) {
+        long common = common(quantity);
+        return common >= 0 ? common / THOUSAND : exact(quantity).longValue();
+    }
+
+    /** The same in thousandths. */
+    static long thousandths(@Nullable Quantity quantity) {
+        long common = common(quantity);
+        return common >= 0
+                ? common
+                : exact(quantity).multiply(BigDecimal.valueOf(THOUSAND)).longValue();
+    }
+
+    /** In thousandths; less than 0 for what it does not know. */
+    private static long common(@Nullable Quantity quantity) {
+        if (quantity == null) {
+            return 0;
+        }
+        long unit = thousandthsOf(quantity.getFormat());
+        long number = number(quantity.getAmount());
+        return unit > 0 && number <= Long.MAX_VALUE / unit ? number * unit : -1;
+    }
+
+    /** k8s.io/apimachinery, pkg/api/resource, suffix.go. */
+    private static long thousandthsOf(@Nullable String suffix) {
+        return switch (String.valueOf(suffix)) {
+            case "m" -> 1;
+            case "" -> THOUSAND;
+            case "Ki" -> (1L << 10) * THOUSAND;
+            case "Mi" -> (1L << 20) * THOUSAND;
+            case "Gi" -> (1L << 30) * THOUSAND;
+            default -> 0;
+        };
+    }
+
+    /** Less than 0 where there is more to it than up to 18 digits. */
+    private static long number(@Nullable String text) {
+        if (text == null || text.isEmpty() || text.length() > 18) {
+            return -1;
+        }
+        long number = 0;
+        for (int i = 0; i < text.length(); i++) {
+            char c = text.charAt(i);
+            if (c < '0' || c > '9') {
+                return -1;
+            }
+            number = number * 10 + c - '0';
+        }
+        return number;
+    }
+
+    private static BigDecimal exact(@Nullable Quantity quantity) {
+        return quantity == null ? BigDecimal.ZERO : quantity.getNumericalAmount();
+    }
+}
