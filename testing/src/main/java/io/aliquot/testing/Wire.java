@@ -121,6 +121,11 @@ public final class Wire implements AutoCloseable {
                 accepted.incrementAndGet();
                 var link = new Link(client, new Socket(InetAddress.getLoopbackAddress(), to));
                 links.add(link);
+                if (socket.isClosed()) { // meanwhile: whoever closed it may have looked for links already
+                    link.cut();
+                    links.remove(link);
+                    return;
+                }
                 daemon(() -> carry(link, link.client(), link.server(), false));
                 daemon(() -> carry(link, link.server(), link.client(), true));
             } catch (IOException e) {
