@@ -103,7 +103,8 @@ public final class PodReader {
         return version == null ? 0 : Long.parseLong(version);
     }
 
-    private static Instant created(Pod pod) {
+    /** When; {@link Instant#EPOCH} for an object that never was at an API server. */
+    public static Instant created(Pod pod) {
         return Optional.ofNullable(pod.getMetadata().getCreationTimestamp())
                 .map(Times::parse)
                 .orElse(Instant.EPOCH);

@@ -8,30 +8,36 @@ import org.jspecify.annotations.Nullable;
  * Amounts of resources as whole numbers, rounded down: nearly all are whole numbers of a common unit and need no decimal
  * fractions of any length, which fabric8 makes of each.
  */
-final class Quantities {
+public final class Quantities {
     private static final int THOUSAND = 1000;
 
     private Quantities() {}
 
     /** 0 where there is none. */
-    static long whole(@Nullable Quantity quantity) {
-        long common = common(quantity);
-        return common >= 0 ? common / THOUSAND : exact(quantity).longValue();
+    public static long whole(@Nullable Quantity quantity) {
+        return in(quantity, 1);
     }
 
     /** The same in thousandths. */
     static long thousandths(@Nullable Quantity quantity) {
-        long common = common(quantity);
-        return common >= 0
-                ? common
-                : exact(quantity).multiply(BigDecimal.valueOf(THOUSAND)).longValue();
+        return in(quantity, THOUSAND);
     }
 
-    /** In thousandths; less than 0 for what it does not know. */
-    private static long common(@Nullable Quantity quantity) {
+    /** {@code parts} of a whole are the unit: 1 or 1000. */
+    private static long in(@Nullable Quantity quantity, int parts) {
         if (quantity == null) {
             return 0;
         }
+        long common = common(quantity);
+        return common >= 0
+                ? common / (THOUSAND / parts)
+                : quantity.getNumericalAmount()
+                        .multiply(BigDecimal.valueOf(parts))
+                        .longValue();
+    }
+
+    /** In thousandths; less than 0 for what it does not know. */
+    private static long common(Quantity quantity) {
         long unit = thousandthsOf(quantity.getFormat());
         long number = number(quantity.getAmount());
         return unit > 0 && number <= Long.MAX_VALUE / unit ? number * unit : -1;
@@ -63,9 +69,5 @@ final class Quantities {
             number = number * 10 + c - '0';
         }
         return number;
-    }
-
-    private static BigDecimal exact(@Nullable Quantity quantity) {
-        return quantity == null ? BigDecimal.ZERO : quantity.getNumericalAmount();
     }
 }

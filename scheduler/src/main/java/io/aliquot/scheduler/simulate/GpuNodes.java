@@ -14,6 +14,7 @@ import io.aliquot.api.Scaling;
 import io.aliquot.api.Slots;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.cluster.NodeReader;
+import io.aliquot.scheduler.cluster.Quantities;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.HostLoad;
@@ -228,8 +229,7 @@ final class GpuNodes {
     }
 
     private static long allocatableGpus(io.fabric8.kubernetes.api.model.Node node) {
-        Quantity gpus = amounts(node).get(Resources.GPU);
-        return gpus == null ? 0 : gpus.getNumericalAmount().longValue();
+        return Quantities.whole(amounts(node).get(Resources.GPU));
     }
 
     private static Map<String, Quantity> amounts(io.fabric8.kubernetes.api.model.Node node) {

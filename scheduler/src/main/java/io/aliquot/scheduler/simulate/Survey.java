@@ -76,7 +76,7 @@ final class Survey {
                         name(pod),
                         asks.computeIfAbsent(ask.get(), any -> any),
                         PodReader.requests(pod),
-                        created(pod),
+                        PodReader.created(pod),
                         Instant.MAX));
             }
         }
@@ -224,10 +224,5 @@ final class Survey {
     private static String name(io.fabric8.kubernetes.api.model.Pod pod) {
         String namespace = pod.getMetadata().getNamespace();
         return (namespace == null ? "" : namespace + "/") + pod.getMetadata().getName();
-    }
-
-    private static Instant created(io.fabric8.kubernetes.api.model.Pod pod) {
-        String created = pod.getMetadata().getCreationTimestamp();
-        return created == null ? Instant.EPOCH : Instant.parse(created);
     }
 }
