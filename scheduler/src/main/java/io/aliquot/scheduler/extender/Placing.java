@@ -122,7 +122,7 @@ final class Placing {
                 .filter(name -> !name.equals(node))
                 .distinct()
                 .collect(Collectors.toMap(name -> name, name -> UNDECIDED));
-        return new FilterResult(nodes.contains(node) ? List.of(node) : List.of(), others, Map.of(), "");
+        return new FilterResult(nodes.contains(node) ? List.of(node) : List.of(), Map.of(), others, "");
     }
 
     private static FilterResult none(List<String> nodes, String reason) {
