@@ -70,11 +70,14 @@ rm -rf "${folder:?}"/*
 # it becomes what its name or first argument says, so this must be its name
 ln -f "$(kube_program)" "$folder/kube" 2> /dev/null || cp "$(kube_program)" "$folder/kube"
 (cd "$root/lab/bench" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -buildvcs=false -o "$folder/bench" .)
-"$(helm_program)" template aliquot "$root/charts/aliquot" --namespace aliquot "${values[@]}" --show-only templates/scheduler/configmap.yaml |
-    sed -n '/^  config.yaml: |$/,$p' | sed '1d; s/^    //' > "$folder/kube-scheduler.yaml"
+# kube-scheduler as the chart has it
+of_chart() { "$(helm_program)" template aliquot "$root/charts/aliquot" --namespace aliquot "${values[@]}" --show-only "templates/scheduler/$1"; }
+of_chart configmap.yaml | sed -n '/^  config.yaml: |$/,$p' | sed '1d; s/^    //' > "$folder/kube-scheduler.yaml"
 grep -q urlPrefix "$folder/kube-scheduler.yaml" || die "the chart's kube-scheduler configuration was not found in what Helm made."
+gogc=$(of_chart deployment.yaml | sed -n 's/.*{name: GOGC, value: "\([0-9]*\)"}.*/\1/p')
+[ -n "$gogc" ] || die "kube-scheduler's GOGC was not found in what Helm made."
 
 # Network and processes of its own: ports are free, and whatever happens nothing is left.
 exec unshare --net --mount --pid --fork --kill-child=KILL --mount-proc bash -c 'ip link set lo up && exec "$@"' - \
     "$folder/bench" -folder "$folder" -kube "$folder/kube" -program "$folder/program" \
-    -audit-policy "$root/lab/audit-policy.yaml" -config "$folder/kube-scheduler.yaml" "${arguments[@]/#--/-}"
+    -audit-policy "$root/lab/audit-policy.yaml" -config "$folder/kube-scheduler.yaml" -gogc "$gogc" "${arguments[@]/#--/-}"

@@ -22,10 +22,10 @@ import (
 )
 
 type options struct {
-	kube, program, auditPolicy, config     string
-	nodes, pods, rounds, fillPods, waiting int
-	slots, heapMiB, perFilter, warmUp      int
-	start                                  bool
+	kube, program, auditPolicy, config, gogc string
+	nodes, pods, rounds, fillPods, waiting   int
+	slots, heapMiB, perFilter, warmUp        int
+	start                                    bool
 }
 
 func check(err error) {
@@ -55,6 +55,7 @@ func main() {
 	flag.StringVar(&o.program, "program", "", "the folder of the scheduler's program, unpacked")
 	flag.StringVar(&o.auditPolicy, "audit-policy", "", "the API server's audit policy")
 	flag.StringVar(&o.config, "config", "", "kube-scheduler's configuration as the chart makes it")
+	flag.StringVar(&o.gogc, "gogc", "", "kube-scheduler's GOGC as the chart sets it")
 	flag.StringVar(&folder, "folder", "", "for files and logs")
 	flag.IntVar(&o.nodes, "nodes", 100, "nodes of 8 GPUs")
 	flag.IntVar(&o.pods, "pods", 2000, "pods bound and counted in each round")
@@ -122,15 +123,7 @@ func (c *cluster) measureThroughput() {
 	pods := c.options.pods * c.options.rounds
 	fmt.Printf("\npods a second, null extender: %.1f; Aliquot: %.1f (medians of %d rounds of %d pods, %d nodes, at most %d nodes a Filter)\n",
 		median(null, rate), median(ours, rate), c.options.rounds, c.options.pods, c.options.nodes, c.options.perFilter)
-	fmt.Printf("\n%-24s %14s %8s %8s\n", "CPU a pod, ms (medians)", "null extender", "Aliquot", "more")
-	row := func(what string, of func(result) float64) {
-		fmt.Printf("%-24s %14.2f %8.2f %8.2f\n", what, median(null, of), median(ours, of), median(ours, of)-median(null, of))
-	}
-	for _, kind := range append(kinds, self) {
-		row(kind, func(r result) float64 { return r.cpu[kind] })
-	}
-	row("all but "+self, result.cpuAll)
-	fmt.Println()
+	compareCPU("null extender", null, "Aliquot", ours)
 	fmt.Printf("API writes a pod, of kube-scheduler and extender, events aside: %.4f (%d writes, %d pods)\n", float64(writes)/float64(pods), writes, pods)
 	sort.Float64s(ratios)
 	fmt.Printf("throughput against the null extender: %.3f (median of the rounds; %.3f to %.3f)\n", middle(ratios), ratios[0], ratios[len(ratios)-1])
@@ -150,6 +143,7 @@ func (c *cluster) measureWaiting() {
 	}
 	fmt.Printf("\npods a second that come and go: %.1f; beside %d that wait, with %.0f tries of those a second: %.1f\n",
 		median(alone, rate), c.options.waiting, median(beside, func(r result) float64 { return r.tries }), median(beside, rate))
+	compareCPU("none waits", alone, "beside", beside)
 	fmt.Printf("throughput beside waiting pods against without: %.3f\n", median(beside, rate)/median(alone, rate))
 }
 
@@ -180,11 +174,25 @@ func (c *cluster) measureStart() {
 type result struct {
 	rate   float64
 	tries  float64            // in vain, a second
+	early  float64            // of those waiting, a second, before their backoff was over
 	cpu    map[string]float64 // of each kind of program, and of this one: ms a pod
 	writes int
 }
 
 func rate(r result) float64 { return r.rate }
+
+// compareCPU prints what each kind of program used a pod, in the middle of these rounds and of those.
+func compareCPU(this string, these []result, that string, those []result) {
+	fmt.Printf("\n%-24s %14s %8s %8s\n", "CPU a pod, ms (medians)", this, that, "more")
+	row := func(what string, of func(result) float64) {
+		fmt.Printf("%-24s %14.2f %8.2f %8.2f\n", what, median(these, of), median(those, of), median(those, of)-median(these, of))
+	}
+	for _, kind := range append(kinds, self) {
+		row(kind, func(r result) float64 { return r.cpu[kind] })
+	}
+	row("all but "+self, result.cpuAll)
+	fmt.Println()
+}
 
 func (r result) cpuAll() (sum float64) {
 	for _, kind := range kinds {
@@ -297,7 +305,8 @@ func (c *cluster) kubeScheduler(name, extender string) *program {
 		out = append(out, line)
 	}
 	name = "kube-scheduler-" + name
-	return c.start(name, nil, c.options.kube, "kube-scheduler", "--config="+c.write(name+".yaml", strings.Join(out, "\n")),
+	environment := []string{"GOGC=" + c.options.gogc}
+	return c.start(name, environment, c.options.kube, "kube-scheduler", "--config="+c.write(name+".yaml", strings.Join(out, "\n")),
 		"--authentication-skip-lookup=true", "--authorization-always-allow-paths=/metrics")
 }
 
@@ -331,7 +340,7 @@ func (c *cluster) round(name string, e *extender, waiting int, comeAndGo bool) r
 	scheduler.stop(syscall.SIGKILL)
 	vain := ""
 	if waiting > 0 {
-		vain = fmt.Sprintf(" and %.0f tries in vain", r.tries)
+		vain = fmt.Sprintf(" and %.0f tries in vain, %.0f of them early", r.tries, r.early)
 	}
 	fmt.Printf("%s: %.1f pods a second%s, CPU a pod %.2f ms, of that the extender %.2f ms, %d MiB\n", name, r.rate, vain, r.cpuAll(), r.cpu["extender"], e.program.resident())
 	for user, writes := range c.writes(name + "-pod") {
@@ -373,10 +382,11 @@ func (c *cluster) comeAndGo(name string, watch *bound) result {
 	}
 	turn := c.longestBackoff()
 	flow(turn + 15*time.Second)
-	before, tried := c.cpu(), c.triedInVain()
+	before, tried, early := c.cpu(), c.triedInVain(), c.triedEarly()
 	pods, took := flow(2 * turn)
 	r := c.result(float64(pods)/took.Seconds(), before, pods)
 	r.tries = (c.triedInVain() - tried) / took.Seconds()
+	r.early = (c.triedEarly() - early) / took.Seconds()
 	return r
 }
 
@@ -405,13 +415,22 @@ func (c *cluster) longestBackoff() time.Duration {
 
 // triedInVain is how often kube-scheduler has found no node for a pod since it started.
 func (c *cluster) triedInVain() float64 {
+	return c.count("scheduler_schedule_attempts_total", `result="unschedulable"`)
+}
+
+// triedEarly is how often it has tried a pod again whose backoff ran still, since no other was due (KEP-5142).
+func (c *cluster) triedEarly() float64 {
+	return c.count("scheduler_queue_incoming_pods_total", `event="PopFromBackoffQ"`)
+}
+
+// count sums a counter of kube-scheduler over all whose labels hold this one.
+func (c *cluster) count(counter, label string) (sum float64) {
 	response, err := c.admin.http.Get("https://127.0.0.1:10259/metrics")
 	check(err)
 	defer response.Body.Close()
-	sum := 0.0
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), "} ")
-		if strings.HasPrefix(name, "scheduler_schedule_attempts_total{") && strings.Contains(name, `result="unschedulable"`) {
+		if strings.HasPrefix(name, counter+"{") && strings.Contains(name, label) {
 			n, err := strconv.ParseFloat(value, 64)
 			check(err)
 			sum += n

@@ -300,6 +300,30 @@ class ChartTest {
     }
 
     @Test
+    void featureGatesAreKubeSchedulersOwnUnlessTheAdminSaysOtherwise() {
+        assertThat(scheduler(Chart.render(DEFAULTS)).getContainers().get(1).getCommand())
+                .noneMatch(argument -> argument.startsWith("--feature-gates"));
+        assertThat(scheduler(Chart.render(EVERYTHING)).getContainers().get(1).getCommand())
+                .contains(
+                        "--feature-gates=SchedulerPopFromBackoffQ=false",
+                        "--feature-gates=SchedulerAsyncPreemption=true");
+    }
+
+    @Test
+    void kubeSchedulersGarbageIsCollectedMoreRarelyUntilItsMemoryIsNearTheLimit() {
+        Container kubeScheduler =
+                scheduler(Chart.render(DEFAULTS)).getContainers().get(1);
+
+        assertThat(variable(kubeScheduler, "GOGC")).contains("400");
+        assertThat(kubeScheduler.getEnv())
+                .filteredOn(variable -> variable.getName().equals("GOMEMLIMIT"))
+                .extracting(variable ->
+                        variable.getValueFrom().getResourceFieldRef().getResource())
+                .containsExactly("limits.memory");
+        assertThat(kubeScheduler.getResources().getLimits()).containsKey("memory");
+    }
+
+    @Test
     void agentsSettingsComeFromTheValues() {
         PodSpec pod = agent(Chart.render(EVERYTHING));
         Container agent = pod.getContainers().get(0);
