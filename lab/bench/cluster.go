@@ -146,8 +146,7 @@ current-context: bench
 		"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-signing-key-file="+key, "--service-account-key-file="+key, "--service-cluster-ip-range=10.96.0.0/16",
 		"--audit-policy-file="+o.auditPolicy, "--audit-log-path="+c.audit,
-		"--audit-log-maxsize=100000", // writes are counted in it, and it would begin anew after 100 MB
-		"--profiling=false")
+		"--audit-log-maxsize=100000") // writes are counted in it, and it would begin anew after 100 MB
 	c.admin = newClient("driver-token")
 	await(90*time.Second, "the API server", func() bool { return c.admin.do("GET", "/readyz", "", nil, nil) == nil })
 	for _, name := range []string{namespace, "bench"} {
