@@ -358,7 +358,7 @@ func (c *cluster) round(name string, e *extender, waiting int, comeAndGo bool) r
 func (c *cluster) burst(name string, watch *bound, scheduler *program) result {
 	scheduler.signal(syscall.SIGSTOP)
 	c.create(name+"-pod", c.options.pods, podMiB)
-	// It collects its garbage about once in two rounds, else in those of the same extender again and again: 1 ms a pod.
+	// The API server collects its garbage now: else in the rounds of the same extender again and again, 1 ms a pod.
 	check(c.admin.do("GET", "/debug/pprof/heap?gc=1", "", nil, nil))
 	before := c.cpu()
 	scheduler.signal(syscall.SIGCONT)
@@ -386,11 +386,13 @@ func (c *cluster) comeAndGo(name string, watch *bound) result {
 	}
 	turn := c.longestBackoff()
 	flow(turn + 15*time.Second)
-	before, tried, early := c.cpu(), c.triedInVain(), c.triedEarly()
+	before := c.cpu()
+	inVainBefore, earlyBefore := c.tries()
 	pods, took := flow(2 * turn)
 	r := c.result(float64(pods)/took.Seconds(), before, pods)
-	r.tries = (c.triedInVain() - tried) / took.Seconds()
-	r.early = (c.triedEarly() - early) / took.Seconds()
+	inVain, early := c.tries()
+	r.tries = (inVain - inVainBefore) / took.Seconds()
+	r.early = (early - earlyBefore) / took.Seconds()
 	return r
 }
 
@@ -417,30 +419,28 @@ func (c *cluster) longestBackoff() time.Duration {
 	return 0
 }
 
-// triedInVain is how often kube-scheduler has found no node for a pod since it started.
-func (c *cluster) triedInVain() float64 {
-	return c.count("scheduler_schedule_attempts_total", `result="unschedulable"`)
-}
-
-// triedEarly is how often it has tried a pod again whose backoff ran still, since no other was due (KEP-5142).
-func (c *cluster) triedEarly() float64 {
-	return c.count("scheduler_queue_incoming_pods_total", `event="PopFromBackoffQ"`)
-}
-
-// count sums a counter of kube-scheduler over all whose labels hold this one.
-func (c *cluster) count(counter, label string) (sum float64) {
+// tries tells how often kube-scheduler has found no node for a pod since it started, and how often it has tried one again
+// whose backoff ran still, since no other was due (KEP-5142).
+func (c *cluster) tries() (inVain, early float64) {
 	response, err := c.admin.http.Get("https://127.0.0.1:10259/metrics")
 	check(err)
 	defer response.Body.Close()
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), "} ")
-		if strings.HasPrefix(name, counter+"{") && strings.Contains(name, label) {
-			n, err := strconv.ParseFloat(value, 64)
-			check(err)
-			sum += n
+		var sum *float64
+		switch {
+		case strings.HasPrefix(name, "scheduler_schedule_attempts_total{") && strings.Contains(name, `result="unschedulable"`):
+			sum = &inVain
+		case strings.HasPrefix(name, "scheduler_queue_incoming_pods_total{") && strings.Contains(name, `event="PopFromBackoffQ"`):
+			sum = &early
+		default:
+			continue
 		}
+		n, err := strconv.ParseFloat(value, 64)
+		check(err)
+		*sum += n
 	}
-	return sum
+	return inVain, early
 }
 
 // create makes pods of a round; see pod for the memory.
