@@ -12,7 +12,7 @@ usage() {
 		                       the same kube-scheduler, in turn: the ratio, API writes a pod from the audit log, and each
 		                       program's CPU a pod
 		  --waiting N          instead: pods that come and go with N pods waiting that fit nowhere, against the same without;
-		                       both counted for twice podMaxBackoffSeconds, when those that wait are tried as seldom as they ever will be
+		                       both counted for twice podMaxBackoffSeconds, once the backoff of those that wait has become the longest
 		  --start              instead: time until ready, and memory
 		  --nodes N            nodes of 8 GPUs of 80 GiB (100)
 		  --running N          pods that run before anything is measured (0; with --waiting one on each GPU)

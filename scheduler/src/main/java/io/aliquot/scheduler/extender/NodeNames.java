@@ -8,15 +8,19 @@ import tools.jackson.core.JsonToken;
 
 /*
  * kube-scheduler sends the names of all its nodes with every pod. A name that was read before is the same object again:
- * no garbage, its hash is known, and whoever looks it up compares references. A slot holds one name and a new one takes
- * the place of another, so that names nobody sends any more cost nothing; with slots for some ten times the nodes of a
- * large cluster few names share one. Racing readers at worst make a name anew.
+ * no garbage, its hash is known, and whoever looks it up compares references. Where all slots that a name may have are
+ * taken it takes the place of another, so that names nobody sends any more cost nothing; with slots for some six times the
+ * nodes of a large cluster that hardly happens. Racing readers at worst make a name anew.
  */
 /** Reads a list of node names. */
 final class NodeNames {
-    private static final int SLOTS = 1 << 16;
+    private static final int BITS = 15;
+    /** A name is in the slot that its hash tells or in one of those behind it, of so many in all. */
+    private static final int REACH = 8;
 
-    private final @Nullable String[] known = new @Nullable String[SLOTS];
+    private final @Nullable String[] known = new @Nullable String[1 << BITS];
+    /** Who makes room where all are taken; not the same again and again, so that names that come often find a place. */
+    private int turn;
     /** How long the list was the last time. */
     private volatile int usual = 16;
 
@@ -41,14 +45,28 @@ final class NodeNames {
         for (int i = 0; i < length; i++) {
             hash = 31 * hash + text[offset + i];
         }
-        int slot = (hash ^ (hash >>> 16)) & (SLOTS - 1);
-        String there = known[slot];
-        if (there != null && same(there, text, offset, length)) {
-            return there;
+        int home = (hash * 0x9E3779B9) >>> (Integer.SIZE - BITS); // alike names have hashes alike: spread
+        for (int i = 0; i < REACH; i++) {
+            int slot = behind(home, i);
+            String there = known[slot];
+            if (there == null) {
+                return put(slot, new String(text, offset, length));
+            }
+            if (same(there, text, offset, length)) {
+                return there;
+            }
         }
-        var name = new String(text, offset, length);
+        turn = (turn + 1) % REACH;
+        return put(behind(home, turn), new String(text, offset, length));
+    }
+
+    private String put(int slot, String name) {
         known[slot] = name;
         return name;
+    }
+
+    private int behind(int slot, int steps) {
+        return (slot + steps) & (known.length - 1);
     }
 
     private static boolean same(String name, char[] text, int offset, int length) {

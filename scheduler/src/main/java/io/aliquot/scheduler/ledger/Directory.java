@@ -11,12 +11,19 @@ import org.jspecify.annotations.Nullable;
 final class Directory {
     static final int UNKNOWN = -1;
 
+    /** A name is in the slot that its hash tells or in one of those behind it, of so many in all. */
+    private static final int REACH = 8;
+
     private final Map<String, NodeAccount> nodes;
 
-    // Guarded by this. A power of two of slots, several times as many as there are nodes, so that few names share one.
+    // Guarded by this. A power of two of slots, several times as many as there are nodes. Names that share one live
+    // side
+    // by side: if one took the other's place, both would be looked up elsewhere in memory again and again.
 
     private @Nullable String[] names = new @Nullable String[2];
     private int[] numbers = new int[2];
+    /** Who makes room where all are taken; not the same again and again. */
+    private int turn;
 
     /** A directory of these open accounts, by name; it is to be told of each that leaves. */
     Directory(Map<String, NodeAccount> nodes) {
@@ -25,35 +32,53 @@ final class Directory {
 
     /** The account of a node; {@link #UNKNOWN} where there is none. */
     synchronized int number(String node) {
-        // Names are often alike but for a number, and so are their hashes: a golden ratio spreads them.
         int slot = slot(node);
-        if (isAt(slot, node)) {
-            return numbers[slot];
+        return isAt(slot, node) ? numbers[slot] : number(nodes.get(node));
+    }
+
+    private static int number(@Nullable NodeAccount account) {
+        return account == null ? UNKNOWN : account.number;
+    }
+
+    /** The same for many, who will be asked for again by the same strings, into an array that may be longer. */
+    synchronized void numbers(List<String> of, int[] into) {
+        grow(of.size());
+        for (int i = 0; i < of.size(); i++) {
+            String node = of.get(i);
+            int slot = slot(node);
+            if (!isAt(slot, node)) {
+                numbers[slot] = number(nodes.get(node));
+                names[slot] = numbers[slot] == UNKNOWN ? null : node;
+            }
+            into[i] = numbers[slot];
         }
-        NodeAccount account = nodes.get(node);
-        if (account == null) {
-            return UNKNOWN;
+    }
+
+    /** Where it is, or may be. */
+    private int slot(String node) {
+        int home = home(node);
+        for (int i = 0; i < REACH; i++) {
+            int slot = behind(home, i);
+            if (names[slot] == null || isAt(slot, node)) {
+                return slot;
+            }
         }
-        names[slot] = node;
-        numbers[slot] = account.number;
-        return account.number;
+        turn = (turn + 1) % REACH;
+        return behind(home, turn);
+    }
+
+    /** Names are often alike but for a number, and so are their hashes: a golden ratio spreads them. */
+    private int home(String node) {
+        return (node.hashCode() * 0x9E3779B9) >>> Integer.numberOfLeadingZeros(names.length - 1);
+    }
+
+    private int behind(int slot, int steps) {
+        return (slot + steps) & (names.length - 1);
     }
 
     @SuppressWarnings("ReferenceEquality") // an equal one is looked up
     private boolean isAt(int slot, String node) {
         return names[slot] == node;
-    }
-
-    private int slot(String node) {
-        return (node.hashCode() * 0x9E3779B9) >>> Integer.numberOfLeadingZeros(names.length - 1);
-    }
-
-    /** The same for many, into an array that may be longer. */
-    synchronized void numbers(List<String> of, int[] into) {
-        grow(of.size());
-        for (int i = 0; i < of.size(); i++) {
-            into[i] = number(of.get(i));
-        }
     }
 
     private void grow(int nodes) {
@@ -65,9 +90,12 @@ final class Directory {
 
     /** An account is closed, and is not among the others any more; its number may be given again afterwards. */
     synchronized void forget(String node) {
-        int slot = slot(node);
-        if (node.equals(names[slot])) {
-            names[slot] = null;
+        int home = home(node);
+        for (int i = 0; i < REACH; i++) {
+            int slot = behind(home, i);
+            if (node.equals(names[slot])) {
+                names[slot] = null;
+            }
         }
     }
 }

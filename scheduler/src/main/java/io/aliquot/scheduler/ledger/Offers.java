@@ -167,7 +167,8 @@ public final class Offers {
                 numbers[i] = number;
                 atMost[i] = number < 0 ? liking(node, uid, offer) : byFullness(answers.atMost(number, market));
                 if (atMost[i] > Scores.NONE) {
-                    if (atMost[i] >= bar) {
+                    // a judge looks closer below, and wants no more than the bar: equals don't move it
+                    if (judged ? atMost[i] > bar : atMost[i] >= bar) {
                         likely.add(node, atMost[i]);
                         bar = likely.worst();
                     }
