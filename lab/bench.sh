@@ -28,7 +28,7 @@ usage() {
 
 		What we publish:
 		  ./aliquot bench --nodes 100  --rounds 12 --pods 1000 --warm-up 24000  throughput
-		  ./aliquot bench --nodes 1000 --rounds 8  --pods 1000 --warm-up 16000
+		  ./aliquot bench --nodes 1000 --rounds 12 --pods 1000 --warm-up 24000
 		  ./aliquot bench --nodes 100  --waiting 5000 --warm-up 4000
 		  ./aliquot bench --nodes 5000 --running 50000 --start --rounds 6
 		The last line is the figure. Logs are in .lab/bench.

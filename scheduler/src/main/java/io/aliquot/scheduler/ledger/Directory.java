@@ -16,9 +16,8 @@ final class Directory {
 
     private final Map<String, NodeAccount> nodes;
 
-    // Guarded by this. A power of two of slots, several times as many as there are nodes. Names that share one live
-    // side
-    // by side: if one took the other's place, both would be looked up elsewhere in memory again and again.
+    // Guarded by this. A power of two of slots, several times as many as there are nodes. Names that share one have
+    // places side by side: if one took the other's, both would be looked up elsewhere in memory again and again.
 
     private @Nullable String[] names = new @Nullable String[2];
     private int[] numbers = new int[2];
