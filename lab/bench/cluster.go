@@ -20,13 +20,14 @@ import (
 // network namespace of its own, so that ports are free and nothing leaves the machine.
 
 const (
-	apiServer   = "https://127.0.0.1:6443"
-	namespace   = "aliquot"
-	lease       = "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/aliquot-scheduler"
-	benchPods   = "/api/v1/namespaces/bench/pods"
-	gpusPerNode = 8
-	memoryMiB   = 81920
-	nullPort    = "127.0.0.1:9997"
+	apiServerPort = 6443
+	apiServer     = "https://127.0.0.1:6443"
+	namespace     = "aliquot"
+	leases        = "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases"
+	benchPods     = "/api/v1/namespaces/bench/pods"
+	gpusPerNode   = 8
+	memoryMiB     = 81920
+	nullPort      = "127.0.0.1:9997"
 
 	// Of a pod that is bound in a round: a node that is full of them has 104, and a kubelet takes 110.
 	podMiB = "6000"
@@ -74,6 +75,39 @@ func (p *program) stop(signal syscall.Signal) {
 }
 
 func (p *program) signal(signal syscall.Signal) { _ = p.cmd.Process.Signal(signal) }
+
+// cutOff ends its connections to a port, as its own shutdown(2) of them would.
+func (p *program) cutOff(port int) {
+	const pidfdOpen, pidfdGetfd = 434, 438 // on all architectures (Linux 5.6, include/uapi/asm-generic/unistd.h)
+	pid := p.cmd.Process.Pid
+	process, _, failed := syscall.Syscall(pidfdOpen, uintptr(pid), 0, 0)
+	if failed != 0 {
+		check(os.NewSyscallError("pidfd_open", failed))
+	}
+	defer syscall.Close(int(process))
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	check(err)
+	for _, file := range files {
+		number, err := strconv.Atoi(file.Name())
+		check(err)
+		ours, _, failed := syscall.Syscall(pidfdGetfd, process, uintptr(number), 0)
+		if failed != 0 {
+			check(os.NewSyscallError("pidfd_getfd", failed))
+		}
+		peer, _ := syscall.Getpeername(int(ours)) // most aren't sockets
+		switch peer := peer.(type) {
+		case *syscall.SockaddrInet4:
+			if peer.Port == port {
+				_ = syscall.Shutdown(int(ours), syscall.SHUT_RDWR)
+			}
+		case *syscall.SockaddrInet6:
+			if peer.Port == port {
+				_ = syscall.Shutdown(int(ours), syscall.SHUT_RDWR)
+			}
+		}
+		syscall.Close(int(ours))
+	}
+}
 
 func (p *program) alive() bool {
 	select {

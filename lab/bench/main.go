@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"os/signal"
@@ -100,46 +101,68 @@ func main() {
 
 // ---- What is measured
 
-// Short rounds of both in turn: the machine's mood changes within minutes, and meets both. Each extender is warm before
-// its first round, and stands still while it is the other's turn.
+// Two kube-schedulers, each with its own extender and its own pods, take short turns: the machine's mood changes within
+// minutes, and meets both. Whoever doesn't have the turn stands still.
 func (c *cluster) measureThroughput() {
-	var null, ours []result
-	var ratios []float64
-	one, other := c.nullExtender(), c.aliquot()
-	turn := func(name string, e *extender) result {
-		r := c.round(name, e, 0, false)
-		e.program.signal(syscall.SIGSTOP)
-		return r
+	ours := &contender{name: "aliquot", scheduler: "aliquot-scheduler", port: 10259, extender: c.aliquot()}
+	null := &contender{name: "null", scheduler: "null-scheduler", port: 10260, extender: c.nullExtender()}
+	for _, each := range []*contender{ours, null} {
+		c.warmUp(each)
+		c.turn(each, "first") // its kube-scheduler is new
 	}
 	for i := 0; i < c.options.rounds; i++ {
-		ours = append(ours, turn(fmt.Sprintf("aliquot-%d", i), other))
-		null = append(null, turn(fmt.Sprintf("null-%d", i), one))
-		ratios = append(ratios, ours[i].rate/null[i].rate)
-	}
-	writes := 0
-	for i := range ours {
-		writes += ours[i].writes
+		turns := []*contender{ours, null}
+		if i%2 == 1 {
+			turns = []*contender{null, ours}
+		}
+		for _, each := range turns {
+			each.results = append(each.results, c.turn(each, fmt.Sprintf("pod-%d", i)))
+		}
 	}
 	pods := c.options.pods * c.options.rounds
-	fmt.Printf("\npods a second, null extender: %.1f; Aliquot: %.1f (medians of %d rounds of %d pods, %d nodes, at most %d nodes a Filter)\n",
-		median(null, rate), median(ours, rate), c.options.rounds, c.options.pods, c.options.nodes, c.options.perFilter)
-	compareCPU("null extender", null, "Aliquot", ours)
+	fmt.Printf("\npods a second, null extender: %.1f; Aliquot: %.1f (%d turns of %d pods each, %d nodes, at most %d nodes a Filter)\n",
+		inAll(null.results), inAll(ours.results), c.options.rounds, c.options.pods, c.options.nodes, c.options.perFilter)
+	compareCPU("null extender", null.results, "Aliquot", ours.results)
+	writes := 0
+	for user, count := range c.writes(ours.name + "-pod") {
+		if user != "driver" {
+			writes += count
+		}
+	}
 	fmt.Printf("API writes a pod, of kube-scheduler and extender, events aside: %.4f (%d writes, %d pods)\n", float64(writes)/float64(pods), writes, pods)
-	sort.Float64s(ratios)
-	fmt.Printf("throughput against the null extender: %.3f (median of the rounds; %.3f to %.3f)\n", middle(ratios), ratios[0], ratios[len(ratios)-1])
+	ratio, deviation := against(ours.results, null.results)
+	fmt.Printf("throughput against the null extender: %.3f (all pods over all turns; two standard errors are %.3f)\n", ratio, 2*deviation)
+}
+
+// inAll is the rate of rounds of as many pods each, one after another.
+func inAll(results []result) float64 {
+	seconds := 0.0
+	for _, r := range results {
+		seconds += 1 / r.rate
+	}
+	return float64(len(results)) / seconds
+}
+
+// against is the ratio of both rates, and its standard error, by leaving out (jackknife) each pair of turns in its turn.
+func against(these, those []result) (ratio, deviation float64) {
+	n := float64(len(these))
+	ratio = inAll(these) / inAll(those)
+	without := func(results []result, i int) []result {
+		return append(append([]result{}, results[:i]...), results[i+1:]...)
+	}
+	sum := 0.0
+	for i := range these {
+		difference := inAll(without(these, i))/inAll(without(those, i)) - ratio
+		sum += difference * difference
+	}
+	return ratio, math.Sqrt(sum * (n - 1) / n)
 }
 
 func (c *cluster) measureWaiting() {
 	var alone, beside []result
-	turn := func(name string, waiting int) result {
-		e := c.aliquot()
-		r := c.round(name, e, waiting, true)
-		e.program.stop(syscall.SIGKILL)
-		return r
-	}
 	for i := 0; i < c.options.rounds; i++ {
-		alone = append(alone, turn(fmt.Sprintf("alone-%d", i), 0))
-		beside = append(beside, turn(fmt.Sprintf("beside-%d", i), c.options.waiting))
+		alone = append(alone, c.round(fmt.Sprintf("alone-%d", i), 0))
+		beside = append(beside, c.round(fmt.Sprintf("beside-%d", i), c.options.waiting))
 	}
 	fmt.Printf("\npods a second that come and go: %.1f; beside %d that wait, with %.0f tries of those a second: %.1f\n",
 		median(alone, rate), c.options.waiting, median(beside, func(r result) float64 { return r.tries }), median(beside, rate))
@@ -148,7 +171,7 @@ func (c *cluster) measureWaiting() {
 }
 
 func (c *cluster) measureStart() {
-	check(c.admin.do("POST", strings.TrimSuffix(lease, "/aliquot-scheduler"), "application/json", map[string]any{
+	check(c.admin.do("POST", leases, "application/json", map[string]any{
 		"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": "aliquot-scheduler"},
 		"spec": map[string]any{"holderIdentity": "another_1", "leaseDurationSeconds": 3600}}, nil))
 	var ready []float64
@@ -156,7 +179,7 @@ func (c *cluster) measureStart() {
 	for i := 0; i < c.options.rounds; i++ {
 		began := time.Now()
 		e := c.aliquot()
-		e.wake(fmt.Sprintf("start-%d", i))
+		e.begin(fmt.Sprintf("start-%d", i))
 		p = e.program
 		ready = append(ready, time.Since(began).Seconds())
 		fmt.Printf("ready after %.1f s, resident %d MiB, %.1f s of CPU\n", ready[i], p.resident(), p.cpu().Seconds())
@@ -172,11 +195,10 @@ func (c *cluster) measureStart() {
 }
 
 type result struct {
-	rate   float64
-	tries  float64            // in vain, a second
-	early  float64            // of those waiting, a second, before their backoff was over
-	cpu    map[string]float64 // of each kind of program, and of this one: ms a pod
-	writes int
+	rate  float64
+	tries float64            // in vain, a second
+	early float64            // of those waiting, a second, before their backoff was over
+	cpu   map[string]float64 // of each kind of program, and of this one: ms a pod
 }
 
 func rate(r result) float64 { return r.rate }
@@ -214,7 +236,7 @@ func middle(sorted []float64) float64 { return (sorted[len(sorted)/2] + sorted[(
 
 // ---- The two extenders
 
-// extender is one that kube-scheduler may ask. It is started in its first round, before which it binds so many pods.
+// extender is one that kube-scheduler may ask. Before it is measured it binds so many pods.
 type extender struct {
 	address string
 	warmUp  int
@@ -266,27 +288,25 @@ func (c *cluster) aliquot() *extender {
 	}
 }
 
-// wake lets it run, and returns when it answers; whether it has been started just now.
-func (e *extender) wake(name string) bool {
-	fresh := e.program == nil
-	if fresh {
-		e.program = e.start(name)
-	} else {
-		e.program.signal(syscall.SIGCONT)
-		time.Sleep(5 * time.Second) // it hears of what it has missed
-	}
+// begin starts it, and returns when it answers.
+func (e *extender) begin(name string) {
+	e.program = e.start(name)
+	e.await()
+}
+
+func (e *extender) await() {
 	await(5*time.Minute, "the extender's answer", func() bool {
 		if !e.program.alive() {
 			check(fmt.Errorf("the extender has ended; see %s.log", e.program.name))
 		}
 		return e.answers()
 	})
-	return fresh
 }
 
-// kubeScheduler starts one with the chart's configuration, its extender's address and the length of its Lease aside: it
-// is stopped for a while below.
-func (c *cluster) kubeScheduler(name, extender string) *program {
+// kubeScheduler starts one by this name with the chart's configuration, its extender's address and the length of its
+// Lease aside: it may have to stand still for a while.
+func (c *cluster) kubeScheduler(name, scheduler string, port int, extender string) *program {
+	_ = c.admin.do("DELETE", leases+"/"+scheduler, "application/json", nil, nil)
 	text, err := os.ReadFile(c.options.config)
 	check(err)
 	var out []string
@@ -294,7 +314,7 @@ func (c *cluster) kubeScheduler(name, extender string) *program {
 		if i := strings.Index(line, "urlPrefix:"); i >= 0 {
 			line = line[:i] + "urlPrefix: http://" + extender
 		}
-		for key, value := range map[string]string{"leaseDuration:": "600s", "renewDeadline:": "500s", "retryPeriod:": "2s"} {
+		for key, value := range map[string]string{"leaseDuration:": "600s", "renewDeadline:": "500s", "retryPeriod:": "2s", "resourceName:": scheduler, "schedulerName:": scheduler} {
 			if i := strings.Index(line, key); i >= 0 {
 				line = line[:i] + key + " " + value
 			}
@@ -307,63 +327,97 @@ func (c *cluster) kubeScheduler(name, extender string) *program {
 	name = "kube-scheduler-" + name
 	environment := []string{"GOGC=" + c.options.gogc}
 	return c.start(name, environment, c.options.kube, "kube-scheduler", "--config="+c.write(name+".yaml", strings.Join(out, "\n")),
-		"--authentication-skip-lookup=true", "--authorization-always-allow-paths=/metrics")
+		"--secure-port="+strconv.Itoa(port), "--authentication-skip-lookup=true", "--authorization-always-allow-paths=/metrics")
 }
 
-// ---- A round
-
-// round lets a new kube-scheduler bind pods by way of an extender, and tells how fast it went.
-func (c *cluster) round(name string, e *extender, waiting int, comeAndGo bool) result {
-	_ = c.admin.do("DELETE", lease, "application/json", nil, nil)
-	scheduler := c.kubeScheduler(name, e.address)
-	fresh := e.wake(name)
-	watch := c.watchBound()
-	defer watch.stop()
-
-	for i, left := 0, e.warmUp; fresh && left > 0; i++ {
+// warm lets a kube-scheduler and its extender bind pods until the extender is warm.
+func (c *cluster) warm(name, scheduler string, e *extender, watch *bound) {
+	for i, left := 0, e.warmUp; left > 0; i++ {
 		wave, count := fmt.Sprintf("%s-warm-%d", name, i), min(left, warmUpWave)
-		c.create(wave, count, podMiB)
+		c.create(wave, scheduler, count, podMiB)
 		watch.await(wave+"-", count)
 		c.removePods()
 		left -= count
 	}
-	if waiting > 0 {
-		c.create(name+"-giant", waiting, "")
-		c.awaitUnschedulable(name+"-giant", waiting)
-	}
-	var r result
-	if comeAndGo {
-		r = c.comeAndGo(name, watch)
-	} else {
-		r = c.burst(name, watch, scheduler)
-	}
-	resident := scheduler.resident()
-	scheduler.stop(syscall.SIGKILL)
-	vain := ""
-	if waiting > 0 {
-		vain = fmt.Sprintf(" and %.0f tries in vain, %.0f of them early", r.tries, r.early)
-	}
-	fmt.Printf("%s: %.1f pods a second%s, CPU a pod %.2f ms, of that the extender %.2f ms; it has %d MiB, kube-scheduler %d\n",
-		name, r.rate, vain, r.cpuAll(), r.cpu["extender"], e.program.resident(), resident)
-	for user, writes := range c.writes(name + "-pod") {
-		if user != "driver" {
-			r.writes += writes
-		}
-	}
+}
+
+// ---- A turn
+
+// contender is an extender and a kube-scheduler that asks it.
+type contender struct {
+	name      string
+	scheduler string // its schedulerName
+	port      int
+	extender  *extender
+	program   *program
+	results   []result
+}
+
+// warmUp starts the extender and lets it bind pods, with a kube-scheduler that is replaced by a new one afterwards.
+func (c *cluster) warmUp(of *contender) {
+	warming := c.kubeScheduler(of.name+"-warming", of.scheduler, of.port, of.extender.address)
+	of.extender.begin(of.name)
+	watch := c.watchBound()
+	c.warm(of.name, of.scheduler, of.extender, watch)
+	watch.stop()
+	warming.stop(syscall.SIGKILL)
+	of.program = c.kubeScheduler(of.name, of.scheduler, of.port, of.extender.address)
+	of.pause()
+}
+
+// pause lets both stand still. The extender's connections to the API server end, or that would go on writing what an
+// extender that watches is to hear, at the cost of the one whose turn it is. A kube-scheduler's don't: both have one.
+func (of *contender) pause() {
+	of.program.signal(syscall.SIGSTOP)
+	of.extender.program.signal(syscall.SIGSTOP)
+	of.extender.program.cutOff(apiServerPort)
+}
+
+// turn lets pods be bound that are all there when it begins, and tells how fast that went after the first of them.
+func (c *cluster) turn(of *contender, what string) result {
+	of.extender.program.signal(syscall.SIGCONT)
+	of.program.signal(syscall.SIGCONT)
+	time.Sleep(2 * time.Second) // they hear of what they have missed
+	of.extender.await()
+	of.program.signal(syscall.SIGSTOP)
+	watch := c.watchBound()
+	name := of.name + "-" + what
+	c.create(name, of.scheduler, c.options.pods, podMiB)
+	// The API server collects its garbage now: else in the turns of the same extender again and again, 1 ms a pod.
+	check(c.admin.do("GET", "/debug/pprof/heap?gc=1", "", nil, nil))
+	before := c.cpu()
+	of.program.signal(syscall.SIGCONT)
+	first, last := watch.await(name+"-", c.options.pods)
+	r := c.result(float64(c.options.pods-1)/last.Sub(first).Seconds(), before, c.options.pods)
+	watch.stop()
+	fmt.Printf("%s: %.1f pods a second, CPU a pod %.2f ms, of that the extender %.2f ms; it has %d MiB, kube-scheduler %d\n",
+		name, r.rate, r.cpuAll(), r.cpu["extender"], of.extender.program.resident(), of.program.resident())
 	c.removePods()
+	of.pause()
 	return r
 }
 
-// burst binds pods that are all there when it begins, and tells how fast that went after the first of them.
-func (c *cluster) burst(name string, watch *bound, scheduler *program) result {
-	scheduler.signal(syscall.SIGSTOP)
-	c.create(name+"-pod", c.options.pods, podMiB)
-	// The API server collects its garbage now: else in the rounds of the same extender again and again, 1 ms a pod.
-	check(c.admin.do("GET", "/debug/pprof/heap?gc=1", "", nil, nil))
-	before := c.cpu()
-	scheduler.signal(syscall.SIGCONT)
-	first, last := watch.await(name+"-pod", c.options.pods)
-	return c.result(float64(c.options.pods-1)/last.Sub(first).Seconds(), before, c.options.pods)
+// ---- A round of pods that come and go
+
+// round lets a new kube-scheduler bind pods by way of a new extender while others wait.
+func (c *cluster) round(name string, waiting int) result {
+	e := c.aliquot()
+	scheduler := c.kubeScheduler(name, "aliquot-scheduler", 10259, e.address)
+	e.begin(name)
+	watch := c.watchBound()
+	defer watch.stop()
+	c.warm(name, "aliquot-scheduler", e, watch)
+	if waiting > 0 {
+		c.create(name+"-giant", "aliquot-scheduler", waiting, "")
+		c.awaitUnschedulable(name+"-giant", waiting)
+	}
+	r := c.comeAndGo(name, watch)
+	fmt.Printf("%s: %.1f pods a second and %.0f tries in vain, %.0f of them early, CPU a pod %.2f ms, of that the extender %.2f ms; it has %d MiB, kube-scheduler %d\n",
+		name, r.rate, r.tries, r.early, r.cpuAll(), r.cpu["extender"], e.program.resident(), scheduler.resident())
+	scheduler.stop(syscall.SIGKILL)
+	c.removePods()
+	e.program.stop(syscall.SIGKILL)
+	return r
 }
 
 // comeAndGo lets pods leave a second after they are bound, and makes as many others, so that kube-scheduler always has
@@ -376,7 +430,7 @@ func (c *cluster) comeAndGo(name string, watch *bound) result {
 		began, had := time.Now(), watch.left()
 		for time.Since(began) < d {
 			if made-watch.left() < 400 {
-				c.create(fmt.Sprintf("%s-pod-%d", name, made), 50, podMiB)
+				c.create(fmt.Sprintf("%s-pod-%d", name, made), "aliquot-scheduler", 50, podMiB)
 				made += 50
 			} else {
 				time.Sleep(10 * time.Millisecond)
@@ -443,10 +497,12 @@ func (c *cluster) tries() (inVain, early float64) {
 	return inVain, early
 }
 
-// create makes pods of a round; see pod for the memory.
-func (c *cluster) create(prefix string, count int, memory string) {
+// create makes pods of a round for a kube-scheduler of this name; see pod for the memory.
+func (c *cluster) create(prefix, scheduler string, count int, memory string) {
 	inParallel(count, func(n int) error {
-		return c.admin.do("POST", benchPods, "application/json", labelled(pod(fmt.Sprintf("%s-%d", prefix, n), memory, nil)), nil)
+		p := labelled(pod(fmt.Sprintf("%s-%d", prefix, n), memory, nil))
+		p["spec"].(map[string]any)["schedulerName"] = scheduler
+		return c.admin.do("POST", benchPods, "application/json", p, nil)
 	})
 }
 
