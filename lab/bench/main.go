@@ -26,7 +26,7 @@ type options struct {
 	kube, program, auditPolicy, config, gogc string
 	nodes, pods, rounds, fillPods, waiting   int
 	slots, heapMiB, perFilter, warmUp        int
-	start                                    bool
+	start, writer                            bool
 }
 
 func check(err error) {
@@ -45,10 +45,10 @@ func await(patience time.Duration, what string, done func() bool) {
 }
 
 func main() {
-	if len(os.Args) > 2 && os.Args[1] == "null" {
-		most, err := strconv.Atoi(os.Args[2])
+	if len(os.Args) > 4 && os.Args[1] == "null" {
+		most, err := strconv.Atoi(os.Args[3])
 		check(err)
-		runNull(nullPort, most, newClient("extender-token"))
+		runNull(os.Args[2], most, os.Args[4] == "true", newClient("extender-token"))
 	}
 	var o options
 	var folder string
@@ -64,6 +64,7 @@ func main() {
 	flag.IntVar(&o.fillPods, "running", 0, "pods that run before anything is measured")
 	flag.IntVar(&o.waiting, "waiting", 0, "instead: what so many pods that wait cost those that come and go")
 	flag.BoolVar(&o.start, "start", false, "instead: how long the scheduler takes until it is ready, and how much memory")
+	flag.BoolVar(&o.writer, "writer", false, "in Aliquot's place: a null extender that writes allocations and watches pods")
 	flag.IntVar(&o.slots, "slots", 100, "vGPUs a GPU at most")
 	flag.IntVar(&o.heapMiB, "heap", 512, "the scheduler's largest heap, in MiB")
 	flag.IntVar(&o.perFilter, "nodes-per-filter", 100, "nodes that both extenders answer at most")
@@ -105,7 +106,10 @@ func main() {
 // minutes, and meets both. Whoever doesn't have the turn stands still.
 func (c *cluster) measureThroughput() {
 	ours := &contender{name: "aliquot", scheduler: "aliquot-scheduler", port: 10259, extender: c.aliquot()}
-	null := &contender{name: "null", scheduler: "null-scheduler", port: 10260, extender: c.nullExtender()}
+	null := &contender{name: "null", scheduler: "null-scheduler", port: 10260, extender: c.nullExtender("127.0.0.1:9997", false)}
+	if c.options.writer {
+		ours.name, ours.extender = "writer", c.nullExtender("127.0.0.1:9996", true)
+	}
 	for _, each := range []*contender{ours, null} {
 		c.warmUp(each)
 		c.turn(each, "first") // its kube-scheduler is new
@@ -120,9 +124,9 @@ func (c *cluster) measureThroughput() {
 		}
 	}
 	pods := c.options.pods * c.options.rounds
-	fmt.Printf("\npods a second, null extender: %.1f; Aliquot: %.1f (%d turns of %d pods each, %d nodes, at most %d nodes a Filter)\n",
-		inAll(null.results), inAll(ours.results), c.options.rounds, c.options.pods, c.options.nodes, c.options.perFilter)
-	compareCPU("null extender", null.results, "Aliquot", ours.results)
+	fmt.Printf("\npods a second, null extender: %.1f; %s: %.1f (medians of %d turns of %d pods, %d nodes, at most %d nodes a Filter)\n",
+		median(null.results, rate), ours.name, median(ours.results, rate), c.options.rounds, c.options.pods, c.options.nodes, c.options.perFilter)
+	compareCPU("null extender", null.results, ours.name, ours.results)
 	writes := 0
 	for user, count := range c.writes(ours.name + "-pod") {
 		if user != "driver" {
@@ -130,32 +134,21 @@ func (c *cluster) measureThroughput() {
 		}
 	}
 	fmt.Printf("API writes a pod, of kube-scheduler and extender, events aside: %.4f (%d writes, %d pods)\n", float64(writes)/float64(pods), writes, pods)
-	ratio, deviation := against(ours.results, null.results)
-	fmt.Printf("throughput against the null extender: %.3f (all pods over all turns; two standard errors are %.3f)\n", ratio, 2*deviation)
+	var ratios []float64
+	for i, r := range ours.results {
+		ratios = append(ratios, r.rate/null.results[i].rate)
+	}
+	sort.Float64s(ratios)
+	ratio, from, to := likely(ratios)
+	fmt.Printf("throughput against the null extender: %.3f (median of turns, each against the other's next to it; %.3f to %.3f with a confidence of 95 %%)\n", ratio, from, to)
 }
 
-// inAll is the rate of rounds of as many pods each, one after another.
-func inAll(results []result) float64 {
-	seconds := 0.0
-	for _, r := range results {
-		seconds += 1 / r.rate
-	}
-	return float64(len(results)) / seconds
-}
-
-// against is the ratio of both rates, and its standard error, by leaving out (jackknife) each pair of turns in its turn.
-func against(these, those []result) (ratio, deviation float64) {
-	n := float64(len(these))
-	ratio = inAll(these) / inAll(those)
-	without := func(results []result, i int) []result {
-		return append(append([]result{}, results[:i]...), results[i+1:]...)
-	}
-	sum := 0.0
-	for i := range these {
-		difference := inAll(without(these, i))/inAll(without(those, i)) - ratio
-		sum += difference * difference
-	}
-	return ratio, math.Sqrt(sum * (n - 1) / n)
+// likely is the middle of sorted values, and between which of them that of all that there might have been lies, with a
+// confidence of 95 %: as many are on either side of it as heads are tossed with as many coins.
+func likely(sorted []float64) (value, from, to float64) {
+	half := float64(len(sorted)) / 2
+	reach := 0.98 * math.Sqrt(float64(len(sorted)))
+	return middle(sorted), sorted[max(0, int(half-reach)-1)], sorted[min(len(sorted)-1, int(math.Ceil(half+reach)))]
 }
 
 func (c *cluster) measureWaiting() {
@@ -245,17 +238,17 @@ type extender struct {
 	answers func() bool
 }
 
-func (c *cluster) nullExtender() *extender {
+func (c *cluster) nullExtender(address string, writer bool) *extender {
 	return &extender{
-		address: nullPort,
+		address: address,
 		warmUp:  min(c.options.warmUp, warmUpWave), // nothing of it is compiled while it runs
 		start: func(name string) *program {
 			executable, err := os.Executable()
 			check(err)
-			return c.start("extender-"+name, nil, executable, "null", strconv.Itoa(c.options.perFilter))
+			return c.start("extender-"+name, nil, executable, "null", address, strconv.Itoa(c.options.perFilter), strconv.FormatBool(writer))
 		},
 		answers: func() bool {
-			response, err := http.Post("http://"+nullPort+"/filter", "application/json", strings.NewReader(`{"NodeNames":[]}`))
+			response, err := http.Post("http://"+address+"/filter", "application/json", strings.NewReader(`{"NodeNames":[]}`))
 			if err == nil {
 				response.Body.Close()
 			}
