@@ -33,6 +33,7 @@ final class Answers {
     /** To work in, for one question at a time: new ones for each pod would be most of the garbage. */
     private int[] numbers = {};
 
+    private int[] ranks = {};
     private double[] likings = {};
 
     final Best likely = new Best();
@@ -109,6 +110,12 @@ final class Answers {
     int[] numbers(int size) {
         numbers = numbers.length < size ? new int[size] : numbers;
         return numbers;
+    }
+
+    /** At least so many, of what is void now. */
+    int[] ranks(int size) {
+        ranks = ranks.length < size ? new int[size] : ranks;
+        return ranks;
     }
 
     /** At least so many, of what is void now. */

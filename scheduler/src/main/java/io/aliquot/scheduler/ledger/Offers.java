@@ -152,12 +152,13 @@ public final class Offers {
         synchronized (answers) {
             renew();
             int[] numbers = answers.numbers(names.size());
+            int[] ranks = answers.ranks(names.size());
             double[] atMost = answers.likings(names.size());
             int refusing = 0;
             Best likely = answers.likely;
             likely.begin(kept);
             double bar = likely.worst();
-            memory.directory.numbers(names, numbers);
+            memory.directory.numbers(names, numbers, ranks);
             int itself = memory.directory.number(own);
             Market market = judging.market();
             for (int i = 0; i < names.size(); i++) {
@@ -169,7 +170,7 @@ public final class Offers {
                 if (atMost[i] > Scores.NONE) {
                     // a judge looks closer below, and wants no more than the bar: equals don't move it
                     if (judged ? atMost[i] > bar : atMost[i] >= bar) {
-                        likely.add(node, atMost[i]);
+                        likely.add(i, ranks[i], atMost[i]);
                         bar = likely.worst();
                     }
                 } else if (offer instanceof Offer.Refuses refuses) {
@@ -178,35 +179,25 @@ public final class Offers {
                 }
             }
             answers.refusing = refusing;
-            return judged ? best(names, numbers, atMost, bar, kept) : likely.sorted();
+            return judged ? best(names, numbers, ranks, atMost, bar, kept) : likely.sorted(names);
         }
     }
 
     /** {@code bar}: whoever may be liked so much is looked at first. */
-    private List<String> best(List<String> names, int[] numbers, double[] atMost, double bar, int kept) {
+    private List<String> best(List<String> names, int[] numbers, int[] ranks, double[] atMost, double bar, int kept) {
         Best best = answers.best;
         best.begin(kept);
-        for (int i = 0; i < names.size(); i++) {
-            if (atMost[i] >= bar) {
-                look(best, names.get(i), numbers[i], atMost[i]);
+        for (boolean likely : new boolean[] {true, false}) {
+            for (int i = 0; i < names.size(); i++) {
+                if (atMost[i] >= bar == likely && atMost[i] > Scores.NONE && best.takes(ranks[i], atMost[i])) {
+                    double liking = numbers[i] < 0 ? atMost[i] : liking(names.get(i), numbers[i]);
+                    if (liking > Scores.NONE) {
+                        best.add(i, ranks[i], liking);
+                    }
+                }
             }
         }
-        for (int i = 0; i < names.size(); i++) {
-            if (atMost[i] < bar) {
-                look(best, names.get(i), numbers[i], atMost[i]);
-            }
-        }
-        return best.sorted();
-    }
-
-    /** At a node that is liked so much at most; where its answer is not remembered, it is. */
-    private void look(Best best, String node, int number, double atMost) {
-        if (atMost > Scores.NONE && best.takes(node, atMost)) {
-            double liking = number < 0 ? atMost : liking(node, number);
-            if (liking > Scores.NONE) {
-                best.add(node, liking);
-            }
-        }
+        return best.sorted(names);
     }
 
     /** About so many will refuse: as many as refused the last pod of this kind. */

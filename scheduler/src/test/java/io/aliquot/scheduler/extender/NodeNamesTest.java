@@ -86,6 +86,54 @@ class NodeNamesTest {
     }
 
     @Test
+    void theSameNamesInAnyOrderAreTheSameList() {
+        var reader = new WireReader();
+        List<String> names = read(reader, "[\"a\", \"b\", \"c\"]");
+        assertThat(read(reader, "[\"c\", \"a\", \"b\"]")).isSameAs(names);
+        assertThat(read(reader, "[\"c\", \"b\"]")).containsExactly("c", "b");
+        assertThat(read(reader, "[\"c\", \"a\", \"b\", \"a\"]")).containsExactlyInAnyOrder("a", "a", "b", "c");
+        assertThat(read(reader, "[\"ab\", \"c\"]")).containsExactly("ab", "c");
+        assertThat(read(reader, "[\"a\", \"bc\"]")).containsExactly("a", "bc");
+        assertThat(read(reader, "[]")).isEmpty();
+        assertThat(read(reader, "[\"\"]")).containsExactly("");
+    }
+
+    @Test
+    void whoeverReadsBesideOthersReadsWhatWasSentToHim() {
+        var reader = new WireReader();
+        IntStream.range(0, 2000).parallel().forEach(i -> {
+            List<String> names = IntStream.rangeClosed(0, i % 50)
+                    .mapToObj(name -> "n" + i % 70 + "-" + name)
+                    .toList();
+            assertThat(read(reader, JSON.writeValueAsString(names))).containsExactlyElementsOf(names);
+        });
+    }
+
+    @Test
+    void namesAreReadInWhateverOrderTheyComeAndHoweverOftenThatChanges() {
+        long seed = new Random().nextLong();
+        var random = new Random(seed);
+        var reader = new WireReader();
+        List<String> nodes = new ArrayList<>(
+                IntStream.range(0, 400).mapToObj(i -> "gpu-" + i * i).toList());
+        strangers(reader, nodes);
+        for (int round = 0; round < 500; round++) {
+            if (random.nextInt(150) == 0) {
+                Collections.shuffle(nodes, random);
+            }
+            List<String> some = random.nextInt(2) == 0
+                    ? new ArrayList<>(nodes)
+                    : nodes.stream().filter(any -> random.nextInt(4) > 0).toList();
+            assertThat(read(reader, JSON.writeValueAsString(some)))
+                    .as("seed %d, round %d", seed, round)
+                    .containsExactlyInAnyOrderElementsOf(some);
+            assertThat(strangers(reader, some))
+                    .as("seed %d, round %d", seed, round)
+                    .isZero();
+        }
+    }
+
+    @Test
     void namesWithTheSameHashAreToldApart() {
         assertThat("AaAa".hashCode()).isEqualTo("BBBB".hashCode());
         assertThat(read("[\"AaAa\", \"BBBB\", \"AaBB\", \"AaAa\"]")).containsExactly("AaAa", "BBBB", "AaBB", "AaAa");

@@ -6,26 +6,27 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Random;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 class BestTest {
     private static final Comparator<Node> BETTER_FIRST =
-            Comparator.comparingDouble(Node::liking).reversed().thenComparing(Node::name);
+            Comparator.comparingDouble(Node::liking).reversed().thenComparing(Node::rank);
 
-    private record Node(String name, double liking) {}
+    private record Node(int index, int rank, double liking) {}
 
     private static boolean better(Node one, Node other) {
         return BETTER_FIRST.compare(one, other) < 0;
     }
 
     @Test
-    void ofEquallyLikedOnesTheFirstByNameIsBetter() {
+    void ofEquallyLikedOnesTheFirstByRankIsBetter() {
         var best = new Best();
         best.begin(2);
-        best.add("b", 0.5);
-        best.add("c", 0.5);
-        best.add("a", 0.5);
-        assertThat(best.sorted()).containsExactly("a", "b");
+        best.add(0, 7, 0.5);
+        best.add(1, 9, 0.5);
+        best.add(2, 3, 0.5);
+        assertThat(best.sorted(List.of("b", "c", "a"))).containsExactly("a", "b");
     }
 
     @Test
@@ -38,19 +39,26 @@ class BestTest {
             best.begin(most);
             List<Node> nodes = new ArrayList<>();
             int count = random.nextInt(60);
+            List<Integer> ranks =
+                    random.ints(0, 1000).distinct().limit(count).boxed().toList();
+            List<String> names =
+                    IntStream.range(0, count).mapToObj(i -> "n" + i).toList();
             for (int i = 0; i < count; i++) {
-                var node = new Node("n" + i, random.nextInt(10) / 10.0);
+                var node = new Node(i, ranks.get(i), random.nextInt(10) / 10.0);
                 nodes.add(node);
-                if (!best.takes(node.name(), node.liking())) {
+                if (!best.takes(node.rank(), node.liking())) {
                     assertThat(nodes.stream().filter(one -> better(one, node))).hasSizeGreaterThanOrEqualTo(most);
                     continue;
                 }
-                best.add(node.name(), node.liking());
+                best.add(i, node.rank(), node.liking());
             }
             nodes.sort(BETTER_FIRST);
-            assertThat(best.sorted())
+            assertThat(best.sorted(names))
                     .as("seed %d, round %d", seed, round)
-                    .isEqualTo(nodes.stream().limit(most).map(Node::name).toList());
+                    .isEqualTo(nodes.stream()
+                            .limit(most)
+                            .map(node -> names.get(node.index()))
+                            .toList());
         }
     }
 }
