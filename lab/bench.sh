@@ -47,7 +47,7 @@ while [ $# -gt 0 ]; do
             values=(--set "kubeScheduler.podMaxBackoffSeconds=$2")
             shift 2
             ;;
-        --start | --writer) arguments+=("$1"); shift ;;
+        --start) arguments+=("$1"); shift ;;
         --waiting | --nodes | --running | --pods | --rounds | --warm-up | --nodes-per-filter | --slots | --heap)
             [[ ${2:-} =~ ^[0-9]{1,7}$ ]] || die "$1 takes a whole number, not '${2:-}'."
             arguments+=("$1" "$2")

@@ -34,6 +34,7 @@ const (
 
 	// Pods that are there at once while programs warm up: each lot leaves before the next one comes.
 	warmUpWave = 2000
+	leadPods   = 200
 )
 
 // How programs' names begin, and what this one is called beside them.
@@ -282,18 +283,13 @@ func pod(name, memory string, annotations map[string]string) map[string]any {
 	return p
 }
 
-// allocation is how it is written on a pod which GPU it has, and how many MiB of it.
-func allocation(gpu, memory string) map[string]string {
-	return map[string]string{
-		"aliquot.io/vgpu.main":            gpu + " memory=" + memory + "Mi cores=0 policy=fixed priority=0 context=0Mi\n",
-		"aliquot.io/visible-devices.main": gpu}
-}
-
 // fill makes pods that run already, in turn on all nodes and GPUs.
 func (c *cluster) fill(count int) {
 	inParallel(count, func(n int) error {
 		node, gpu := n%c.options.nodes, n/c.options.nodes%gpusPerNode
-		p := pod(fmt.Sprintf("running-%d", n), "1000", allocation(gpuUUID(node, gpu), "1000"))
+		p := pod(fmt.Sprintf("running-%d", n), "1000", map[string]string{
+			"aliquot.io/vgpu.main":            gpuUUID(node, gpu) + " memory=1000Mi cores=0 policy=fixed priority=0 context=0Mi\n",
+			"aliquot.io/visible-devices.main": gpuUUID(node, gpu)})
 		p["spec"].(map[string]any)["nodeName"] = nodeName(node)
 		return c.admin.do("POST", benchPods, "application/json", p, nil)
 	})

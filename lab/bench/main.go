@@ -26,7 +26,7 @@ type options struct {
 	kube, program, auditPolicy, config, gogc string
 	nodes, pods, rounds, fillPods, waiting   int
 	slots, heapMiB, perFilter, warmUp        int
-	start, writer                            bool
+	start                                    bool
 }
 
 func check(err error) {
@@ -45,10 +45,10 @@ func await(patience time.Duration, what string, done func() bool) {
 }
 
 func main() {
-	if len(os.Args) > 4 && os.Args[1] == "null" {
-		most, err := strconv.Atoi(os.Args[3])
+	if len(os.Args) > 2 && os.Args[1] == "null" {
+		most, err := strconv.Atoi(os.Args[2])
 		check(err)
-		runNull(os.Args[2], most, os.Args[4] == "true", newClient("extender-token"))
+		runNull(nullPort, most, newClient("extender-token"))
 	}
 	var o options
 	var folder string
@@ -64,7 +64,6 @@ func main() {
 	flag.IntVar(&o.fillPods, "running", 0, "pods that run before anything is measured")
 	flag.IntVar(&o.waiting, "waiting", 0, "instead: what so many pods that wait cost those that come and go")
 	flag.BoolVar(&o.start, "start", false, "instead: how long the scheduler takes until it is ready, and how much memory")
-	flag.BoolVar(&o.writer, "writer", false, "in Aliquot's place: a null extender that writes allocations and watches pods")
 	flag.IntVar(&o.slots, "slots", 100, "vGPUs a GPU at most")
 	flag.IntVar(&o.heapMiB, "heap", 512, "the scheduler's largest heap, in MiB")
 	flag.IntVar(&o.perFilter, "nodes-per-filter", 100, "nodes that both extenders answer at most")
@@ -106,13 +105,9 @@ func main() {
 // minutes, and meets both. Whoever doesn't have the turn stands still.
 func (c *cluster) measureThroughput() {
 	ours := &contender{name: "aliquot", scheduler: "aliquot-scheduler", port: 10259, extender: c.aliquot()}
-	null := &contender{name: "null", scheduler: "null-scheduler", port: 10260, extender: c.nullExtender("127.0.0.1:9997", false)}
-	if c.options.writer {
-		ours.name, ours.extender = "writer", c.nullExtender("127.0.0.1:9996", true)
-	}
+	null := &contender{name: "null", scheduler: "null-scheduler", port: 10260, extender: c.nullExtender()}
 	for _, each := range []*contender{ours, null} {
 		c.warmUp(each)
-		c.turn(each, "first") // its kube-scheduler is new
 	}
 	for i := 0; i < c.options.rounds; i++ {
 		turns := []*contender{ours, null}
@@ -120,13 +115,13 @@ func (c *cluster) measureThroughput() {
 			turns = []*contender{null, ours}
 		}
 		for _, each := range turns {
-			each.results = append(each.results, c.turn(each, fmt.Sprintf("pod-%d", i)))
+			each.results = append(each.results, c.turn(each, strconv.Itoa(i)))
 		}
 	}
 	pods := c.options.pods * c.options.rounds
-	fmt.Printf("\npods a second, null extender: %.1f; %s: %.1f (medians of %d turns of %d pods, %d nodes, at most %d nodes a Filter)\n",
-		median(null.results, rate), ours.name, median(ours.results, rate), c.options.rounds, c.options.pods, c.options.nodes, c.options.perFilter)
-	compareCPU("null extender", null.results, ours.name, ours.results)
+	fmt.Printf("\npods a second, null extender: %.1f; Aliquot: %.1f (medians of %d turns of %d pods, %d nodes, at most %d nodes a Filter)\n",
+		median(null.results, rate), median(ours.results, rate), c.options.rounds, c.options.pods, c.options.nodes, c.options.perFilter)
+	compareCPU("null extender", null.results, "Aliquot", ours.results)
 	writes := 0
 	for _, count := range c.writes(ours.name + "-pod") {
 		writes += count
@@ -236,17 +231,17 @@ type extender struct {
 	answers func() bool
 }
 
-func (c *cluster) nullExtender(address string, writer bool) *extender {
+func (c *cluster) nullExtender() *extender {
 	return &extender{
-		address: address,
+		address: nullPort,
 		warmUp:  min(c.options.warmUp, warmUpWave), // nothing of it is compiled while it runs
 		start: func(name string) *program {
 			executable, err := os.Executable()
 			check(err)
-			return c.start("extender-"+name, nil, executable, "null", address, strconv.Itoa(c.options.perFilter), strconv.FormatBool(writer))
+			return c.start("extender-"+name, nil, executable, "null", strconv.Itoa(c.options.perFilter))
 		},
 		answers: func() bool {
-			response, err := http.Post("http://"+address+"/filter", "application/json", strings.NewReader(`{"NodeNames":[]}`))
+			response, err := http.Post("http://"+nullPort+"/filter", "application/json", strings.NewReader(`{"NodeNames":[]}`))
 			if err == nil {
 				response.Body.Close()
 			}
@@ -364,28 +359,34 @@ func (of *contender) pause() {
 	of.extender.program.cutOff(apiServerPort)
 }
 
-// turn lets pods be bound that are all there when it begins, and tells how fast that went after the first of them.
+// turn tells how fast pods were bound after others, by which extender and API server have got to know one another again.
 func (c *cluster) turn(of *contender, what string) result {
 	of.extender.program.signal(syscall.SIGCONT)
 	of.program.signal(syscall.SIGCONT)
 	time.Sleep(2 * time.Second) // they hear of what they have missed
 	of.extender.await()
-	of.program.signal(syscall.SIGSTOP)
 	watch := c.watchBound()
-	name := of.name + "-" + what
-	c.create(name, of.scheduler, c.options.pods, podMiB)
-	// The API server collects its garbage now: else in the turns of the same extender again and again, 1 ms a pod.
-	check(c.admin.do("GET", "/debug/pprof/heap?gc=1", "", nil, nil))
-	before := c.cpu()
-	of.program.signal(syscall.SIGCONT)
-	first, last := watch.await(name+"-", c.options.pods)
-	r := c.result(float64(c.options.pods-1)/last.Sub(first).Seconds(), before, c.options.pods)
+	c.burst(of, watch, of.name+"-lead-"+what, leadPods)
+	name := of.name + "-pod-" + what
+	r := c.burst(of, watch, name, c.options.pods)
 	watch.stop()
 	fmt.Printf("%s: %.1f pods a second, CPU a pod %.2f ms, of that the extender %.2f ms; it has %d MiB, kube-scheduler %d\n",
 		name, r.rate, r.cpuAll(), r.cpu["extender"], of.extender.program.resident(), of.program.resident())
 	c.removePods()
 	of.pause()
 	return r
+}
+
+// burst lets pods be bound that are all there when it begins.
+func (c *cluster) burst(of *contender, watch *bound, name string, pods int) result {
+	of.program.signal(syscall.SIGSTOP)
+	c.create(name, of.scheduler, pods, podMiB)
+	// The API server collects its garbage now: else in the turns of the same extender again and again, 1 ms a pod.
+	check(c.admin.do("GET", "/debug/pprof/heap?gc=1", "", nil, nil))
+	before := c.cpu()
+	of.program.signal(syscall.SIGCONT)
+	first, last := watch.await(name+"-", pods)
+	return c.result(float64(pods-1)/last.Sub(first).Seconds(), before, pods)
 }
 
 // ---- A round of pods that come and go

@@ -8,12 +8,10 @@ import (
 	"log"
 	"net/http"
 	"strconv"
-	"time"
 )
 
 // The null extender: accepts every node, answers the first so many, binds what it is told to bind. What is left of
-// kube-scheduler's throughput with it is the most that any extender can have. As a writer it does what one must besides
-// that gives pods parts of GPUs: it writes with the Binding which GPU a pod has, always the same, and hears of all pods.
+// kube-scheduler's throughput with it is the most that any extender can have.
 
 type extenderArgs struct {
 	NodeNames *[]string
@@ -34,13 +32,7 @@ func reply(w http.ResponseWriter, answer any) {
 }
 
 // runNull serves until it is killed.
-func runNull(address string, most int, writer bool, api *client) {
-	var annotations map[string]string
-	if writer {
-		annotations = allocation(gpuUUID(0, 0), podMiB)
-		annotations["aliquot.io/fence"] = "gpu-scheduler-7d9f8b6c5d-x2k4m_0f8e6a52-93b1-4c47-a0d5-6b1e2f7c9d38/1"
-		go watchPods(api)
-	}
+func runNull(address string, most int, api *client) {
 	names := func(r *http.Request) []string {
 		var args extenderArgs
 		if err := json.NewDecoder(r.Body).Decode(&args); err != nil || args.NodeNames == nil {
@@ -74,7 +66,7 @@ func runNull(address string, most int, writer bool, api *client) {
 		} else {
 			binding := map[string]any{
 				"apiVersion": "v1", "kind": "Binding",
-				"metadata": map[string]any{"namespace": args.PodNamespace, "name": args.PodName, "uid": args.PodUID, "annotations": annotations},
+				"metadata": map[string]any{"namespace": args.PodNamespace, "name": args.PodName, "uid": args.PodUID},
 				"target":   map[string]any{"apiVersion": "v1", "kind": "Node", "name": args.Node},
 			}
 			if err := api.do("POST", "/api/v1/namespaces/"+args.PodNamespace+"/pods/"+args.PodName+"/binding", "application/json", binding, nil); err != nil {
@@ -84,21 +76,6 @@ func runNull(address string, most int, writer bool, api *client) {
 		reply(w, map[string]string{"Error": problem})
 	})
 	log.Fatal(http.ListenAndServe(address, nil))
-}
-
-// watchPods reads what the API server tells of all pods, as kube-scheduler and our extender hear it, and throws it away.
-func watchPods(api *client) {
-	for {
-		request, err := http.NewRequest("GET", api.server+"/api/v1/pods?watch=true&allowWatchBookmarks=true", nil)
-		check(err)
-		request.Header.Set("Authorization", "Bearer "+api.token)
-		request.Header.Set("Accept", "application/vnd.kubernetes.protobuf;stream=watch")
-		if response, err := api.http.Do(request); err == nil {
-			_, _ = io.Copy(io.Discard, response.Body)
-			response.Body.Close()
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
 }
 
 // client speaks to the API server as one user.
