@@ -8,18 +8,19 @@ usage() {
 		./aliquot bench [OPTION...]: the scheduler's throughput, start and memory, measured on real etcd, kube-apiserver and
 		kube-scheduler, with Node objects that have no kubelet. Needs no lab, and may run beside one, but then measures less.
 
-		  (no option)          pods a second beside an extender that accepts every node and does nothing but bind, both under
-		                       the same kube-scheduler, in turn: the ratio, API writes a pod from the audit log, and each
-		                       program's CPU a pod
+		  (no option)          pods a second beside an extender that accepts every node and does nothing but bind, each with
+		                       a kube-scheduler of its own, in turn: the ratio, API writes a pod from the audit log, and
+		                       each program's CPU a pod
 		  --waiting N          instead: pods that come and go with N pods waiting that fit nowhere, against the same without;
 		                       both counted for twice podMaxBackoffSeconds, once the backoff of those that wait has become the longest
 		  --start              instead: time until ready, and memory
 		  --nodes N            nodes of 8 GPUs of 80 GiB (100)
 		  --running N          pods that run before anything is measured (0; with --waiting one on each GPU)
-		  --pods N             pods counted in each round (2000), not with --waiting
-		  --rounds N           rounds of each of both kinds, in turn (2)
-		  --warm-up N          pods that come and go before our first round, with --waiting before each (500); before the other
-		                       extender's first, which is compiled already, 2000 at most
+		  --pods N             pods counted in each turn (500), not with --waiting; of some 800 or more the API server may
+		                       collect its garbage meanwhile, in the turns of one extender more often than in the other's
+		  --rounds N           turns, rounds or starts of each kind (2)
+		  --warm-up N          pods that come and go before our first turn, with --waiting before each round (500); before the
+		                       other extender's first, which is compiled already, 2000 at most
 		  --nodes-per-filter N nodes that either extender answers at most, 0 for all (100)
 		  --slots N            vGPUs a GPU at most (100)
 		  --heap MIB           the scheduler's largest heap (512)
@@ -27,8 +28,8 @@ usage() {
 		  --no-build           the programs as they lie in target/
 
 		What we publish:
-		  ./aliquot bench --nodes 100  --rounds 12 --pods 1000 --warm-up 24000  throughput
-		  ./aliquot bench --nodes 1000 --rounds 12 --pods 1000 --warm-up 24000
+		  ./aliquot bench --nodes 100  --rounds 40 --warm-up 50000  throughput
+		  ./aliquot bench --nodes 1000 --rounds 40 --warm-up 50000
 		  ./aliquot bench --nodes 100  --waiting 5000 --warm-up 4000
 		  ./aliquot bench --nodes 5000 --running 50000 --start --rounds 6
 		The last line is the figure. Logs are in .lab/bench.

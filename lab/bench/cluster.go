@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A cluster without a single real node: etcd, kube-apiserver, one kube-scheduler at a time, Node objects. It runs in a
+// A cluster without a single real node: etcd, kube-apiserver, kube-schedulers, Node objects. It runs in a
 // network namespace of its own, so that ports are free and nothing leaves the machine.
 
 const (
@@ -34,7 +34,8 @@ const (
 
 	// Pods that are there at once while programs warm up: each lot leaves before the next one comes.
 	warmUpWave = 2000
-	leadPods   = 200
+	// Pods that are bound in a turn before others are counted.
+	leadPods = 200
 )
 
 // How programs' names begin, and what this one is called beside them.

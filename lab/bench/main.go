@@ -59,8 +59,8 @@ func main() {
 	flag.StringVar(&o.gogc, "gogc", "", "kube-scheduler's GOGC as the chart sets it")
 	flag.StringVar(&folder, "folder", "", "for files and logs")
 	flag.IntVar(&o.nodes, "nodes", 100, "nodes of 8 GPUs")
-	flag.IntVar(&o.pods, "pods", 2000, "pods bound and counted in each round")
-	flag.IntVar(&o.rounds, "rounds", 2, "rounds of each kind")
+	flag.IntVar(&o.pods, "pods", 500, "pods bound and counted in each turn")
+	flag.IntVar(&o.rounds, "rounds", 2, "turns, rounds or starts of each kind")
 	flag.IntVar(&o.fillPods, "running", 0, "pods that run before anything is measured")
 	flag.IntVar(&o.waiting, "waiting", 0, "instead: what so many pods that wait cost those that come and go")
 	flag.BoolVar(&o.start, "start", false, "instead: how long the scheduler takes until it is ready, and how much memory")
@@ -381,7 +381,8 @@ func (c *cluster) turn(of *contender, what string) result {
 func (c *cluster) burst(of *contender, watch *bound, name string, pods int) result {
 	of.program.signal(syscall.SIGSTOP)
 	c.create(name, of.scheduler, pods, podMiB)
-	// The API server collects its garbage now: else in the turns of the same extender again and again, 1 ms a pod.
+	// The API server collects its garbage now, and does so again when it has made as much as it keeps, some 800 pods later:
+	// else in the turns of the same extender again and again, a second of CPU each time.
 	check(c.admin.do("GET", "/debug/pprof/heap?gc=1", "", nil, nil))
 	before := c.cpu()
 	of.program.signal(syscall.SIGCONT)
