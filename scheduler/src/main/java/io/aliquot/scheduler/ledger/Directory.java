@@ -181,23 +181,11 @@ final class Directory {
 
     /** An account is closed, and is not among the others any more; its number may be given again afterwards. */
     synchronized void forget(String node) {
-        int home = home(node);
-        for (int i = 0; i < REACH; i++) {
-            int place = places[behind(home, i)];
-            if (place == EMPTY) {
-                return; // slots are never emptied one by one: none of these has been taken from another name
+        for (int place = 0; place < size; place++) { // of all: another name may have taken its slot
+            if (node.equals(names[place])) {
+                names[place] = null;
+                asked = List.of();
             }
-            forget(place, node);
-        }
-        for (int place = 0; place < size; place++) {
-            forget(place, node);
-        }
-    }
-
-    private void forget(int place, String node) {
-        if (node.equals(names[place])) {
-            names[place] = null;
-            asked = List.of();
         }
     }
 }

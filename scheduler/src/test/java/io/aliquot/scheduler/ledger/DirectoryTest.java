@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.TreeSet;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 class DirectoryTest {
@@ -83,6 +84,29 @@ class DirectoryTest {
             }
             looksRight(some);
             looksRight(names);
+        }
+    }
+
+    /** Names that have one hash take each other's slots, and that of a neighbour; which names are neighbours is tried out. */
+    @Test
+    void whoseSlotWasTakenIsForgottenAllTheSame() {
+        List<String> alike = IntStream.range(0, 16)
+                .mapToObj(i -> Integer.toBinaryString(16 + i).replace("0", "Aa").replace("1", "BB"))
+                .toList();
+        assertThat(alike).extracting(String::hashCode).containsOnly(alike.get(0).hashCode());
+        for (int i = 0; i < 1000; i++) {
+            var neighbour = "node-" + i;
+            List<String> names = Stream.of(alike.subList(0, 7), List.of(neighbour), alike.subList(7, 16))
+                    .flatMap(List::stream)
+                    .toList();
+            names = List.copyOf(names);
+            for (int number = 0; number < names.size(); number++) {
+                open(names.get(number), number);
+            }
+            looksRight(names);
+            close(neighbour);
+            looksRight(names);
+            alike.forEach(this::close);
         }
     }
 }
