@@ -13,20 +13,42 @@ import java.util.concurrent.ConcurrentHashMap;
  * differ: equal ones are one object. Thread-safe.
  */
 final class NodeSets {
-    /** Grows with the names that a cluster has ever used, some tens of bytes each. */
-    private final Map<String, Integer> numbers = new ConcurrentHashMap<>();
+    /**
+     * Names that are numbered, some hundred bytes each, before those that nobody sends any more are forgotten: some six
+     * times the nodes of a large cluster.
+     */
+    private static final int MOST = 1 << 15;
 
-    private final List<String> names = new ArrayList<>();
     private final Interner<NodeSet> known = Interner.newWeakInterner();
+    private volatile Numbers numbers = new Numbers();
+    private final NodeSet everywhere = new NodeSet(numbers, new BitSet(), true);
 
-    private final NodeSet everywhere = new NodeSet(new BitSet(), true);
+    /** Each name's place in the sets that were made with these. */
+    private static final class Numbers {
+        private final Map<String, Integer> byName = new ConcurrentHashMap<>();
+        private final List<String> names = new ArrayList<>();
 
-    /** Some nodes, or all there are or will be. Equal ones are the same object. */
-    final class NodeSet {
+        int of(String name) {
+            Integer number = byName.get(name);
+            return number != null ? number : byName.computeIfAbsent(name, this::add);
+        }
+
+        private int add(String name) {
+            synchronized (names) {
+                names.add(name);
+                return names.size() - 1;
+            }
+        }
+    }
+
+    /** Some nodes, or all there are or will be. Equal ones are the same object, unless names were forgotten between them. */
+    static final class NodeSet {
+        private final Numbers numbers;
         private final BitSet bits;
         private final boolean all;
 
-        private NodeSet(BitSet bits, boolean all) {
+        private NodeSet(Numbers numbers, BitSet bits, boolean all) {
+            this.numbers = numbers;
             this.bits = bits;
             this.all = all;
         }
@@ -35,20 +57,23 @@ final class NodeSets {
             if (all) {
                 return true;
             }
-            Integer number = numbers.get(node);
+            Integer number = numbers.byName.get(node);
             return number != null && bits.get(number);
         }
 
         /** Of those that were named; none where it is all. */
         List<String> names() {
-            synchronized (names) {
-                return bits.stream().mapToObj(names::get).toList();
+            synchronized (numbers.names) {
+                return bits.stream().mapToObj(numbers.names::get).toList();
             }
         }
 
         @Override
         public boolean equals(Object other) {
-            return other instanceof NodeSet that && all == that.all && bits.equals(that.bits);
+            return other instanceof NodeSet that
+                    && all == that.all
+                    && numbers == that.numbers
+                    && bits.equals(that.bits);
         }
 
         @Override
@@ -62,22 +87,15 @@ final class NodeSets {
     }
 
     NodeSet of(Collection<String> nodes) {
+        Numbers now = numbers;
+        if (now.byName.size() > Math.max(MOST, 2 * nodes.size())) {
+            now = new Numbers();
+            numbers = now;
+        }
         var bits = new BitSet();
         for (String node : nodes) {
-            bits.set(number(node));
+            bits.set(now.of(node));
         }
-        return known.intern(new NodeSet(bits, false));
-    }
-
-    private int number(String node) {
-        Integer number = numbers.get(node);
-        return number != null ? number : numbers.computeIfAbsent(node, this::add);
-    }
-
-    private int add(String node) {
-        synchronized (names) {
-            names.add(node);
-            return names.size() - 1;
-        }
+        return known.intern(new NodeSet(now, bits, false));
     }
 }
