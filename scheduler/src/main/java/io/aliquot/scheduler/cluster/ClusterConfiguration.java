@@ -47,16 +47,27 @@ class ClusterConfiguration {
     }
 
     @Bean
-    Leadership leadership(SlimClient slim, Settings settings, Ledger ledger) {
-        return new Leadership(settings.podName(), GRACE, () -> {
-            try {
-                KubernetesCluster.takeStock(slim, ledger);
-                return true;
-            } catch (KubernetesClientException | IOException e) {
-                LOG.warn("cannot list pods, trying again: {}", e.getMessage());
-                return false;
-            }
-        });
+    Leadership leadership(KubernetesClient kubernetes, SlimClient slim, Settings settings, Ledger ledger) {
+        KubernetesClient once = Patience.oneTry(kubernetes, GRACE);
+        return new Leadership(
+                settings.podName(),
+                GRACE,
+                lease -> {
+                    try {
+                        once.resource(lease).update();
+                    } catch (KubernetesClientException e) {
+                        LOG.warn("cannot count a transition of the Lease, trying again: {}", e.getMessage());
+                    }
+                },
+                () -> {
+                    try {
+                        KubernetesCluster.takeStock(slim, ledger);
+                        return true;
+                    } catch (KubernetesClientException | IOException e) {
+                        LOG.warn("cannot list pods, trying again: {}", e.getMessage());
+                        return false;
+                    }
+                });
     }
 
     /** Asks for the watches only when it is asked: they feed the ledger's other users, which need this first. */

@@ -5,19 +5,27 @@ import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
 import io.aliquot.scheduler.extender.Cluster.Standing.Waits;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
+import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
+/*
+ * A process that starts beside a kube-scheduler that leads already finds the fence of the process before it, whose last
+ * writes may still lie in the buffers of a socket or a server. So it counts one more transition of the Lease itself,
+ * which makes that fence an old one. kube-scheduler goes on: its next renewal meets a conflict, and it reads the Lease
+ * and keeps what it finds there (client-go 1.35, tools/leaderelection, tryAcquireOrRenew).
+ */
 /**
- * Whether the kube-scheduler in our pod leads, and under which fence. After the Lease changed hands we wait a second,
- * in which a Binding of the leader before may still slip past the fence's policy (seen 5 ms after, kube-apiserver
- * 1.35.4), then list all pods, and only then place any.
+ * Whether the kube-scheduler in our pod leads, and under which fence. After the Lease changed hands, or this process
+ * took over from one that died, we wait a second, in which a Binding of the leader before may still slip past the
+ * fence's policy (seen 5 ms after, kube-apiserver 1.35.4), then list all pods, and only then place any.
  */
 final class Leadership implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Leadership.class);
@@ -27,6 +35,7 @@ final class Leadership implements AutoCloseable {
 
     private final String holderPrefix;
     private final Duration grace;
+    private final Consumer<Lease> replace;
     private final BooleanSupplier takeStock;
     private final ScheduledExecutorService thread = Executors.newSingleThreadScheduledExecutor(task -> {
         var made = new Thread(task, "leadership");
@@ -36,6 +45,10 @@ final class Leadership implements AutoCloseable {
     private volatile Standing standing = NO_LEASE;
     /** While the Lease is ours. */
     private volatile Optional<Term> ours = Optional.empty();
+
+    private boolean seenAny;
+    /** What a process before this one may have led in. */
+    private Optional<Term> inherited = Optional.empty();
 
     /**
      * A time of leading without a break. Who holds the Lease again after somebody else did finds more transitions, or,
@@ -47,11 +60,13 @@ final class Leadership implements AutoCloseable {
      * Makes one.
      *
      * @param podName our kube-scheduler holds the Lease as {@code <podName>_<uuid>}
+     * @param replace writes a Lease in place of the one of its version; if that fails it is called again with a later one
      * @param takeStock reads all pods into the ledger; whether it worked
      */
-    Leadership(String podName, Duration grace, BooleanSupplier takeStock) {
+    Leadership(String podName, Duration grace, Consumer<Lease> replace, BooleanSupplier takeStock) {
         this.holderPrefix = podName + "_";
         this.grace = grace;
+        this.replace = replace;
         this.takeStock = takeStock;
     }
 
@@ -65,6 +80,8 @@ final class Leadership implements AutoCloseable {
     }
 
     synchronized void seen(Lease lease) {
+        boolean first = !seenAny;
+        seenAny = true;
         String holder = lease.getSpec() == null ? null : lease.getSpec().getHolderIdentity();
         if (holder == null || !holder.startsWith(holderPrefix)) {
             ours = Optional.empty();
@@ -72,9 +89,16 @@ final class Leadership implements AutoCloseable {
                     NOT_LEADING + (holder == null || holder.isEmpty() ? "nobody" : holder) + " holds the Lease");
             return;
         }
-        Integer transitions = lease.getSpec().getLeaseTransitions();
-        var fence = new Fence(holder, transitions == null ? 0 : transitions);
+        var fence = new Fence(holder, transitions(lease));
         var term = new Term(lease.getMetadata().getUid(), fence);
+        if (first) {
+            inherited = Optional.of(term);
+        }
+        if (inherited.equals(Optional.of(term))) {
+            standing = TAKING_OVER;
+            thread.execute(() -> replace.accept(oneTransitionLater(lease)));
+            return;
+        }
         if (!ours.equals(Optional.of(term))) {
             LOG.info("leading fence={}", fence.print());
             ours = Optional.of(term);
@@ -86,6 +110,19 @@ final class Leadership implements AutoCloseable {
     synchronized void gone() {
         ours = Optional.empty();
         standing = NO_LEASE;
+    }
+
+    private static Lease oneTransitionLater(Lease lease) {
+        return new LeaseBuilder(lease)
+                .editSpec()
+                .withLeaseTransitions(transitions(lease) + 1)
+                .endSpec()
+                .build();
+    }
+
+    private static int transitions(Lease lease) {
+        Integer transitions = lease.getSpec().getLeaseTransitions();
+        return transitions == null ? 0 : transitions;
     }
 
     private void takeOver(Term term, Duration delay) {

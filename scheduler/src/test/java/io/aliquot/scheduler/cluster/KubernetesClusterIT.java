@@ -80,7 +80,7 @@ class KubernetesClusterIT {
                         .build())
                 .build();
         events = new Events(client, "replica-a", Clock.systemUTC());
-        var leadership = new Leadership("pod-a", Duration.ofSeconds(1), () -> true);
+        var leadership = new Leadership("pod-a", Duration.ofSeconds(1), lease -> {}, () -> true);
         cluster = new KubernetesCluster(
                 client,
                 leadership,

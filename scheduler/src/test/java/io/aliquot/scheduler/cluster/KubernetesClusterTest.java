@@ -76,7 +76,7 @@ class KubernetesClusterTest {
         config.setMasterUrl("http://127.0.0.1:" + server.getAddress().getPort());
         config.setOauthToken("a-token");
         client = new KubernetesClientBuilder().withConfig(config).build();
-        leadership = new Leadership("pod", Duration.ofSeconds(1), () -> true);
+        leadership = new Leadership("pod", Duration.ofSeconds(1), lease -> {}, () -> true);
         events = new Events(client, "pod", Clock.systemUTC());
         cluster = new KubernetesCluster(
                 client,

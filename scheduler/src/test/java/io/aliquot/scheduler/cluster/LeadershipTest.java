@@ -8,21 +8,30 @@ import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import java.time.Duration;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 class LeadershipTest {
     private final AtomicInteger lists = new AtomicInteger();
     private final Semaphore mayList = new Semaphore(0);
     private volatile boolean listWorks = true;
-    private final Leadership leadership = new Leadership("pod-a", Duration.ofMillis(20), () -> {
+    private final BlockingQueue<Lease> replacing = new LinkedBlockingQueue<>();
+    private final Leadership leadership = new Leadership("pod-a", Duration.ofMillis(20), replacing::add, () -> {
         mayList.acquireUninterruptibly();
         lists.incrementAndGet();
         return listWorks;
     });
+
+    @BeforeEach
+    void thisProcessIsOlderThanAnyTermOfItsKubeScheduler() {
+        leadership.seen(lease("pod-b_0", 3));
+    }
 
     @AfterEach
     void close() {
@@ -32,6 +41,7 @@ class LeadershipTest {
 
     @Test
     void whoHasNoLeaseOrSeesAnothersWaits() {
+        leadership.gone();
         assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
         assertThat(leadership.known()).isFalse();
         leadership.seen(lease("pod-ab_1", 1));
@@ -140,6 +150,24 @@ class LeadershipTest {
         await(new Leads(new Fence("pod-a_1", 4)));
     }
 
+    /** What the one before it sent last may still reach an API server, under the fence of the Lease as it is. */
+    @Test
+    void aProcessThatFindsItsKubeSchedulerLeadingMakesTheFenceAnotherBeforeItServes() throws Exception {
+        mayList.release(10);
+        try (var restarted = new Leadership("pod-a", Duration.ZERO, replacing::add, () -> true)) {
+            restarted.seen(lease("pod-a_1", 4));
+            assertThat(replacing.poll(10, TimeUnit.SECONDS)).isEqualTo(lease("pod-a_1", 5));
+
+            restarted.seen(lease("pod-a_1", 4)); // renewed before that: a conflict
+            assertThat(replacing.poll(10, TimeUnit.SECONDS)).isEqualTo(lease("pod-a_1", 5));
+            assertThat(restarted.standing()).isInstanceOf(Standing.Waits.class);
+
+            restarted.seen(lease("pod-a_1", 5));
+            await(restarted, new Leads(new Fence("pod-a_1", 5)));
+            assertThat(replacing).isEmpty();
+        }
+    }
+
     private boolean waitUntilListing() throws InterruptedException {
         for (int i = 0; i < 500 && !mayList.hasQueuedThreads(); i++) {
             Thread.sleep(10);
@@ -148,6 +176,10 @@ class LeadershipTest {
     }
 
     private void await(Standing standing) throws InterruptedException {
+        await(leadership, standing);
+    }
+
+    private static void await(Leadership leadership, Standing standing) throws InterruptedException {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
         while (!leadership.standing().equals(standing) && System.nanoTime() < end) {
             Thread.sleep(5);
