@@ -55,6 +55,19 @@ class TwoSchedulersIT {
                 replicas.signal(leader, Replicas.EXTENDER, "SIGCONT");
             }
         },
+        /** Its JVM hangs, and it alone: until the kubelet has found that out kube-scheduler keeps the Lease. */
+        EXTENDER_HANGS {
+            @Override
+            void begin(Lab lab, Replicas replicas, Pod leader) {
+                replicas.signal(leader, Replicas.EXTENDER, "SIGSTOP");
+            }
+
+            /** Whether the kubelet replaces its kube-scheduler, too, is a matter of when it asks which. */
+            @Override
+            boolean over(Observer.Bound bound, String holder, long struck) {
+                return bound.at() > struck + TimeUnit.SECONDS.toNanos(5);
+            }
+        },
         KUBE_SCHEDULER_PAUSED {
             @Override
             void begin(Lab lab, Replicas replicas, Pod leader) {
@@ -92,6 +105,11 @@ class TwoSchedulersIT {
         abstract void begin(Lab lab, Replicas replicas, Pod leader) throws InterruptedException;
 
         void end(Lab lab, Replicas replicas, Pod leader) {}
+
+        /** Whether a pod that was bound shows that scheduling goes on. */
+        boolean over(Observer.Bound bound, String holder, long struck) {
+            return bound.at() > struck && !bound.scheduler().equals(holder);
+        }
 
         /** The API server gets nothing that it sends. */
         private static void dropWhatComesFrom(Pod replica) {
@@ -132,7 +150,10 @@ class TwoSchedulersIT {
             long struck = System.nanoTime();
             try {
                 fault.begin(lab, replicas, leader);
-                awaitTrue("another one has bound a pod", RESTARTED, () -> boundByAnother(observer, holder, struck));
+                awaitTrue(
+                        "scheduling goes on",
+                        RESTARTED,
+                        () -> observer.bound().stream().anyMatch(bound -> fault.over(bound, holder, struck)));
                 TimeUnit.SECONDS.sleep(3); // what the old one had under way now meets what the new one has done since
             } finally {
                 fault.end(lab, replicas, leader);
@@ -154,11 +175,6 @@ class TwoSchedulersIT {
         }
     }
 
-    private static boolean boundByAnother(Observer observer, String holder, long since) {
-        return observer.bound().stream()
-                .anyMatch(bound -> bound.at() > since && !bound.scheduler().equals(holder));
-    }
-
     private static void report(Fault fault, Observer observer, long struck, long ended, String holder, AuditLog audit) {
         long now = System.nanoTime();
         System.out.printf(
@@ -166,8 +182,7 @@ class TwoSchedulersIT {
                         + " refused by the fence%n",
                 fault,
                 observer.bound().stream()
-                                .filter(bound -> bound.at() > struck
-                                        && !bound.scheduler().equals(holder))
+                                .filter(bound -> fault.over(bound, holder, struck))
                                 .mapToLong(bound -> bound.at() - struck)
                                 .min()
                                 .orElse(-1)
