@@ -12,7 +12,6 @@ import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.util.ArrayList;
 import java.util.Comparator;
-import java.util.LinkedHashMap;
 import java.util.List;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -51,19 +50,16 @@ final class Auditor {
         if (!(cluster.standing() instanceof Leads)) {
             return;
         }
-        // Of one GPU the latest news, which name the most holders.
-        var suspects = new LinkedHashMap<String, LedgerNews.Oversold>();
-        news.takeOversold().forEach(suspect -> suspects.put(suspect.gpu(), suspect));
-        for (LedgerNews.Oversold suspect : suspects.values()) {
+        for (LedgerNews.Oversold suspect : news.takeOversold()) {
             if (!decided(suspect)) {
-                news.oversold(suspect.node(), suspect.gpu(), suspect.latest(), suspect.holders()); // next time
+                news.oversold(suspect.node(), suspect.gpu()); // next time
             }
         }
     }
 
     private boolean decided(LedgerNews.Oversold suspect) {
         var holders = new ArrayList<BoundPod>();
-        for (PodId pod : suspect.holders()) {
+        for (PodId pod : ledger.holders(suspect.node(), suspect.gpu())) {
             PodState state = cluster.read(pod);
             if (state instanceof PodState.Unreadable) {
                 return false;

@@ -110,13 +110,16 @@ public final class Ledger {
 
     /** A node is new or may have changed. */
     public void putNode(String name, NodeFacts facts) {
+        var oversold = new ArrayList<String>();
         boolean changed = at(name, account -> {
             boolean differs = !account.facts().equals(facts);
             if (differs) {
                 account.setFacts(facts);
+                oversold.addAll(account.oversold());
             }
             return differs;
         });
+        oversold.forEach(gpu -> listener.oversold(name, gpu));
         factsChanges.addAndGet(changed ? 1 : 0);
         if (changed && facts instanceof Sharing) {
             listener.roomFreed(name);
@@ -167,7 +170,7 @@ public final class Ledger {
     private void hear(BoundPod pod, State as) {
         String uid = pod.id().uid();
         var freed = new ArrayList<String>();
-        var oversold = new ArrayList<Runnable>();
+        var oversold = new ArrayList<String>();
         whereIs.compute(uid, (key, before) -> {
             if (before != null && !before.equals(pod.node())) {
                 take(before, uid, freed);
@@ -178,10 +181,10 @@ public final class Ledger {
             });
         });
         freed.forEach(listener::roomFreed);
-        oversold.forEach(Runnable::run);
+        oversold.forEach(gpu -> listener.oversold(pod.node(), gpu));
     }
 
-    private void hear(NodeAccount account, BoundPod pod, State as, List<String> freed, List<Runnable> oversold) {
+    private void hear(NodeAccount account, BoundPod pod, State as, List<String> freed, List<String> oversold) {
         Optional<Claim> known = account.claim(pod.id().uid());
         if (known.filter(claim -> claim.outdates(pod, as)).isPresent()) {
             return;
@@ -199,10 +202,7 @@ public final class Ledger {
             if (!earlier.isEmpty()) {
                 freed.add(pod.node());
             }
-            for (String gpu : account.oversold(claim)) {
-                Set<PodId> holders = account.holders(gpu);
-                oversold.add(() -> listener.oversold(pod.node(), gpu, pod.id(), holders));
-            }
+            account.oversold().stream().filter(claim.perGpu::containsKey).forEach(oversold::add);
         }
     }
 
@@ -530,6 +530,17 @@ public final class Ledger {
     }
 
     // What others want to know.
+
+    /** The pods that have a part of this GPU, or may have it. */
+    public Set<PodId> holders(String node, String gpu) {
+        NodeAccount account = nodes.get(node);
+        if (account == null) {
+            return Set.of();
+        }
+        synchronized (account) {
+            return account.holders(gpu);
+        }
+    }
 
     /** Whether these pods together hold more of a GPU than it has. */
     public boolean oversold(String node, String gpu, Collection<BoundPod> holders) {

@@ -376,15 +376,12 @@ final class NodeAccount {
         return memoryMiB + " MiB and " + cores + " % of the cores";
     }
 
-    /** Those of the claim's GPUs of which there is less than bound pods take together. */
-    List<String> oversold(Claim claim) {
+    /** GPUs of which there is less than bound pods take together. */
+    List<String> oversold() {
         var oversold = new ArrayList<String>();
         for (Card card : cards()) {
             Tally all = tallies.get(card.gpu().uuid());
-            if (all != null
-                    && claim.perGpu.containsKey(card.gpu().uuid())
-                    && tooMuch(all, card)
-                    && tooMuch(bound(card.gpu()), card)) {
+            if (all != null && tooMuch(all, card) && tooMuch(bound(card.gpu()), card)) {
                 oversold.add(card.gpu().uuid());
             }
         }
@@ -394,6 +391,7 @@ final class NodeAccount {
     private static boolean tooMuch(Tally tally, Card card) {
         return tally.memoryMiB > card.memoryMiB()
                 || tally.cores > card.cores()
+                || tally.slots > card.slots()
                 || (tally.exclusive > 0 && tally.pods > 1);
     }
 

@@ -44,7 +44,7 @@ final class Replay {
         public void roomFreed(String node) {}
 
         @Override
-        public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+        public void oversold(String node, String gpu) {}
     };
 
     /** What is known of a node besides the ledger. */

@@ -26,7 +26,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -211,7 +210,7 @@ class KubernetesClusterIT {
             public void roomFreed(String node) {}
 
             @Override
-            public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+            public void oversold(String node, String gpu) {}
         });
 
         KubernetesCluster.takeStock(new SlimClient(client), ledger);

@@ -41,7 +41,7 @@ class ExplainerTest {
         public void roomFreed(String node) {}
 
         @Override
-        public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+        public void oversold(String node, String gpu) {}
     });
     private final Budgets budgets = new Budgets();
     private final Explainer explainer = new Explainer(ledger, budgets);

@@ -118,6 +118,22 @@ class AuditorTest {
         assertThat(world.cluster.evicted).containsExactly("b");
     }
 
+    /** A standby frees a little later what lingers, so that the leader's next grant looks like too much to it. */
+    @Test
+    void howeverOftenAStandbyWasMistakenItSeesWhatIsTrueWhenItLeads() {
+        Standing leads = world.cluster.standing;
+        world.cluster.standing = new Standing.Waits("another one holds the Lease");
+        for (int i = 0; i < 1000; i++) {
+            world.news.oversold("n2", "GPU-" + i);
+        }
+        present("a", 1, "new/2");
+        present("b", 2, "old/1");
+        auditor.audit();
+        world.cluster.standing = leads;
+        auditor.audit();
+        assertThat(world.cluster.evicted).containsExactly("b");
+    }
+
     /** Holds most of the GPU, as the watch tells and the API server. */
     private BoundPod present(String name, int second, String fence) {
         BoundPod pod = BoundPods.under(World.bound(name, 1, 1, 50_000), second, fence);

@@ -108,7 +108,7 @@ class JudgingTest {
                     public void roomFreed(String node) {}
 
                     @Override
-                    public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+                    public void oversold(String node, String gpu) {}
                 },
                 by);
     }
@@ -342,7 +342,7 @@ class JudgingTest {
             public void roomFreed(String node) {}
 
             @Override
-            public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+            public void oversold(String node, String gpu) {}
         });
         for (int number = 0; number < NODES; number++) {
             fresh.putNode("n" + number, node(number, 1000, 1000, 1500));

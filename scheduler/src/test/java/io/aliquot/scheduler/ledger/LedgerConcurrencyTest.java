@@ -11,7 +11,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
-import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -29,7 +28,7 @@ class LedgerConcurrencyTest {
         public void roomFreed(String node) {}
 
         @Override
-        public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {
+        public void oversold(String node, String gpu) {
             oversold.incrementAndGet();
         }
     });

@@ -42,8 +42,8 @@ class LedgerTest {
         }
 
         @Override
-        public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {
-            told.add("oversold " + node + " by " + latest.name() + " of " + holders.size());
+        public void oversold(String node, String gpu) {
+            told.add("oversold " + node + " " + gpu);
         }
     });
 
@@ -199,7 +199,7 @@ class LedgerTest {
         ledger.hold(BoundPods.of(pod("shrinks"), "n2", 3, BoundPods.main(uuid(2, 0), new Amount(900, 0, 1, false))));
         assertThat(Books.taken(ledger))
                 .isEqualTo(Map.of(uuid(1, 0), new Amount(900, 0, 1, false), uuid(2, 0), new Amount(600, 0, 2, false)));
-        assertThat(told).doesNotContain("oversold n2 by shrinks of 2");
+        assertThat(told).doesNotContain("oversold n2 " + uuid(2, 0));
         ledger.hold(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new Amount(900, 0, 1, false))));
         assertThat(ledger.doubtful(Duration.ZERO)).containsExactly(pod("b"));
         // Its own resize is not undone by a list that is older.
@@ -365,7 +365,30 @@ class LedgerTest {
         ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
         ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
         ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
-        assertThat(told).containsExactly("oversold n1 by b of 2");
+        assertThat(told).containsExactly("oversold n1 " + uuid(1, 0));
+        assertThat(ledger.holders("n1", uuid(1, 0))).containsExactlyInAnyOrder(pod("a"), pod("b"));
+    }
+
+    @Test
+    void aGpuThatGetsLessThanIsHeldIsReported() {
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(400, 0, 1, false)));
+        ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(400, 0, 1, false)));
+        ledger.putNode("n1", sharing(2, gpu(1, 0, 1000)));
+        assertThat(told).doesNotContain("oversold n1 " + uuid(1, 0));
+        ledger.putNode("n1", sharing(2, gpu(1, 0, 700)));
+        assertThat(told).contains("oversold n1 " + uuid(1, 0));
+        told.clear();
+        ledger.putNode("n1", sharing(1, gpu(1, 0, 1000)));
+        assertThat(told).as("slots").contains("oversold n1 " + uuid(1, 0));
+    }
+
+    @Test
+    void aGpuIsReportedAlsoWhenItsPodsWereHeardOfBeforeItsNode() {
+        ledger.hold(bound("a", "n3", uuid(3, 0), new Amount(800, 0, 1, false)));
+        ledger.hold(bound("b", "n3", uuid(3, 0), new Amount(800, 0, 1, false)));
+        assertThat(told).isEmpty();
+        ledger.putNode("n3", sharing(10, gpu(3, 0, 1000)));
+        assertThat(told).contains("oversold n3 " + uuid(3, 0));
     }
 
     @Test

@@ -38,7 +38,7 @@ class OffersTest {
         public void roomFreed(String node) {}
 
         @Override
-        public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+        public void oversold(String node, String gpu) {}
     });
 
     private final long seed = Long.getLong("aliquot.seed", System.nanoTime());

@@ -41,7 +41,7 @@ class SearchTest {
         public void roomFreed(String node) {}
 
         @Override
-        public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {
+        public void oversold(String node, String gpu) {
             throw new AssertionError("the test oversold " + gpu);
         }
     });
