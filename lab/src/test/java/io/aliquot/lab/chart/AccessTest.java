@@ -54,7 +54,7 @@ class AccessTest {
     void agentMayDoThis() {
         assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-device-plugin")
                         .getRules()))
-                .containsExactlyInAnyOrder("nodes: get list watch patch", "nodes/status: patch");
+                .containsExactlyInAnyOrder("nodes: list watch patch", "nodes/status: patch");
     }
 
     @Test

@@ -641,7 +641,7 @@ class PoliciesIT {
 
         @Test
         void agentSeesNodesAndNothingElse() {
-            agent1.get("/api/v1/nodes/node1").expectSuccess();
+            agent1.get("/api/v1/nodes?fieldSelector=metadata.name%3Dnode1").expectSuccess();
             forbidden(agent1.get("/api/v1/pods"), "");
             forbidden(agent1.get("/api/v1/namespaces/" + Chart.NAMESPACE + "/secrets"), "");
             forbidden(agent1.delete("/api/v1/nodes/node1"), "");
