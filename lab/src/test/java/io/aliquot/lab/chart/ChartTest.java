@@ -1,6 +1,7 @@
 package io.aliquot.lab.chart;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.tuple;
 
 import com.marcnuri.helm.Helm;
 import com.marcnuri.helm.LintResult;
@@ -8,9 +9,11 @@ import io.aliquot.lab.chart.Chart.Rendered;
 import io.fabric8.kubernetes.api.model.ConfigMap;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.EnvVar;
+import io.fabric8.kubernetes.api.model.GenericKubernetesResource;
 import io.fabric8.kubernetes.api.model.HasMetadata;
 import io.fabric8.kubernetes.api.model.Namespaced;
 import io.fabric8.kubernetes.api.model.PodSpec;
+import io.fabric8.kubernetes.api.model.PodTemplateSpec;
 import io.fabric8.kubernetes.api.model.Service;
 import io.fabric8.kubernetes.api.model.apps.DaemonSet;
 import io.fabric8.kubernetes.api.model.apps.Deployment;
@@ -66,9 +69,11 @@ class ChartTest {
                     .containsEntry("app.kubernetes.io/name", "aliquot")
                     .containsEntry("app.kubernetes.io/instance", Chart.RELEASE)
                     .containsKey("app.kubernetes.io/version");
+            // generic: of a kind that the client doesn't know, a PodMonitor
+            boolean namespaced = object instanceof Namespaced || object instanceof GenericKubernetesResource;
             assertThat(object.getMetadata().getNamespace())
                     .as(rendered.template())
-                    .isEqualTo(object instanceof Namespaced ? Chart.NAMESPACE : null);
+                    .isEqualTo(namespaced ? Chart.NAMESPACE : null);
         }
     }
 
@@ -407,6 +412,55 @@ class ChartTest {
                         "Tesla T4;15360;40;128\n"));
     }
 
+    @Test
+    void podsHaveTheAdminsLabelsAndAnnotationsBesideOurs() {
+        List<Rendered> rendered = Chart.render(EVERYTHING);
+
+        for (PodTemplateSpec pod : List.of(schedulerTemplate(rendered), agentTemplate(rendered))) {
+            assertThat(pod.getMetadata().getLabels())
+                    .containsEntry("team", "platform")
+                    .containsEntry("app.kubernetes.io/name", "aliquot");
+            assertThat(pod.getMetadata().getAnnotations())
+                    .containsEntry("prometheus.io/scrape", "true")
+                    .containsKey("kubectl.kubernetes.io/default-container");
+        }
+    }
+
+    @Test
+    void podMonitorsAreMadeOnlyWhereAskedFor() {
+        assertThat(Chart.all(Chart.render(DEFAULTS), GenericKubernetesResource.class))
+                .isEmpty();
+        assertThat(Chart.all(Chart.render(EVERYTHING), GenericKubernetesResource.class))
+                .extracting(
+                        HasMetadata::getApiVersion,
+                        HasMetadata::getKind,
+                        monitor -> monitor.getMetadata().getName())
+                .containsExactlyInAnyOrder(
+                        tuple("monitoring.coreos.com/v1", "PodMonitor", "aliquot-scheduler"),
+                        tuple("monitoring.coreos.com/v1", "PodMonitor", "aliquot-device-plugin"));
+    }
+
+    @Test
+    void podMonitorsFindTheirPodsAndAPortOfOneOfTheirContainers() {
+        List<Rendered> rendered = Chart.render(EVERYTHING);
+
+        Map.of("aliquot-scheduler", schedulerTemplate(rendered), "aliquot-device-plugin", agentTemplate(rendered))
+                .forEach((name, pod) -> {
+                    var monitor = Chart.the(rendered, GenericKubernetesResource.class, name);
+                    Map<String, String> selector = monitor.get("spec", "selector", "matchLabels");
+                    List<Map<String, Object>> endpoints = monitor.get("spec", "podMetricsEndpoints");
+
+                    assertThat(monitor.getMetadata().getLabels()).containsEntry("release", "prometheus");
+                    assertThat(selector).containsEntry("app.kubernetes.io/name", "aliquot");
+                    assertThat(pod.getMetadata().getLabels()).containsAllEntriesOf(selector);
+                    assertThat(endpoints).containsExactly(Map.of("port", "metrics", "interval", "30s"));
+                    assertThat(pod.getSpec().getContainers().stream()
+                                    .flatMap(container -> container.getPorts().stream())
+                                    .filter(port -> port.getName().equals("metrics")))
+                            .hasSize(1);
+                });
+    }
+
     @ParameterizedTest
     @MethodSource("scenarios")
     void notesSayWhatToDoNext(Path scenario) {
@@ -415,18 +469,24 @@ class ChartTest {
                 .contains("kubectl -n " + Chart.NAMESPACE + " rollout status");
     }
 
-    private static PodSpec scheduler(List<Rendered> rendered) {
+    private static PodTemplateSpec schedulerTemplate(List<Rendered> rendered) {
         return Chart.the(rendered, Deployment.class, "aliquot-scheduler")
                 .getSpec()
-                .getTemplate()
-                .getSpec();
+                .getTemplate();
+    }
+
+    private static PodTemplateSpec agentTemplate(List<Rendered> rendered) {
+        return Chart.the(rendered, DaemonSet.class, "aliquot-device-plugin")
+                .getSpec()
+                .getTemplate();
+    }
+
+    private static PodSpec scheduler(List<Rendered> rendered) {
+        return schedulerTemplate(rendered).getSpec();
     }
 
     private static PodSpec agent(List<Rendered> rendered) {
-        return Chart.the(rendered, DaemonSet.class, "aliquot-device-plugin")
-                .getSpec()
-                .getTemplate()
-                .getSpec();
+        return agentTemplate(rendered).getSpec();
     }
 
     private static List<Container> containers(List<Rendered> rendered) {

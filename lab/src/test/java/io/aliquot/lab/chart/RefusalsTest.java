@@ -75,6 +75,8 @@ class RefusalsTest {
         "devicePlugin.kubeletDir,         /,             /devicePlugin/kubeletDir",
         "devicePlugin.image.pullPolicy,   Sometimes,     IfNotPresent",
         "kubeScheduler.leaderElection.leaseDuration, 15, /kubeScheduler/leaderElection/leaseDuration",
+        "metrics.podMonitor.interval,     often,         /metrics/podMonitor/interval",
+        "metrics.podMonitors.enabled,     true,          podMonitors",
         "runtimeClass.handler,            Nvidia,        /runtimeClass/handler",
     })
     void valueOutOfRangeIsRefusedByItsName(String value, String given, String named) {
