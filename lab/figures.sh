@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures what docs/performance.md publishes, on the running lab: prints a table of figure, number and command, and the
-# machine. Takes about 5 minutes. Times of a cold `./aliquot up` are not measured here; see docs/performance.md.
+# machine. Times of a cold `./aliquot up` are not measured here; see docs/performance.md.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 cd "$root"
@@ -16,7 +16,7 @@ warm=$((SECONDS - began))
 
 mkdir -p "$root/.lab/log"
 rm -f lab/target/figures.txt
-echo "Measuring on the cluster; about 3 minutes ..." >&2
+echo "Measuring on the cluster; some minutes ..." >&2
 in_cluster='./aliquot figures'
 if ! ./mvnw -q -B -ntp verify -pl lab -am -Dlab.asItIs=true -Dtest=None -Dsurefire.failIfNoSpecifiedTests=false \
     -Dit.test=Figures -Dfailsafe.failIfNoSpecifiedTests=false > "$root/.lab/log/figures.log" 2>&1; then
