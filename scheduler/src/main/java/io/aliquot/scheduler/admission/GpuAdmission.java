@@ -58,7 +58,9 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
                 added.forEach(Tree.ensureObject(Tree.ensureObject(pod, "metadata"), "annotations")::put);
             }
         }
-        others.forEach(Container::hideGpus);
+        others.stream()
+                .filter(container -> container.grantedByAnother().isEmpty())
+                .forEach(Container::hideGpus);
     }
 
     private static Map<String, String> metadata(ObjectNode pod, String field) {

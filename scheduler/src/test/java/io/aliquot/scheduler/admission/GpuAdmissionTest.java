@@ -169,6 +169,19 @@ class GpuAdmissionTest {
     }
 
     @Test
+    void inAPodThatAsksForNothingAfterAllWhatAnotherDevicePluginGivesIsKept() {
+        ObjectNode pod = asking("{\"nvidia.com/gpu\": \"0\"}");
+        ObjectNode mig =
+                container(asking("{\"nvidia.com/mig-1g.10gb\": \"1\"}"), 0).put("name", "mig");
+        pod.withArray("/spec/containers").add(mig);
+
+        ObjectNode mutated = mutated(ADMISSION, pod);
+
+        assertThat(container(mutated, 0).get("env")).isEqualTo(list(VOID));
+        assertThat(container(mutated, 1)).isEqualTo(mig);
+    }
+
+    @Test
     void theRuntimeClassIsSetWhereConfiguredAndAbsent() {
         var admission = new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"), Compatibility.NONE);
         ObjectNode own = share();
