@@ -39,6 +39,11 @@ public final class ForeignResources {
 
     private ForeignResources() {}
 
+    /** Whether a container names any of ACK's, which have one meaning. */
+    public static boolean inAcksNames(Map<String, String> limits) {
+        return ACK.stream().anyMatch(limits::containsKey);
+    }
+
     /** Whether a container wants its GPUs linked well, which in ACK is said by the resource's name. */
     public static boolean wantsLinks(Map<String, String> limits) {
         return limits.containsKey(ACK_GPU);
@@ -54,7 +59,7 @@ public final class ForeignResources {
             Map<String, String> limits, Map<String, String> labels, Compatibility compatibility) {
         var ours = new LinkedHashMap<>(limits);
         ours.remove(PRIORITY);
-        if (ACK.stream().anyMatch(limits::containsKey)) {
+        if (inAcksNames(limits)) {
             convertAck(ours, labels);
         }
         if (compatibility == Compatibility.HAMI) {

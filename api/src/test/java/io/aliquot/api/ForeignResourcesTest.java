@@ -3,6 +3,7 @@ package io.aliquot.api;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -45,6 +46,17 @@ class ForeignResourcesTest {
         assertThatThrownBy(() -> ForeignResources.asOurs(
                         Map.of("aliyun.com/gpu-mem", "8"), Map.of("aliyun.com/gpu-count", count), Compatibility.NONE))
                 .hasMessageContaining("is not a number of GPUs from 1 to 1024");
+    }
+
+    @Test
+    void acksNamesAreKnownFromOursAndHamis() {
+        for (String ack : List.of("aliyun.com/gpu", "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage")) {
+            assertThat(ForeignResources.inAcksNames(Map.of("cpu", "1", ack, "1")))
+                    .as(ack)
+                    .isTrue();
+        }
+        assertThat(ForeignResources.inAcksNames(Map.of("nvidia.com/gpu", "1", "nvidia.com/priority", "1")))
+                .isFalse();
     }
 
     @Test

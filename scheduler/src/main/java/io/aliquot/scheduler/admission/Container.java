@@ -84,6 +84,10 @@ final class Container {
         }
     }
 
+    boolean inAcksNames() {
+        return ForeignResources.inAcksNames(resources("limits"));
+    }
+
     /** What it asks for, in our names; empty for no GPU. */
     Optional<GpuRequest> request() {
         try {

@@ -17,7 +17,7 @@ import java.util.Optional;
  *
  * @param schedulerName of the kube-scheduler that we extend
  * @param runtimeClass for pods that name none; empty to leave them so
- * @param compatibility whose meaning a pod's resources have that doesn't say
+ * @param compatibility whose meaning a pod's resources have that doesn't say, and isn't in ACK's names
  */
 record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compatibility compatibility)
         implements Admission {
@@ -26,11 +26,12 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
     @Override
     public void admit(ObjectNode pod) {
         Map<String, String> annotations = metadata(pod, "annotations");
-        var wishes = new Wishes(annotations, compatibility);
+        List<Container> containers = Container.of(pod);
+        var wishes = new Wishes(annotations, compatibility, containers.stream().anyMatch(Container::inAcksNames));
         Map<String, String> labels = metadata(pod, "labels");
         var gpuContainers = new ArrayList<Container>();
         var others = new ArrayList<Container>();
-        for (Container container : Container.of(pod)) {
+        for (Container container : containers) {
             wishes.add(container, container.speakOurs(labels, wishes.compatibility()));
             (container.request().isPresent() ? gpuContainers : others).add(container);
         }

@@ -17,14 +17,20 @@ final class Wishes {
     private OptionalInt priority = OptionalInt.empty();
     private boolean links;
 
-    /** @param byDefault whose meaning a pod's resources have that doesn't say */
-    Wishes(Map<String, String> annotations, Compatibility byDefault) {
+    /**
+     * Wishes.
+     *
+     * @param byDefault whose meaning a pod's resources have that doesn't say
+     * @param inAcksNames whether they are named as ACK does, and so not for another product's meaning
+     */
+    Wishes(Map<String, String> annotations, Compatibility byDefault, boolean inAcksNames) {
         this.annotations = annotations;
         this.byDefault = byDefault;
         String own = annotations.get(Annotations.COMPATIBILITY);
         try {
-            this.compatibility =
-                    own == null ? byDefault : Compatibility.parse("annotation " + Annotations.COMPATIBILITY, own);
+            this.compatibility = own != null
+                    ? Compatibility.parse("annotation " + Annotations.COMPATIBILITY, own)
+                    : inAcksNames ? Compatibility.NONE : byDefault;
         } catch (FormatException e) {
             throw new DeniedException(String.valueOf(e.getMessage()), e);
         }
@@ -66,8 +72,9 @@ final class Wishes {
             throw new DeniedException(String.valueOf(e.getMessage()), e);
         }
         var added = new TreeMap<String, String>();
+        // Ours is said too where it is not the default: asked again, the webhook finds ACK's names no more.
         if (own.compatibility().isEmpty() && byDefault != Compatibility.NONE) {
-            added.put(Annotations.COMPATIBILITY, byDefault.print());
+            added.put(Annotations.COMPATIBILITY, compatibility.print());
         }
         if (priority.isPresent()) {
             if (annotations.containsKey(Annotations.PRIORITY) && own.priority() != priority.getAsInt()) {

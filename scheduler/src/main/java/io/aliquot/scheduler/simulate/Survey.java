@@ -186,7 +186,13 @@ final class Survey {
         ObjectMeta metadata = pod.getMetadata();
         Map<String, String> annotations =
                 new HashMap<>(metadata.getAnnotations() == null ? Map.of() : metadata.getAnnotations());
-        if (compatibility != Compatibility.NONE) {
+        List<Container> limited = Stream.concat(
+                        pod.getSpec().getInitContainers().stream(), pod.getSpec().getContainers().stream())
+                .filter(container -> container.getResources() != null
+                        && container.getResources().getLimits() != null)
+                .toList();
+        if (compatibility != Compatibility.NONE
+                && limited.stream().noneMatch(container -> ForeignResources.inAcksNames(limits(container)))) {
             annotations.putIfAbsent(Annotations.COMPATIBILITY, compatibility.print());
         }
         String named = annotations.get(Annotations.COMPATIBILITY);
@@ -194,24 +200,21 @@ final class Survey {
                 ? Compatibility.NONE
                 : Compatibility.parse("annotation " + Annotations.COMPATIBILITY, named);
         Map<String, String> labels = metadata.getLabels() == null ? Map.of() : metadata.getLabels();
-        Stream.concat(pod.getSpec().getInitContainers().stream(), pod.getSpec().getContainers().stream())
-                .filter(container -> container.getResources() != null
-                        && container.getResources().getLimits() != null)
-                .forEach(container -> {
-                    Map<String, String> limits = limits(container);
-                    limits.keySet().stream()
-                            .filter(name -> name.startsWith("nvidia.com/")
-                                    && !Resources.SUPPORTED.contains(name)
-                                    && !ForeignResources.NAMES.contains(name))
-                            .forEach(others::add);
-                    if (ForeignResources.wantsLinks(limits)) {
-                        annotations.putIfAbsent(Annotations.GPU_PLACEMENT, PodWishes.TOPOLOGY);
-                    }
-                    var ours = new LinkedHashMap<String, Quantity>();
-                    ForeignResources.asOurs(limits, labels, its)
-                            .forEach((name, amount) -> ours.put(name, new Quantity(amount)));
-                    container.getResources().setLimits(ours);
-                });
+        limited.forEach(container -> {
+            Map<String, String> limits = limits(container);
+            limits.keySet().stream()
+                    .filter(name -> name.startsWith("nvidia.com/")
+                            && !Resources.SUPPORTED.contains(name)
+                            && !ForeignResources.NAMES.contains(name))
+                    .forEach(others::add);
+            if (ForeignResources.wantsLinks(limits)) {
+                annotations.putIfAbsent(Annotations.GPU_PLACEMENT, PodWishes.TOPOLOGY);
+            }
+            var ours = new LinkedHashMap<String, Quantity>();
+            ForeignResources.asOurs(limits, labels, its)
+                    .forEach((name, amount) -> ours.put(name, new Quantity(amount)));
+            container.getResources().setLimits(ours);
+        });
         metadata.setAnnotations(annotations);
     }
 

@@ -322,6 +322,22 @@ class GpuAdmissionTest {
     }
 
     @Test
+    void allCoresInAcksNamesAreNoWholeCardWhateverTheDefault() {
+        var hami = new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.HAMI);
+        ObjectNode pod = asking("{\"aliyun.com/gpu-mem\": \"4\", \"aliyun.com/gpu-core.percentage\": \"100\"}");
+        ObjectNode hamis = pod.deepCopy();
+        hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
+
+        ObjectNode mutated = mutated(hami, pod);
+
+        assertThat(mutated.at("/metadata/annotations")).isEqualTo(parse("{\"aliquot.io/compatibility\": \"none\"}"));
+        assertThat(mutated(hami, mutated)).as("asked again").isEqualTo(mutated);
+        assertThat(mutated(ADMISSION, pod).at("/metadata/annotations").isMissingNode())
+                .isTrue();
+        assertThat(mutated(hami, hamis).get("metadata")).as("its own word").isEqualTo(hamis.get("metadata"));
+    }
+
+    @Test
     void aPodsOwnWordOnCompatibilityGoesFirst() {
         ObjectNode pod = asking("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpucores\": \"150\"}");
         ObjectNode hamis = pod.deepCopy();
