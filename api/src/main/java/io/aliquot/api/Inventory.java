@@ -49,15 +49,16 @@ public record Inventory(
     }
 
     /**
-     * The node's {@link Resources#TOTALS}: what may be sold of all its GPUs, whatever their health. Where compute is not
-     * reserved there is as much as all its vGPUs can ask for: kube-scheduler counts what they ask for all the same.
+     * The node's {@link Resources#TOTALS}: what may be sold of all its GPUs, whatever their health. Percentages are of
+     * what one vGPU may have, so that of a card of which less is sold than there is there are a hundred too. Where compute
+     * is not reserved there is as much as all its vGPUs can ask for: kube-scheduler counts what they ask for all the same.
      */
     public Map<String, Long> totals(Share share) {
         return Map.of(
                 Resources.MEMORY,
                 gpus.stream().mapToLong(this::sellableMiB).sum(),
                 Resources.MEMORY_PERCENTAGE,
-                memoryScaling.of(100) * gpus.size(),
+                Math.max(100, memoryScaling.of(100)) * gpus.size(),
                 Resources.CORES,
                 (long) (share == Share.MEMORY ? 100 * slots : sellableCores()) * gpus.size());
     }

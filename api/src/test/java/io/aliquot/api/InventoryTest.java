@@ -120,4 +120,18 @@ class InventoryTest {
         assertThat(inventory.sellableMiB(gpu)).isEqualTo(122_881);
         assertThat(inventory.sellableCores()).isEqualTo(80);
     }
+
+    /** Or kube-scheduler would refuse who asks for all of a card, of which each has a hundred. */
+    @Test
+    void ofPercentagesThereAreNeverFewerThanAHundredAGpu() {
+        var gpu = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 1000, 0, -1, true, Gpu.SHIM, Map.of());
+        var visible = new VisibleDevices("{uuid}");
+        var less = new Inventory(visible, new Scaling(90), Scaling.ONE, 1, List.of(gpu));
+        var more = new Inventory(visible, new Scaling(150), Scaling.ONE, 1, List.of(gpu));
+
+        assertThat(less.totals(Share.CORE_MEMORY))
+                .containsEntry(Resources.MEMORY, 900L)
+                .containsEntry(Resources.MEMORY_PERCENTAGE, 100L);
+        assertThat(more.totals(Share.CORE_MEMORY)).containsEntry(Resources.MEMORY_PERCENTAGE, 150L);
+    }
 }

@@ -72,11 +72,10 @@ record Misfit(Near near, double distance, Cause cause, boolean domains) {
 
     /** Whether the GPU would do if nobody held anything of it. */
     private static boolean suits(PodAsk ask, GpuRequest request, Card card) {
-        int memory = request.memory().on(card.gpu().memoryMiB());
         return card.gpu().healthy()
                 && !card.cordoned()
                 && (request.exclusive() || card.share() != Share.EXCLUSIVE)
-                && memory <= Math.min(card.gpu().memoryMiB(), card.memoryMiB())
+                && request.memory().on(card.vgpuMiB()) <= card.vgpuMiB()
                 && cores(request, card) <= card.cores()
                 && ask.takes(card.gpu());
     }
@@ -111,7 +110,7 @@ record Misfit(Near near, double distance, Cause cause, boolean domains) {
         }
         return cores(request, card) > card.cores()
                 ? "has " + card.cores() + " % for shares at most"
-                : "has " + Math.min(card.gpu().memoryMiB(), card.memoryMiB()) + " MiB at most";
+                : "has " + card.vgpuMiB() + " MiB at most";
     }
 
     private static int cores(GpuRequest request, Card card) {
@@ -140,8 +139,8 @@ record Misfit(Near near, double distance, Cause cause, boolean domains) {
                             taken.slots()),
                     free ? 0 : 1 + full);
         }
-        long memory = Math.max(
-                0, request.memory().on(card.gpu().memoryMiB()) - Math.max(0, card.memoryMiB() - taken.memoryMiB()));
+        long memory =
+                Math.max(0, request.memory().on(card.vgpuMiB()) - Math.max(0, card.memoryMiB() - taken.memoryMiB()));
         int cores = Math.max(0, cores(request, card) - Math.max(0, card.cores() - taken.cores()));
         int slots = taken.slots() < card.slots() ? 0 : 1;
         double distance = (double) memory / card.memoryMiB() + (double) cores / card.cores() + slots * SLOT;

@@ -8,6 +8,7 @@ public final class Card {
     final Gpu gpu;
     final Share share;
     final long memoryMiB;
+    final int vgpuMiB;
     final int cores;
     final int slots;
     final boolean open;
@@ -20,6 +21,7 @@ public final class Card {
         this.gpu = gpu;
         this.share = share;
         this.memoryMiB = memoryMiB;
+        this.vgpuMiB = (int) Math.min(memoryMiB, gpu.memoryMiB());
         this.cores = cores;
         this.slots = slots;
         this.open = gpu.healthy() && !cordoned;
@@ -37,9 +39,16 @@ public final class Card {
         return share;
     }
 
-    /** Memory for all vGPUs on it together; each has at most what the GPU has. */
+    /** Memory for all vGPUs on it together. */
     public long memoryMiB() {
         return memoryMiB;
+    }
+
+    /**
+     * Memory for one vGPU at most: of the GPU's own as much as is sold. What whole cards get, and percentages are of it.
+     */
+    public int vgpuMiB() {
+        return vgpuMiB;
     }
 
     /** Compute for all vGPUs on it together, in percent of the GPU. */

@@ -100,7 +100,7 @@ public final class Chooser {
 
     /** What a vGPU takes of this card, in MiB; more than it has where it can't fit. */
     static int memory(GpuRequest request, Card card) {
-        return request.memory().on(card.gpu.memoryMiB());
+        return request.memory().on(card.vgpuMiB);
     }
 
     /** What a vGPU takes of this card, in percent of its compute. */
@@ -110,11 +110,9 @@ public final class Chooser {
 
     /** Whether a vGPU may be on this card, however much others hold of it. */
     static boolean suits(PodAsk ask, GpuRequest request, Card card) {
-        int memory = memory(request, card);
         return card.open
                 && (request.exclusive() || card.share != Share.EXCLUSIVE)
-                && memory <= card.gpu.memoryMiB()
-                && memory <= card.memoryMiB
+                && memory(request, card) <= card.vgpuMiB
                 && cores(request, card) <= card.cores
                 && ask.takes(card.gpu);
     }

@@ -66,9 +66,7 @@ public final class GpuModels {
     private int number(Card card) {
         var model = new Model(card.gpu.model(), card.share == Share.EXCLUSIVE);
         Known known = models.get(model);
-        return known != null && known.sample().gpu.memoryMiB() >= card.gpu.memoryMiB()
-                ? known.number()
-                : add(model, card);
+        return known != null && known.sample().vgpuMiB >= card.vgpuMiB ? known.number() : add(model, card);
     }
 
     private synchronized int add(Model model, Card card) {
@@ -85,7 +83,7 @@ public final class GpuModels {
         int memoryMiB = 1;
         for (Map.Entry<Model, Known> model : models.entrySet()) {
             if (takes(ask, model.getKey(), model.getValue())) {
-                memoryMiB = Math.max(memoryMiB, model.getValue().sample().gpu.memoryMiB());
+                memoryMiB = Math.max(memoryMiB, model.getValue().sample().vgpuMiB);
             }
         }
         return demand(ask, memoryMiB);

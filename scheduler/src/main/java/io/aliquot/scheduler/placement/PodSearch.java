@@ -404,7 +404,7 @@ final class PodSearch {
         if (!ask.takes(card.gpu)) {
             return Reason.GPU;
         }
-        if (Chooser.memory(request, card) > Math.min(card.gpu.memoryMiB(), card.memoryMiB)) {
+        if (Chooser.memory(request, card) > card.vgpuMiB) {
             return Reason.TOO_SMALL;
         }
         if (Chooser.cores(request, card) > card.cores) {

@@ -101,7 +101,7 @@ public final class Ways {
         for (int gpu = 1; gpu < gpus.size(); gpu++) {
             largest = GpuModels.larger(largest, gpus.get(gpu).card);
         }
-        return largest.gpu.memoryMiB();
+        return largest.vgpuMiB;
     }
 
     private static long before(Host host, int gpu) {

@@ -5,8 +5,11 @@ import static org.assertj.core.api.Assertions.within;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
+import io.aliquot.api.Scaling;
 import io.aliquot.api.Share;
+import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.explain.Explainer.Liked;
 import io.aliquot.scheduler.explain.Story.Victim;
 import io.aliquot.scheduler.ledger.BoundPod;
@@ -128,6 +131,23 @@ class ExplainerTest {
         assertThat(story(Gpus.ask("APP:main: gpumem=1")).summary()).endsWith("lacks a slot");
         assertThat(explainer.cause(POD, Gpus.ask("APP:main: gpumem=1"), ledger.nodeNames()))
                 .isEqualTo(Cause.SLOTS);
+    }
+
+    @Test
+    void aWholeCardOfWhichLessIsSoldThanThereIsOnlyHasToBecomeFree() {
+        var inventory = new Inventory(
+                new VisibleDevices("{uuid}"), new Scaling(90), Scaling.ONE, 10, List.of(Gpus.gpu(1, 0, MEMORY)));
+        ledger.putNode(
+                "n1",
+                new NodeFacts.Sharing(
+                        new Cards(inventory, Share.CORE_MEMORY, Set.of()), Placement.BINPACK, HostLoad.NONE));
+        hold("a", 1, 0, 1000, 0, 0);
+        PodAsk ask = Gpus.ask("APP:main: gpu=1");
+        assertThat(story(ask).summary()).endsWith("is shared by 1 vGPU already");
+        assertThat(explainer.cause(POD, ask, ledger.nodeNames())).isEqualTo(Cause.WHOLE_CARD);
+        assertThat(explainer.gpuByGpu(POD, Gpus.ask("APP:main: gpumem-percentage=100"), "n1"))
+                .extracting(Story.Lack::text)
+                .containsExactly("lacks 1000 MiB");
     }
 
     @Test

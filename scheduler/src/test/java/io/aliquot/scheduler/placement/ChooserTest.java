@@ -9,11 +9,16 @@ import static io.aliquot.scheduler.placement.Gpus.room;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
+import io.aliquot.api.Scaling;
+import io.aliquot.api.Share;
+import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.placement.Choice.Chosen;
 import io.aliquot.scheduler.placement.Choice.Refused;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class ChooserTest {
@@ -66,6 +71,35 @@ class ChooserTest {
         var chosen = (Chosen) Chooser.choose(ask("APP:main: gpumem-percentage=50"), empty(1, 81920), BINPACK);
         assertThat(Gpus.of(chosen.containers(), "main").list().get(0).memoryMiB())
                 .isEqualTo(40960);
+    }
+
+    @Test
+    void whereLessIsSoldThanThereIsAWholeCardIsAllThatIsSoldAndPercentagesAreOfThat() {
+        assertThat(memory("APP:main: gpu=1", 90, Share.EXCLUSIVE)).isEqualTo(72000);
+        assertThat(memory("APP:main: gpu=1", 90, Share.CORE_MEMORY)).isEqualTo(72000);
+        assertThat(memory("APP:main: gpucores=30", 90, Share.CORE_MEMORY)).isEqualTo(72000);
+        assertThat(memory("APP:main: gpumem-percentage=100", 90, Share.CORE_MEMORY))
+                .isEqualTo(72000);
+        assertThat(memory("APP:main: gpumem-percentage=50", 90, Share.CORE_MEMORY))
+                .isEqualTo(36000);
+        assertThat(reason("APP:main: gpumem=72001", List.of(scaled(90, Share.CORE_MEMORY))))
+                .isEqualTo("no GPU that large: 72001 MiB");
+        for (String all : List.of("gpu=1", "gpumem-percentage=100")) {
+            assertThat(memory("APP:main: " + all, 150, Share.CORE_MEMORY))
+                    .as("nobody has more than the card")
+                    .isEqualTo(80000);
+        }
+    }
+
+    private static int memory(String container, int scaling, Share share) {
+        var chosen = (Chosen) Chooser.choose(ask(container), List.of(scaled(scaling, share)), BINPACK);
+        return Gpus.of(chosen.containers(), "main").list().get(0).memoryMiB();
+    }
+
+    private static GpuRoom scaled(int hundredths, Share share) {
+        var inventory = new Inventory(
+                new VisibleDevices("{uuid}"), new Scaling(hundredths), Scaling.ONE, 10, List.of(gpu(1, 0, 80000)));
+        return new GpuRoom(new Cards(inventory, share, Set.of()).list().get(0), Amount.NOTHING);
     }
 
     @Test
