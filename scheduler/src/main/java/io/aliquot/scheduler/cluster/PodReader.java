@@ -88,8 +88,7 @@ public final class PodReader {
                         Optional.ofNullable(pod.getSpec().getPriority()).orElse(0),
                         created(pod),
                         boundAt(pod.getStatus()).orElseGet(() -> created(pod)),
-                        Duration.ofSeconds(Optional.ofNullable(pod.getSpec().getTerminationGracePeriodSeconds())
-                                .orElse(DEFAULT_GRACE_SECONDS)),
+                        grace(pod),
                         Optional.ofNullable(pod.getMetadata().getDeletionTimestamp())
                                 .map(Times::parse)
                                 .orElse(Instant.MAX),
@@ -108,6 +107,18 @@ public final class PodReader {
         return Optional.ofNullable(pod.getMetadata().getCreationTimestamp())
                 .map(Times::parse)
                 .orElse(Instant.EPOCH);
+    }
+
+    /**
+     * Whoever deletes a pod may give it longer than its spec says, and its kubelet then does (k8s.io/kubernetes,
+     * pkg/kubelet/pod_workers.go, calculateEffectiveGracePeriod).
+     */
+    private static Duration grace(Pod pod) {
+        long itsOwn = Optional.ofNullable(pod.getSpec().getTerminationGracePeriodSeconds())
+                .orElse(DEFAULT_GRACE_SECONDS);
+        long given = Optional.ofNullable(pod.getMetadata().getDeletionGracePeriodSeconds())
+                .orElse(0L);
+        return Duration.ofSeconds(Math.max(itsOwn, given));
     }
 
     /** The API server notes it with the Binding (k8s.io/kubernetes, pkg/registry/core/pod/storage). */

@@ -233,6 +233,7 @@ final class ProtobufReader {
                 case 6 -> metadata.setResourceVersion(in.readString());
                 case 8 -> metadata.setCreationTimestamp(time());
                 case 9 -> metadata.setDeletionTimestamp(time());
+                case 10 -> metadata.setDeletionGracePeriodSeconds(in.readInt64());
                 case 11 -> entry(labels, in::readString);
                 case 12 -> entry(annotations, in::readString);
                 default -> skip();

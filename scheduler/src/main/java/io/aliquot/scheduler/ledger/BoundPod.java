@@ -21,7 +21,7 @@ import java.util.Map;
  * @param priority Kubernetes' (the priority class's value), by which pods preempt others
  * @param created when the pod was
  * @param bound when it got its node
- * @param grace that its containers get to end in
+ * @param grace that its containers get to end in, the longest that was told
  * @param leavesBy when it is gone at the latest, if its node does what it is told; {@link Instant#MAX} while it stays
  * @param fence under which it was bound or resized last, {@link io.aliquot.api.Fence} as text; empty without GPUs
  */
@@ -44,6 +44,17 @@ public record BoundPod(
     /** What it holds of each GPU, by UUID. */
     public Map<String, Amount> perGpu() {
         return Share.perGpu(shares);
+    }
+
+    /**
+     * The same as the news of a pod of which more was known. A pod is deleted by force, with no grace at all, because its
+     * node doesn't answer; and that keeps to the longer one which it may have heard of.
+     */
+    BoundPod after(BoundPod earlier) {
+        return grace.compareTo(earlier.grace) >= 0
+                ? this
+                : new BoundPod(
+                        id, node, version, shares, requests, priority, created, bound, earlier.grace, leavesBy, fence);
     }
 
     /** What a pod asks for that would get the same, wherever it goes. */

@@ -184,11 +184,12 @@ public final class Ledger {
         oversold.forEach(gpu -> listener.oversold(pod.node(), gpu));
     }
 
-    private void hear(NodeAccount account, BoundPod pod, State as, List<String> freed, List<String> oversold) {
-        Optional<Claim> known = account.claim(pod.id().uid());
-        if (known.filter(claim -> claim.outdates(pod, as)).isPresent()) {
+    private void hear(NodeAccount account, BoundPod news, State as, List<String> freed, List<String> oversold) {
+        Optional<Claim> known = account.claim(news.id().uid());
+        if (known.filter(claim -> claim.outdates(news, as)).isPresent()) {
             return;
         }
+        BoundPod pod = known.flatMap(Claim::told).map(news::after).orElse(news);
         Claim claim = known.filter(Claim::resizes)
                 .filter(resized -> pod.version() <= resized.base())
                 .map(resized -> resized.stillResizing(pod))

@@ -10,8 +10,10 @@ import io.fabric8.kubernetes.api.model.EphemeralContainerBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodStatusBuilder;
 import io.fabric8.kubernetes.client.utils.Serialization;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 
 class PodReaderTest {
@@ -76,6 +78,21 @@ class PodReaderTest {
             ended.getStatus().setPhase(phase);
             assertThat(PodReader.ended(ended)).as(phase).isTrue();
         }
+    }
+
+    @Test
+    void aPodHasAsLongToEndAsItsSpecSaysOrWhoeverDeletesItIfThatIsLonger() {
+        assertThat(grace(null, null)).isEqualTo(Duration.ofSeconds(30));
+        assertThat(grace(60L, null)).isEqualTo(Duration.ofMinutes(1));
+        assertThat(grace(60L, 600L)).isEqualTo(Duration.ofMinutes(10));
+        assertThat(grace(60L, 0L)).isEqualTo(Duration.ofMinutes(1));
+    }
+
+    private static Duration grace(@Nullable Long itsOwn, @Nullable Long given) {
+        Pod pod = pod();
+        pod.getSpec().setTerminationGracePeriodSeconds(itsOwn);
+        pod.getMetadata().setDeletionGracePeriodSeconds(given);
+        return PodReader.bound(pod).pod().grace();
     }
 
     @Test

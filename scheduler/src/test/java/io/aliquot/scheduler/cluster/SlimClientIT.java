@@ -65,7 +65,11 @@ class SlimClientIT {
         make("plain", "");
         make("bound", "node-1");
         make("ending", "node-1");
-        whole.pods().inNamespace("default").withName("ending").delete();
+        whole.pods()
+                .inNamespace("default")
+                .withName("ending")
+                .withGracePeriod(600)
+                .delete();
         Pod ended = make("ended", "node-2");
         whole.resource(ended)
                 .editStatus(pod -> pod.edit()
@@ -94,7 +98,7 @@ class SlimClientIT {
         assertThat(list).hasSameSizeAs(expected).hasSizeGreaterThanOrEqualTo(5);
         assertThat(list.stream().map(SlimClientIT::reading).toList())
                 .isEqualTo(expected.stream().map(SlimClientIT::reading).toList())
-                .anySatisfy(reading -> assertThat(reading).contains("leavesBy=2"))
+                .anySatisfy(reading -> assertThat(reading).contains("grace=PT10M, leavesBy=2"))
                 .anySatisfy(reading -> assertThat(reading).contains("true=True at 2026-03-01T10:20:30Z"));
         assertThat(list).as("what nobody reads is not there").allSatisfy(pod -> {
             assertThat(pod.getMetadata().getManagedFields()).isEmpty();

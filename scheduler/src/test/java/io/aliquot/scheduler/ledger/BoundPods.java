@@ -56,6 +56,11 @@ public final class BoundPods {
 
     /** The same pod, told to leave by then. */
     public static BoundPod leaving(BoundPod pod, Instant leavesBy) {
+        return leaving(pod, leavesBy, pod.grace());
+    }
+
+    /** The same pod, told to leave by then, and how long it may take. */
+    public static BoundPod leaving(BoundPod pod, Instant leavesBy, Duration grace) {
         return new BoundPod(
                 pod.id(),
                 pod.node(),
@@ -65,7 +70,7 @@ public final class BoundPods {
                 pod.priority(),
                 pod.created(),
                 pod.bound(),
-                pod.grace(),
+                grace,
                 leavesBy,
                 pod.fence());
     }

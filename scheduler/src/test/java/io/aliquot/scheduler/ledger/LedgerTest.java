@@ -20,6 +20,7 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -462,6 +463,24 @@ class LedgerTest {
         assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
         assertThat(told).containsExactly("freed n1");
         assertThat(ledger.place("a")).isEmpty();
+    }
+
+    @Test
+    void whoWasDeletedByForceWhileItHadLongerToEndHoldsItsShareForThatLong() {
+        Duration longer = BoundPods.GRACE.multipliedBy(20);
+        BoundPod runs = bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false));
+        BoundPod ends = BoundPods.leaving(runs, Instant.EPOCH.plus(longer), longer);
+        ledger.hold(runs);
+        ledger.hold(ends);
+        // What the API server says of it then: no grace for its deletion, so that its own is left.
+        ledger.hold(BoundPods.leaving(ends, Instant.EPOCH, BoundPods.GRACE));
+        ledger.vanish("a");
+        now.addAndGet(longer.plus(Ledger.LATE).toNanos());
+        ledger.expire();
+        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Refuses.class);
+        now.addAndGet(1);
+        ledger.expire();
+        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
     }
 
     @Test
