@@ -6,7 +6,6 @@ import io.aliquot.api.Sha256;
 import io.fabric8.kubernetes.api.model.Event;
 import io.fabric8.kubernetes.api.model.EventBuilder;
 import io.fabric8.kubernetes.api.model.HasMetadata;
-import io.fabric8.kubernetes.api.model.ObjectMeta;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.net.HttpURLConnection;
@@ -24,9 +23,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Warnings and news that {@code kubectl describe} shows. The same one about the same object once in ten minutes,
- * whichever and however many replicas have it to tell: its name says it all, so the second one's is refused as there already. Sent
- * behind the caller's back, and lost where the API server doesn't take them.
+ * Warnings and news that {@code kubectl describe} shows. The same warning about the same object once in ten minutes,
+ * whichever and however many replicas have it to tell: its name says it all, so the second one's is refused as there
+ * already. News as often as there are any, since what was so before may be so again. Sent behind the caller's back, and
+ * lost where the API server doesn't take them.
  */
 final class Events implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Events.class);
@@ -60,22 +60,24 @@ final class Events implements AutoCloseable {
     /** {@code reason} is one CamelCase word, {@code message} a sentence. */
     void warn(HasMetadata object, String reason, String message) {
         LOG.warn("{}: {} {}", LoggedAs.of(object), reason, message);
-        tell(object, "Warning", reason, message);
-    }
-
-    /** As {@link #warn}, about something that is as it should be. */
-    void note(HasMetadata object, String reason, String message) {
-        tell(object, "Normal", reason, message);
-    }
-
-    private void tell(HasMetadata object, String type, String reason, String message) {
-        ObjectMeta metadata = object.getMetadata();
-        var about = new About(metadata.getUid(), reason, message);
-        if (told.asMap().putIfAbsent(about, true) != null) {
-            return;
+        var about = new About(object.getMetadata().getUid(), reason, message);
+        if (told.asMap().putIfAbsent(about, true) == null) {
+            long tenMinutes = clock.instant().getEpochSecond() / TOLD_FOR.toSeconds();
+            tell(object, "Warning", about, Long.toString(tenMinutes));
         }
-        String namespace = Optional.ofNullable(metadata.getNamespace()).orElse("default");
-        Event event = event(object, namespace, type, about);
+    }
+
+    /** The same about something that is as it should be; for one replica to call, and once for each time that it is so. */
+    void note(HasMetadata object, String reason, String message) {
+        var about = new About(object.getMetadata().getUid(), reason, message);
+        tell(object, "Normal", about, clock.instant().toString());
+    }
+
+    /** The same told of an object with the same {@code time} is one event. */
+    private void tell(HasMetadata object, String type, About about, String time) {
+        String namespace =
+                Optional.ofNullable(object.getMetadata().getNamespace()).orElse("default");
+        Event event = event(object, namespace, type, about, time);
         try {
             sender.execute(() -> {
                 if (!send(object, event)) {
@@ -87,12 +89,12 @@ final class Events implements AutoCloseable {
         }
     }
 
-    private Event event(HasMetadata object, String namespace, String type, About about) {
+    private Event event(HasMetadata object, String namespace, String type, About about, String time) {
         Instant now = clock.instant().truncatedTo(ChronoUnit.SECONDS);
         return new EventBuilder()
                 .withNewMetadata()
                 .withNamespace(namespace)
-                .withName(name(about, now))
+                .withName(name(about, time))
                 .endMetadata()
                 .withNewInvolvedObject()
                 .withApiVersion(object.getApiVersion())
@@ -116,14 +118,8 @@ final class Events implements AutoCloseable {
                 .build();
     }
 
-    /** The same for every replica that tells the same in the same ten minutes. */
-    private static String name(About about, Instant now) {
-        String all = String.join(
-                "\n",
-                about.uid(),
-                about.reason(),
-                about.message(),
-                Long.toString(now.getEpochSecond() / TOLD_FOR.toSeconds()));
+    private static String name(About about, String time) {
+        String all = String.join("\n", about.uid(), about.reason(), about.message(), time);
         return COMPONENT + "-" + Sha256.hex(all).substring(0, HASH_DIGITS);
     }
 

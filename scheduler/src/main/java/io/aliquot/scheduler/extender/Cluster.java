@@ -117,7 +117,7 @@ public interface Cluster {
      */
     EvictOutcome evict(PodId pod, boolean dryRun);
 
-    /** Attaches news to the pod, for whoever looks at it; {@code reason} is one CamelCase word. */
+    /** Attaches news to the pod, for whoever looks at it, each time anew; {@code reason} is one CamelCase word. */
     void note(PodId pod, String reason, String message);
 
     /** Attaches a warning to the pod, for whoever looks at it; {@code reason} is one CamelCase word. */

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.cluster;
 
+import static io.aliquot.scheduler.cluster.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.tuple;
 
@@ -32,6 +33,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import org.apache.hc.core5.http.ContentType;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -305,6 +307,30 @@ class KubernetesClusterTest {
                  "metadata": {"name": "a", "namespace": "default", "uid": "uid-a", "resourceVersion": "%s"},
                  "spec": {"nodeName": "%s", "containers": [
                    {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}""".formatted(version, node);
+    }
+
+    /** A pod waits for memory, a minute later for cores, and then for memory again. */
+    @Test
+    void newsThatComeBackAreAnotherEventAndTheSameWarningIsNone() {
+        for (int i = 0; i < 4; i++) {
+            behaviours.add(answers(201, "{\"kind\": \"Event\", \"apiVersion\": \"v1\"}"));
+        }
+        for (String why : List.of("memory", "cores", "memory")) {
+            cluster.warn(POD, "Reason", "a sentence");
+            cluster.note(POD, "WaitingForGPU", why);
+        }
+        Supplier<List<String>> told = () -> {
+            synchronized (this) {
+                return requests.stream().map(Request::body).toList();
+            }
+        };
+        await("four events", () -> told.get().size() == 4);
+        assertThat(told.get())
+                .extracting(body -> body.replaceAll(".*\"message\":\"([^\"]*)\".*", "$1"))
+                .containsExactly("a sentence", "memory", "cores", "memory");
+        assertThat(told.get())
+                .extracting(body -> body.replaceAll(".*\"name\":\"(aliquot-scheduler-[^\"]*)\".*", "$1"))
+                .doesNotHaveDuplicates();
     }
 
     @Test
