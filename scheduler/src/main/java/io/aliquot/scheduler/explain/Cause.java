@@ -12,7 +12,9 @@ public enum Cause {
     WHOLE_CARD,
     /** Each of its vGPUs would fit, but not all of them together. */
     TOGETHER,
-    /** No node would hold it if it were empty. */
+    /** A GPU that takes new shares: those it would fit on are cordoned, unhealthy, or their node's agent isn't ready. */
+    CLOSED,
+    /** No node would hold it if it were empty and all its GPUs took shares. */
     IMPOSSIBLE,
     /** Nothing about GPUs: there is room. */
     ELSEWHERE

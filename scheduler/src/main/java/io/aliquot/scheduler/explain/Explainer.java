@@ -100,9 +100,13 @@ public final class Explainer {
         if (!survey.fitting().isEmpty()) {
             return Cause.ELSEWHERE;
         }
-        return survey.misfits().isEmpty()
-                ? Cause.IMPOSSIBLE
-                : survey.misfits().get(0).cause();
+        if (!survey.misfits().isEmpty()) {
+            return survey.misfits().get(0).cause();
+        }
+        boolean closed = nodes.stream()
+                .flatMap(node -> ledger.view(node).stream())
+                .anyMatch(view -> Rooms.emptyAndOpen(view).hold(ask));
+        return closed ? Cause.CLOSED : Cause.IMPOSSIBLE;
     }
 
     /** What is in the way on each GPU of a node, container by container; of one that holds a vGPU, nothing. */

@@ -12,7 +12,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Set;
 
-/** A node's GPUs as they would be without some of its pods. */
+/** A node's GPUs as they would be without some of its pods, or at their best. */
 record Rooms(String node, List<GpuRoom> list) {
     static Rooms without(NodeView view, String uid) {
         // Most often the pod has nothing there, and what was summed up already will do.
@@ -30,6 +30,15 @@ record Rooms(String node, List<GpuRoom> list) {
                 view.rooms().stream()
                         .map(room ->
                                 new GpuRoom(room.card(), sum(rest, room.gpu().uuid())))
+                        .toList());
+    }
+
+    /** Without any pod, and if every GPU took new shares. */
+    static Rooms emptyAndOpen(NodeView view) {
+        return new Rooms(
+                view.name(),
+                view.rooms().stream()
+                        .map(room -> new GpuRoom(room.card().opened(), Amount.NOTHING))
                         .toList());
     }
 

@@ -71,6 +71,21 @@ public final class Card {
         return cordoned;
     }
 
+    /** The same, were it healthy and not cordoned. */
+    public Card opened() {
+        var healthy = new Gpu(
+                gpu.uuid(),
+                gpu.index(),
+                gpu.model(),
+                gpu.memoryMiB(),
+                gpu.contextMiB(),
+                gpu.numa(),
+                true,
+                gpu.mode(),
+                gpu.links());
+        return new Card(healthy, share, memoryMiB, cores, slots, false, place, wiring);
+    }
+
     /** How well it reaches another card of its node, see {@link Wiring}. */
     int worthTo(Card other) {
         return wiring.worth(place, other.place);

@@ -129,8 +129,7 @@ class ExplainerTest {
             hold("s" + i, 1, 0, 1, 0, 0);
         }
         assertThat(story(Gpus.ask("APP:main: gpumem=1")).summary()).endsWith("lacks a slot");
-        assertThat(explainer.cause(POD, Gpus.ask("APP:main: gpumem=1"), ledger.nodeNames()))
-                .isEqualTo(Cause.SLOTS);
+        assertThat(cause(Gpus.ask("APP:main: gpumem=1"))).isEqualTo(Cause.SLOTS);
     }
 
     @Test
@@ -173,12 +172,31 @@ class ExplainerTest {
         assertThat(explainer.gpuByGpu(POD, ask, "n1"))
                 .extracting(Story.Lack::text)
                 .containsExactly("is cordoned", "is unhealthy", "has 1000 MiB at most");
-        assertThat(explainer.cause(POD, ask, ledger.nodeNames())).isEqualTo(Cause.IMPOSSIBLE);
+        assertThat(cause(ask)).isEqualTo(Cause.CLOSED);
+        assertThat(cause(Gpus.ask("APP:main: gpumem=50000"))).isEqualTo(Cause.IMPOSSIBLE);
         PodAsk choosy = Gpus.ask(Map.of("aliquot.io/use-gpu-model", "H100"), "APP:main: gpumem=500");
         assertThat(explainer.gpuByGpu(POD, choosy, "n1"))
                 .extracting(Story.Lack::text)
                 .containsOnly("is not one that the pod takes, by its model or UUID");
         assertThat(story(choosy).remedies()).containsExactly("no annotations that choose its GPUs");
+    }
+
+    @Test
+    void whoWaitsForAnAgentWaitsForWhatIsClosedEvenIfItIsFull() {
+        node(1, 1);
+        node(2, 1);
+        hold("a", 1, 0, 30_000, 0, 0);
+        hold("b", 2, 0, 30_000, 0, 0);
+        ledger.setServed("n1", false);
+        assertThat(cause(Gpus.ask("APP:main: gpumem=20000"))).isEqualTo(Cause.MEMORY);
+        ledger.setServed("n2", false);
+        assertThat(cause(Gpus.ask("APP:main: gpumem=20000"))).isEqualTo(Cause.CLOSED);
+        assertThat(cause(Gpus.ask("APP:main: gpumem=50000"))).isEqualTo(Cause.IMPOSSIBLE);
+        assertThat(cause(Gpus.ask("APP:main: gpu=2"))).isEqualTo(Cause.IMPOSSIBLE);
+    }
+
+    private Cause cause(PodAsk ask) {
+        return explainer.cause(POD, ask, ledger.nodeNames());
     }
 
     @Test
