@@ -171,6 +171,7 @@ class ClusterConfiguration {
                         ledger.hold(reading.pod());
                     } else {
                         ledger.unbound(pod.getMetadata().getUid(), PodReader.version(pod));
+                        PodReader.refused(pod).ifPresent(ask -> pending.refused(PodReader.id(pod), ask));
                     }
                 },
                 pod -> {

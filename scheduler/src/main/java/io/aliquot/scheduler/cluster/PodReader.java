@@ -33,6 +33,8 @@ public final class PodReader {
     private static final Set<String> ENDED = Set.of("Succeeded", "Failed");
     /** Of a pod that doesn't say; the API server fills it in. */
     private static final long DEFAULT_GRACE_SECONDS = 30;
+    /** The reason is another where a gate holds a pod back or kube-scheduler failed (k8s.io/api, core/v1/types.go). */
+    private static final String UNSCHEDULABLE = "Unschedulable";
 
     private PodReader() {}
 
@@ -186,6 +188,20 @@ public final class PodReader {
             ContainerAsk.parse(part.name(), part.kind(), limits).ifPresent(asks::add);
         }
         return PodAsk.of(asks, annotations(pod), false).requesting(requests(pod.getSpec()));
+    }
+
+    /** What a pod wants that kube-scheduler found no node for when it last tried; empty where it asks for no GPU, too. */
+    static Optional<PodAsk> refused(Pod pod) {
+        if (scheduled(pod.getStatus(), "False")
+                .filter(condition -> UNSCHEDULABLE.equals(condition.getReason()))
+                .isEmpty()) {
+            return Optional.empty();
+        }
+        try {
+            return Optional.of(ask(pod)).filter(ask -> !ask.containers().isEmpty());
+        } catch (FormatException e) {
+            return Optional.empty(); // it waits for nothing that could come
+        }
     }
 
     static Map<String, String> labels(Pod pod) {

@@ -314,6 +314,7 @@ final class ProtobufReader {
                 case 1 -> condition.setType(in.readString());
                 case 2 -> condition.setStatus(in.readString());
                 case 4 -> condition.setLastTransitionTime(time());
+                case 5 -> condition.setReason(notEmpty(in.readString()));
                 default -> skip();
             }
         });

@@ -116,8 +116,9 @@ class ExtenderConfiguration {
 
     @Bean
     LedgerMetrics ledgerMetrics(
-            Ledger ledger, PendingPods pending, Explainer explainer, PrometheusMeterRegistry metrics) {
-        var collector = new LedgerMetrics(ledger, pending, new WaitingCauses(pending, explainer, ledger));
+            Ledger ledger, PendingPods pending, Cluster cluster, Explainer explainer, PrometheusMeterRegistry metrics) {
+        var causes = new WaitingCauses(pending, explainer, ledger, cluster);
+        var collector = new LedgerMetrics(ledger, pending, causes);
         metrics.getPrometheusRegistry().register(collector);
         return collector;
     }

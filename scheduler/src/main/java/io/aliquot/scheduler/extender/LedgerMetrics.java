@@ -112,7 +112,7 @@ final class LedgerMetrics implements MultiCollector {
                 });
             }
         }
-        pending.kinds().forEach(waiting -> {
+        pending.allWaiting().forEach(waiting -> {
             for (ContainerAsk container : waiting.wish().ask().containers()) {
                 // Of a share of the card's own size it depends on the card; the whole of one is stranded by anything.
                 shapes.add(

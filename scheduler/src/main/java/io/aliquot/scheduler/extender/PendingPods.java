@@ -8,16 +8,20 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.IdentityHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
 /**
  * What pods that are being placed want, and which of them wait for room. kube-scheduler sends a pod with Filter only,
  * so Bind asks here. Bounded: a forgotten pod is read again at Bind, and one that waits is retried by kube-scheduler
- * itself every five minutes. Thread-safe.
+ * itself every five minutes. Beside them those that kube-scheduler says it has no node for: where its own filters leave
+ * none, as where every node's totals are short, it doesn't send them. Thread-safe.
  */
 public final class PendingPods {
     private static final int MOST = 20_000;
@@ -54,6 +58,9 @@ public final class PendingPods {
             .executor(Runnable::run)
             .build();
 
+    /** By kube-scheduler's word, by uid. */
+    private final Map<String, Waiting> refused = new ConcurrentHashMap<>();
+
     PendingPods(LongSupplier nanoTime) {
         this.nanoTime = nanoTime;
     }
@@ -79,6 +86,12 @@ public final class PendingPods {
         put(pod, new Wish(ask, rank, nodeSets.everywhere()), false);
     }
 
+    /** kube-scheduler has no node for the pod, and has perhaps not asked us; where it may go it doesn't say. */
+    public void refused(PodId pod, PodAsk ask) {
+        Wish wish = wishes.intern(new Wish(ask, Rank.LOWEST, nodeSets.everywhere()));
+        refused.put(pod.uid(), new Waiting(pod, wish, nanoTime.getAsLong()));
+    }
+
     private void put(PodId pod, Wish wish, boolean waits) {
         entries.put(pod.uid(), new Entry(new Waiting(pod, wishes.intern(wish), nanoTime.getAsLong()), waits));
     }
@@ -91,6 +104,7 @@ public final class PendingPods {
     /** The pod has a node, has ended or is gone. */
     public void forget(String uid) {
         entries.invalidate(uid);
+        refused.remove(uid);
     }
 
     List<Waiting> waiting() {
@@ -98,6 +112,13 @@ public final class PendingPods {
                 .filter(Entry::waits)
                 .map(Entry::pod)
                 .toList();
+    }
+
+    /** Those that wait by our word or by kube-scheduler's; by ours where there are both. */
+    Collection<Waiting> allWaiting() {
+        var all = new HashMap<>(refused);
+        waiting().forEach(pod -> all.put(pod.pod().uid(), pod));
+        return all.values();
     }
 
     Optional<Waiting> waiting(String uid) {

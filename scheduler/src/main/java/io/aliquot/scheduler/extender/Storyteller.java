@@ -72,7 +72,7 @@ final class Storyteller {
             return;
         }
         long now = nanoTime.getAsLong();
-        Map<String, Waiting> waiting = pending.waiting().stream()
+        Map<String, Waiting> waiting = pending.allWaiting().stream()
                 .collect(Collectors.toMap(pod -> pod.pod().uid(), pod -> pod, (one, other) -> one));
         tales.keySet().retainAll(waiting.keySet());
         waiting.keySet().forEach(uid -> tales.putIfAbsent(uid, new Tale(now, "", now)));

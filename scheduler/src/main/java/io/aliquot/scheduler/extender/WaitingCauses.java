@@ -4,6 +4,7 @@ import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.scheduler.explain.Cause;
 import io.aliquot.scheduler.explain.Explainer;
+import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
 import io.aliquot.scheduler.extender.PendingPods.Waiting;
 import io.aliquot.scheduler.extender.PendingPods.Wish;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -26,22 +27,26 @@ final class WaitingCauses {
     private final PendingPods pending;
     private final Explainer explainer;
     private final Ledger ledger;
+    private final Cluster cluster;
     private final Cache<Wish, Cause> known = Caffeine.newBuilder()
             .weakKeys()
             .expireAfterWrite(Duration.ofSeconds(30))
             .build();
 
-    WaitingCauses(PendingPods pending, Explainer explainer, Ledger ledger) {
+    WaitingCauses(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster) {
         this.pending = pending;
         this.explainer = explainer;
         this.ledger = ledger;
+        this.cluster = cluster;
     }
 
-    /** Pods that wait, by cause; every cause is there. */
+    /** Pods that wait, by cause; every cause is there. The leader counts them, and nobody else. */
     Map<String, Integer> count() {
         var kinds = new IdentityHashMap<Wish, List<Waiting>>();
-        for (Waiting pod : pending.waiting()) {
-            kinds.computeIfAbsent(pod.wish(), wish -> new ArrayList<>()).add(pod);
+        if (cluster.standing() instanceof Leads) {
+            pending.allWaiting()
+                    .forEach(pod -> kinds.computeIfAbsent(pod.wish(), wish -> new ArrayList<>())
+                            .add(pod));
         }
         var counts = new TreeMap<String, Integer>();
         for (Cause cause : Cause.values()) {

@@ -9,6 +9,7 @@ import io.aliquot.scheduler.placement.HostLoad;
 import io.fabric8.kubernetes.api.model.EphemeralContainerBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodStatusBuilder;
+import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.client.utils.Serialization;
 import java.time.Duration;
 import java.util.List;
@@ -65,6 +66,33 @@ class PodReaderTest {
             assertThat(PodReader.verdict(tried))
                     .isEqualTo(status.equals("True") ? "" : "0/3 nodes are available: 3 Insufficient cpu.");
         }
+    }
+
+    @Test
+    void whatAPodWantsThatKubeSchedulerHasNoNodeForIsReadOfNoOther() {
+        assertThat(PodReader.refused(pod())).isEmpty();
+        assertThat(PodReader.refused(tried(pod(), "False", "Unschedulable"))).contains(PodReader.ask(pod()));
+        assertThat(PodReader.refused(tried(pod(), "False", "SchedulingGated"))).isEmpty();
+        assertThat(PodReader.refused(tried(pod(), "False", "SchedulerError"))).isEmpty();
+        assertThat(PodReader.refused(tried(pod(), "True", null))).isEmpty();
+        Pod nonsense = pod();
+        nonsense.getSpec().getContainers().get(0).getResources().getLimits().put("nvidia.com/gpu", new Quantity("0"));
+        assertThat(PodReader.refused(tried(nonsense, "False", "Unschedulable"))).isEmpty();
+        Pod plain = pod();
+        plain.getSpec().getInitContainers().clear();
+        plain.getSpec().getContainers().remove(0);
+        assertThat(PodReader.refused(tried(plain, "False", "Unschedulable"))).isEmpty();
+    }
+
+    private static Pod tried(Pod pod, String status, @Nullable String reason) {
+        pod.setStatus(new PodStatusBuilder()
+                .addNewCondition()
+                .withType("PodScheduled")
+                .withStatus(status)
+                .withReason(reason)
+                .endCondition()
+                .build());
+        return pod;
     }
 
     @Test

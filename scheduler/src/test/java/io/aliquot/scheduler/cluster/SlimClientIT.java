@@ -90,6 +90,19 @@ class SlimClientIT {
                         .endStatus()
                         .build());
 
+        Pod refused = make("refused", "");
+        whole.resource(refused)
+                .editStatus(pod -> pod.edit()
+                        .editOrNewStatus()
+                        .addToConditions(new PodConditionBuilder()
+                                .withType("PodScheduled")
+                                .withStatus("False")
+                                .withReason("Unschedulable")
+                                .withMessage("0/3 nodes are available: 3 Insufficient nvidia.com/gpumem.")
+                                .build())
+                        .endStatus()
+                        .build());
+
         List<Pod> expected = whole.pods().inAnyNamespace().list(ALL).getItems();
         var list = new ArrayList<Pod>();
 
@@ -99,6 +112,7 @@ class SlimClientIT {
         assertThat(list.stream().map(SlimClientIT::reading).toList())
                 .isEqualTo(expected.stream().map(SlimClientIT::reading).toList())
                 .anySatisfy(reading -> assertThat(reading).contains("grace=PT10M, leavesBy=2"))
+                .anySatisfy(reading -> assertThat(reading).contains("refused=Optional["))
                 .anySatisfy(reading -> assertThat(reading).contains("true=True at 2026-03-01T10:20:30Z"));
         assertThat(list).as("what nobody reads is not there").allSatisfy(pod -> {
             assertThat(pod.getMetadata().getManagedFields()).isEmpty();
@@ -114,7 +128,8 @@ class SlimClientIT {
                         + condition.getLastTransitionTime())
                 .collect(Collectors.joining(","));
         return PodReader.bound(pod) + " ask=" + PodReader.ask(pod) + " labels=" + PodReader.labels(pod) + " ended="
-                + PodReader.ended(pod) + " account=" + pod.getSpec().getServiceAccountName() + " deleted="
+                + PodReader.ended(pod) + " refused=" + PodReader.refused(pod) + " account="
+                + pod.getSpec().getServiceAccountName() + " deleted="
                 + pod.getMetadata().getDeletionTimestamp() + " conditions=" + conditions;
     }
 

@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Explainer;
+import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.preemption.Budgets;
 import java.time.Duration;
 import java.util.List;
@@ -40,6 +41,23 @@ class StorytellerTest {
                 .asString()
                 .startsWith("a WaitingForGPU: of 2 nodes none has room")
                 .contains("no GPU with 40000 MiB free", "lacks 10000 MiB");
+    }
+
+    @Test
+    void aPodThatKubeSchedulerNeverSendsIsToldWhyOfAllNodes() {
+        world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=40000"));
+        after(Storyteller.PATIENCE);
+        assertThat(world.cluster.notes)
+                .singleElement()
+                .asString()
+                .startsWith("a WaitingForGPU: of 2 nodes none has room: 2 no GPU with 40000 MiB free");
+    }
+
+    @Test
+    void whatWaitsForSomethingElseIsLeftToKubeSchedulerToTell() {
+        world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=30000"));
+        after(Storyteller.PATIENCE);
+        assertThat(world.cluster.notes).isEmpty();
     }
 
     @Test
