@@ -8,6 +8,7 @@ import io.aliquot.scheduler.extender.PendingPods.Waiting;
 import io.aliquot.scheduler.extender.PendingPods.Wish;
 import io.aliquot.scheduler.ledger.Ledger;
 import java.time.Duration;
+import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -17,17 +18,19 @@ import java.util.stream.Collectors;
 
 /*
  * Thousands of pods may wait, for reasons that change with every share that comes or goes. So a pod is told of at most
- * once a minute, all of them together twice a second, whoever has not been told of for longest first; pods of one kind
- * wait for the same, and a kind is looked into once in ten seconds; and looking at all nodes for one kind after the other
- * ends after some milliseconds, to go on a second later.
+ * once a minute, all of them together twice a second, whoever has not been told of at all first, then whoever has not been
+ * for longest; pods of one kind wait for the same, and a kind is looked into once in ten seconds; and looking at all nodes
+ * for one kind after the other ends after some milliseconds, to go on a second later.
  */
-/** Tells in an event on a pod why it waits, when that is new. Only the leader does. */
+/** Tells in an event on a pod why it waits, when that is new or was told long ago. Only the leader does. */
 final class Storyteller {
     static final String REASON = "WaitingForGPU";
     /** A pod that gets its node by then is not told of. */
     static final Duration PATIENCE = Duration.ofSeconds(3);
     /** Between two events about a pod. */
     static final Duration REST = Duration.ofMinutes(1);
+    /** After which the same is told again: the API server drops events after an hour ({@code --event-ttl}). */
+    static final Duration AGAIN = Duration.ofMinutes(30);
 
     static final int EVENTS_A_TURN = 2;
     private static final Duration KNOWN_FOR = Duration.ofSeconds(10);
@@ -78,7 +81,10 @@ final class Storyteller {
         waiting.keySet().forEach(uid -> tales.putIfAbsent(uid, new Tale(now, "", now)));
         long began = System.nanoTime();
         int events = 0;
-        for (var entry : List.copyOf(tales.entrySet())) {
+        List<Map.Entry<String, Tale>> inTurn = tales.entrySet().stream()
+                .sorted(Comparator.comparing(entry -> !entry.getValue().told().isEmpty()))
+                .toList();
+        for (var entry : inTurn) {
             Waiting pod = waiting.get(entry.getKey());
             if (pod == null || !due(entry.getValue(), now)) {
                 continue;
@@ -97,7 +103,8 @@ final class Storyteller {
 
     private boolean tell(Waiting pod, Tale tale, long now) {
         Optional<String> why = known.get(pod.wish(), wish -> why(pod));
-        boolean news = why.filter(text -> !text.equals(tale.told())).isPresent();
+        boolean old = now - tale.toldAt() >= AGAIN.toNanos();
+        boolean news = why.filter(text -> old || !text.equals(tale.told())).isPresent();
         if (news) {
             cluster.note(pod.pod(), REASON, why.orElseThrow());
         }

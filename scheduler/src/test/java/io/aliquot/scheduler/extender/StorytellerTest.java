@@ -90,6 +90,35 @@ class StorytellerTest {
         assertThat(world.cluster.notes).as("it is the same still").hasSize(2);
     }
 
+    /** The API server forgets an event in an hour. */
+    @Test
+    void whatIsTheSameForLongIsToldAgain() {
+        world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=40000"));
+        after(Storyteller.PATIENCE);
+        after(Storyteller.AGAIN.minusSeconds(10));
+        assertThat(world.cluster.notes).hasSize(1);
+
+        after(Duration.ofSeconds(10));
+
+        assertThat(world.cluster.notes).hasSize(2).containsOnly(world.cluster.notes.get(0));
+    }
+
+    @Test
+    void whoWasNeverToldOfComesBeforeThoseThatAreToldOfAgain() {
+        for (int i = 0; i < 20; i++) {
+            world.pending.refused(id("pod-" + i), Gpus.ask("APP:main: gpumem=40000"));
+        }
+        world.pass(Storyteller.PATIENCE);
+        for (int i = 0; i < 20; i++) {
+            turn();
+        }
+        assertThat(world.cluster.notes).hasSize(20);
+        world.pass(Storyteller.AGAIN.minus(Storyteller.PATIENCE));
+        world.pending.refused(id("new"), Gpus.ask("APP:main: gpumem=40000"));
+        after(Storyteller.PATIENCE);
+        assertThat(world.cluster.notes).anySatisfy(note -> assertThat(note).startsWith("new "));
+    }
+
     @Test
     void whereThereIsRoomNothingIsSaid() {
         waits("a", 40_000);
