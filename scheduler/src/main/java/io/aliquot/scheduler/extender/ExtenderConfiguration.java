@@ -117,7 +117,7 @@ class ExtenderConfiguration {
     @Bean
     LedgerMetrics ledgerMetrics(
             Ledger ledger, PendingPods pending, Cluster cluster, Explainer explainer, PrometheusMeterRegistry metrics) {
-        var causes = new WaitingCauses(pending, explainer, ledger, cluster);
+        var causes = new WaitingCauses(pending, explainer, ledger, cluster, System::nanoTime);
         var collector = new LedgerMetrics(ledger, pending, causes);
         metrics.getPrometheusRegistry().register(collector);
         return collector;

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 class WaitingCausesTest {
     private final World world = new World();
     private final WaitingCauses causes = new WaitingCauses(
-            world.pending, new Explainer(world.ledger, new Budgets()), world.ledger, world.cluster);
+            world.pending, new Explainer(world.ledger, new Budgets()), world.ledger, world.cluster, world.now::get);
 
     @BeforeEach
     void fill() {
@@ -56,6 +56,41 @@ class WaitingCausesTest {
                 .containsEntry("memory", 0)
                 .containsEntry("not-looked-at", 0)
                 .containsKeys("closed", "impossible");
+    }
+
+    @Test
+    void everyKindGetsItsTurnHoweverSeldomSomebodyAsks() {
+        for (int kind = 0; kind < 3 * WaitingCauses.LOOKS; kind++) {
+            refused("pod-" + kind, 40_000 + kind);
+        }
+        for (int scrape = 1; scrape <= 20; scrape++) {
+            assertThat(causes.count())
+                    .as("scrape " + scrape)
+                    .containsEntry("memory", Math.min(scrape, 3) * WaitingCauses.LOOKS)
+                    .containsEntry("not-looked-at", Math.max(0, 3 - scrape) * WaitingCauses.LOOKS);
+            world.pass(Duration.ofMinutes(1));
+        }
+    }
+
+    @Test
+    void whatIsKnownIsLookedAtAnewByAndByAndForgottenIfItIsNot() {
+        for (int kind = 0; kind < 2 * WaitingCauses.LOOKS; kind++) {
+            refused("pod-" + kind, 40_000 + kind);
+        }
+        causes.count();
+        world.pass(Duration.ofMinutes(1));
+        causes.count();
+        world.ledger.forget("uid-old-1-0");
+        world.pass(Duration.ofMinutes(1));
+        assertThat(causes.count())
+                .as("the older half is looked at")
+                .containsEntry("elsewhere", WaitingCauses.LOOKS)
+                .containsEntry("memory", WaitingCauses.LOOKS);
+
+        world.pass(WaitingCauses.KNOWN_FOR);
+        assertThat(causes.count())
+                .containsEntry("elsewhere", WaitingCauses.LOOKS)
+                .containsEntry("not-looked-at", WaitingCauses.LOOKS);
     }
 
     private void refused(String name, int memoryMiB) {
