@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.api.MemoryRequest.Mebibytes;
+import io.aliquot.api.MemoryRequest.WholeCard;
 import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -107,17 +109,14 @@ final class LedgerMetrics implements MultiCollector {
             for (Holding holding : view.holdings()) {
                 holding.shares().forEach(share -> {
                     for (Vgpu vgpu : share.vgpus().list()) {
-                        shapes.add(vgpu.memoryMiB(), vgpu.cores());
+                        shapes.add(vgpu.exclusive() ? new WholeCard() : new Mebibytes(vgpu.memoryMiB()), vgpu.cores());
                     }
                 });
             }
         }
         pending.allWaiting().forEach(waiting -> {
             for (ContainerAsk container : waiting.wish().ask().containers()) {
-                // Of a share of the card's own size it depends on the card; the whole of one is stranded by anything.
-                shapes.add(
-                        container.request().memory().on(Vgpu.LARGEST_MIB),
-                        container.request().cores());
+                shapes.add(container.request().memory(), container.request().cores());
             }
         });
         return shapes;

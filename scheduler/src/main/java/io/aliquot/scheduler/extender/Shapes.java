@@ -1,5 +1,8 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.api.MemoryRequest;
+import io.aliquot.api.MemoryRequest.Mebibytes;
+import io.aliquot.api.MemoryRequest.Percentage;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.GpuRoom;
 import java.util.Arrays;
@@ -12,18 +15,26 @@ final class Shapes {
     private static final int ALL = 100;
     private static final long NONE = Long.MAX_VALUE;
 
-    /** The least memory of a shape that wants so many cores, by cores. */
-    private final long[] least = new long[ALL + 1];
+    /** The least memory of a shape that wants so many cores, by cores; of those that want so many MiB. */
+    private final long[] leastMiB = new long[ALL + 1];
+    /** Of those that want a part of the card, in percent: how much that is depends on the card. */
+    private final int[] leastPercent = new int[ALL + 1];
 
     private boolean complete = true;
 
     Shapes() {
-        Arrays.fill(least, NONE);
+        Arrays.fill(leastMiB, NONE);
+        Arrays.fill(leastPercent, ALL + 1);
     }
 
-    void add(long memoryMiB, int cores) {
+    void add(MemoryRequest memory, int cores) {
         int wanted = Math.max(0, Math.min(ALL, cores));
-        least[wanted] = Math.min(least[wanted], memoryMiB);
+        if (memory instanceof Mebibytes mebibytes) {
+            leastMiB[wanted] = Math.min(leastMiB[wanted], mebibytes.amount());
+        } else {
+            int percent = memory instanceof Percentage percentage ? percentage.percent() : ALL;
+            leastPercent[wanted] = Math.min(leastPercent[wanted], percent);
+        }
         complete = false;
     }
 
@@ -37,19 +48,28 @@ final class Shapes {
             return free;
         }
         complete();
-        long smallest = least[Math.min(ALL, cores)];
+        long smallest = least(Math.min(ALL, cores), room);
         if (smallest == NONE) {
             // Without any shape to go by, whatever is free is as good as on an empty cluster.
-            return least[ALL] == NONE ? 0 : free;
+            return least(ALL, room) == NONE ? 0 : free;
         }
         return smallest > free ? free : 0;
+    }
+
+    private long least(int cores, GpuRoom room) {
+        int percent = leastPercent[cores];
+        return percent > ALL
+                ? leastMiB[cores]
+                : Math.min(
+                        leastMiB[cores], new Percentage(percent).on(room.gpu().memoryMiB()));
     }
 
     /** From least of exactly so many cores to least of at most so many. */
     private void complete() {
         if (!complete) {
             for (int cores = 1; cores <= ALL; cores++) {
-                least[cores] = Math.min(least[cores], least[cores - 1]);
+                leastMiB[cores] = Math.min(leastMiB[cores], leastMiB[cores - 1]);
+                leastPercent[cores] = Math.min(leastPercent[cores], leastPercent[cores - 1]);
             }
             complete = true;
         }

@@ -2,6 +2,9 @@ package io.aliquot.scheduler.extender;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.MemoryRequest.Mebibytes;
+import io.aliquot.api.MemoryRequest.Percentage;
+import io.aliquot.api.MemoryRequest.WholeCard;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -23,28 +26,47 @@ class ShapesTest {
 
     @Test
     void whatIsLessThanTheSmallestShareIsStranded() {
-        shapes.add(8_000, 20);
-        shapes.add(20_000, 10);
+        shapes.add(new Mebibytes(8_000), 20);
+        shapes.add(new Mebibytes(20_000), 10);
         assertThat(shapes.stranded(room(10, 32_000, 0, 1))).isZero();
         assertThat(shapes.stranded(room(10, 32_001, 0, 1))).isEqualTo(7_999);
     }
 
     @Test
     void coresThatAreTakenStrandMemory() {
-        shapes.add(8_000, 20);
-        shapes.add(20_000, 10);
+        shapes.add(new Mebibytes(8_000), 20);
+        shapes.add(new Mebibytes(20_000), 10);
         assertThat(shapes.stranded(room(10, 10_000, 80, 1))).isZero();
         assertThat(shapes.stranded(room(10, 10_000, 85, 1))).isZero();
         assertThat(shapes.stranded(room(10, 21_000, 85, 1))).isEqualTo(19_000);
         assertThat(shapes.stranded(room(10, 10_000, 95, 1))).isEqualTo(30_000);
-        shapes.add(1_000, 0);
+        shapes.add(new Mebibytes(1_000), 0);
         assertThat(shapes.stranded(room(10, 10_000, 95, 1))).isZero();
     }
 
     @Test
     void slotsThatAreTakenAndGpusThatAreClosedStrandMemory() {
-        shapes.add(1, 0);
+        shapes.add(new Mebibytes(1), 0);
         assertThat(shapes.stranded(room(2, 10_000, 0, 2))).isEqualTo(30_000);
+    }
+
+    @Test
+    void aPartOfTheCardIsAsMuchAsTheCardHas() {
+        shapes.add(new Percentage(50), 0);
+        shapes.add(new Percentage(20), 30);
+        assertThat(shapes.stranded(room(10, 20_000, 80, 1))).isZero();
+        assertThat(shapes.stranded(room(10, 20_001, 80, 1))).isEqualTo(19_999);
+        assertThat(shapes.stranded(room(10, 32_000, 70, 1))).isZero();
+        assertThat(shapes.stranded(room(10, 32_001, 70, 1))).isEqualTo(7_999);
+        shapes.add(new Mebibytes(19_999), 0);
+        assertThat(shapes.stranded(room(10, 20_001, 80, 1))).isZero();
+    }
+
+    @Test
+    void onlyAnEmptyCardIsOfUseToWhoWantsItWhole() {
+        shapes.add(new WholeCard(), 0);
+        assertThat(shapes.stranded(room(10, 0, 0, 0))).isZero();
+        assertThat(shapes.stranded(room(10, 1, 0, 1))).isEqualTo(39_999);
     }
 
     private static GpuRoom room(int slots, int memory, int cores, int holders) {

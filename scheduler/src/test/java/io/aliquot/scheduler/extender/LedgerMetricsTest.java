@@ -1,0 +1,55 @@
+package io.aliquot.scheduler.extender;
+
+import static io.aliquot.scheduler.extender.World.id;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.explain.Explainer;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.preemption.Budgets;
+import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
+import org.junit.jupiter.api.Test;
+
+/** Of two empty nodes, each with two GPUs. */
+class LedgerMetricsTest {
+    private final World world = new World();
+    private final LedgerMetrics metrics = new LedgerMetrics(
+            world.ledger,
+            world.pending,
+            new WaitingCauses(
+                    world.pending,
+                    new Explainer(world.ledger, new Budgets()),
+                    world.ledger,
+                    world.cluster,
+                    world.now::get));
+
+    @Test
+    void anEmptyGpuIsNotStrandedWhileAPodWaitsForMoreWholeCardsThanANodeHas() {
+        world.pending.refused(id("a"), Gpus.ask("APP:main: gpu=3"));
+        assertThat(sum("aliquot_node_gpu_memory_stranded_mebibytes")).isZero();
+    }
+
+    @Test
+    void noneIsASmallerGpuWhileAWholeLargerOneIsHeld() {
+        World.node(world.ledger, 2, Gpus.gpu(2, 0, World.MEMORY / 2));
+        var all = new Amount(World.MEMORY, 0, 1, true);
+        world.ledger.hold(BoundPods.of(id("a"), "n1", 1, BoundPods.main(Gpus.uuid(1, 0), all)));
+        assertThat(sum("aliquot_node_gpu_memory_stranded_mebibytes")).isZero();
+    }
+
+    @Test
+    void whatIsFreeBesideAShareIsStrandedWhereHalfOfTheGpuIsAskedForAndLessIsLeft() {
+        world.takenElsewhere("a", 1, 0, 50_000);
+        world.pending.refused(id("b"), Gpus.ask("APP:main: gpumem-percentage=50"));
+        assertThat(sum("aliquot_node_gpu_memory_stranded_mebibytes")).isEqualTo(30_000);
+    }
+
+    private double sum(String gauge) {
+        return metrics.collect().stream()
+                .filter(snapshot -> snapshot.getMetadata().getName().equals(gauge))
+                .flatMap(snapshot -> ((GaugeSnapshot) snapshot).getDataPoints().stream())
+                .mapToDouble(point -> point.getValue())
+                .sum();
+    }
+}
