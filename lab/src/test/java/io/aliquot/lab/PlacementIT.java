@@ -153,7 +153,7 @@ class PlacementIT {
             space.create(Pods.onNode(
                     Pods.asking(lab, "cores", Map.of(Resources.MEMORY, "1000", Resources.CORES, "60")), node));
             assertThat(space.awaitUnschedulable("memory")).contains("no GPU that large: 50000 MiB");
-            assertThat(space.awaitUnschedulable("cores")).contains("no GPU with so much compute: 60 %");
+            assertThat(space.awaitUnschedulable("cores")).contains("no GPU with so much compute: 60 percent");
         } finally {
             lab.kubectl("annotate", "node", node, Annotations.MEMORY_SCALING + "-", Annotations.CORE_SCALING + "-")
                     .expectSuccess();

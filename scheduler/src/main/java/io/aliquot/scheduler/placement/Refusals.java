@@ -56,6 +56,7 @@ final class Refusals {
         return new Refused(words(reason) + whose, reason.hopeless());
     }
 
+    /** Without "%": kube-scheduler takes it for a format's when it makes an event of them (1.35, schedule_one.go). */
     private String words(Reason reason) {
         GpuRequest request = container.request();
         int vgpus = request.vgpus();
@@ -67,13 +68,13 @@ final class Refusals {
             case MODEL -> none + " of a model that the pod takes";
             case GPU -> none + " with a UUID and an index that the pod takes";
             case TOO_SMALL -> none + " that large: " + memory;
-            case TOO_FEW_CORES -> none + " with so much compute: " + request.cores() + " %";
+            case TOO_FEW_CORES -> none + " with so much compute: " + request.cores() + " percent";
             case UNHEALTHY -> none + " healthy";
             case CORDONED -> none + " not cordoned";
             case NUMA_DOMAINS -> "no NUMA domain with " + vgpus + " such GPUs";
             case NOT_WHOLLY_FREE -> none + " wholly free";
             case MEMORY -> none + " with " + memory + " free";
-            case CORES -> none + " with " + memory + " and " + request.cores() + " % of its cores free";
+            case CORES -> none + " with " + memory + " and " + request.cores() + " percent of its cores free";
             case SLOTS -> none + " with " + memory + " and a slot free";
             case NUMA_ROOM -> "no NUMA domain with " + vgpus + " such GPUs free";
             case NONE -> throw new IllegalArgumentException("nothing is in the way");
@@ -85,7 +86,7 @@ final class Refusals {
             return mebibytes.amount() + " MiB";
         }
         if (memory instanceof MemoryRequest.Percentage percentage) {
-            return percentage.percent() + " % of its memory";
+            return percentage.percent() + " percent of its memory";
         }
         return "all its memory";
     }

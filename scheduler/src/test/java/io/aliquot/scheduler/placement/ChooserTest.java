@@ -107,14 +107,14 @@ class ChooserTest {
         assertThat(reason("APP:main: gpumem=3000", List.of(room(gpu(1, 0, 80000), 10, 77001, 0, 1))))
                 .isEqualTo("no GPU with 3000 MiB free");
         assertThat(reason("APP:main: gpumem=3000 gpucores=30", List.of(room(gpu(1, 0, 80000), 10, 0, 71, 1))))
-                .isEqualTo("no GPU with 3000 MiB and 30 % of its cores free");
+                .isEqualTo("no GPU with 3000 MiB and 30 percent of its cores free");
         assertThat(reason("APP:main: gpumem=3000", List.of(room(gpu(1, 0, 80000), 10, 0, 0, 10))))
                 .isEqualTo("no GPU with 3000 MiB and a slot free");
         assertThat(reason("APP:main: gpu=3 gpumem=3000", empty(2, 80000)))
                 .isEqualTo("asks for 3 vGPUs, the node has fewer GPUs");
         assertThat(reason("APP:main: gpumem=90000", empty(2, 80000))).isEqualTo("no GPU that large: 90000 MiB");
         assertThat(reason("APP:main: gpu=2 gpumem-percentage=60", TWO_HALF_TAKEN))
-                .isEqualTo("fewer than 2 GPUs with 60 % of its memory free");
+                .isEqualTo("fewer than 2 GPUs with 60 percent of its memory free");
         assertThat(reason("APP:main: gpucores=20", List.of(room(gpu(1, 0, 80000), 10, 1, 0, 1))))
                 .isEqualTo("no GPU with all its memory free");
         assertThat(reason("APP:main: gpumem=1", List.of(empty(gpu(1, 0, 80000, false)))))
