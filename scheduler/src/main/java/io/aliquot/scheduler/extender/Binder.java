@@ -13,7 +13,6 @@ import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.placement.PodAsk;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
@@ -70,10 +69,13 @@ final class Binder {
 
     private Result bind(PodId pod, String node, Fence fence) {
         var attempt = new Attempt(pod, node, fence, true);
-        Optional<PodAsk> remembered = pending.ask(pod.uid());
+        Optional<Unbound> known = pending.known(pod.uid());
         OptionalLong version = cluster.version(pod);
-        if (remembered.isPresent() && version.isPresent()) {
-            return bind(new Unbound(version.getAsLong(), remembered.get()), attempt);
+        // What it wants may have changed since it was filtered: in a later version it is to be read anew.
+        if (known.isPresent()
+                && version.isPresent()
+                && version.getAsLong() <= known.get().at()) {
+            return bind(known.get(), attempt);
         }
         PodState state = cluster.read(pod);
         return state instanceof Unbound unbound
@@ -98,7 +100,7 @@ final class Binder {
         }
         String reason = ((Conflict) commitment).reason();
         LOG.info("bind conflict {} node={} reason=\"{}\"", pod, attempt.node(), reason);
-        pending.waits(pod, known.ask());
+        pending.waits(pod, known);
         return new Result("conflict", attempt.node() + ": " + reason);
     }
 

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.extender;
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import com.github.benmanes.caffeine.cache.Interner;
+import io.aliquot.scheduler.extender.Cluster.PodState.Unbound;
 import io.aliquot.scheduler.extender.NodeSets.NodeSet;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodAsk;
@@ -46,7 +47,8 @@ public final class PendingPods {
      */
     record Waiting(PodId pod, Wish wish, long lookedAt) {}
 
-    private record Entry(Waiting pod, boolean waits) {}
+    /** {@code version}: of the pod that wants this. */
+    private record Entry(Waiting pod, long version, boolean waits) {}
 
     private final LongSupplier nanoTime;
     private final NodeSets nodeSets = new NodeSets();
@@ -66,24 +68,28 @@ public final class PendingPods {
     }
 
     /** A pod that is looked at. Until it is told otherwise it waits, for room anywhere. */
-    void looksFor(PodId pod, PodAsk ask, Rank rank) {
-        put(pod, new Wish(ask, rank, nodeSets.everywhere()), true);
+    void looksFor(Wire.Pod pod, PodAsk ask) {
+        put(pod.id(), pod.version(), new Wish(ask, pod.rank(), nodeSets.everywhere()), true);
     }
 
     /** None of these nodes, the only ones where kube-scheduler would have it, holds the pod now. */
-    void waits(PodId pod, PodAsk ask, Rank rank, Collection<String> nodes) {
-        put(pod, new Wish(ask, rank, nodeSets.of(nodes)), true);
+    void waits(Wire.Pod pod, PodAsk ask, Collection<String> nodes) {
+        put(pod.id(), pod.version(), new Wish(ask, pod.rank(), nodeSets.of(nodes)), true);
     }
 
     /** The node that it was promised doesn't hold it any more. */
-    void waits(PodId pod, PodAsk ask) {
+    void waits(PodId pod, Unbound known) {
         Entry before = entries.getIfPresent(pod.uid());
         Rank rank = before == null ? Rank.LOWEST : before.pod().wish().rank();
-        put(pod, new Wish(ask, rank, nodeSets.everywhere()), true);
+        put(pod, known.at(), new Wish(known.ask(), rank, nodeSets.everywhere()), true);
     }
 
-    void fits(PodId pod, PodAsk ask, Rank rank) {
-        put(pod, new Wish(ask, rank, nodeSets.everywhere()), false);
+    void fits(Wire.Pod pod, PodAsk ask) {
+        fits(pod.id(), new Unbound(pod.version(), ask), pod.rank());
+    }
+
+    void fits(PodId pod, Unbound known, Rank rank) {
+        put(pod, known.at(), new Wish(known.ask(), rank, nodeSets.everywhere()), false);
     }
 
     /** kube-scheduler has no node for the pod, and has perhaps not asked us; where it may go it doesn't say. */
@@ -92,13 +98,18 @@ public final class PendingPods {
         refused.put(pod.uid(), new Waiting(pod, wish, nanoTime.getAsLong()));
     }
 
-    private void put(PodId pod, Wish wish, boolean waits) {
-        entries.put(pod.uid(), new Entry(new Waiting(pod, wishes.intern(wish), nanoTime.getAsLong()), waits));
+    private void put(PodId pod, long version, Wish wish, boolean waits) {
+        entries.put(pod.uid(), new Entry(new Waiting(pod, wishes.intern(wish), nanoTime.getAsLong()), version, waits));
+    }
+
+    /** What it wanted when it was looked at last. */
+    Optional<Unbound> known(String uid) {
+        return Optional.ofNullable(entries.getIfPresent(uid))
+                .map(entry -> new Unbound(entry.version(), entry.pod().wish().ask()));
     }
 
     Optional<PodAsk> ask(String uid) {
-        return Optional.ofNullable(entries.getIfPresent(uid))
-                .map(entry -> entry.pod().wish().ask());
+        return known(uid).map(Unbound::ask);
     }
 
     /** The pod has a node, has ended or is gone. */

@@ -55,10 +55,10 @@ final class Placing {
         }
         ledger.arrives(id.uid(), ask);
         // Before looking: room that is freed while we look must find the pod waiting.
-        pending.looksFor(id, ask, pod.rank());
+        pending.looksFor(pod, ask);
         int most = ledger.mostGpus();
         if (most > 0 && ask.mostVgpus() > most) {
-            pending.waits(id, ask, pod.rank(), nodes);
+            pending.waits(pod, ask, nodes);
             return none(
                     nodes,
                     "asks for " + ask.mostVgpus() + " vGPUs on different GPUs, no node has more than " + most
@@ -66,9 +66,9 @@ final class Placing {
         }
         FilterResult result = look(id, ask, nodes, pod.nominatedNodeName());
         if (result.nodeNames().isEmpty()) {
-            pending.waits(id, ask, pod.rank(), nodes);
+            pending.waits(pod, ask, nodes);
         } else {
-            pending.fits(id, ask, pod.rank());
+            pending.fits(pod, ask);
             ledger.expect(id, result.nodeNames().get(0), ask);
         }
         return result;

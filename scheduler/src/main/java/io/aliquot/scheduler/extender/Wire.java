@@ -59,11 +59,13 @@ final class Wire {
     /**
      * A pod.
      *
+     * @param version of the object that kube-scheduler looks at, which may be an older one; 0 where it doesn't say
      * @param preferences whether it says what it would like, not only what it must have
      * @param nominatedNodeName where kube-scheduler has made room for it; empty if it hasn't
      */
     record Pod(
             PodId id,
+            long version,
             Rank rank,
             Map<String, String> annotations,
             List<Container> initContainers,

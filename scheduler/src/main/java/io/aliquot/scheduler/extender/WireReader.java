@@ -130,7 +130,7 @@ final class WireReader {
 
     // ---- The pod
 
-    private record Metadata(PodId id, Map<String, String> annotations) {}
+    private record Metadata(PodId id, long version, Map<String, String> annotations) {}
 
     private record Spec(List<Container> initContainers, List<Container> containers, boolean preferences, Rank rank) {}
 
@@ -150,6 +150,7 @@ final class WireReader {
         Spec what = expected(in, "spec", spec);
         return new Pod(
                 who.id(),
+                who.version(),
                 what.rank(),
                 who.annotations(),
                 what.initContainers(),
@@ -162,12 +163,14 @@ final class WireReader {
         String namespace = null;
         String name = null;
         String uid = null;
+        long version = 0;
         Map<String, String> annotations = Map.of();
         for (String field = first(in); field != null; field = next(in)) {
             switch (field) {
                 case "namespace" -> namespace = text(in);
                 case "name" -> name = text(in);
                 case "uid" -> uid = text(in);
+                case "resourceVersion" -> version = version(in);
                 case "annotations" -> annotations = map(in, WireReader::text);
                 default -> in.skipChildren();
             }
@@ -177,7 +180,16 @@ final class WireReader {
                         expected(in, "metadata.namespace", namespace),
                         expected(in, "metadata.name", name),
                         expected(in, "metadata.uid", uid)),
+                version,
                 annotations);
+    }
+
+    private static long version(JsonParser in) {
+        try {
+            return Long.parseLong(text(in));
+        } catch (NumberFormatException e) {
+            throw wrong(in, "a resource version, which is a number");
+        }
     }
 
     private static Spec spec(JsonParser in) {

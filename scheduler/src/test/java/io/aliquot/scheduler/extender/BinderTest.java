@@ -102,12 +102,24 @@ class BinderTest {
     }
 
     @Test
-    void aBindingIsForTheVersionThatTheWatchToldLastAndTheSecondTryForThePresentOne() {
-        world.cluster.version = OptionalLong.of(7);
+    void aBindingIsForTheVersionThatWasFilteredAndTheSecondTryForThePresentOne() {
+        world.cluster.version = OptionalLong.of(0); // the watch lags
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
         world.cluster.state = unbound(9);
         assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
-        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(7L, 9L);
+        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(1L, 9L);
+    }
+
+    /** kube-scheduler may wait for minutes between the two, for a volume. */
+    @Test
+    void whatAPodWantsIsReadAnewIfItHasChangedSinceItWasFiltered() {
+        world.cluster.version = OptionalLong.of(7);
+        world.cluster.state = new PodState.Unbound(7, Gpus.ask("APP:main: gpumem=70000"));
+        assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
+        assertThat(world.cluster.sent).hasSize(1).first().satisfies(sent -> {
+            assertThat(sent.version()).isEqualTo(7);
+            assertThat(sent.annotations().get("aliquot.io/vgpu.main")).contains("memory=70000Mi");
+        });
     }
 
     @Test

@@ -675,7 +675,7 @@ final class History {
         // What it is asked to do.
 
         void filter(Pod pod) {
-            pending.fits(pod.id, pod.ask, Rank.LOWEST);
+            pending.fits(pod.id, seen(pod), Rank.LOWEST);
             String node = "n" + random.nextInt(NODES);
             ledger.arrives(pod.id.uid(), pod.ask);
             Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
@@ -686,8 +686,13 @@ final class History {
             }
         }
 
+        /** As kube-scheduler may see it: late. */
+        private PodState.Unbound seen(Pod pod) {
+            return new PodState.Unbound(Math.max(0, pod.version - random.nextInt(2)), pod.ask);
+        }
+
         void bind(Pod pod) {
-            rarely(2, () -> pending.fits(pod.id, pod.ask, Rank.LOWEST));
+            rarely(2, () -> pending.fits(pod.id, seen(pod), Rank.LOWEST));
             String node = ledger.place(pod.id.uid())
                     .filter(any -> random.nextBoolean())
                     .orElse("n" + random.nextInt(NODES));

@@ -94,7 +94,7 @@ class WakerTest {
 
     @Test
     void aPodWhoseBindFailedMayGoAnywhere() {
-        world.pending.waits(id("a"), Gpus.ask("APP:main: gpumem=2000"));
+        world.pending.waits(id("a"), new Cluster.PodState.Unbound(1, Gpus.ask("APP:main: gpumem=2000")));
         world.ledger.forget("uid-z");
         assertThat(wokenAfterASecond()).containsExactly("n2");
     }

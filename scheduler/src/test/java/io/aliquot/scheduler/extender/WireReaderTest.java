@@ -23,7 +23,7 @@ class WireReaderTest {
     private static final String ARGS = """
             {"Nodes": null, "NodeNames": ["n1", "n2"], "Pod": {
               "status": {"phase": "Pending", "nominatedNodeName": "n2", "conditions": [{"type": "x"}]},
-              "metadata": {"name": "a", "namespace": "default", "uid": "u", "annotations": {"k": "v", "none": null},
+              "metadata": {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "12", "annotations": {"k": "v", "none": null},
                 "managedFields": [{"fieldsV1": {"f:spec": {"uid": "no", "name": ["no"]}}}]},
               "spec": {"priority": 7, "preemptionPolicy": "Never", "nodeName": null,
                 "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
@@ -39,6 +39,7 @@ class WireReaderTest {
         assertThat(args.pod())
                 .isEqualTo(new Wire.Pod(
                         new PodId("default", "a", "u"),
+                        12,
                         new Rank(7, false),
                         Map.of("k", "v"),
                         List.of(new Container("i", Map.of(), Map.of("cpu", "1"), true)),

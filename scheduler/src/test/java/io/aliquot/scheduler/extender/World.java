@@ -120,7 +120,7 @@ final class World {
     /** As kube-scheduler sends it. */
     static String podJson(String name, String limits, String more) {
         return """
-                {"metadata": {"name": "%1$s", "namespace": "default", "uid": "uid-%1$s", "managedFields": [{}]%3$s},
+                {"metadata": {"name": "%1$s", "namespace": "default", "uid": "uid-%1$s", "resourceVersion": "1", "managedFields": [{}]%3$s},
                  "spec": {"schedulerName": "aliquot-scheduler", "containers": [
                    {"name": "main", "image": "x", "resources": {"limits": {%2$s, "cpu": "1"}}}]}, "status": {}}""".formatted(name, limits, more);
     }
