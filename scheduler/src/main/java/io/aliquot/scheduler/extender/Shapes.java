@@ -61,7 +61,7 @@ final class Shapes {
         return percent > ALL
                 ? leastMiB[cores]
                 : Math.min(
-                        leastMiB[cores], new Percentage(percent).on(room.gpu().memoryMiB()));
+                        leastMiB[cores], new Percentage(percent).on(room.card().vgpuMiB()));
     }
 
     /** From least of exactly so many cores to least of at most so many. */

@@ -2,10 +2,13 @@ package io.aliquot.scheduler.extender;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.Inventory;
 import io.aliquot.api.MemoryRequest.Mebibytes;
 import io.aliquot.api.MemoryRequest.Percentage;
 import io.aliquot.api.MemoryRequest.WholeCard;
 import io.aliquot.api.Placement;
+import io.aliquot.api.Scaling;
+import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
@@ -14,6 +17,7 @@ import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.GpuRoom;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostLoad;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class ShapesTest {
@@ -69,11 +73,21 @@ class ShapesTest {
         assertThat(shapes.stranded(room(10, 1, 0, 1))).isEqualTo(39_999);
     }
 
+    @Test
+    void whereLessIsSoldThanThereIsAWholeCardIsAllThatIsSold() {
+        shapes.add(new WholeCard(), 0);
+        var half = new Inventory(
+                new VisibleDevices("{uuid}"), new Scaling(50), Scaling.ONE, 10, List.of(Gpus.gpu(1, 0, 40_000)));
+        assertThat(shapes.stranded(room(half, 0, 0, 0))).isZero();
+    }
+
     private static GpuRoom room(int slots, int memory, int cores, int holders) {
+        return room(Gpus.inventory(slots, Gpus.gpu(1, 0, 40_000)), memory, cores, holders);
+    }
+
+    private static GpuRoom room(Inventory inventory, int memory, int cores, int holders) {
         var ledger = new Ledger(System::nanoTime, new LedgerNews());
-        ledger.putNode(
-                "n1",
-                new NodeFacts.Sharing(Gpus.inventory(slots, Gpus.gpu(1, 0, 40_000)), Placement.BINPACK, HostLoad.NONE));
+        ledger.putNode("n1", new NodeFacts.Sharing(inventory, Placement.BINPACK, HostLoad.NONE));
         for (int i = 0; i < holders; i++) {
             var amount = new Amount(i == 0 ? memory - (holders - 1) : 1, i == 0 ? cores : 0, 1, false);
             ledger.hold(BoundPods.of(
