@@ -12,16 +12,16 @@ import io.aliquot.scheduler.placement.Card;
 import io.aliquot.scheduler.placement.GpuRoom;
 import java.time.Instant;
 import java.util.ArrayList;
-import java.util.EnumSet;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
-import java.util.Set;
 import java.util.stream.Stream;
 
 /** What the ledger has, in the API's words; each node at one instant, two nodes perhaps at different ones. */
 final class Stock {
-    private static final Set<State> THERE = EnumSet.of(State.ASSUMED, State.HELD, State.LINGERING);
+    /** Where a pod was made anew under its name, the one that is there more surely comes first. */
+    private static final List<State> THERE = List.of(State.HELD, State.ASSUMED, State.LINGERING);
 
     private final Ledger ledger;
 
@@ -60,7 +60,7 @@ final class Stock {
     Optional<Held> pod(String namespace, String name) {
         return pods(namespace, "").stream()
                 .filter(held -> held.holding().pod().name().equals(name))
-                .findFirst();
+                .min(Comparator.comparing(held -> THERE.indexOf(held.holding().state())));
     }
 
     /** Room that is kept without the cluster's word. */
