@@ -11,6 +11,9 @@ public final class Annotations {
     /** On a Binding, and so on the pod: the {@link Fence} under which it was bound. */
     public static final String FENCE = "aliquot.io/fence";
 
+    /** On a pod, by the scheduler alone: the {@link Fence} under which it was resized last. */
+    public static final String RESIZE_FENCE = "aliquot.io/resize-fence";
+
     /**
      * On a pod, by the scheduler: the version of the pod for which the answer to a write was lost. It makes no difference
      * but that the pod's version is a later one.
@@ -93,7 +96,10 @@ public final class Annotations {
 
     /** Whether only the scheduler may write this key on a pod. */
     public static boolean reservedOnPods(String key) {
-        return key.startsWith(VGPU_PREFIX) || key.startsWith(VISIBLE_DEVICES_PREFIX) || key.equals(FENCE);
+        return key.startsWith(VGPU_PREFIX)
+                || key.startsWith(VISIBLE_DEVICES_PREFIX)
+                || key.equals(FENCE)
+                || key.equals(RESIZE_FENCE);
     }
 
     private static String containerKey(String container) {

@@ -37,6 +37,7 @@ class SmallFormatsTest {
         assertThat(Annotations.reservedOnPods("aliquot.io/visible-devices.main"))
                 .isTrue();
         assertThat(Annotations.reservedOnPods("aliquot.io/fence")).isTrue();
+        assertThat(Annotations.reservedOnPods("aliquot.io/resize-fence")).isTrue();
         assertThat(Annotations.reservedOnPods("aliquot.io/node-placement")).isFalse();
     }
 

@@ -23,7 +23,13 @@ class ForgeryIT {
     private static final PatchContext MERGE = PatchContext.of(PatchType.JSON_MERGE);
 
     @ParameterizedTest
-    @ValueSource(strings = {"aliquot.io/vgpu.main", "aliquot.io/visible-devices.main", "aliquot.io/fence"})
+    @ValueSource(
+            strings = {
+                "aliquot.io/vgpu.main",
+                "aliquot.io/visible-devices.main",
+                "aliquot.io/fence",
+                "aliquot.io/resize-fence"
+            })
     void aReservedAnnotationIsRefusedWhereverItIsWritten(String key, Lab lab, Space space) {
         forbidden(() -> space.create(Pods.annotated(Pods.plain(lab, "created"), Map.of(key, "forged"))));
         forbidden(() -> space.create(Pods.annotated(Pods.memory(lab, "created", 1000), Map.of(key, "forged"))));

@@ -104,7 +104,13 @@ class PoliciesIT {
     @Nested
     class ReservedAnnotations {
         @ParameterizedTest
-        @ValueSource(strings = {"aliquot.io/vgpu.main", "aliquot.io/visible-devices.main", "aliquot.io/fence"})
+        @ValueSource(
+                strings = {
+                    "aliquot.io/vgpu.main",
+                    "aliquot.io/visible-devices.main",
+                    "aliquot.io/fence",
+                    "aliquot.io/resize-fence"
+                })
         void nobodyElseWritesThemOnAPod(String key) {
             String name = create(plainPod());
 
@@ -154,12 +160,12 @@ class PoliciesIT {
             String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
 
             scheduler
-                    .patch(PODS + "/" + name, resize(version, "aliquot.io/fence", "pod-a_1/3"))
+                    .patch(PODS + "/" + name, resize(version, "aliquot.io/resize-fence", "pod-a_1/3"))
                     .expectSuccess();
             assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/vgpu.main"))
                     .isEqualTo("more");
             assertThat(scheduler
-                            .patch(PODS + "/" + name, resize(version, "aliquot.io/fence", "pod-a_1/3"))
+                            .patch(PODS + "/" + name, resize(version, "aliquot.io/resize-fence", "pod-a_1/3"))
                             .code())
                     .isEqualTo(409);
         }
@@ -170,16 +176,37 @@ class PoliciesIT {
             String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
 
             forbidden(
-                    scheduler.patch(PODS + "/" + name, resize(version, "aliquot.io/fence", "pod-a_1/2")),
+                    scheduler.patch(PODS + "/" + name, resize(version, "aliquot.io/resize-fence", "pod-a_1/2")),
                     "no longer leads");
+        }
+
+        @Test
+        void fenceOfTheBindingStays() {
+            String name = bound();
+            String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
+            String resize = resize(version, "aliquot.io/resize-fence", "pod-a_1/3");
+
+            forbidden(
+                    scheduler.patch(
+                            PODS + "/" + name,
+                            resize.replace(
+                                    "\"annotations\": {", "\"annotations\": {\"aliquot.io/fence\": \"pod-b_1/4\", ")),
+                    "only");
+            forbidden(
+                    scheduler.patch(PODS + "/" + name, resize(version, "aliquot.io/fence", "pod-a_1/3")),
+                    "no longer leads");
+            scheduler.patch(PODS + "/" + name, resize).expectSuccess();
+            assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/fence"))
+                    .isEqualTo("pod-a_1/3");
         }
 
         @Test
         void nothingElseOfAPodIsTheSchedulersToChange() {
             String name = bound();
 
-            for (String key :
-                    new String[] {"example.com/mine", "aliquot.io/fence", "aliquot.io/visible-devices.main"}) {
+            for (String key : new String[] {
+                "example.com/mine", "aliquot.io/fence", "aliquot.io/resize-fence", "aliquot.io/visible-devices.main"
+            }) {
                 forbidden(scheduler.patch(PODS + "/" + name, annotation(key, "x")), "only");
             }
             forbidden(scheduler.patch(PODS + "/" + name, "{\"metadata\": {\"labels\": {\"x\": \"y\"}}}"), "only");

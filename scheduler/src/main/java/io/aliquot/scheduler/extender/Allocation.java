@@ -10,10 +10,10 @@ import java.util.TreeMap;
 final class Allocation {
     private Allocation() {}
 
-    /** The annotations; {@code containers} by name. */
-    static Map<String, String> annotations(Fence fence, Map<String, Vgpus> containers) {
+    /** The annotations; {@code containers} by name, the fence under this key. */
+    static Map<String, String> annotations(String fenceKey, Fence fence, Map<String, Vgpus> containers) {
         var annotations = new TreeMap<String, String>();
-        annotations.put(Annotations.FENCE, fence.print());
+        annotations.put(fenceKey, fence.print());
         containers.forEach((container, vgpus) -> annotations.put(Annotations.vgpu(container), vgpus.print()));
         return annotations;
     }

@@ -23,7 +23,8 @@ import org.slf4j.LoggerFactory;
  *
  * <p>A leader knows of all that was bound before it became one. Where each leader's pods were bound after those of the
  * leaders before it, none sold anything twice: an admin has made the GPU's capacity smaller since. That is told, and
- * nobody has to leave.
+ * nobody has to leave. Resizes don't count here, since nobody can tell when one was: what got past the fence by one is
+ * told only, too.
  */
 final class Auditor {
     private static final Logger LOG = LoggerFactory.getLogger(Auditor.class);
@@ -95,7 +96,8 @@ final class Auditor {
         return evictUntilTheRestFits(suspect, what, holders);
     }
 
-    private static boolean eachLeaderInTurn(List<BoundPod> oldestFirst) {
+    /** Whether each leader's pods were bound after those of the leaders before it. */
+    static boolean eachLeaderInTurn(List<BoundPod> oldestFirst) {
         for (int i = 1; i < oldestFirst.size(); i++) {
             BoundPod before = oldestFirst.get(i - 1);
             BoundPod after = oldestFirst.get(i);
@@ -108,7 +110,7 @@ final class Auditor {
         return true;
     }
 
-    /** Of the Lease when the pod was bound or resized; -1 where nobody can tell. */
+    /** Of the Lease when the pod was bound; -1 where nobody can tell. */
     private static int transitions(BoundPod pod) {
         try {
             return Fence.parse(pod.fence()).transitions();

@@ -86,7 +86,7 @@ final class Binder {
     private Result bind(Unbound known, Attempt attempt) {
         PodId pod = attempt.pod();
         if (known.ask().containers().isEmpty()) {
-            return send(known, attempt, Allocation.annotations(attempt.fence(), Map.of()), "no GPU");
+            return send(known, attempt, Allocation.annotations(Annotations.FENCE, attempt.fence(), Map.of()), "no GPU");
         }
         var commitment = ledger.commit(pod, attempt.node(), known.ask(), known.at());
         if (commitment instanceof Granted granted) {
@@ -171,7 +171,7 @@ final class Binder {
     }
 
     private static Map<String, String> annotations(Granted granted, Fence fence) {
-        Map<String, String> annotations = Allocation.annotations(fence, granted.containers());
+        Map<String, String> annotations = Allocation.annotations(Annotations.FENCE, fence, granted.containers());
         granted.containers()
                 .forEach((container, vgpus) -> annotations.put(
                         Annotations.visibleDevices(container),

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.api.Annotations;
 import io.aliquot.api.Fence;
 import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.Standing;
@@ -110,6 +111,9 @@ public final class Resizer {
     }
 
     private static Map<String, String> annotations(List<Share> shares, Fence fence) {
-        return Allocation.annotations(fence, shares.stream().collect(Collectors.toMap(Share::container, Share::vgpus)));
+        return Allocation.annotations(
+                Annotations.RESIZE_FENCE,
+                fence,
+                shares.stream().collect(Collectors.toMap(Share::container, Share::vgpus)));
     }
 }

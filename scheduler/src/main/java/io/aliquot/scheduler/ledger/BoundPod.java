@@ -23,7 +23,7 @@ import java.util.Map;
  * @param bound when it got its node
  * @param grace that its containers get to end in, the longest that was told
  * @param leavesBy when it is gone at the latest, if its node does what it is told; {@link Instant#MAX} while it stays
- * @param fence under which it was bound or resized last, {@link io.aliquot.api.Fence} as text; empty without GPUs
+ * @param fence under which it was bound, {@link io.aliquot.api.Fence} as text; empty without GPUs
  */
 public record BoundPod(
         PodId id,

@@ -408,6 +408,7 @@ class GpuAdmissionTest {
         "aliquot.io/visible-devices.main, all, remove the annotation aliquot.io/visible-devices.main",
         "aliquot.io/vgpu.anything, x, remove the annotation aliquot.io/vgpu.anything",
         "aliquot.io/fence, a/1, remove the annotation aliquot.io/fence",
+        "aliquot.io/resize-fence, a/1, remove the annotation aliquot.io/resize-fence",
         "aliquot.io/node-placement, tetris, 'aliquot.io/node-placement: \"tetris\" is unknown; allowed: binpack, spread, fragmentation'",
         "aliquot.io/gpu-placement, tetris, 'is unknown; allowed: binpack, spread, fragmentation, topology'",
         "aliquot.io/gpu-placement, '', is unknown; allowed: binpack",

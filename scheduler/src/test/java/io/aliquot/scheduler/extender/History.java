@@ -42,6 +42,7 @@ import java.time.Instant;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -330,7 +331,8 @@ final class History {
 
     private WriteOutcome apply(Request request) {
         Pod pod = pods.get(request.pod.uid());
-        String fence = request.annotations.get(Annotations.FENCE);
+        boolean binds = !request.node.isEmpty();
+        String fence = request.annotations.get(binds ? Annotations.FENCE : Annotations.RESIZE_FENCE);
         if (fence != null && !fence.equals(believed.print())) {
             counts.count("stale fence refused");
             return new WriteOutcome.Refused("fence");
@@ -338,10 +340,9 @@ final class History {
         if (pod == null) {
             return new WriteOutcome.Conflicts("uid");
         }
-        if (pod.version != request.version || (!request.node.isEmpty() && (!pod.node.isEmpty() || pod.leaves))) {
+        if (pod.version != request.version || (binds && (!pod.node.isEmpty() || pod.leaves))) {
             return new WriteOutcome.Conflicts("version");
         }
-        boolean binds = !request.node.isEmpty();
         change(new Pod(
                 pod.id,
                 pod.ask,
@@ -351,7 +352,7 @@ final class History {
                 pod.leaves,
                 pod.ended,
                 binds ? revision : pod.boundAt,
-                fence == null ? pod.fence : fence));
+                request.annotations.getOrDefault(Annotations.FENCE, pod.fence)));
         grants.computeIfAbsent(pod.id.uid(), any -> new HashMap<>()).putAll(request.grants);
         if (fence != null && !fence.equals(lease.print())) {
             counts.count("stale fence slipped through");
@@ -525,6 +526,14 @@ final class History {
                 throw new AssertionError("a whole card and others on " + gpu);
             }
         });
+        // So the auditor makes nobody leave a GPU that has less than pods hold.
+        List<BoundPod> oldestFirst = holding().stream()
+                .map(Pod::bound)
+                .sorted(Comparator.comparing(BoundPod::bound))
+                .toList();
+        assertThat(Auditor.eachLeaderInTurn(oldestFirst))
+                .as("in turn: %s", oldestFirst)
+                .isTrue();
     }
 
     private void checkAgreement(Replica replica) {
@@ -812,16 +821,10 @@ final class History {
         @Override
         public void warn(PodId pod, String reason, String message) {}
 
+        /** Only the auditor asks for that, and {@link #checkTruth} sees to it that no GPU is sold twice. */
         @Override
         public EvictOutcome evict(PodId id, boolean dryRun) {
-            meanwhile();
-            Pod pod = pods.get(id.uid());
-            if (pod == null || pod.ended) {
-                return new EvictOutcome.Gone();
-            }
-            counts.count("evicted by the auditor");
-            change(pod.leaving());
-            return new EvictOutcome.Done();
+            throw new AssertionError(id + " has to leave, though no GPU was sold twice");
         }
 
         @Override

@@ -32,7 +32,7 @@ class ResizerTest {
     }
 
     @Test
-    void aResizeIsWrittenForTheVersionThatItWasDecidedOnUnderTheFence() {
+    void aResizeIsWrittenForTheVersionThatItWasDecidedOnUnderAFenceOfItsOwn() {
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
         assertThat(world.cluster.sent)
                 .containsExactly(new FakeCluster.Sent(
@@ -40,7 +40,7 @@ class ResizerTest {
                         5,
                         "",
                         Map.of(
-                                Annotations.FENCE,
+                                Annotations.RESIZE_FENCE,
                                 "aliquot-1_uuid/3",
                                 Annotations.vgpu("main"),
                                 GPU + " memory=4000Mi cores=0 policy=fixed priority=0 context=0Mi\n")));
