@@ -437,7 +437,7 @@ public final class Ledger {
 
     /**
      * Prepares to change what a pod holds of its GPUs. Shrinking always is possible; where it grows there must be as
-     * much, as for a new pod.
+     * much, as for a new pod. Where memory alone is shared cores can only be given up.
      *
      * @throws io.aliquot.api.FormatException where the changes make no sense for this pod
      */
@@ -465,9 +465,10 @@ public final class Ledger {
             return new Resizing.Unchanged();
         }
         Claim resizing = claim.resizing(pod, wanted, nanoTime.getAsLong());
-        Optional<String> lacking = account.lacking(claim, resizing.perGpu);
-        if (lacking.isPresent()) {
-            return new Resizing.Refused(lacking.get());
+        Optional<String> obstacle =
+                account.unsuitable(pod.shares(), wanted).or(() -> account.lacking(claim, resizing.perGpu));
+        if (obstacle.isPresent()) {
+            return new Resizing.Refused(obstacle.get());
         }
         account.put(resizing);
         return new Resizing.Prepared(pod.id(), node, pod.version(), wanted);

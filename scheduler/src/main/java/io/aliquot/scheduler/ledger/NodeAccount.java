@@ -1,7 +1,10 @@
 package io.aliquot.scheduler.ledger;
 
+import static io.aliquot.api.Share.MEMORY;
+
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
+import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.Amount;
@@ -26,6 +29,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -338,22 +342,50 @@ final class NodeAccount {
         return whole <= 0 ? 1 : Math.min(1, (double) part / whole);
     }
 
-    /** What there isn't for a claim to grow to this; empty where it fits, or doesn't grow. */
+    /** Why a container can't have this of a GPU, whoever else is there; empty where each can, or has as much already. */
+    Optional<String> unsuitable(List<Share> present, List<Share> wanted) {
+        List<Vgpu> before = vgpus(present);
+        List<Vgpu> after = vgpus(wanted);
+        return IntStream.range(0, after.size())
+                .mapToObj(i -> unsuitable(before.get(i), after.get(i)))
+                .flatMap(Optional::stream)
+                .findFirst();
+    }
+
+    private static List<Vgpu> vgpus(List<Share> shares) {
+        return shares.stream().flatMap(share -> share.vgpus().list().stream()).toList();
+    }
+
+    private Optional<String> unsuitable(Vgpu before, Vgpu after) {
+        Optional<Card> card = cards().stream()
+                .filter(one -> one.gpu().uuid().equals(after.uuid()))
+                .findFirst();
+        boolean grows = after.memoryMiB() > before.memoryMiB();
+        if (card.isEmpty()) {
+            return grows || after.cores() > before.cores()
+                    ? Optional.of("its node shares GPU " + after.uuid() + " no more")
+                    : Optional.empty();
+        }
+        int memoryMiB = card.get().gpu().memoryMiB();
+        if (grows && after.memoryMiB() > memoryMiB) {
+            return Optional.of("GPU " + after.uuid() + " itself has " + memoryMiB + " MiB, whatever its node's scaling,"
+                    + " and no container gets more of it; one is to hold " + after.memoryMiB() + " MiB");
+        }
+        return card.get().share() == MEMORY && after.cores() > 0 && after.cores() != before.cores()
+                ? Optional.of(
+                        "GPU " + after.uuid() + " is shared by memory alone, so its cores are neither reserved nor"
+                                + " limited; leave cores out, or set them to 0")
+                : Optional.empty();
+    }
+
+    /** What there isn't for a claim to grow to this, which suits its GPUs; empty where it fits, or doesn't grow. */
     Optional<String> lacking(Claim claim, Map<String, Amount> wanted) {
-        List<GpuRoom> without = roomsWithout(claim.pod.uid(), Set.of());
-        for (Map.Entry<String, Amount> gpu : wanted.entrySet()) {
-            if (!gpu.getValue().equals(claim.perGpu.get(gpu.getKey()))) {
-                Optional<GpuRoom> room = without.stream()
-                        .filter(one -> one.gpu().uuid().equals(gpu.getKey()))
-                        .findFirst();
-                if (room.isEmpty()) {
-                    return Optional.of("its node shares GPU " + gpu.getKey() + " no more");
-                }
-                if (!holds(room.get(), gpu.getValue())) {
-                    return Optional.of("GPU " + gpu.getKey() + " has " + atMost(room.get())
-                            + " for this pod, which is to hold "
-                            + words(gpu.getValue().memoryMiB(), gpu.getValue().cores()));
-                }
+        for (GpuRoom room : roomsWithout(claim.pod.uid(), Set.of())) {
+            String gpu = room.gpu().uuid();
+            Amount amount = wanted.get(gpu);
+            if (amount != null && !amount.equals(claim.perGpu.get(gpu)) && !holds(room, amount)) {
+                return Optional.of("GPU " + gpu + " has " + atMost(room) + " for this pod, which is to hold "
+                        + words(amount.memoryMiB(), amount.cores()));
             }
         }
         return Optional.empty();

@@ -13,6 +13,7 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
+import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.extender.Cluster.PodState;
@@ -373,6 +374,7 @@ final class History {
                 shares.add(new Share(container.name(), container.kind(), Vgpus.parse(text)));
             }
         });
+        shares.forEach(share -> checkParts(pod, node.isEmpty() ? pod.node : node, share));
         var decided = new HashMap<String, Integer>();
         Map<String, Amount> before = pod.bound().perGpu();
         new Pod(pod.id, pod.ask, 0, node, shares, false, false, 0, "")
@@ -392,6 +394,29 @@ final class History {
                     }
                 });
         return new Request(pod.id, version, node, annotations, shares, decided);
+    }
+
+    /** A container is given no more than its card has, nor cores where memory alone is shared. */
+    private void checkParts(Pod pod, String node, Share share) {
+        for (Vgpu vgpu : share.vgpus().list()) {
+            Amount before = pod.shares.stream()
+                    .filter(present -> present.container().equals(share.container()))
+                    .flatMap(present -> present.vgpus().list().stream())
+                    .filter(present -> present.uuid().equals(vgpu.uuid()))
+                    .map(Amount::of)
+                    .findFirst()
+                    .orElse(Amount.NOTHING);
+            if (vgpu.memoryMiB() > before.memoryMiB()) {
+                assertThat(vgpu.memoryMiB())
+                        .as("%s is given MiB of %s", pod.id, vgpu.uuid())
+                        .isLessThanOrEqualTo(card(node, vgpu.uuid()).gpu().memoryMiB());
+            }
+            if (vgpu.cores() > before.cores()) {
+                assertThat(card(node, vgpu.uuid()).share())
+                        .as("%s is given cores of %s", pod.id, vgpu.uuid())
+                        .isNotEqualTo(io.aliquot.api.Share.MEMORY);
+            }
+        }
     }
 
     private static boolean grows(Amount before, Amount after) {
@@ -713,7 +738,7 @@ final class History {
             var change = new ShareChange(
                     share.container(),
                     random.nextBoolean() ? "" : share.vgpus().list().get(0).uuid(),
-                    random.nextInt(3) == 0 ? null : Integer.valueOf(1 + random.nextInt(MEMORY)),
+                    random.nextInt(3) == 0 ? null : Integer.valueOf(1 + random.nextInt(2 * MEMORY)),
                     random.nextInt(3) == 0 ? null : Integer.valueOf(random.nextInt(101)),
                     null);
             try {

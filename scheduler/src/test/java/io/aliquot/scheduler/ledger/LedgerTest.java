@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
+import static io.aliquot.api.Share.CORE_MEMORY;
+import static io.aliquot.api.Share.MEMORY;
 import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
@@ -8,13 +10,18 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.CorePolicy;
 import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
+import io.aliquot.api.Scaling;
+import io.aliquot.api.Vgpus;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.Cards;
+import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuRoom;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostLoad;
@@ -238,6 +245,47 @@ class LedgerTest {
         assertThat(ledger.resize("b", List.of(new ShareChange("main", "", 1, 0, null))))
                 .isInstanceOf(Resizing.Prepared.class);
         assertThat(ledger.resize("c", List.of())).isEqualTo(new Resizing.Unknown());
+    }
+
+    @Test
+    void noContainerGrowsBeyondTheMemoryOfItsCardHoweverMuchIsSold() {
+        NodeFacts twice = sharing(CORE_MEMORY, new Scaling(200));
+        ledger.putNode("n1", twice);
+        ledger.hold(BoundPods.of(pod("a"), "n1", 1, share("one", 800), share("other", 800)));
+        assertThat(ledger.resize("a", List.of(new ShareChange("one", "", 1001, null, null))))
+                .isEqualTo(new Resizing.Refused("GPU " + uuid(1, 0)
+                        + " itself has 1000 MiB, whatever its node's scaling, and no container gets more of it; one is to"
+                        + " hold 1001 MiB"));
+        assertThat(ledger.resize("a", exchange(1001)))
+                .as("together they hold no more than before")
+                .isInstanceOf(Resizing.Refused.class);
+        ledger.putNode("n1", new NodeFacts.LeftOut("for a while"));
+        assertThat(ledger.resize("a", exchange(1000)))
+                .isEqualTo(new Resizing.Refused("its node shares GPU " + uuid(1, 0) + " no more"));
+        ledger.putNode("n1", twice);
+        assertThat(ledger.resize("a", exchange(1000))).isInstanceOf(Resizing.Prepared.class);
+    }
+
+    private static List<ShareChange> exchange(int memoryMiB) {
+        return List.of(
+                new ShareChange("one", "", memoryMiB, null, null), new ShareChange("other", "", 100, null, null));
+    }
+
+    @Test
+    void whereMemoryAloneIsSharedCoresAreGivenUpOnly() {
+        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
+        ledger.putNode("n1", sharing(MEMORY, Scaling.ONE));
+        for (int cores : new int[] {10, 30}) {
+            assertThat(ledger.resize("a", List.of(new ShareChange("main", "", 100, cores, null))))
+                    .isEqualTo(new Resizing.Refused("GPU " + uuid(1, 0)
+                            + " is shared by memory alone, so its cores are neither reserved nor limited; leave cores"
+                            + " out, or set them to 0"));
+        }
+        assertThat(ledger.resize("a", List.of(new ShareChange("main", "", 600, null, null))))
+                .isInstanceOf(Resizing.Prepared.class);
+        ledger.undo("a", 1);
+        assertThat(ledger.resize("a", List.of(new ShareChange("main", "", null, 0, null))))
+                .isInstanceOf(Resizing.Prepared.class);
     }
 
     @Test
@@ -504,6 +552,17 @@ class LedgerTest {
 
     static NodeFacts sharing(int slots, Gpu... gpus) {
         return new NodeFacts.Sharing(Gpus.inventory(slots, gpus), Placement.BINPACK, new HostLoad(1000, 1000));
+    }
+
+    /** One GPU of 1000 MiB, of whose memory so much is sold. */
+    private static NodeFacts sharing(io.aliquot.api.Share by, Scaling memory) {
+        var inventory = new Inventory(new VisibleDevices("{uuid}"), memory, Scaling.ONE, 10, List.of(gpu(1, 0, 1000)));
+        return new NodeFacts.Sharing(new Cards(inventory, by, Set.of()), Placement.BINPACK, new HostLoad(1000, 1000));
+    }
+
+    private static Share share(String container, int memoryMiB) {
+        var amount = new Amount(memoryMiB, 0, 1, false);
+        return new Share(container, ContainerKind.APP, new Vgpus(List.of(BoundPods.vgpu(uuid(1, 0), amount))));
     }
 
     static PodId pod(String name) {
