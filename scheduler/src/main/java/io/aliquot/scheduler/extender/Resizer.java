@@ -70,6 +70,9 @@ public final class Resizer {
             if (resizing instanceof Resizing.Refused refused) {
                 return new Result.Refused(refused.reason());
             }
+            if (resizing instanceof Resizing.Undecided) {
+                return new Result.Unavailable("the outcome of an earlier resize is not known yet; try again");
+            }
             if (resizing instanceof Resizing.Unchanged) {
                 return new Result.Done();
             }
@@ -89,17 +92,18 @@ public final class Resizer {
     private Outcome write(Prepared prepared, Fence fence) {
         WriteOutcome outcome =
                 cluster.annotate(prepared.pod(), prepared.version(), annotations(prepared.shares(), fence));
-        if (outcome instanceof WriteOutcome.Done) {
-            return new Outcome(new Result.Done(), false);
-        }
         if (outcome instanceof WriteOutcome.Refused refused) {
             ledger.undo(prepared.pod().uid(), prepared.version());
             return new Outcome(new Result.Refused(refused.why()), false);
         }
+        // Even if it is done: the next resize needn't wait for the watch then.
+        PodState state = outcomes.conclude(prepared.pod());
+        if (outcome instanceof WriteOutcome.Done) {
+            return new Outcome(new Result.Done(), false);
+        }
         String why = outcome instanceof WriteOutcome.Conflicts conflicts
                 ? conflicts.why()
                 : ((WriteOutcome.Unknown) outcome).why();
-        PodState state = outcomes.conclude(prepared.pod());
         if (state instanceof PodState.Bound bound) {
             return bound.pod().shares().equals(prepared.shares())
                     ? new Outcome(new Result.Done(), false)

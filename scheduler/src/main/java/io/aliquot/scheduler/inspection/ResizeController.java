@@ -68,7 +68,7 @@ final class ResizeController {
         return Refusal.notFound("no pod " + name + " in namespace " + namespace + " holds a share of a GPU");
     }
 
-    /** What was written; the watch tells the ledger a moment later. */
+    /** What was written, of which the ledger need not have heard yet. */
     private static Api.Pod with(Api.Pod pod, List<ShareChange> changes) {
         List<Api.Share> shares = pod.shares();
         for (ShareChange change : changes) {

@@ -457,7 +457,7 @@ public final class Ledger {
             return new Resizing.Unknown();
         }
         if (claim.resizes()) {
-            return new Resizing.Refused("the outcome of an earlier resize is not known yet; try again");
+            return new Resizing.Undecided();
         }
         BoundPod pod = told.get();
         List<Share> wanted = ShareChange.apply(changes, pod.shares());

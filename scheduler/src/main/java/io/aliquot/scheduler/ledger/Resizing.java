@@ -19,6 +19,9 @@ public sealed interface Resizing {
     /** Nothing changed: there is not as much as it is to hold, or it isn't known now. */
     record Refused(String reason) implements Resizing {}
 
+    /** Nothing changed: a resize was sent before, and its outcome is not known. */
+    record Undecided() implements Resizing {}
+
     /** No such pod is bound, as far as the cluster has told. */
     record Unknown() implements Resizing {}
 }

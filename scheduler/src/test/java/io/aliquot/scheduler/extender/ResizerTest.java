@@ -51,6 +51,17 @@ class ResizerTest {
     }
 
     @Test
+    void theNextResizeNeedNotWaitForTheWatch() {
+        world.cluster.state = new PodState.Bound(World.bound("a", 1, 6, 4000));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        world.cluster.state = new PodState.Bound(World.bound("a", 1, 7, 100));
+        assertThat(to(100)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
+        assertThat(world.cluster.movedOn).isEmpty();
+        assertThat(taken()).isEqualTo(100);
+    }
+
+    @Test
     void whatAPodHoldsAlreadyIsNotWritten() {
         assertThat(to(3000)).isEqualTo(new Resizer.Result.Done());
         assertThat(world.cluster.sent).isEmpty();
@@ -115,7 +126,8 @@ class ResizerTest {
         assertThat(taken()).isEqualTo(4000);
         assertThat(world.ledger.awaits("uid-a")).hasValue(5);
         assertThat(to(100))
-                .isEqualTo(new Resizer.Result.Refused("the outcome of an earlier resize is not known yet; try again"));
+                .isEqualTo(
+                        new Resizer.Result.Unavailable("the outcome of an earlier resize is not known yet; try again"));
     }
 
     @Test

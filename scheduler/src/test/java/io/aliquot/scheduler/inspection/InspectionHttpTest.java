@@ -311,6 +311,11 @@ class InspectionHttpTest {
                         .at("/items/1/memoryMiB/free")
                         .asInt())
                 .isZero();
+        // And the test's cluster doesn't say what became of it.
+        answer = patch("admin", "team/p3-3", "{\"shares\":[{\"container\":\"main\",\"cores\":1}]}");
+        assertThat(answer.statusCode()).isEqualTo(503);
+        assertThat(answer.headers().firstValue("Retry-After")).hasValue("1");
+        assertThat(answer.body()).contains("the outcome of an earlier resize is not known yet");
         answer = patch("admin", "team/p3-2", "{\"shares\":[{\"container\":\"other\",\"cores\":1}]}");
         assertThat(answer.statusCode()).isEqualTo(409);
         assertThat(answer.body()).contains("container other holds no GPU; those that do: main");

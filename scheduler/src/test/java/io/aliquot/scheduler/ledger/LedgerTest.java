@@ -177,7 +177,7 @@ class LedgerTest {
         var grow = List.of(new ShareChange("main", "", 700, 10, null));
         assertThat(ledger.resize("a", grow)).isInstanceOf(Resizing.Prepared.class);
         assertThat(taken()).isEqualTo(new Amount(700, 20, 1, false));
-        assertThat(ledger.resize("a", grow)).isInstanceOf(Resizing.Refused.class);
+        assertThat(ledger.resize("a", grow)).isEqualTo(new Resizing.Undecided());
         ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
         assertThat(taken()).as("the news are as old as the resize").isEqualTo(new Amount(700, 20, 1, false));
         ledger.hold(BoundPods.of(pod("a"), "n1", 2, BoundPods.main(uuid(1, 0), new Amount(700, 10, 1, false))));
