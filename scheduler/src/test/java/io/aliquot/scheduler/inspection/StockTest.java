@@ -10,7 +10,6 @@ import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.Gpus;
-import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class StockTest {
@@ -19,7 +18,7 @@ class StockTest {
         public void roomFreed(String node) {}
 
         @Override
-        public void oversold(String node, String gpu, PodId latest, Set<PodId> holders) {}
+        public void oversold(String node, String gpu) {}
     });
     private final Stock stock = new Stock(ledger);
 
