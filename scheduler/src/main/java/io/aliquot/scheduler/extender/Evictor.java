@@ -42,7 +42,10 @@ import org.slf4j.LoggerFactory;
 final class Evictor {
     /** For kube-scheduler to preempt by itself, right after Filter. */
     static final Duration ITS_TURN = Duration.ofMillis(500);
-    /** How long an answer of kube-scheduler's about which nodes a pod may go to is believed: longer than its backoff. */
+    /**
+     * How long a question of kube-scheduler's is believed to name the nodes where a pod may go. After that it is made to
+     * ask anew, which its backoff may put off for longer than this.
+     */
     static final Duration FRESH = Duration.ofSeconds(10);
     /** How long one whom a disruption budget protects is left alone, and at least a pod that nothing helps, too. */
     static final Duration LEFT_ALONE = Duration.ofSeconds(10);
@@ -118,7 +121,8 @@ final class Evictor {
         int looks = 0;
         int evictions = 0;
         for (Waiting one : waiting) {
-            if (!helpless.containsKey(one.wish())) {
+            boolean due = fresh(one) || !waker.told(one);
+            if (due && !helpless.containsKey(one.wish())) {
                 if (looks++ == MOST_KINDS || evictions >= MOST_EVICTIONS) {
                     return;
                 }
@@ -139,6 +143,10 @@ final class Evictor {
                 .orElse(Integer.MAX_VALUE);
     }
 
+    private boolean fresh(Waiting one) {
+        return nanoTime.getAsLong() - one.lookedAt() <= FRESH.toNanos();
+    }
+
     private record OnNode(String node, Plan plan) {}
 
     /** Returns how many were evicted. */
@@ -150,13 +158,12 @@ final class Evictor {
         }
         String node = cheapest.get().node();
         List<Victim> victims = cheapest.get().plan().victims();
-        boolean fresh = nanoTime.getAsLong() - one.lookedAt() <= FRESH.toNanos();
-        if (!victims.isEmpty() && !fresh) {
-            waker.wake(node, one.pod()); // and when kube-scheduler has asked again
+        if (!victims.isEmpty() && !fresh(one)) {
+            waker.wake(node, one); // and when kube-scheduler has asked again
             return 0;
         }
         if (ledger.ask(node, one.pod().uid(), one.wish().ask()) instanceof Offer.Fits) {
-            waker.wake(node, one.pod());
+            waker.wake(node, one);
             return 0;
         }
         Set<String> uids = victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());

@@ -27,6 +27,8 @@ import org.slf4j.LoggerFactory;
  */
 final class Waker {
     static final Duration PAUSE = Duration.ofSeconds(1);
+    /** For a pod that kube-scheduler was told to try again, and hasn't asked about since. */
+    static final Duration AGAIN = Duration.ofMinutes(1);
 
     private static final Logger LOG = LoggerFactory.getLogger(Waker.class);
     /** Questions at one look, tens of milliseconds; what is left is asked at the next. */
@@ -38,7 +40,9 @@ final class Waker {
     private final KeptRooms kept;
     private final Cluster cluster;
     private final LongSupplier nanoTime;
-    private long written;
+    private volatile long written;
+    /** When the last write was begun that worked. */
+    private volatile long woken;
 
     Waker(Ledger ledger, LedgerNews news, PendingPods pending, KeptRooms kept, Cluster cluster, LongSupplier nanoTime) {
         this.ledger = ledger;
@@ -48,23 +52,52 @@ final class Waker {
         this.cluster = cluster;
         this.nanoTime = nanoTime;
         this.written = nanoTime.getAsLong() - PAUSE.toNanos();
+        this.woken = written;
     }
 
     /**
-     * Makes kube-scheduler ask about this pod again, if it hasn't been told anything for a second.
+     * Makes kube-scheduler ask about this pod again, if it hasn't been {@link #told}, nor anything else for a second.
      *
      * @param node that the pod may fit on, or may be made to
      */
-    void wake(String node, PodId pod) {
-        if (nanoTime.getAsLong() - written >= PAUSE.toNanos()) {
-            LOG.info("wake node={} for {}", node, pod);
-            written = nanoTime.getAsLong();
-            cluster.wake(node);
+    void wake(String node, Waiting pod) {
+        if (!told(pod)) {
+            var unused = write(node, pod.pod());
         }
     }
 
+    /**
+     * Whether kube-scheduler has been made to try all pods again within the last minute, and since it asked about this
+     * one: it will ask after its backoff, or has no node to ask about.
+     */
+    boolean told(Waiting pod) {
+        long last = woken;
+        return last - pod.lookedAt() > 0 && nanoTime.getAsLong() - last < AGAIN.toNanos();
+    }
+
+    private boolean due() {
+        return nanoTime.getAsLong() - written >= PAUSE.toNanos();
+    }
+
+    /** Whether it was written; not within a second of another write. */
+    private boolean write(String node, PodId pod) {
+        long now = nanoTime.getAsLong();
+        synchronized (this) {
+            if (!due()) {
+                return false;
+            }
+            written = now;
+        }
+        LOG.info("wake node={} for {}", node, pod);
+        boolean works = cluster.wake(node);
+        if (works) {
+            woken = now;
+        }
+        return works;
+    }
+
     void wake() {
-        if (nanoTime.getAsLong() - written < PAUSE.toNanos() || !(cluster.standing() instanceof Leads)) {
+        if (!due() || !(cluster.standing() instanceof Leads)) {
             return; // what is freed in the meantime is kept
         }
         Set<String> freed = news.takeFreed();
@@ -86,9 +119,7 @@ final class Waker {
                                     instanceof Offer.Fits)
                     .findFirst();
             if (helped.isPresent()) {
-                LOG.info("wake node={} for {}", node, helped.get().pod());
-                written = nanoTime.getAsLong();
-                if (!cluster.wake(node)) {
+                if (!write(node, helped.get().pod())) {
                     nodes.forEach(news::roomFreed); // next time
                 }
                 return; // it wakes all

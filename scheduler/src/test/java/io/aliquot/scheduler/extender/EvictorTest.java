@@ -121,6 +121,23 @@ class EvictorTest {
     }
 
     @Test
+    void podsThatKubeSchedulerDoesNotAskAboutAgainWakeItOnceAMinuteAndLeaveOthersTheirTurn() {
+        world.budget("guarded", 0, "young", "old");
+        for (int i = 0; i < 20; i++) {
+            waits("silent" + i, 40_000 + i, 10);
+        }
+        ticks(40);
+        world.budget("guarded", 1, "young", "old");
+        ticks(50);
+        assertThat(world.cluster.woken).hasSize(1);
+        ticks(60);
+        assertThat(world.cluster.woken).hasSize(2);
+        waits("high", 40_000, 9);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young");
+    }
+
+    @Test
     void whomTheApiProtectsIsLeftAloneAndAnotherGoes() {
         world.cluster.evictions.put("young", new EvictOutcome.Protected("budget guarded"));
         waits("high", 40_000, 10);

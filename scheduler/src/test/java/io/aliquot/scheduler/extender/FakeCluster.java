@@ -32,9 +32,12 @@ public final class FakeCluster implements Cluster {
     final List<String> rehearsed = new ArrayList<>();
     final Map<String, EvictOutcome> evictions = new HashMap<>();
     boolean wakes = true;
+    /** What others do while somebody asks whether this replica leads. */
+    Runnable meanwhile = () -> {};
 
     @Override
     public Standing standing() {
+        meanwhile.run();
         return standing;
     }
 

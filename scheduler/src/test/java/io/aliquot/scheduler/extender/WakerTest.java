@@ -8,6 +8,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.extender.PendingPods.Waiting;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.placement.Gpus;
@@ -120,6 +121,32 @@ class WakerTest {
     }
 
     @Test
+    void whoeverElseWakesDuringALookOneWriteASecond() {
+        waits("a", 2000, "n1");
+        Waiting a = world.pending.waiting("uid-a").orElseThrow();
+        world.ledger.forget("uid-x");
+        world.cluster.meanwhile = () -> world.waker.wake("n2", a);
+        world.waker.wake();
+        assertThat(world.cluster.woken).containsExactly("n2");
+        world.cluster.meanwhile = () -> {};
+        assertThat(wokenAfterASecond()).as("what was freed isn't forgotten").containsExactly("n2", "n1");
+    }
+
+    @Test
+    void forOnePodOneWriteUntilKubeSchedulerAsksOrAMinuteIsOver() {
+        waits("a", 2000, "n1");
+        for (int second = 0; second < 100; second++) {
+            world.pass(Waker.PAUSE);
+            world.waker.wake("n1", world.pending.waiting("uid-a").orElseThrow());
+        }
+        assertThat(world.cluster.woken).hasSize(2);
+        waits("a", 2000, "n1");
+        world.pass(Waker.PAUSE);
+        world.waker.wake("n1", world.pending.waiting("uid-a").orElseThrow());
+        assertThat(world.cluster.woken).hasSize(3);
+    }
+
+    @Test
     void aWriteThatFailedIsTriedAgain() {
         waits("a", 2000, "n1");
         world.cluster.wakes = false;
@@ -129,6 +156,18 @@ class WakerTest {
         world.cluster.wakes = true;
         wokenAfterASecond();
         assertThat(wokenAfterASecond()).containsExactly("n1", "n1", "n1");
+    }
+
+    @Test
+    void forOnePodAWriteThatFailedIsTriedAgainToo() {
+        waits("a", 2000, "n1");
+        Waiting a = world.pending.waiting("uid-a").orElseThrow();
+        world.cluster.wakes = false;
+        for (int second = 0; second < 3; second++) {
+            world.pass(Waker.PAUSE);
+            world.waker.wake("n1", a);
+        }
+        assertThat(world.cluster.woken).hasSize(3);
     }
 
     @Test
