@@ -18,9 +18,9 @@ import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 
 /**
- * Room that pods were made to leave, for whom they were made to: kept until that pod is bound or gone, or may go
- * elsewhere. Not remembered beyond this process: who takes over finds the victims leaving and keeps their room again.
- * Thread-safe.
+ * Room that pods were made to leave, for whom they were made to: kept until that pod is bound or gone, or goes
+ * elsewhere, or cannot come any more. Not remembered beyond this process: the evictor of who takes over finds the victims
+ * leaving and keeps their room again. Thread-safe.
  */
 final class KeptRooms {
     /** Until the watch must have told that a victim was told to leave. */
@@ -29,7 +29,18 @@ final class KeptRooms {
     /** How long after it should be gone a pod is still expected to go. */
     private static final Duration OVERDUE = Duration.ofSeconds(30);
 
-    record Kept(PodId pod, PodAsk ask, String node, Set<String> victims, long since) {}
+    /**
+     * Room on a node.
+     *
+     * @param victims who are being told to leave
+     * @param vacated whether nobody is leaving the node any more
+     * @param since when it was begun, or vacated
+     */
+    record Kept(PodId pod, PodAsk ask, String node, Set<String> victims, boolean vacated, long since) {
+        Kept vacatedAt(long now) {
+            return new Kept(pod, ask, node, Set.of(), true, now);
+        }
+    }
 
     private final Ledger ledger;
     private final PendingPods pending;
@@ -46,7 +57,7 @@ final class KeptRooms {
 
     /** Keeps the room that these, and whoever leaves the node anyway, will have left; whether that is enough. */
     boolean keep(PodId pod, PodAsk ask, String node, Set<String> victims) {
-        return keep(new Kept(pod, ask, node, Set.copyOf(victims), nanoTime.getAsLong()));
+        return keep(new Kept(pod, ask, node, Set.copyOf(victims), false, nanoTime.getAsLong()));
     }
 
     private boolean keep(Kept kept) {
@@ -56,7 +67,8 @@ final class KeptRooms {
         }
         boolean done = ledger.keepFor(kept.pod(), kept.node(), kept.ask(), without);
         if (done) {
-            byPod.put(kept.pod().uid(), kept);
+            boolean vacated = without.isEmpty() && !kept.vacated();
+            byPod.put(kept.pod().uid(), vacated ? kept.vacatedAt(nanoTime.getAsLong()) : kept);
         } else {
             letGo(kept.pod().uid());
         }
@@ -82,12 +94,24 @@ final class KeptRooms {
         for (Kept kept : all()) {
             String uid = kept.pod().uid();
             boolean stays = ledger.place(uid).map(kept.node()::equals).orElse(true);
-            if (pending.ask(uid).isEmpty() || !stays) {
+            if (pending.ask(uid).isEmpty() || !stays || passedOver(kept)) {
                 letGo(uid);
             } else {
                 keep(kept);
             }
         }
+    }
+
+    /**
+     * Whether kube-scheduler has asked about the pod and not about this node: since those who were leaving are gone,
+     * because until then the node's totals may have been short.
+     */
+    private boolean passedOver(Kept kept) {
+        return kept.vacated()
+                && pending.waiting(kept.pod().uid())
+                        .filter(pod -> pod.lookedAt() - kept.since() > 0
+                                && !pod.wish().nodes().contains(kept.node()))
+                        .isPresent();
     }
 
     /** Uids of pods that were told to leave a node, or are being told, and still have parts of its GPUs. */

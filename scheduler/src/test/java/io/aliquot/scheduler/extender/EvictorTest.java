@@ -82,6 +82,32 @@ class EvictorTest {
     }
 
     @Test
+    void aPodThatCannotGoWhereItsRoomIsAnyMoreGetsRoomElsewhere() {
+        world.holds("there", 2, 0, 80_000, 9);
+        world.holds("there-too", 2, 1, 80_000, 20);
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        tick();
+        waits("high", 40_000, 10, "n2");
+        tick();
+        world.ledger.forget("uid-young");
+        ticks(30);
+        assertThat(world.kept.holds("uid-high"))
+                .as("kube-scheduler may not have known that there is room")
+                .isTrue();
+        world.pending.looksFor(id("high"), Gpus.ask("APP:main: gpumem=40000"), new Rank(10, true));
+        tick();
+        assertThat(world.kept.holds("uid-high")).as("it is asking").isTrue();
+        assertThat(world.cluster.evicted).containsExactly("young");
+        waits("high", 40_000, 10, "n2");
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young", "there");
+        assertThat(world.ledger.ask("n1", "uid-other", Gpus.ask("APP:main: gpumem=80000")))
+                .isInstanceOf(Offer.Fits.class);
+    }
+
+    @Test
     void nobodyOfEqualOrHigherPriorityIsEvicted() {
         waits("equal", 40_000, 1);
         ticks(30);
@@ -259,7 +285,11 @@ class EvictorTest {
     }
 
     private void waits(String name, int mebibytes, int priority) {
-        assertThat(placing.filter(pod(name, mebibytes(mebibytes), priority, ""), List.of("n1"))
+        waits(name, mebibytes, priority, "n1");
+    }
+
+    private void waits(String name, int mebibytes, int priority, String node) {
+        assertThat(placing.filter(pod(name, mebibytes(mebibytes), priority, ""), List.of(node))
                         .nodeNames())
                 .isEmpty();
     }
