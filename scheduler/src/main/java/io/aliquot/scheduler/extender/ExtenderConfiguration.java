@@ -46,8 +46,8 @@ class ExtenderConfiguration {
     }
 
     @Bean
-    Preempting preempting(Ledger ledger, Cluster cluster, Budgets budgets, KeptRooms kept) {
-        return new Preempting(ledger, cluster, budgets, kept);
+    Preempting preempting(Ledger ledger, Cluster cluster, PendingPods pending, Budgets budgets, KeptRooms kept) {
+        return new Preempting(ledger, cluster, pending, budgets, kept);
     }
 
     @Bean

@@ -92,6 +92,12 @@ public final class PendingPods {
         put(pod, known.at(), new Wish(known.ask(), rank, nodeSets.everywhere()), false);
     }
 
+    /** Others are made to leave for a pod that may never have been looked at; what is known of it stays. */
+    void getsRoom(Wire.Pod pod, PodAsk ask) {
+        Wish wish = new Wish(ask, pod.rank(), nodeSets.everywhere());
+        entries.asMap().putIfAbsent(pod.id().uid(), entry(pod.id(), pod.version(), wish, false));
+    }
+
     /** kube-scheduler has no node for the pod, and has perhaps not asked us; where it may go it doesn't say. */
     public void refused(PodId pod, PodAsk ask) {
         Wish wish = wishes.intern(new Wish(ask, Rank.LOWEST, nodeSets.everywhere()));
@@ -99,7 +105,11 @@ public final class PendingPods {
     }
 
     private void put(PodId pod, long version, Wish wish, boolean waits) {
-        entries.put(pod.uid(), new Entry(new Waiting(pod, wishes.intern(wish), nanoTime.getAsLong()), version, waits));
+        entries.put(pod.uid(), entry(pod, version, wish, waits));
+    }
+
+    private Entry entry(PodId pod, long version, Wish wish, boolean waits) {
+        return new Entry(new Waiting(pod, wishes.intern(wish), nanoTime.getAsLong()), version, waits);
     }
 
     /** What it wanted when it was looked at last. */

@@ -46,12 +46,14 @@ final class Preempting {
 
     private final Ledger ledger;
     private final Cluster cluster;
+    private final PendingPods pending;
     private final Budgets budgets;
     private final KeptRooms kept;
 
-    Preempting(Ledger ledger, Cluster cluster, Budgets budgets, KeptRooms kept) {
+    Preempting(Ledger ledger, Cluster cluster, PendingPods pending, Budgets budgets, KeptRooms kept) {
         this.ledger = ledger;
         this.cluster = cluster;
+        this.pending = pending;
         this.budgets = budgets;
         this.kept = kept;
     }
@@ -91,6 +93,9 @@ final class Preempting {
         Found found = best.get();
         Set<String> uids = uids(found.victims());
         LOG.info("preempt {} node={} victims={}", pod.id(), found.node(), found.victims());
+        if (cluster.version(pod.id()).isPresent()) { // or nobody would say again that it is gone
+            pending.getsRoom(pod.id(), ask, pod.rank());
+        }
         kept.keep(pod.id(), ask, found.node(), uids);
         return Map.of(
                 found.node(),

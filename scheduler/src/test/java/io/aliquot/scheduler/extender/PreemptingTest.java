@@ -20,6 +20,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.OptionalLong;
 import org.junit.jupiter.api.Test;
 
 class PreemptingTest {
@@ -138,6 +139,30 @@ class PreemptingTest {
         world.pending.forget("uid-high");
         world.kept.renew();
         assertThat(world.ledger.ask("n1", "uid-other", ask)).isInstanceOf(Offer.Fits.class);
+    }
+
+    @Test
+    void theRoomIsKeptForAPodThatPassedNoFilterOfKubeSchedulersYet() {
+        var other = Gpus.ask("APP:main: gpumem=1000");
+        world.holds("a", 1, 0, 80_000, 1);
+        world.holds("b", 1, 1, 80_000, 20);
+        assertThat(victims(high, "n1", "a")).containsExactly("a");
+        world.ledger.forget("uid-a");
+        world.kept.renew();
+        assertThat(world.ledger.ask("n1", "uid-other", other)).isInstanceOf(Offer.Refuses.class);
+        world.pending.forget("uid-high");
+        world.kept.renew();
+        assertThat(world.ledger.ask("n1", "uid-other", other)).isInstanceOf(Offer.Fits.class);
+    }
+
+    @Test
+    void noRoomIsKeptForAPodThatIsGoneAlready() {
+        world.holds("a", 1, 0, 80_000, 1);
+        world.holds("b", 1, 1, 80_000, 20);
+        world.cluster.version = OptionalLong.empty();
+        victims(high, "n1", "a");
+        world.kept.renew();
+        assertThat(world.kept.all()).isEmpty();
     }
 
     @Test

@@ -42,7 +42,7 @@ final class World {
     final KeptRooms kept = new KeptRooms(ledger, pending, now::get, this::instant);
     final Waker waker = new Waker(ledger, news, pending, kept, cluster, now::get);
     final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
-    final Preempting preempting = new Preempting(ledger, cluster, budgets, kept);
+    final Preempting preempting = new Preempting(ledger, cluster, pending, budgets, kept);
 
     World() {
         node(ledger, 1);
