@@ -26,16 +26,19 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /*
  * kube-scheduler (1.35, framework/preemption) proposes for each node the pods whose leaving makes the node's totals
- * suffice; which GPU they leave it cannot know. So on each node we choose anew among those of lower priority, and keep
- * of its proposal the pods that hold no GPU: those it needs for the CPU, a port or an affinity. Our choice must leave
- * enough CPU and memory, too; where it doesn't, its proposal stands and we only add to it.
+ * suffice; which GPU they leave it cannot know. So on each node we choose anew among those of lower priority. Our choice
+ * must leave enough CPU and memory, too; where it doesn't, its proposal stands and we only add to it.
+ *
+ * Ports, affinities, the number of pods we don't count. So of its proposal we keep the pods that hold no GPU, and each
+ * beside which, without the others, the pod would fit by all that we count: it spares whom it can, so that one is in the
+ * way of something else. One that is in the way of a GPU, too, cannot be told from those that are in a GPU's way only: a
+ * cheaper pod may go instead, and it itself at the next try, when a GPU is free.
  *
  * It is answered one node: the cheapest by our order. It would choose among several by its own, in which budgets come
  * before priority.
@@ -111,7 +114,6 @@ final class Preempting {
         private final Wire.Pod pod;
         private final PodAsk ask;
         private final NodeView node;
-        private final Map<String, Holding> holdings = new HashMap<>();
         private final List<Victim> proposedForGpus = new ArrayList<>();
         private final List<Victim> proposedForOthers = new ArrayList<>();
         private final int proposedViolations;
@@ -121,21 +123,37 @@ final class Preempting {
             this.ask = ask;
             this.node = node;
             this.proposedViolations = proposed.numPdbViolations();
+            List<Victim> victims = victims(proposed);
+            for (Victim victim : victims) {
+                Set<String> others = new HashSet<>(uids(victims));
+                others.remove(victim.pod().uid());
+                boolean ours = !victim.perGpu().isEmpty() && !(fits(others) && hostFits(others, List.of()));
+                (ours ? proposedForGpus : proposedForOthers).add(victim);
+            }
+        }
+
+        private List<Victim> victims(MetaVictims proposed) {
+            Map<String, Holding> holdings = new HashMap<>();
             node.holdings().forEach(holding -> holdings.put(holding.pod().uid(), holding));
+            List<Victim> victims = new ArrayList<>();
             for (MetaPod victim : proposed.pods()) {
                 Holding holding = holdings.get(victim.uid());
-                if (holding == null) {
-                    // Unknown to the ledger, so without a GPU as far as anybody knows.
-                    proposedForOthers.add(
-                            new Victim(new PodId("", "", victim.uid()), lower(), Instant.EPOCH, Map.of(), List.of()));
-                } else {
-                    (holding.perGpu().isEmpty() ? proposedForOthers : proposedForGpus).add(Victim.of(holding, budgets));
-                }
+                // One that is unknown to the ledger is without a GPU as far as anybody knows.
+                victims.add(
+                        holding == null
+                                ? new Victim(
+                                        new PodId("", "", victim.uid()), lower(), Instant.EPOCH, Map.of(), List.of())
+                                : Victim.of(holding, budgets));
             }
+            return victims;
         }
 
         private int lower() {
             return pod.rank().priority() - 1;
+        }
+
+        private boolean fits(Set<String> without) {
+            return ledger.askWithout(node.name(), pod.id().uid(), ask, without) instanceof Offer.Fits;
         }
 
         Optional<Found> find(Optional<Cost> below) {
@@ -147,10 +165,8 @@ final class Preempting {
                             && !gone.contains(holding.pod().uid()))
                     .map(holding -> Victim.of(holding, budgets))
                     .toList();
-            Predicate<Set<String>> fits =
-                    without -> ledger.askWithout(node.name(), pod.id().uid(), ask, without) instanceof Offer.Fits;
             boolean oneGpu = ask.wantsOneGpu();
-            Optional<Plan> plan = Search.cheapest(candidates, fits, gone, oneGpu, below);
+            Optional<Plan> plan = Search.cheapest(candidates, this::fits, gone, oneGpu, below);
             if (plan.isEmpty()) {
                 return Optional.empty();
             }
@@ -158,7 +174,7 @@ final class Preempting {
                 return found(plan.get().victims(), leaving);
             }
             gone.addAll(uids(proposedForGpus));
-            return Search.cheapest(candidates, fits, gone, oneGpu, Optional.empty())
+            return Search.cheapest(candidates, this::fits, gone, oneGpu, Optional.empty())
                     .flatMap(more -> {
                         List<Victim> all = new ArrayList<>(proposedForGpus);
                         all.addAll(more.victims());
@@ -170,7 +186,10 @@ final class Preempting {
             List<Victim> victims = new ArrayList<>(forGpus);
             victims.addAll(proposedForOthers);
             Plan plan = new Plan(victims);
-            int violations = plan.cost().violations() + Math.min(proposedViolations, proposedForOthers.size());
+            // Of those without a GPU the budgets aren't known.
+            int unknown = (int)
+                    victims.stream().filter(victim -> victim.perGpu().isEmpty()).count();
+            int violations = plan.cost().violations() + Math.min(proposedViolations, unknown);
             if (victims.isEmpty()) {
                 // It wants at least one, and leaves alone those that are leaving.
                 node.holdings().stream()

@@ -34,8 +34,8 @@ class PreemptingTest {
         world.holds("a", 1, 0, 50_000, 1);
         world.holds("b", 1, 1, 40_000, 1);
         world.holds("c", 1, 1, 40_000, 1);
-        // By the totals b and c would do just as well, or a and b.
-        assertThat(victims(high, "n1", "a", "b")).containsExactly("a");
+        // By the totals b and c do just as well.
+        assertThat(victims(high, "n1", "b", "c")).containsExactly("a");
     }
 
     @Test
@@ -89,6 +89,38 @@ class PreemptingTest {
         world.holds("b", 1, 1, new HostLoad(100, 0), share(1, 1, 80_000));
         world.kept.letGo("uid-high");
         assertThat(victims(hungry, "n1", "a")).as("the younger").containsExactly("b");
+    }
+
+    @Test
+    void whoIsProposedThoughAGpuIsFreeIsInTheWayForSomethingElseAndGoes() {
+        world.holds("port", 1, 0, 10_000, 1);
+        world.holds("cheaper", 1, 1, 10_000, 0);
+        world.budget("guarded", 0, "port");
+        var proposal = Map.of("n1", new MetaVictims(List.of(new MetaPod("uid-port")), 1));
+        assertThat(world.preempting.preempt(pod("high", mebibytes(40_000), 10, ""), proposal))
+                .as("a pod that holds its port, say")
+                .isEqualTo(proposal);
+    }
+
+    @Test
+    void whoIsInTheWayForSomethingElseGoesAndForTheGpuTheCheapest() {
+        world.holds("port", 1, 0, 10_000, 5);
+        world.holds("important", 1, 0, 70_000, 20);
+        world.holds("old", 1, 1, 40_000, 3);
+        world.holds("young", 1, 1, 40_000, 3);
+        assertThat(victims(pod("high", mebibytes(40_000), 10, ""), "n1", "port", "old"))
+                .containsExactly("port", "young");
+    }
+
+    @Test
+    void whoIsInTheWayForAGpuAndForSomethingElseGoesAtTheNextTry() {
+        world.holds("port", 1, 0, 30_000, 2);
+        world.holds("cheaper", 1, 1, 80_000, 1);
+        var wide = pod("wide", mebibytes(60_000), 10, "");
+        assertThat(victims(wide, "n1", "port")).containsExactly("cheaper");
+        world.ledger.forget("uid-cheaper");
+        world.kept.renew();
+        assertThat(victims(wide, "n1", "port")).containsExactly("port");
     }
 
     @Test
