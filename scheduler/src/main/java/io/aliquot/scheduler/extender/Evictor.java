@@ -8,6 +8,7 @@ import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Plan;
 import io.aliquot.scheduler.preemption.Search;
@@ -151,6 +152,9 @@ final class Evictor {
 
     /** Returns how many were evicted. */
     private int makeRoom(Waiting one) {
+        if (!stillWaits(one.pod())) {
+            return 0;
+        }
         Optional<OnNode> cheapest = cheapest(one);
         if (cheapest.isEmpty()) {
             helpless.put(one.wish(), nanoTime.getAsLong() + helplessFor.toNanos());
@@ -172,6 +176,11 @@ final class Evictor {
         }
         LOG.info("makes room for {} node={} victims={}", one.pod(), node, victims);
         return evict(one, node, victims);
+    }
+
+    /** Making room for others takes its time; and one that was deleted while it was looked at waits for ever by our books. */
+    private boolean stillWaits(PodId pod) {
+        return pending.waiting(pod.uid()).isPresent() && cluster.version(pod).isPresent();
     }
 
     private Optional<OnNode> cheapest(Waiting one) {

@@ -41,8 +41,8 @@ class ExtenderConfiguration {
     }
 
     @Bean
-    KeptRooms keptRooms(Ledger ledger, PendingPods pending) {
-        return new KeptRooms(ledger, pending, System::nanoTime, InstantSource.system());
+    KeptRooms keptRooms(Ledger ledger, PendingPods pending, Cluster cluster) {
+        return new KeptRooms(ledger, pending, cluster, System::nanoTime, InstantSource.system());
     }
 
     @Bean

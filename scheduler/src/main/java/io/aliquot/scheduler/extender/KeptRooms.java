@@ -44,13 +44,15 @@ final class KeptRooms {
 
     private final Ledger ledger;
     private final PendingPods pending;
+    private final Cluster cluster;
     private final LongSupplier nanoTime;
     private final InstantSource clock;
     private final Map<String, Kept> byPod = new ConcurrentHashMap<>();
 
-    KeptRooms(Ledger ledger, PendingPods pending, LongSupplier nanoTime, InstantSource clock) {
+    KeptRooms(Ledger ledger, PendingPods pending, Cluster cluster, LongSupplier nanoTime, InstantSource clock) {
         this.ledger = ledger;
         this.pending = pending;
+        this.cluster = cluster;
         this.nanoTime = nanoTime;
         this.clock = clock;
     }
@@ -94,7 +96,10 @@ final class KeptRooms {
         for (Kept kept : all()) {
             String uid = kept.pod().uid();
             boolean stays = ledger.place(uid).map(kept.node()::equals).orElse(true);
-            if (pending.ask(uid).isEmpty() || !stays || passedOver(kept)) {
+            // A pod that was deleted while it was looked at is still pending, but not for the watch.
+            boolean waits =
+                    pending.ask(uid).isPresent() && cluster.version(kept.pod()).isPresent();
+            if (!waits || !stays || passedOver(kept)) {
                 letGo(uid);
             } else {
                 keep(kept);

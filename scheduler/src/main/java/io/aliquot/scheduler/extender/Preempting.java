@@ -97,7 +97,7 @@ final class Preempting {
         Set<String> uids = uids(found.victims());
         LOG.info("preempt {} node={} victims={}", pod.id(), found.node(), found.victims());
         if (cluster.version(pod.id()).isPresent()) { // or nobody would say again that it is gone
-            pending.getsRoom(pod.id(), ask, pod.rank());
+            pending.getsRoom(pod, ask);
         }
         kept.keep(pod.id(), ask, found.node(), uids);
         return Map.of(

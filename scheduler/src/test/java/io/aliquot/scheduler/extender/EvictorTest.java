@@ -16,6 +16,7 @@ import io.aliquot.scheduler.placement.Gpus;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
@@ -81,6 +82,29 @@ class EvictorTest {
                 .isInstanceOf(Offer.Fits.class);
     }
 
+    /** Filter puts it back among those that wait, after the watch has told of its end. */
+    @Test
+    void nobodyIsEvictedForAPodThatWasDeletedWhileItWasLookedAt() {
+        waits("high", 40_000, 10);
+        world.cluster.version = OptionalLong.empty();
+        tick();
+        assertThat(world.cluster.evicted).isEmpty();
+    }
+
+    @Test
+    void noRoomIsKeptForAPodThatWasDeletedWhileItWasLookedAt() {
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        world.ledger.forget("uid-young");
+        world.pending.forget("uid-high");
+        world.cluster.version = OptionalLong.empty();
+        placing.filter(pod("high", mebibytes(40_000), 10, ""), List.of("n1"));
+        tick();
+        assertThat(world.ledger.ask("n1", "uid-other", Gpus.ask("APP:main: gpumem=40000")))
+                .isInstanceOf(Offer.Fits.class);
+    }
+
     @Test
     void aPodThatCannotGoWhereItsRoomIsAnyMoreGetsRoomElsewhere() {
         world.holds("there", 2, 0, 80_000, 9);
@@ -96,7 +120,8 @@ class EvictorTest {
         assertThat(world.kept.holds("uid-high"))
                 .as("kube-scheduler may not have known that there is room")
                 .isTrue();
-        world.pending.looksFor(id("high"), Gpus.ask("APP:main: gpumem=40000"), new Rank(10, true));
+        world.pending.looksFor(
+                pod("high", mebibytes(40_000), 10, "PreemptLowerPriority"), Gpus.ask("APP:main: gpumem=40000"));
         tick();
         assertThat(world.kept.holds("uid-high")).as("it is asking").isTrue();
         assertThat(world.cluster.evicted).containsExactly("young");

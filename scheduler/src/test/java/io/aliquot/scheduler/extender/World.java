@@ -39,7 +39,7 @@ final class World {
     final Outcomes outcomes = new Outcomes(ledger, cluster);
     final Binder binder = new Binder(ledger, cluster, pending, outcomes);
     final Budgets budgets = new Budgets();
-    final KeptRooms kept = new KeptRooms(ledger, pending, now::get, this::instant);
+    final KeptRooms kept = new KeptRooms(ledger, pending, cluster, now::get, this::instant);
     final Waker waker = new Waker(ledger, news, pending, kept, cluster, now::get);
     final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
     final Preempting preempting = new Preempting(ledger, cluster, pending, budgets, kept);
