@@ -6,8 +6,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
 import io.fabric8.kubernetes.client.KubernetesClient;
-import io.fabric8.kubernetes.client.dsl.base.PatchContext;
-import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -28,7 +26,7 @@ class FailClosedIT {
             for (String bad : new String[] {
                 "", good.substring(0, good.indexOf("memory=") + 9), "é" + good, good + "#".repeat(200_000)
             }) {
-                rewrite(scheduler, space, bad);
+                rewrite(lab, scheduler, space, bad);
 
                 String said = space.exec("limited", "bash", "-c", ASK).out();
 
@@ -40,20 +38,24 @@ class FailClosedIT {
                         .as("what uses no GPU goes on")
                         .isEqualTo("limited\n");
             }
-            rewrite(scheduler, space, good);
+            rewrite(lab, scheduler, space, good);
         }
         assertThat(space.exec("limited", "bash", "-c", ASK).expectSuccess()).contains("CUDA_SUCCESS");
     }
 
-    private static void rewrite(KubernetesClient scheduler, Space space, String limits) {
+    /** As a resize by the leader. */
+    private static void rewrite(Lab lab, KubernetesClient scheduler, Space space, String limits) {
         scheduler
                 .pods()
                 .inNamespace(space.name())
                 .withName("limited")
-                .patch(
-                        PatchContext.of(PatchType.JSON_MERGE),
-                        "{\"metadata\":{\"annotations\":{\"" + Annotations.vgpu(Pods.MAIN) + "\":\""
-                                + limits.replace("\n", "\\n") + "\"}}}");
+                .edit(pod -> Pods.annotated(
+                        pod,
+                        Map.of(
+                                Annotations.vgpu(Pods.MAIN),
+                                limits,
+                                Annotations.RESIZE_FENCE,
+                                new Replicas(lab).fence().print())));
         awaitTrue(
                 "the file says it",
                 EVENTUALLY,

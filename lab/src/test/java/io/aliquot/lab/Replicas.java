@@ -1,6 +1,9 @@
 package io.aliquot.lab;
 
+import io.aliquot.api.Fence;
 import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
+import io.fabric8.kubernetes.api.model.coordination.v1.LeaseSpec;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;
 import java.util.List;
@@ -30,11 +33,21 @@ final class Replicas {
 
     /** Who holds the Lease: another one after each start of a kube-scheduler. */
     String holder() {
-        var lease =
-                lab.client().leases().inNamespace(Lab.NAMESPACE).withName(NAME).get();
-        return lease == null
-                ? ""
-                : Optional.ofNullable(lease.getSpec().getHolderIdentity()).orElse("");
+        return lease().map(LeaseSpec::getHolderIdentity).orElse("");
+    }
+
+    /** What the leader's writes must carry. */
+    Fence fence() {
+        return new Fence(holder(), lease().map(LeaseSpec::getLeaseTransitions).orElse(0));
+    }
+
+    private Optional<LeaseSpec> lease() {
+        return Optional.ofNullable(lab.client()
+                        .leases()
+                        .inNamespace(Lab.NAMESPACE)
+                        .withName(NAME)
+                        .get())
+                .map(Lease::getSpec);
     }
 
     Pod get(String name) {

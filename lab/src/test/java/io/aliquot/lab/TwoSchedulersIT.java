@@ -37,12 +37,13 @@ class TwoSchedulersIT {
         },
         /**
          * Its JVM stops while it places pods, and goes on where it was after another one has placed pods. What it sends
-         * before it stops is held back, the renewal of the Lease among it: the kubelet, which would replace both
-         * containers, isn't waited for. Whether a Binding is among it is chance.
+         * before it stops is held back, the renewal of the Lease among it. Whether a Binding is among it is chance. Without
+         * its kubelet, which would replace it before it goes on.
          */
         EXTENDER_PAUSED {
             @Override
             void begin(Lab lab, Replicas replicas, Pod leader) throws InterruptedException {
+                lab.kill(leader.getSpec().getNodeName() + "/kubelet");
                 dropWhatComesFrom(leader);
                 TimeUnit.MILLISECONDS.sleep(2500); // a Binding is given up after 3 s
                 replicas.signal(leader, Replicas.EXTENDER, "SIGSTOP");
@@ -51,8 +52,8 @@ class TwoSchedulersIT {
             @Override
             void end(Lab lab, Replicas replicas, Pod leader) {
                 nft("delete table ip cut");
-                // fails if the kubelet has replaced the process, which it does 28 s after the signal at the soonest
                 replicas.signal(leader, Replicas.EXTENDER, "SIGCONT");
+                lab.start(leader.getSpec().getNodeName() + "/kubelet");
             }
         },
         /** Its JVM hangs, and it alone: until the kubelet has found that out kube-scheduler keeps the Lease. */

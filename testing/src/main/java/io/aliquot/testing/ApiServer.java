@@ -8,6 +8,7 @@ import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
+import java.net.BindException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.URI;
@@ -30,6 +31,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
@@ -238,8 +240,15 @@ public final class ApiServer implements AutoCloseable {
                 // it doesn't listen yet
             }
         }
-        throw new IllegalStateException("the API server is not ready within " + START + ":\n"
-                + Files.readString(folder.resolve("kube-apiserver.log")));
+        var said = new StringBuilder();
+        for (String name : commands.keySet()) {
+            Process process = processes.get(name);
+            said.append(process.isAlive() ? "" : "; " + name + " ended with " + process.exitValue());
+        }
+        for (String name : commands.keySet()) {
+            said.append("\n").append(name).append(":\n").append(Files.readString(folder.resolve(name + ".log")));
+        }
+        throw new IllegalStateException("the API server is not ready after " + START + " or less" + said);
     }
 
     public int port() {
@@ -377,9 +386,19 @@ public final class ApiServer implements AutoCloseable {
         processes.values().forEach(process -> process.onExit().join());
     }
 
+    /**
+     * None of those that the kernel gives to outgoing connections, 32768 and above: one of them could take it before its
+     * server does, or while that is killed.
+     */
     private static int freePort() throws IOException {
-        try (var socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            return socket.getLocalPort();
+        while (true) {
+            int port = ThreadLocalRandom.current().nextInt(20_000, 30_000);
+            try {
+                new ServerSocket(port, 1, InetAddress.getLoopbackAddress()).close();
+                return port;
+            } catch (BindException e) {
+                // somebody has it
+            }
         }
     }
 
