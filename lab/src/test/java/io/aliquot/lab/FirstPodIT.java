@@ -5,6 +5,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Resources;
+import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.ContainerBuilder;
 import io.fabric8.kubernetes.api.model.EnvVarBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
@@ -89,17 +91,11 @@ class FirstPodIT {
     @Test
     void twoContainersOfAPodHaveEachTheirOwnMemory(Lab lab, Space space) {
         Pod one = Pods.memory(lab, "pair", 3000);
+        Container container = one.getSpec().getContainers().get(0);
         Pod pair = one.edit()
                 .editSpec()
-                .addToContainers(one.getSpec()
-                        .getContainers()
-                        .get(0)
-                        .edit()
-                        .withName("other")
-                        .editResources()
-                        .addToLimits(Resources.MEMORY, new Quantity("500"))
-                        .endResources()
-                        .build())
+                .addToContainers(
+                        withMemory(container.edit().withName("other"), 500).build())
                 .endSpec()
                 .build();
         space.run(pair);
@@ -110,6 +106,35 @@ class FirstPodIT {
         assertThat(space.execIn("pair", "other", "vgpu-sample", "alloc", "500", "alloc", "1")
                         .expectSuccess())
                 .contains("alloc 500 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+    }
+
+    /** A sidecar is an init container that is restarted (KEP-753). */
+    @Test
+    void anInitContainerAndASidecarHaveEachTheirOwnMemory(Lab lab, Space space) {
+        Pod one = Pods.memory(lab, "family", 3000);
+        Container container = one.getSpec().getContainers().get(0);
+        Pod family = one.edit()
+                .editSpec()
+                .addToInitContainers(
+                        withMemory(container.edit().withName("init"), 4000)
+                                .withCommand("vgpu-sample", "alloc", "4000", "alloc", "1")
+                                .build(),
+                        withMemory(container.edit().withName("sidecar"), 500)
+                                .withRestartPolicy("Always")
+                                .build())
+                .endSpec()
+                .build();
+        space.run(family);
+
+        assertThat(lab.kubectl("logs", "family", "--namespace", space.name(), "--container", "init")
+                        .expectSuccess())
+                .contains("alloc 4000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+        assertThat(space.execIn("family", "sidecar", "vgpu-sample", "alloc", "500", "alloc", "1")
+                        .expectSuccess())
+                .contains("alloc 500 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+        assertThat(space.exec("family", "vgpu-sample", "alloc", "3000", "alloc", "1")
+                        .expectSuccess())
+                .contains("alloc 3000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
     }
 
     @Test
@@ -154,5 +179,12 @@ class FirstPodIT {
                 .isEqualTo("void\n");
         assertThat(space.exec("sidecar", "nvidia-smi", "-L").expectSuccess().lines())
                 .hasSize(1);
+    }
+
+    private static ContainerBuilder withMemory(ContainerBuilder container, int mib) {
+        return container
+                .editResources()
+                .addToLimits(Resources.MEMORY, new Quantity(Integer.toString(mib)))
+                .endResources();
     }
 }

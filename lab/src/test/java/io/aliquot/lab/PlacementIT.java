@@ -5,6 +5,7 @@ import static io.aliquot.lab.Space.PROMPT;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
+import io.aliquot.api.Labels;
 import io.aliquot.api.Resources;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.Vgpu;
@@ -66,6 +67,33 @@ class PlacementIT {
                 .extracting(gpu -> gpu.uuid())
                 .containsAll(held);
         assertThat(space.exec("two", "nvidia-smi", "-L").expectSuccess()).contains(held);
+    }
+
+    @Test
+    void aPodThatMustHaveItsGpusInOneNumaDomainIsToldThatNoNodeHasTwoThere(Lab lab, Space space) {
+        Pod two = Pods.asking(lab, "must", Map.of(Resources.GPU, "2", Resources.MEMORY, "3000"));
+        space.create(Pods.annotated(two, Map.of(Annotations.NUMA, "required")));
+        assertThat(space.awaitUnschedulable("must")).contains("no NUMA domain with 2 such GPUs");
+
+        two.getMetadata().setName("would");
+        Pod pod = space.run(Pods.annotated(two, Map.of(Annotations.NUMA, "preferred")));
+
+        assertThat(Holdings.of(pod, Pods.MAIN)).hasSize(2);
+    }
+
+    @Test
+    void aNodeThatGivesWholeCardsOnlyRefusesSharesUntilItsLabelIsTakenAway(Lab lab, Space space) {
+        String node = lab.nodes().get(1);
+        lab.kubectl("label", "node", node, Labels.SHARE + "=exclusive").expectSuccess();
+        try {
+            space.create(Pods.onNode(Pods.memory(lab, "share", 1000), node));
+            assertThat(space.awaitUnschedulable("share")).contains("gives whole cards only");
+            space.run(Pods.onNode(Pods.asking(lab, "whole", Map.of(Resources.GPU, "1")), node));
+        } finally {
+            lab.kubectl("label", "node", node, Labels.SHARE + "-").expectSuccess();
+        }
+        space.awaitRunning("share", PROMPT.plus(BACKOFF));
+        Holdings.expectNoGpuOverCapacity(lab);
     }
 
     @Test
