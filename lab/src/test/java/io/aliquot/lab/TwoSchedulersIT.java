@@ -21,6 +21,8 @@ import org.junit.jupiter.params.provider.MethodSource;
 class TwoSchedulersIT {
     /** Until the Lease has run out and somebody looks, 15 s and at most 4.4; then a second's grace, lists, backoffs. */
     private static final Duration TAKEN_OVER = Duration.ofSeconds(30);
+    /** Until a kube-scheduler that lost the Lease meanwhile has ended, at most its renewDeadline of 10 s, and is seen to have. */
+    private static final Duration GIVEN_UP = Duration.ofSeconds(14);
     /** The kubelet waits longer before each restart of a container. */
     private static final Duration RESTARTED = Duration.ofMinutes(4);
 
@@ -160,7 +162,7 @@ class TwoSchedulersIT {
                 fault.end(lab, replicas, leader);
             }
             long ended = System.nanoTime();
-            TimeUnit.SECONDS.sleep(8);
+            TimeUnit.NANOSECONDS.sleep(GIVEN_UP.toNanos());
             replicas.awaitReady(RESTARTED);
 
             report(fault, observer, struck, ended, holder, audit);
