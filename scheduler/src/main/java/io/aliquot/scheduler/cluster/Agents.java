@@ -2,9 +2,11 @@ package io.aliquot.scheduler.cluster;
 
 import io.fabric8.kubernetes.api.model.Pod;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.function.BiConsumer;
+import java.util.function.Consumer;
 
 /** Which nodes have an agent that is ready, from the agents' own pods. Thread-safe. */
 final class Agents {
@@ -15,17 +17,20 @@ final class Agents {
 
     private final String namespace;
     private final BiConsumer<String, Boolean> served;
+    private final Consumer<String> unattended;
     private final Map<String, Agent> byUid = new HashMap<>();
 
     /**
      * Knows of no agent yet.
      *
      * @param namespace the release's
-     * @param served is told of a node, and whether it has an agent that is ready, at each change
+     * @param served is told of a node that has an agent, and whether one is ready, at each change
+     * @param unattended is told of a node that has none any more
      */
-    Agents(String namespace, BiConsumer<String, Boolean> served) {
+    Agents(String namespace, BiConsumer<String, Boolean> served, Consumer<String> unattended) {
         this.namespace = namespace;
         this.served = served;
+        this.unattended = unattended;
     }
 
     /** A pod is new or has changed. */
@@ -51,8 +56,14 @@ final class Agents {
 
     private void tell(String node) {
         // In a rolling update the old agent and the new one may both be there for a while.
-        served.accept(
-                node, byUid.values().stream().anyMatch(agent -> agent.node().equals(node) && agent.ready()));
+        List<Agent> there = byUid.values().stream()
+                .filter(agent -> agent.node().equals(node))
+                .toList();
+        if (there.isEmpty()) {
+            unattended.accept(node);
+        } else {
+            served.accept(node, there.stream().anyMatch(Agent::ready));
+        }
     }
 
     private static boolean ready(Pod pod) {

@@ -151,7 +151,7 @@ class ClusterConfiguration {
             Unbound unbound,
             Lag lag,
             Events events) {
-        var agents = new Agents(settings.namespace(), ledger::setServed);
+        var agents = new Agents(settings.namespace(), ledger::setServed, ledger::setUnattended);
         return Watched.start(
                 slim,
                 Kind.PODS,
@@ -171,7 +171,8 @@ class ClusterConfiguration {
                         ledger.hold(reading.pod());
                     } else {
                         ledger.unbound(pod.getMetadata().getUid(), PodReader.version(pod));
-                        PodReader.refused(pod).ifPresent(ask -> pending.refused(PodReader.id(pod), ask));
+                        PodReader.refused(pod, settings.schedulerName())
+                                .ifPresent(ask -> pending.refused(PodReader.id(pod), ask));
                     }
                 },
                 pod -> {

@@ -33,6 +33,8 @@ public final class PodReader {
     private static final Set<String> ENDED = Set.of("Succeeded", "Failed");
     /** Of a pod that doesn't say; the API server fills it in. */
     private static final long DEFAULT_GRACE_SECONDS = 30;
+    /** A year. The API server takes any number, and times of ours are nanoseconds in 64 bits. */
+    private static final long LONGEST_GRACE_SECONDS = 365L * 24 * 60 * 60;
     /** The reason is another where a gate holds a pod back or kube-scheduler failed (k8s.io/api, core/v1/types.go). */
     private static final String UNSCHEDULABLE = "Unschedulable";
 
@@ -120,7 +122,7 @@ public final class PodReader {
                 .orElse(DEFAULT_GRACE_SECONDS);
         long given = Optional.ofNullable(pod.getMetadata().getDeletionGracePeriodSeconds())
                 .orElse(0L);
-        return Duration.ofSeconds(Math.max(itsOwn, given));
+        return Duration.ofSeconds(Math.min(Math.max(itsOwn, given), LONGEST_GRACE_SECONDS));
     }
 
     /** The API server notes it with the Binding (k8s.io/kubernetes, pkg/registry/core/pod/storage). */
@@ -190,11 +192,14 @@ public final class PodReader {
         return PodAsk.of(asks, annotations(pod), false).requesting(requests(pod.getSpec()));
     }
 
-    /** What a pod wants that kube-scheduler found no node for when it last tried; empty where it asks for no GPU, too. */
-    static Optional<PodAsk> refused(Pod pod) {
-        if (scheduled(pod.getStatus(), "False")
-                .filter(condition -> UNSCHEDULABLE.equals(condition.getReason()))
-                .isEmpty()) {
+    /**
+     * What a pod wants that this kube-scheduler found no node for when it last tried; empty where it asks for no GPU, too.
+     */
+    static Optional<PodAsk> refused(Pod pod, String schedulerName) {
+        if (!schedulerName.equals(pod.getSpec().getSchedulerName())
+                || scheduled(pod.getStatus(), "False")
+                        .filter(condition -> UNSCHEDULABLE.equals(condition.getReason()))
+                        .isEmpty()) {
             return Optional.empty();
         }
         try {

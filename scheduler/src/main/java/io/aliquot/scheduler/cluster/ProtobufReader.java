@@ -254,6 +254,7 @@ final class ProtobufReader {
                 case 4 -> spec.setTerminationGracePeriodSeconds(in.readInt64());
                 case 8 -> spec.setServiceAccountName(notEmpty(in.readString()));
                 case 10 -> spec.setNodeName(notEmpty(in.readString()));
+                case 19 -> spec.setSchedulerName(notEmpty(in.readString()));
                 case 20 -> initContainers.add(container());
                 case 25 -> spec.setPriority(in.readInt32());
                 default -> skip();

@@ -78,8 +78,8 @@ public final class Ledger {
     private final LedgerListener listener;
     private final Map<String, NodeAccount> nodes = new ConcurrentHashMap<>();
     private final Map<String, String> whereIs = new ConcurrentHashMap<>();
-    /** Names of nodes whose agent does not answer, known or not. */
-    private final Set<String> unserved = ConcurrentHashMap.newKeySet();
+    /** Nodes whose agent does not answer, known or not, and known ones that have none; and whether they have one. */
+    private final Map<String, Boolean> unserved = new ConcurrentHashMap<>();
 
     private final AtomicInteger numbers = new AtomicInteger();
     /** Of accounts that were closed, to be given again: what is remembered of all nodes is found by their numbers. */
@@ -135,8 +135,18 @@ public final class Ledger {
         if (served) {
             unserved.remove(name);
         } else {
-            unserved.add(name);
+            unserved.put(name, true);
         }
+        serve(name, served);
+    }
+
+    /** A node has no agent any more. It is not served, for as long as it stays. */
+    public void setUnattended(String name) {
+        unserved.put(name, false);
+        serve(name, false);
+    }
+
+    private void serve(String name, boolean served) {
         boolean changed = at(name, account -> {
             boolean differs = account.served() != served;
             if (differs) {
@@ -645,6 +655,7 @@ public final class Ledger {
                         account.close();
                         nodes.remove(node);
                         directory.forget(node);
+                        unserved.remove(node, false);
                         freeNumbers.add(account.number);
                     }
                     return result;
@@ -657,6 +668,6 @@ public final class Ledger {
     private NodeAccount open(String node) {
         Integer free = freeNumbers.poll();
         return new NodeAccount(
-                free == null ? numbers.getAndIncrement() : free, changes, judging, !unserved.contains(node));
+                free == null ? numbers.getAndIncrement() : free, changes, judging, !unserved.containsKey(node));
     }
 }

@@ -10,7 +10,8 @@ import org.junit.jupiter.api.Test;
 
 class AgentsTest {
     private final List<String> told = new ArrayList<>();
-    private final Agents agents = new Agents("aliquot", (node, served) -> told.add(node + " " + served));
+    private final Agents agents =
+            new Agents("aliquot", (node, served) -> told.add(node + " " + served), node -> told.add(node + " none"));
 
     @Test
     void aNodeIsServedWhileItsAgentIsReady() {
@@ -20,7 +21,7 @@ class AgentsTest {
         agents.present(agent("a", "n1", "False"));
         agents.gone("a");
 
-        assertThat(told).containsExactly("n1 false", "n1 true", "n1 false", "n1 false");
+        assertThat(told).containsExactly("n1 false", "n1 true", "n1 false", "n1 none");
     }
 
     @Test

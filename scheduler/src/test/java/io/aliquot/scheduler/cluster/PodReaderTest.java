@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.PodAsk;
 import io.fabric8.kubernetes.api.model.EphemeralContainerBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodStatusBuilder;
@@ -14,6 +15,7 @@ import io.fabric8.kubernetes.client.utils.Serialization;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 
@@ -70,18 +72,25 @@ class PodReaderTest {
 
     @Test
     void whatAPodWantsThatKubeSchedulerHasNoNodeForIsReadOfNoOther() {
-        assertThat(PodReader.refused(pod())).isEmpty();
-        assertThat(PodReader.refused(tried(pod(), "False", "Unschedulable"))).contains(PodReader.ask(pod()));
-        assertThat(PodReader.refused(tried(pod(), "False", "SchedulingGated"))).isEmpty();
-        assertThat(PodReader.refused(tried(pod(), "False", "SchedulerError"))).isEmpty();
-        assertThat(PodReader.refused(tried(pod(), "True", null))).isEmpty();
+        assertThat(refused(pod())).isEmpty();
+        assertThat(refused(tried(pod(), "False", "Unschedulable"))).contains(PodReader.ask(pod()));
+        assertThat(refused(tried(pod(), "False", "SchedulingGated"))).isEmpty();
+        assertThat(refused(tried(pod(), "False", "SchedulerError"))).isEmpty();
+        assertThat(refused(tried(pod(), "True", null))).isEmpty();
+        Pod others = tried(pod(), "False", "Unschedulable");
+        others.getSpec().setSchedulerName("default-scheduler");
+        assertThat(refused(others)).isEmpty();
         Pod nonsense = pod();
         nonsense.getSpec().getContainers().get(0).getResources().getLimits().put("nvidia.com/gpu", new Quantity("0"));
-        assertThat(PodReader.refused(tried(nonsense, "False", "Unschedulable"))).isEmpty();
+        assertThat(refused(tried(nonsense, "False", "Unschedulable"))).isEmpty();
         Pod plain = pod();
         plain.getSpec().getInitContainers().clear();
         plain.getSpec().getContainers().remove(0);
-        assertThat(PodReader.refused(tried(plain, "False", "Unschedulable"))).isEmpty();
+        assertThat(refused(tried(plain, "False", "Unschedulable"))).isEmpty();
+    }
+
+    private static Optional<PodAsk> refused(Pod pod) {
+        return PodReader.refused(pod, "aliquot-scheduler");
     }
 
     private static Pod tried(Pod pod, String status, @Nullable String reason) {
@@ -114,6 +123,8 @@ class PodReaderTest {
         assertThat(grace(60L, null)).isEqualTo(Duration.ofMinutes(1));
         assertThat(grace(60L, 600L)).isEqualTo(Duration.ofMinutes(10));
         assertThat(grace(60L, 0L)).isEqualTo(Duration.ofMinutes(1));
+        assertThat(grace(Long.MAX_VALUE, 0L)).isEqualTo(Duration.ofDays(365));
+        assertThat(grace(60L, Long.MAX_VALUE)).isEqualTo(Duration.ofDays(365));
     }
 
     private static Duration grace(@Nullable Long itsOwn, @Nullable Long given) {
@@ -147,6 +158,7 @@ class PodReaderTest {
                   annotations: {%s}
                 spec:
                   nodeName: n1
+                  schedulerName: aliquot-scheduler
                   initContainers:
                   - name: warm
                     resources: {limits: {nvidia.com/gpumem: 600}, requests: {cpu: 8}}

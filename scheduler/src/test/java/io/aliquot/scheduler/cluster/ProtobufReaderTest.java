@@ -31,8 +31,10 @@ class ProtobufReaderTest {
 
     @Test
     void whyAPodHasNoNodeIsReadInAWord() throws IOException {
-        assertThat(PodReader.refused(withoutNode("Unschedulable"))).isPresent();
-        assertThat(PodReader.refused(withoutNode("SchedulingGated"))).isEmpty();
+        assertThat(PodReader.refused(withoutNode("Unschedulable"), "aliquot-scheduler"))
+                .isPresent();
+        assertThat(PodReader.refused(withoutNode("SchedulingGated"), "aliquot-scheduler"))
+                .isEmpty();
     }
 
     private static Pod withoutNode(String reason) throws IOException {
@@ -46,7 +48,10 @@ class ProtobufReaderTest {
             out.writeString(1, "main");
             out.writeByteArray(8, resources);
         });
-        byte[] spec = message(out -> out.writeByteArray(2, container));
+        byte[] spec = message(out -> {
+            out.writeByteArray(2, container);
+            out.writeString(19, "aliquot-scheduler");
+        });
         byte[] condition = message(out -> {
             out.writeString(1, "PodScheduled");
             out.writeString(2, "False");

@@ -128,7 +128,8 @@ class SlimClientIT {
                         + condition.getLastTransitionTime())
                 .collect(Collectors.joining(","));
         return PodReader.bound(pod) + " ask=" + PodReader.ask(pod) + " labels=" + PodReader.labels(pod) + " ended="
-                + PodReader.ended(pod) + " refused=" + PodReader.refused(pod) + " account="
+                + PodReader.ended(pod) + " refused="
+                + PodReader.refused(pod, pod.getSpec().getSchedulerName()) + " account="
                 + pod.getSpec().getServiceAccountName() + " deleted="
                 + pod.getMetadata().getDeletionTimestamp() + " conditions=" + conditions;
     }

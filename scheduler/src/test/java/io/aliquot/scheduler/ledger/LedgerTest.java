@@ -354,6 +354,16 @@ class LedgerTest {
     }
 
     @Test
+    void thatANodeHasNoAgentIsForgottenWithTheNode() {
+        ledger.setUnattended("n1");
+        assertThat(ledger.ask("n1", "a", HALF)).isInstanceOf(Offer.Refuses.class);
+        ledger.removeNode("n1");
+        ledger.setUnattended("n1");
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
+        assertThat(ledger.ask("n1", "a", HALF)).isInstanceOf(Offer.Fits.class);
+    }
+
+    @Test
     void aNodeThatIsMadeAgainWithOtherGpusHasRoomOnThemOnly() {
         ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
         ledger.removeNode("n1");
