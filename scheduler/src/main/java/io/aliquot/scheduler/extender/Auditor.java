@@ -13,6 +13,7 @@ import io.micrometer.core.instrument.MeterRegistry;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Set;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -23,7 +24,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p>A leader knows of all that was bound before it became one. Where each leader's pods were bound after those of the
  * leaders before it, none sold anything twice: an admin has made the GPU's capacity smaller since. That is told, and
- * nobody has to leave. Resizes don't count here, since nobody can tell when one was: what got past the fence by one is
+ * nobody has to leave; nor where the Lease was made anew in between. Resizes don't count here, since nobody can tell when one was: what got past the fence by one is
  * told only, too.
  */
 final class Auditor {
@@ -48,17 +49,18 @@ final class Auditor {
 
     /** Whoever doesn't lead leaves it until he does. */
     void audit() {
-        if (!(cluster.standing() instanceof Leads)) {
+        if (!(cluster.standing() instanceof Leads leads)) {
+            news.keepOnly(Set.copyOf(ledger.nodeNames()));
             return;
         }
         for (LedgerNews.Oversold suspect : news.takeOversold()) {
-            if (!decided(suspect)) {
+            if (!decided(suspect, leads.fence())) {
                 news.oversold(suspect.node(), suspect.gpu()); // next time
             }
         }
     }
 
-    private boolean decided(LedgerNews.Oversold suspect) {
+    private boolean decided(LedgerNews.Oversold suspect, Fence present) {
         var holders = new ArrayList<BoundPod>();
         for (PodId pod : ledger.holders(suspect.node(), suspect.gpu())) {
             PodState state = cluster.read(pod);
@@ -86,7 +88,7 @@ final class Auditor {
                     holder.perGpu().get(suspect.gpu()));
         }
         String what = suspect.gpu() + " of node " + suspect.node();
-        if (eachLeaderInTurn(holders)) {
+        if (eachLeaderInTurn(holders) || madeAnew(present, holders)) {
             cluster.warn(
                     youngest(holders).id(),
                     "GpuOversold",
@@ -108,6 +110,11 @@ final class Auditor {
             }
         }
         return true;
+    }
+
+    /** Whether the Lease has been since then: its transitions count from 0 again, and say nothing of who came first. */
+    private static boolean madeAnew(Fence present, List<BoundPod> holders) {
+        return holders.stream().anyMatch(holder -> transitions(holder) > present.transitions());
     }
 
     /** Of the Lease when the pod was bound; -1 where nobody can tell. */

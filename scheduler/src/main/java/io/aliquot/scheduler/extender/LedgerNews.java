@@ -33,6 +33,12 @@ final class LedgerNews implements LedgerListener {
         return take(oversold);
     }
 
+    /** Forgets what it was told of other nodes: names would pile up where nodes come and go and nobody takes anything. */
+    void keepOnly(Set<String> nodes) {
+        freed.retainAll(nodes);
+        oversold.removeIf(gpu -> !nodes.contains(gpu.node()));
+    }
+
     private static <T> Set<T> take(Set<T> news) {
         var taken = new HashSet<T>(news);
         news.removeAll(taken);

@@ -61,6 +61,27 @@ class AuditorTest {
         assertThat(world.cluster.warnings).hasSize(1).first().asString().startsWith("c GpuOversold: pods hold more");
     }
 
+    /** Its transitions count from 0 again. */
+    @Test
+    void whatWasGivenBeforeAndAfterTheLeaseWasMadeAnewIsTooMuchOnlySinceTheGpuHasLess() {
+        present("a", 1, "one/7");
+        present("b", 4, "other/0");
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(world.cluster.warnings).hasSize(1).first().asString().startsWith("b GpuOversold: pods hold more");
+    }
+
+    @Test
+    void aStandbyForgetsWhatItWasToldOfNodesThatAreNoMore() {
+        world.cluster.standing = new Standing.Waits("another one holds the Lease");
+        world.news.roomFreed("gone");
+        world.news.oversold("gone", "GPU-1");
+        world.news.roomFreed("n1");
+        auditor.audit();
+        assertThat(world.news.takeFreed()).containsExactly("n1");
+        assertThat(world.news.takeOversold()).isEmpty();
+    }
+
     @Test
     void leadersWhoBoundInTheSameSecondDidNotDoSoInTurn() {
         present("a", 1, "old/1");
