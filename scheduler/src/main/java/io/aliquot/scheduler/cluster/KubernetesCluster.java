@@ -139,7 +139,10 @@ final class KubernetesCluster implements Cluster {
     public PodState moveOn(PodId pod, long version) {
         var mark = Map.of(Annotations.MOVED_ON, Long.toString(version));
         WriteOutcome outcome = hasty.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, mark));
-        return outcome instanceof WriteOutcome.Refused refused ? new PodState.Unreadable(refused.why()) : read(pod);
+        if (outcome instanceof WriteOutcome.Refused refused) {
+            return new PodState.Unreadable(refused.why());
+        }
+        return outcome instanceof WriteOutcome.Unheard unheard ? new PodState.Unreadable(unheard.why()) : read(pod);
     }
 
     /** The server refuses it for another uid, and for another version (Kubernetes API conventions, concurrency control). */

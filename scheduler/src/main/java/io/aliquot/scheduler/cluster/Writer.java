@@ -42,7 +42,7 @@ final class Writer {
                 // WithRequestDeadline).
                 response = line.send(method, path + "?timeout=" + left.toMillis() + "ms", type, text, left);
             } catch (ConnectException e) {
-                return new WriteOutcome.Refused("the API server cannot be reached: " + e.getMessage());
+                return new WriteOutcome.Unheard("the API server cannot be reached: " + e.getMessage());
             } catch (IOException e) {
                 return new WriteOutcome.Unknown(e.toString());
             }
@@ -51,13 +51,13 @@ final class Writer {
             }
             Duration wait = Duration.ofSeconds(retryAfter(response));
             if (end - System.nanoTime() <= wait.toNanos()) {
-                return new WriteOutcome.Refused("the API server is too busy: " + message(response));
+                return new WriteOutcome.Unheard("the API server is too busy: " + message(response));
             }
             try {
                 TimeUnit.NANOSECONDS.sleep(wait.toNanos());
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
-                return new WriteOutcome.Refused("interrupted while the API server was too busy");
+                return new WriteOutcome.Unheard("interrupted while the API server was too busy");
             }
         }
     }

@@ -114,9 +114,10 @@ final class Binder {
             return Result.BOUND;
         }
         if (outcome instanceof WriteOutcome.Refused refused) {
-            LOG.warn("bind refused {} node={} reason=\"{}\"", pod, node, refused.why());
-            ledger.release(pod.uid(), known.at());
-            return new Result("refused", refused.why());
+            return without(known, attempt, refused.why());
+        }
+        if (outcome instanceof WriteOutcome.Unheard unheard) {
+            return without(known, attempt, unheard.why());
         }
         if (outcome instanceof WriteOutcome.Unknown unknown) {
             PodState state = outcomes.conclude(pod);
@@ -130,6 +131,13 @@ final class Binder {
             ledger.release(pod.uid(), known.at()); // the conflict is not about its version
         }
         return again(known, state, attempt, why);
+    }
+
+    /** The pod certainly doesn't get what was committed to it. */
+    private Result without(Unbound known, Attempt attempt, String why) {
+        LOG.warn("bind refused {} node={} reason=\"{}\"", attempt.pod(), attempt.node(), why);
+        ledger.release(attempt.pod().uid(), known.at());
+        return new Result("refused", why);
     }
 
     /** Once more, if the pod is not what we took it for. */

@@ -26,8 +26,11 @@ public interface Cluster {
     sealed interface WriteOutcome {
         record Done() implements WriteOutcome {}
 
-        /** It has no effect and will have none. */
+        /** The server has said no. It has no effect and will have none. */
         record Refused(String why) implements WriteOutcome {}
+
+        /** The server has not looked at it, being too busy or not there. It has no effect and will have none. */
+        record Unheard(String why) implements WriteOutcome {}
 
         /** It has no effect: the pod has another version now, perhaps by an earlier try of ours. */
         record Conflicts(String why) implements WriteOutcome {}

@@ -94,7 +94,15 @@ public final class Resizer {
                 cluster.annotate(prepared.pod(), prepared.version(), annotations(prepared.shares(), fence));
         if (outcome instanceof WriteOutcome.Refused refused) {
             ledger.undo(prepared.pod().uid(), prepared.version());
-            return new Outcome(new Result.Refused(refused.why()), false);
+            return new Outcome(
+                    cluster.standing().equals(new Standing.Leads(fence))
+                            ? new Result.Refused(refused.why())
+                            : new Result.Unavailable(refused.why()),
+                    false);
+        }
+        if (outcome instanceof WriteOutcome.Unheard unheard) {
+            ledger.undo(prepared.pod().uid(), prepared.version());
+            return new Outcome(new Result.Unavailable(unheard.why()), false);
         }
         // Even if it is done: the next resize needn't wait for the watch then.
         PodState state = outcomes.conclude(prepared.pod());

@@ -158,7 +158,7 @@ class KubernetesClusterIT {
         wire.takeDown();
 
         assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
-                .isInstanceOf(WriteOutcome.Refused.class);
+                .isInstanceOf(WriteOutcome.Unheard.class);
         assertThat(cluster.read(PodReader.id(pod))).isInstanceOf(PodState.Unreadable.class);
         assertThat(cluster.wake("node1")).isFalse();
     }
@@ -192,7 +192,7 @@ class KubernetesClusterIT {
         wire.loseAnswers();
 
         assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
-                .isInstanceOf(WriteOutcome.Refused.class);
+                .isInstanceOf(WriteOutcome.Unheard.class);
         assertThat(admin.resource(pod).get().getSpec().getNodeName()).isNull();
     }
 

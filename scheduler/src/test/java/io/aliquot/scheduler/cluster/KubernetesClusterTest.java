@@ -187,7 +187,7 @@ class KubernetesClusterTest {
         behaviours.add(isBusy("30"));
         long start = System.nanoTime();
         assertThat(bind())
-                .isEqualTo(new WriteOutcome.Refused(
+                .isEqualTo(new WriteOutcome.Unheard(
                         "the API server is too busy: HTTP 429 Too many requests, please try" + " again later."));
         assertThat(System.nanoTime() - start).isLessThan(TimeUnit.SECONDS.toNanos(2));
     }
@@ -264,7 +264,7 @@ class KubernetesClusterTest {
     @Test
     void aServerThatIsNotThereHasDoneNothing() {
         server.stop(0);
-        assertThat(bind()).isInstanceOf(WriteOutcome.Refused.class);
+        assertThat(bind()).isInstanceOf(WriteOutcome.Unheard.class);
     }
 
     @Test

@@ -54,6 +54,7 @@ class BinderTest {
     static List<Arguments> outcomes() {
         var done = new WriteOutcome.Done();
         var refused = new WriteOutcome.Refused("403");
+        var unheard = new WriteOutcome.Unheard("429");
         var conflicts = new WriteOutcome.Conflicts("409");
         var unknown = new WriteOutcome.Unknown("timeout");
         var unbound = unbound(1);
@@ -66,6 +67,7 @@ class BinderTest {
         return List.of(
                 Arguments.of(done, unreadable, unreadable, true, "n1", 1),
                 Arguments.of(refused, unreadable, unreadable, false, "", 1),
+                Arguments.of(unheard, unreadable, unreadable, false, "", 1),
                 Arguments.of(conflicts, here, unreadable, true, "n1", 1),
                 Arguments.of(conflicts, elsewhere, unreadable, false, "n2", 1),
                 Arguments.of(conflicts, gone, unreadable, false, "", 1),

@@ -808,7 +808,7 @@ final class History {
                         counts.count("answer lost");
                     }
                 }
-                case 4 -> outcome = new WriteOutcome.Refused("too busy");
+                case 4 -> outcome = new WriteOutcome.Unheard("too busy");
                 default -> outcome = apply(request);
             }
             meanwhile();
@@ -818,7 +818,10 @@ final class History {
         @Override
         public PodState moveOn(PodId pod, long version) {
             Request request = request(pod, version, "", Map.of(Annotations.MOVED_ON, Long.toString(version)));
-            return write(request) instanceof WriteOutcome.Refused ? new PodState.Unreadable("too busy") : read(pod);
+            WriteOutcome outcome = write(request);
+            return outcome instanceof WriteOutcome.Refused || outcome instanceof WriteOutcome.Unheard
+                    ? new PodState.Unreadable("no")
+                    : read(pod);
         }
 
         @Override

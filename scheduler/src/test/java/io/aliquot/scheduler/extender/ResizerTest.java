@@ -86,10 +86,29 @@ class ResizerTest {
 
     @Test
     void whatTheServerRefusesIsTakenBack() {
-        world.cluster.outcomes.add(new WriteOutcome.Refused("the fence is old"));
-        assertThat(to(4000)).isEqualTo(new Resizer.Result.Refused("the fence is old"));
+        world.cluster.outcomes.add(new WriteOutcome.Refused("a policy"));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Refused("a policy"));
         assertThat(taken()).isEqualTo(3000);
         assertThat(world.ledger.awaits("uid-a")).isEmpty();
+    }
+
+    @Test
+    void whatABusyServerHasNotLookedAtIsTakenBackAndMayBeTriedAgain() {
+        world.cluster.outcomes.add(new WriteOutcome.Unheard("busy"));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("busy"));
+        assertThat(taken()).isEqualTo(3000);
+        assertThat(world.ledger.awaits("uid-a")).isEmpty();
+    }
+
+    @Test
+    void whoLeadsNoMoreWhenTheServerRefusesHasNotSaidNo() {
+        world.cluster.outcomes.add(new WriteOutcome.Refused("the fence is old"));
+        world.cluster.meanwhile = () -> {
+            if (!world.cluster.sent.isEmpty()) {
+                world.cluster.standing = new Standing.Waits("another one leads");
+            }
+        };
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("the fence is old"));
     }
 
     @Test
