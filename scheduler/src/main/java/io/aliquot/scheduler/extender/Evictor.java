@@ -8,7 +8,6 @@ import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.Offer;
-import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Plan;
 import io.aliquot.scheduler.preemption.Search;
@@ -152,7 +151,7 @@ final class Evictor {
 
     /** Returns how many were evicted. */
     private int makeRoom(Waiting one) {
-        if (!stillWaits(one.pod())) {
+        if (!stillWaits(one)) {
             return 0;
         }
         Optional<OnNode> cheapest = cheapest(one);
@@ -171,16 +170,19 @@ final class Evictor {
             return 0;
         }
         Set<String> uids = victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());
-        if (!kept.keep(one.pod(), one.wish().ask(), node, uids)) {
+        if (!stillWaits(one) || !kept.keep(one.pod(), one.wish().ask(), node, uids)) {
             return 0; // somebody was faster
         }
         LOG.info("makes room for {} node={} victims={}", one.pod(), node, victims);
         return evict(one, node, victims);
     }
 
-    /** Making room for others takes its time; and one that was deleted while it was looked at waits for ever by our books. */
-    private boolean stillWaits(PodId pod) {
-        return pending.waiting(pod.uid()).isPresent() && cluster.version(pod).isPresent();
+    /** For the same, and on the same nodes: looking for victims takes its time, and so does evicting them for others. */
+    private boolean stillWaits(Waiting one) {
+        return pending.waiting(one.pod().uid())
+                        .filter(now -> now.wish().equals(one.wish()))
+                        .isPresent()
+                && cluster.version(one.pod()).isPresent();
     }
 
     private Optional<OnNode> cheapest(Waiting one) {

@@ -9,6 +9,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.time.InstantSource;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -33,12 +34,14 @@ final class KeptRooms {
      * Room on a node.
      *
      * @param victims who are being told to leave
-     * @param vacated whether nobody is leaving the node any more
+     * @param awaited these, and who was leaving the node already when it was begun
+     * @param vacated whether none of those is there any more
      * @param since when it was begun, or vacated
      */
-    record Kept(PodId pod, PodAsk ask, String node, Set<String> victims, boolean vacated, long since) {
+    record Kept(
+            PodId pod, PodAsk ask, String node, Set<String> victims, Set<String> awaited, boolean vacated, long since) {
         Kept vacatedAt(long now) {
-            return new Kept(pod, ask, node, Set.of(), true, now);
+            return new Kept(pod, ask, node, Set.of(), Set.of(), true, now);
         }
     }
 
@@ -59,7 +62,9 @@ final class KeptRooms {
 
     /** Keeps the room that these, and whoever leaves the node anyway, will have left; whether that is enough. */
     boolean keep(PodId pod, PodAsk ask, String node, Set<String> victims) {
-        return keep(new Kept(pod, ask, node, Set.copyOf(victims), false, nanoTime.getAsLong()));
+        Set<String> awaited = leaving(node);
+        awaited.addAll(victims);
+        return keep(new Kept(pod, ask, node, Set.copyOf(victims), Set.copyOf(awaited), false, nanoTime.getAsLong()));
     }
 
     private boolean keep(Kept kept) {
@@ -69,7 +74,7 @@ final class KeptRooms {
         }
         boolean done = ledger.keepFor(kept.pod(), kept.node(), kept.ask(), without);
         if (done) {
-            boolean vacated = without.isEmpty() && !kept.vacated();
+            boolean vacated = !kept.vacated() && Collections.disjoint(without, kept.awaited());
             byPod.put(kept.pod().uid(), vacated ? kept.vacatedAt(nanoTime.getAsLong()) : kept);
         } else {
             letGo(kept.pod().uid());
@@ -108,7 +113,7 @@ final class KeptRooms {
     }
 
     /**
-     * Whether kube-scheduler has asked about the pod and not about this node: since those who were leaving are gone,
+     * Whether kube-scheduler has asked about the pod and not about this node: since those who are awaited are gone,
      * because until then the node's totals may have been short.
      */
     private boolean passedOver(Kept kept) {

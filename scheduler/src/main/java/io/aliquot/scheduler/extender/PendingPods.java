@@ -60,6 +60,16 @@ public final class PendingPods {
             .executor(Runnable::run)
             .build();
 
+    /**
+     * By uid, for as long as kube-scheduler may still be asking about them: it hears of a pod's end a moment after us, or
+     * has asked a moment before.
+     */
+    private final Cache<String, Boolean> forgotten = Caffeine.newBuilder()
+            .maximumSize(MOST)
+            .expireAfterWrite(Duration.ofMinutes(1))
+            .executor(Runnable::run)
+            .build();
+
     /** By kube-scheduler's word, by uid. */
     private final Map<String, Waiting> refused = new ConcurrentHashMap<>();
 
@@ -106,6 +116,9 @@ public final class PendingPods {
 
     private void put(PodId pod, long version, Wish wish, boolean waits) {
         entries.put(pod.uid(), entry(pod, version, wish, waits));
+        if (forgotten.getIfPresent(pod.uid()) != null) {
+            entries.invalidate(pod.uid());
+        }
     }
 
     private Entry entry(PodId pod, long version, Wish wish, boolean waits) {
@@ -124,6 +137,7 @@ public final class PendingPods {
 
     /** The pod has a node, has ended or is gone. */
     public void forget(String uid) {
+        forgotten.put(uid, true); // first: who puts it in looks here afterwards
         entries.invalidate(uid);
         refused.remove(uid);
     }

@@ -82,9 +82,16 @@ class EvictorTest {
                 .isInstanceOf(Offer.Fits.class);
     }
 
-    /** Filter puts it back among those that wait, after the watch has told of its end. */
     @Test
-    void nobodyIsEvictedForAPodThatWasDeletedWhileItWasLookedAt() {
+    void aPodThatWasDeletedWhileItWasLookedAtDoesNotWait() {
+        world.pending.forget("uid-high");
+        waits("high", 40_000, 10);
+        assertThat(world.pending.waiting()).isEmpty();
+    }
+
+    /** Or so long ago that nobody remembers, and kube-scheduler has not heard of it. */
+    @Test
+    void nobodyIsEvictedForAPodThatThereIsNot() {
         waits("high", 40_000, 10);
         world.cluster.version = OptionalLong.empty();
         tick();
@@ -130,6 +137,33 @@ class EvictorTest {
         assertThat(world.cluster.evicted).containsExactly("young", "there");
         assertThat(world.ledger.ask("n1", "uid-other", Gpus.ask("APP:main: gpumem=80000")))
                 .isInstanceOf(Offer.Fits.class);
+    }
+
+    /** A drain, say, in which somebody takes his time. */
+    @Test
+    void whoLeavesTheNodeLaterDoesNotMakeItsRoomBeKeptLonger() {
+        world.holds("there", 2, 0, 80_000, 20);
+        world.holds("there-too", 2, 1, 80_000, 20);
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        world.ledger.forget("uid-young");
+        ticks(5);
+        world.leaves(world.holds("slow", 1, 1, 1_000, 1));
+        ticks(15);
+        waits("high", 40_000, 10, "n2");
+        tick();
+        assertThat(world.kept.holds("uid-high")).isFalse();
+    }
+
+    @Test
+    void aPodThatIsAskedAboutWhileVictimsAreLookedForIsLookedAtAgainBeforeAnybodyIsEvicted() {
+        waits("high", 40_000, 10);
+        world.pass(SECOND);
+        world.cluster.versionAsked = () -> world.pending.looksFor(
+                pod("high", mebibytes(40_000), 10, "PreemptLowerPriority"), Gpus.ask("APP:main: gpumem=40000"));
+        evictor.evict();
+        assertThat(world.cluster.evicted).isEmpty();
     }
 
     @Test

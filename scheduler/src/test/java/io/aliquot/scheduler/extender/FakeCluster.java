@@ -34,6 +34,8 @@ public final class FakeCluster implements Cluster {
     boolean wakes = true;
     /** What others do while somebody asks whether this replica leads. */
     Runnable meanwhile = () -> {};
+    /** What others do while somebody asks for a pod's version. */
+    Runnable versionAsked = () -> {};
 
     @Override
     public Standing standing() {
@@ -55,6 +57,7 @@ public final class FakeCluster implements Cluster {
 
     @Override
     public OptionalLong version(PodId pod) {
+        versionAsked.run();
         return version;
     }
 
