@@ -15,6 +15,8 @@ final class Shapes {
     private static final int ALL = 100;
     private static final long NONE = Long.MAX_VALUE;
 
+    private boolean any;
+    private boolean wholeCards;
     /** The least memory of a shape that wants so many cores, by cores; of those that want so many MiB. */
     private final long[] leastMiB = new long[ALL + 1];
     /** Of those that want a part of the card, in percent: how much that is depends on the card. */
@@ -31,10 +33,12 @@ final class Shapes {
         int wanted = Math.max(0, Math.min(ALL, cores));
         if (memory instanceof Mebibytes mebibytes) {
             leastMiB[wanted] = Math.min(leastMiB[wanted], mebibytes.amount());
+        } else if (memory instanceof Percentage percentage) {
+            leastPercent[wanted] = Math.min(leastPercent[wanted], percentage.percent());
         } else {
-            int percent = memory instanceof Percentage percentage ? percentage.percent() : ALL;
-            leastPercent[wanted] = Math.min(leastPercent[wanted], percent);
+            wholeCards = true;
         }
+        any = true;
         complete = false;
     }
 
@@ -47,16 +51,17 @@ final class Shapes {
         if (closed || taken.slots() >= room.card().slots() || cores < 0) {
             return free;
         }
-        complete();
-        long smallest = least(Math.min(ALL, cores), room);
-        if (smallest == NONE) {
-            // Without any shape to go by, whatever is free is as good as on an empty cluster.
-            return least(ALL, room) == NONE ? 0 : free;
-        }
-        return smallest > free ? free : 0;
+        // Without any shape to go by, whatever is free is as good as on an empty cluster.
+        boolean fits = !any
+                || (wholeCards && taken.slots() == 0)
+                || least(Math.min(ALL, cores), room)
+                        <= Math.min(free, room.card().vgpuMiB());
+        return fits ? 0 : free;
     }
 
+    /** Of shapes that are not whole cards. */
     private long least(int cores, GpuRoom room) {
+        complete();
         int percent = leastPercent[cores];
         return percent > ALL
                 ? leastMiB[cores]

@@ -18,7 +18,7 @@ import java.util.stream.Collectors;
 
 /*
  * Thousands of pods may wait, for reasons that change with every share that comes or goes. So a pod is told of at most
- * once a minute, all of them together twice a second, whoever has not been told of at all first, then whoever has not been
+ * once a minute, all of them together twice a second, whoever has not been looked at first, then whoever has not been
  * for longest; pods of one kind wait for the same, and a kind is looked into once in ten seconds; and looking at all nodes
  * for one kind after the other ends after some milliseconds, to go on a second later.
  */
@@ -40,10 +40,11 @@ final class Storyteller {
      * What is known of a pod that waits.
      *
      * @param since when it was first seen waiting
+     * @param looked whether anybody has looked yet why
      * @param told the last event's text; empty for none yet
      * @param toldAt when that was
      */
-    private record Tale(long since, String told, long toldAt) {}
+    private record Tale(long since, boolean looked, String told, long toldAt) {}
 
     private final PendingPods pending;
     private final Explainer explainer;
@@ -78,11 +79,11 @@ final class Storyteller {
         Map<String, Waiting> waiting = pending.allWaiting().stream()
                 .collect(Collectors.toMap(pod -> pod.pod().uid(), pod -> pod, (one, other) -> one));
         tales.keySet().retainAll(waiting.keySet());
-        waiting.keySet().forEach(uid -> tales.putIfAbsent(uid, new Tale(now, "", now)));
+        waiting.keySet().forEach(uid -> tales.putIfAbsent(uid, new Tale(now, false, "", now)));
         long began = System.nanoTime();
         int events = 0;
         List<Map.Entry<String, Tale>> inTurn = tales.entrySet().stream()
-                .sorted(Comparator.comparing(entry -> !entry.getValue().told().isEmpty()))
+                .sorted(Comparator.comparing(entry -> entry.getValue().looked()))
                 .toList();
         for (var entry : inTurn) {
             Waiting pod = waiting.get(entry.getKey());
@@ -109,7 +110,11 @@ final class Storyteller {
             cluster.note(pod.pod(), REASON, why.orElseThrow());
         }
         tales.remove(pod.pod().uid());
-        tales.put(pod.pod().uid(), news ? new Tale(tale.since(), why.orElseThrow(), now) : tale);
+        tales.put(
+                pod.pod().uid(),
+                news
+                        ? new Tale(tale.since(), true, why.orElseThrow(), now)
+                        : new Tale(tale.since(), true, tale.told(), tale.toldAt()));
         return news;
     }
 

@@ -74,6 +74,18 @@ class ShapesTest {
     }
 
     @Test
+    void whereMoreIsSoldThanThereIsAVgpuHasNoMoreThanTheCardAndAWholeOneIsNobodyElses() {
+        shapes.add(new WholeCard(), 0);
+        shapes.add(new Mebibytes(50_000), 0);
+        var doubled = new Inventory(
+                new VisibleDevices("{uuid}"), new Scaling(200), Scaling.ONE, 10, List.of(Gpus.gpu(1, 0, 40_000)));
+        assertThat(shapes.stranded(room(doubled, 0, 0, 0))).isZero();
+        assertThat(shapes.stranded(room(doubled, 20_000, 0, 1))).isEqualTo(60_000);
+        shapes.add(new Mebibytes(40_000), 0);
+        assertThat(shapes.stranded(room(doubled, 20_000, 0, 1))).isZero();
+    }
+
+    @Test
     void whereLessIsSoldThanThereIsAWholeCardIsAllThatIsSold() {
         shapes.add(new WholeCard(), 0);
         var half = new Inventory(
