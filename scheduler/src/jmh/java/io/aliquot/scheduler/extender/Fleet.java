@@ -24,8 +24,8 @@ final class Fleet {
     final LedgerNews news = new LedgerNews();
     final Ledger ledger;
     final Placing placing;
-    /** Names of all nodes, in the order in which they are asked about. */
-    final List<String> names = new ArrayList<>();
+    /** Names of all nodes, in the order in which they are asked about; the same list each time, as when they are read. */
+    final List<String> names;
 
     private final Random random = new Random(SEED);
 
@@ -38,17 +38,18 @@ final class Fleet {
         ledger = new Ledger(System::nanoTime, news);
         placing = new Placing(
                 ledger, new FakeCluster(), new PendingPods(System::nanoTime), placement, NODES_PER_FILTER);
-        fill(nodes, shares, placement);
+        names = fill(nodes, shares, placement);
     }
 
     /** The same in somebody's ledger, who places. */
     Fleet(Ledger ledger, Placing placing, int nodes, int shares) {
         this.ledger = ledger;
         this.placing = placing;
-        fill(nodes, shares, Placement.BINPACK);
+        names = fill(nodes, shares, Placement.BINPACK);
     }
 
-    private void fill(int nodes, int shares, Placement placement) {
+    private List<String> fill(int nodes, int shares, Placement placement) {
+        var all = new ArrayList<String>();
         for (int node = 0; node < nodes; node++) {
             var gpus = new Gpu[GPUS];
             for (int gpu = 0; gpu < GPUS; gpu++) {
@@ -60,13 +61,14 @@ final class Fleet {
                             Gpus.inventory(10, gpus),
                             placement,
                             new HostLoad(128_000, 1L << 40)));
-            names.add(name(node));
+            all.add(name(node));
         }
         for (int pod = 0; pod < shares; pod++) {
             ledger.hold(share("share-" + pod, pod % nodes, pod / nodes % GPUS));
         }
-        Collections.shuffle(names, random);
+        Collections.shuffle(all, random);
         news.takeFreed();
+        return List.copyOf(all);
     }
 
     static String name(int node) {
