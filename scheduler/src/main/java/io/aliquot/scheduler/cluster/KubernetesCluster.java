@@ -43,6 +43,9 @@ final class KubernetesCluster implements Cluster {
     /** For what nobody waits for. */
     private static final Duration PATIENCE = Duration.ofSeconds(4);
 
+    /** Beside a second or more until a pod's container runs it is nothing. */
+    private static final Duration TOGETHER = Duration.ofMillis(30);
+
     private static final ContentType MERGE_PATCH = ContentType.create("application/merge-patch+json");
     private static final int NOT_FOUND = 404;
     private static final int CONFLICT = 409;
@@ -60,6 +63,7 @@ final class KubernetesCluster implements Cluster {
     private final Map<Class<?>, Timer> timers = new ConcurrentHashMap<>();
 
     private final Clock clock;
+    private final Convoy bindings = new Convoy(TOGETHER, System::nanoTime);
     private final Writer writer;
     private final Writer hasty;
 
@@ -115,6 +119,7 @@ final class KubernetesCluster implements Cluster {
                 "Binding",
                 new Preconditions(pod.namespace(), pod.name(), pod.uid(), Long.toString(version), annotations),
                 new Target("v1", "Node", node));
+        rest(bindings.departure());
         lag.sends(pod.uid());
         long start = System.nanoTime();
         WriteOutcome outcome = writer.write("POST", ContentType.APPLICATION_JSON, path(pod) + "/binding", binding);
@@ -122,6 +127,15 @@ final class KubernetesCluster implements Cluster {
         timers.computeIfAbsent(outcome.getClass(), this::register)
                 .record(System.nanoTime() - start, TimeUnit.NANOSECONDS);
         return outcome;
+    }
+
+    /** Cut short where the thread is to end. */
+    private static void rest(Duration pause) {
+        try {
+            TimeUnit.NANOSECONDS.sleep(pause.toNanos());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     private Timer register(Class<?> outcome) {
