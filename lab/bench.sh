@@ -28,7 +28,7 @@ usage() {
 		  --no-build           the programs as they lie in target/
 
 		What we publish:
-		  ./aliquot bench --nodes 100  --rounds 40 --warm-up 50000  throughput
+		  ./aliquot bench --nodes 100  --rounds 30 --warm-up 40000  throughput
 		  ./aliquot bench --nodes 1000 --rounds 40 --warm-up 50000
 		  ./aliquot bench --nodes 100  --waiting 5000 --warm-up 4000
 		  ./aliquot bench --nodes 5000 --running 50000 --start --rounds 6
