@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -296,13 +297,13 @@ func (c *cluster) fill(count int) {
 	})
 }
 
-// writes counts what others than the driver wrote about bench's pods whose names start so, by user; events aside. From
-// the API server's own audit log.
-func (c *cluster) writes(prefix string) map[string]int {
+// writes counts what others than the driver wrote about bench's pods whose names start so, by user, and about anything
+// else, by resource; events and Leases aside. From the API server's own audit log.
+func (c *cluster) writes(prefix string) (pods, others map[string]int) {
 	file, err := os.Open(c.audit)
 	check(err)
 	defer file.Close()
-	counts := map[string]int{}
+	pods, others = map[string]int{}, map[string]int{}
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<24)
 	for lines.Scan() {
@@ -313,10 +314,16 @@ func (c *cluster) writes(prefix string) map[string]int {
 		if json.Unmarshal(lines.Bytes(), &entry) != nil {
 			continue
 		}
-		if o := entry.ObjectRef; o.Resource == "pods" && o.Namespace == "bench" && strings.HasPrefix(o.Name, prefix) && entry.User.Username != "driver" {
-			counts[entry.User.Username]++
+		ref := entry.ObjectRef
+		switch {
+		case !slices.Contains(users, entry.User.Username) || entry.User.Username == "driver":
+		case ref.Resource == "events" || ref.Resource == "leases":
+		case ref.Resource != "pods":
+			others[ref.Resource]++
+		case ref.Namespace == "bench" && strings.HasPrefix(ref.Name, prefix):
+			pods[entry.User.Username]++
 		}
 	}
 	check(lines.Err())
-	return counts
+	return pods, others
 }
