@@ -192,8 +192,8 @@ final class KubernetesCluster implements Cluster {
             return PodReader.node(pod).isEmpty()
                     ? unbound(pod)
                     : new PodState.Bound(PodReader.bound(pod).pod());
-        } catch (IOException | KubernetesClientException e) {
-            return new PodState.Unreadable(String.valueOf(e.getMessage()));
+        } catch (IOException | RuntimeException e) { // an answer that is no pod, too
+            return new PodState.Unreadable(e.toString());
         }
     }
 

@@ -326,8 +326,10 @@ final class Line {
         var socket = new Socket();
         try {
             socket.setTcpNoDelay(true);
-            socket.setSoTimeout(timeoutMs);
+            long began = System.nanoTime();
             socket.connect(new InetSocketAddress(server.getHost(), port), timeoutMs);
+            long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
+            socket.setSoTimeout((int) Math.max(1, timeoutMs - took)); // for TLS to be agreed on
             if (tls.isEmpty()) {
                 return new Connection(connections.createConnection(socket), socket);
             }

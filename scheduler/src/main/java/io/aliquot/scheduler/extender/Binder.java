@@ -13,9 +13,11 @@ import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
+import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -44,16 +46,21 @@ final class Binder {
         private static final Result BOUND = new Result("bound", "");
     }
 
+    /** So long a second try may begin: its write and three readings, 7 s, must end before kube-scheduler gives up at 10. */
+    static final Duration SECOND_TRY = Duration.ofMillis(2500);
+
     private final Ledger ledger;
     private final Cluster cluster;
     private final PendingPods pending;
     private final Outcomes outcomes;
+    private final LongSupplier nanoTime;
 
-    Binder(Ledger ledger, Cluster cluster, PendingPods pending, Outcomes outcomes) {
+    Binder(Ledger ledger, Cluster cluster, PendingPods pending, Outcomes outcomes, LongSupplier nanoTime) {
         this.ledger = ledger;
         this.cluster = cluster;
         this.pending = pending;
         this.outcomes = outcomes;
+        this.nanoTime = nanoTime;
     }
 
     Result bind(PodId pod, String node) {
@@ -64,11 +71,15 @@ final class Binder {
         return new Result("not-leading", ((Waits) standing).why());
     }
 
-    /** {@code first} of two: for so many kube-scheduler has the patience. */
-    private record Attempt(PodId pod, String node, Fence fence, boolean first) {}
+    /**
+     * {@code first} of two: for so many kube-scheduler has the patience.
+     *
+     * @param began when kube-scheduler asked
+     */
+    private record Attempt(PodId pod, String node, Fence fence, boolean first, long began) {}
 
     private Result bind(PodId pod, String node, Fence fence) {
-        var attempt = new Attempt(pod, node, fence, true);
+        var attempt = new Attempt(pod, node, fence, true, nanoTime.getAsLong());
         Optional<Unbound> known = pending.known(pod.uid());
         OptionalLong version = cluster.version(pod);
         // What it wants may have changed since it was filtered: in a later version it is to be read anew.
@@ -142,8 +153,9 @@ final class Binder {
 
     /** Once more, if the pod is not what we took it for. */
     private Result again(Unbound known, PodState state, Attempt attempt, String why) {
-        if (state instanceof Unbound now && attempt.first() && now.at() > known.at()) {
-            return bind(now, new Attempt(attempt.pod(), attempt.node(), attempt.fence(), false));
+        boolean inTime = nanoTime.getAsLong() - attempt.began() < SECOND_TRY.toNanos();
+        if (state instanceof Unbound now && attempt.first() && inTime && now.at() > known.at()) {
+            return bind(now, new Attempt(attempt.pod(), attempt.node(), attempt.fence(), false, attempt.began()));
         }
         outcomes.tell(attempt.pod(), state);
         return notUnbound(state, attempt.node(), why);

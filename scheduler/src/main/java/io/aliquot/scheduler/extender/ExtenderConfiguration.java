@@ -79,7 +79,7 @@ class ExtenderConfiguration {
 
     @Bean
     Binder binder(Ledger ledger, Cluster cluster, PendingPods pending, Outcomes outcomes) {
-        return new Binder(ledger, cluster, pending, outcomes);
+        return new Binder(ledger, cluster, pending, outcomes, System::nanoTime);
     }
 
     @Bean

@@ -12,7 +12,10 @@ import org.slf4j.LoggerFactory;
 final class Housekeeping implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Housekeeping.class);
 
-    private final ScheduledExecutorService threads = Executors.newScheduledThreadPool(3, task -> {
+    /** One for each, so that none waits for what another one waits for. */
+    private static final int THREADS = 6;
+
+    private final ScheduledExecutorService threads = Executors.newScheduledThreadPool(THREADS, task -> {
         var thread = new Thread(task, "housekeeping");
         thread.setDaemon(true);
         return thread;

@@ -4,7 +4,11 @@ import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
 import java.util.OptionalLong;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -17,10 +21,14 @@ final class Outcomes {
     /** Whoever sent something looks into its outcome himself at first, and gives up before kube-scheduler does. */
     static final Duration LEFT_ALONE = Duration.ofSeconds(10);
 
+    /** Of those that can't be decided now, in one round: each may take seconds. */
+    private static final int MOST_UNREADABLE = 3;
+
     private static final Logger LOG = LoggerFactory.getLogger(Outcomes.class);
 
     private final Ledger ledger;
     private final Cluster cluster;
+    private final AtomicInteger rounds = new AtomicInteger();
 
     Outcomes(Ledger ledger, Cluster cluster) {
         this.ledger = ledger;
@@ -48,14 +56,21 @@ final class Outcomes {
         }
     }
 
-    /** Decides what nobody has decided for a while. */
+    /**
+     * Decides what nobody has decided for a while. Each round begins with another pod: one that cannot be decided, since
+     * somebody's policy refuses to have it moved on, say, is in nobody's way.
+     */
     void settle() {
-        for (PodId pod : ledger.doubtful(LEFT_ALONE)) {
+        List<PodId> doubtful = new ArrayList<>(ledger.doubtful(LEFT_ALONE));
+        Collections.rotate(doubtful, rounds.incrementAndGet());
+        int unreadable = 0;
+        for (PodId pod : doubtful) {
             PodState state = conclude(pod);
-            if (state instanceof PodState.Unreadable) {
-                return; // nor would the next
+            if (!(state instanceof PodState.Unreadable)) {
+                LOG.warn("settled {} found={}", pod, state);
+            } else if (++unreadable == MOST_UNREADABLE) {
+                return;
             }
-            LOG.warn("settled {} found={}", pod, state);
         }
     }
 }

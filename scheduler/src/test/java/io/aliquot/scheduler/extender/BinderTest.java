@@ -124,6 +124,17 @@ class BinderTest {
         });
     }
 
+    /** kube-scheduler has given up by then, and may place the pod elsewhere. */
+    @Test
+    void thereIsNoSecondTryOnceTheFirstTookLong() {
+        world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
+        world.cluster.state = unbound(9);
+        world.cluster.whileBinding = () -> world.pass(Binder.SECOND_TRY);
+        assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("409");
+        assertThat(world.cluster.sent).hasSize(1);
+        assertThat(Books.unconfirmed(world.ledger)).isEmpty();
+    }
+
     @Test
     void whoConflictsTwiceGivesItsShareBack() {
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
@@ -166,6 +177,32 @@ class BinderTest {
         world.outcomes.settle();
         assertThat(world.cluster.movedOn).containsExactly(1L);
         assertThat(Books.unconfirmed(world.ledger)).isEmpty();
+    }
+
+    @Test
+    void podsThatCannotBeDecidedAreInNobodysWay() {
+        world.ledger.forget("uid-a");
+        List<String> stuck = List.of("s1", "s2", "s3", "s4", "s5");
+        world.cluster.movedOnTo = new PodState.Unreadable("403");
+        for (String pod : stuck) {
+            loseTheAnswer(pod, 100);
+            world.cluster.states.put(pod, unbound(1)); // where it has to be moved on, which is refused
+        }
+        loseTheAnswer("b", 100);
+        world.cluster.states.put("b", unbound(2));
+        world.pass(Outcomes.LEFT_ALONE);
+        for (int round = 0; round <= stuck.size(); round++) {
+            world.outcomes.settle();
+        }
+        assertThat(world.ledger.unsettled("uid-b")).isEmpty();
+        assertThat(world.ledger.unsettled("uid-s1")).contains("n1");
+    }
+
+    private void loseTheAnswer(String pod, int memoryMiB) {
+        world.placing(Placement.BINPACK, 0).filter(pod(pod, mebibytes(memoryMiB)), List.of("n1"));
+        world.cluster.outcomes.add(new WriteOutcome.Unknown("timeout"));
+        world.cluster.states.put(pod, new PodState.Unreadable("down"));
+        assertThat(world.binder.bind(id(pod), "n1").error()).isEqualTo("timeout; the pod cannot be read: down");
     }
 
     private void loseTheAnswer() {

@@ -36,6 +36,8 @@ public final class FakeCluster implements Cluster {
     Runnable meanwhile = () -> {};
     /** What others do while somebody asks for a pod's version. */
     Runnable versionAsked = () -> {};
+    /** What happens until a Binding is answered. */
+    Runnable whileBinding = () -> {};
 
     @Override
     public Standing standing() {
@@ -46,6 +48,7 @@ public final class FakeCluster implements Cluster {
     @Override
     public synchronized WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations) {
         sent.add(new Sent(pod, version, node, annotations));
+        whileBinding.run();
         WriteOutcome outcome = outcomes.poll();
         return outcome == null ? new WriteOutcome.Done() : outcome;
     }

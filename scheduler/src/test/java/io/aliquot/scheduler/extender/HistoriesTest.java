@@ -55,7 +55,8 @@ class HistoriesTest {
                 "GPU with less than pods hold",
                 "audit",
                 "failover",
-                "restart")) {
+                "restart",
+                "restart of the leader's extender alone")) {
             assertThat(counts.all().getOrDefault(what, 0)).as(what).isGreaterThan(histories / 50);
         }
     }

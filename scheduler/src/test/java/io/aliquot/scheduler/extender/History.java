@@ -440,8 +440,11 @@ final class History {
     private void restart(int number) {
         replicas.set(number, new Replica("r" + number));
         ghosts.clear(); // the API tells nobody of them
-        if (number == leader) {
+        if (number == leader && random.nextBoolean()) {
             failOver();
+        } else if (number == leader) { // its kube-scheduler leads on, and it counts a transition itself
+            lease = new Fence("r" + leader, lease.transitions() + 1);
+            counts.count("restart of the leader's extender alone");
         }
         counts.count("restart");
     }
@@ -607,7 +610,7 @@ final class History {
         private final Ledger ledger = new Ledger(now::get, news);
         private final PendingPods pending = new PendingPods(now::get);
         private final Outcomes outcomes = new Outcomes(ledger, this);
-        private final Binder binder = new Binder(ledger, this, pending, outcomes);
+        private final Binder binder = new Binder(ledger, this, pending, outcomes, now::get);
         private final Resizer resizer = new Resizer(ledger, this, outcomes);
         private final Auditor auditor = new Auditor(ledger, news, this, new SimpleMeterRegistry());
         /** What its watch still has to tell, in order. */

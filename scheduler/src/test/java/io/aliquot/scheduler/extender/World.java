@@ -37,7 +37,7 @@ final class World {
     final Ledger ledger = new Ledger(now::get, news);
     final PendingPods pending = new PendingPods(now::get);
     final Outcomes outcomes = new Outcomes(ledger, cluster);
-    final Binder binder = new Binder(ledger, cluster, pending, outcomes);
+    final Binder binder = new Binder(ledger, cluster, pending, outcomes, now::get);
     final Budgets budgets = new Budgets();
     final KeptRooms kept = new KeptRooms(ledger, pending, cluster, now::get, this::instant);
     final Waker waker = new Waker(ledger, news, pending, kept, cluster, now::get);
