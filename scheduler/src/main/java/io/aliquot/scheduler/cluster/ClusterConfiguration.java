@@ -163,12 +163,12 @@ class ClusterConfiguration {
                     } else if (!PodReader.node(pod).isEmpty()) {
                         lag.told(pod.getMetadata().getUid());
                         PodReader.Reading reading = PodReader.bound(pod);
-                        reading.problems().forEach(problem -> events.warn(pod, "UnreadableAllocation", problem));
                         pending.forget(reading.pod().id().uid());
                         if (!reading.pod().shares().isEmpty()) {
                             budgets.putPod(reading.pod().id().uid(), PodReader.labels(pod));
                         }
                         ledger.hold(reading.pod());
+                        reading.problems().forEach(problem -> events.warn(pod, "UnreadableAllocation", problem));
                     } else {
                         ledger.unbound(pod.getMetadata().getUid(), PodReader.version(pod));
                         PodReader.refused(pod, settings.schedulerName())
@@ -204,7 +204,9 @@ class ClusterConfiguration {
         if (!PodReader.node(pod).isEmpty()) {
             ledger.hold(PodReader.bound(pod).pod());
         }
-        ledger.vanish(pod.getMetadata().getUid());
+        if (ledger.vanish(pod.getMetadata().getUid())) {
+            LOG.info("gone without an end {}; what it held is free after its grace period", PodReader.id(pod));
+        }
     }
 
     @Bean

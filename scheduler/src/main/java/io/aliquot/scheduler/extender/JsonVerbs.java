@@ -7,6 +7,8 @@ import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.extender.Wire.PreemptionArgs;
 import io.aliquot.scheduler.extender.Wire.PreemptionResult;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.server.Problems;
 import io.aliquot.scheduler.server.Verbs;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
@@ -14,12 +16,16 @@ import java.io.InputStream;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import org.springframework.http.HttpStatus;
 import org.springframework.web.server.ResponseStatusException;
 import tools.jackson.databind.json.JsonMapper;
 
 /** The four verbs in JSON. Whatever a verb has to say against its input, it says in its answer. */
 final class JsonVerbs implements Verbs {
+    private static final Logger LOG = LoggerFactory.getLogger(JsonVerbs.class);
     private static final String FILTER = "/filter";
     private static final String PRIORITIZE = "/prioritize";
     private static final String BIND = "/bind";
@@ -68,7 +74,7 @@ final class JsonVerbs implements Verbs {
 
     private FilterResult filter(Args args) {
         return args.nodeNames()
-                .map(nodes -> meter.time("filter", () -> placing.filter(args.pod(), nodes)))
+                .map(nodes -> about(args.pod().id(), "filter", () -> placing.filter(args.pod(), nodes)))
                 .orElseGet(() -> FilterResult.error(WANTS_NAMES));
     }
 
@@ -76,11 +82,11 @@ final class JsonVerbs implements Verbs {
         // an answer has no place for an error
         List<String> nodes =
                 args.nodeNames().orElseThrow(() -> new ResponseStatusException(HttpStatus.BAD_REQUEST, WANTS_NAMES));
-        return meter.time("prioritize", () -> placing.prioritize(args.pod(), nodes));
+        return about(args.pod().id(), "prioritize", () -> placing.prioritize(args.pod(), nodes));
     }
 
     private BindingResult bind(BindingArgs args) {
-        Binder.Result result = meter.time("bind", () -> binder.bind(args.pod(), args.node()));
+        Binder.Result result = about(args.pod(), "bind", () -> binder.bind(args.pod(), args.node()));
         binds.computeIfAbsent(result.label(), this::register).increment();
         return new BindingResult(result.error());
     }
@@ -94,6 +100,16 @@ final class JsonVerbs implements Verbs {
 
     private PreemptionResult preempt(PreemptionArgs args) {
         return new PreemptionResult(
-                meter.time("preempt", () -> preempting.preempt(args.pod(), args.nodeNameToMetaVictims())));
+                about(args.pod().id(), "preempt", () -> preempting.preempt(args.pod(), args.nodeNameToMetaVictims())));
+    }
+
+    /** Beyond this nobody knows which pod it was. */
+    private <T> T about(PodId pod, String verb, Supplier<T> work) {
+        try {
+            return meter.time(verb, work);
+        } catch (RuntimeException e) {
+            LOG.error("{} failed {}", verb, pod, e);
+            throw new ResponseStatusException(HttpStatus.INTERNAL_SERVER_ERROR, Problems.INTERNAL, e);
+        }
     }
 }

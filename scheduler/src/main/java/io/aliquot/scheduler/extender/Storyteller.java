@@ -33,6 +33,7 @@ final class Storyteller {
     static final Duration AGAIN = Duration.ofMinutes(30);
 
     static final int EVENTS_A_TURN = 2;
+    private static final String ALL_NODES = " (of all nodes, whether or not kube-scheduler would take them)";
     private static final Duration KNOWN_FOR = Duration.ofSeconds(10);
     private static final Duration TURN = Duration.ofMillis(20);
 
@@ -119,6 +120,8 @@ final class Storyteller {
     }
 
     private Optional<String> why(Waiting pod) {
-        return explainer.oneLiner(pod.pod(), pod.wish().ask(), pod.wish().nodesOr(ledger::nodeNames));
+        Optional<String> why =
+                explainer.oneLiner(pod.pod(), pod.wish().ask(), pod.wish().nodesOr(ledger::nodeNames));
+        return pod.wish().nodes().names().isEmpty() ? why.map(text -> text + ALL_NODES) : why;
     }
 }

@@ -13,6 +13,7 @@ final class Refusal extends ErrorResponseException {
         super(status, ProblemDetail.forStatusAndDetail(status, detail), null);
         if (status == HttpStatus.SERVICE_UNAVAILABLE) {
             getHeaders().set(HttpHeaders.RETRY_AFTER, "1");
+            getHeaders().set(HttpHeaders.CONNECTION, "close"); // over a new one the leader may be reached
         }
     }
 

@@ -233,10 +233,12 @@ public final class Ledger {
     /**
      * A pod is gone, and the cluster has not told of its end: somebody deleted it by force. What it held is held for its
      * grace period, for so long its node may take to end its containers.
+     *
+     * @return whether it held anything
      */
-    public void vanish(String uid) {
+    public boolean vanish(String uid) {
         var freed = new ArrayList<String>();
-        whereIs.computeIfPresent(uid, (key, node) -> {
+        String lingersAt = whereIs.computeIfPresent(uid, (key, node) -> {
             boolean lingers = at(node, account -> {
                 Claim claim = account.claim(uid).orElseThrow();
                 boolean holds = claim.told().isPresent() && !claim.perGpu.isEmpty();
@@ -252,6 +254,7 @@ public final class Ledger {
             return null;
         });
         freed.forEach(listener::roomFreed);
+        return lingersAt != null;
     }
 
     // What the verbs do.

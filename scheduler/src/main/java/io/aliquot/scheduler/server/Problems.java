@@ -16,6 +16,9 @@ import tools.jackson.databind.json.JsonMapper;
 public final class Problems {
     static final String API = "/api/v1/";
 
+    /** What is answered after an error of ours. */
+    public static final String INTERNAL = "internal error; the scheduler's log tells more";
+
     private static final Logger LOG = LoggerFactory.getLogger(Problems.class);
 
     private Problems() {}
@@ -30,8 +33,7 @@ public final class Problems {
     /** An error of ours; the log tells more. */
     public static ProblemDetail failed(Exception why) {
         LOG.error("a request failed", why);
-        return ProblemDetail.forStatusAndDetail(
-                HttpStatus.INTERNAL_SERVER_ERROR, "internal error; the scheduler's log tells more");
+        return ProblemDetail.forStatusAndDetail(HttpStatus.INTERNAL_SERVER_ERROR, INTERNAL);
     }
 
     static String line(ProblemDetail problem) {

@@ -2,6 +2,9 @@ package io.aliquot.scheduler.extender;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.read.ListAppender;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.placement.HostLoad;
@@ -21,6 +24,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.slf4j.LoggerFactory;
 import org.springframework.boot.SpringBootConfiguration;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.boot.builder.SpringApplicationBuilder;
@@ -101,6 +105,31 @@ class ExtenderHttpTest {
                 .containsPattern("aliquot_gpu_memory_free_mebibytes\\{gpu=\"GPU-[^}]*node=\"n1\"\\} 77000.0")
                 .contains("aliquot_node_gpu_memory_allocated_mebibytes{node=\"n1\"} 3000.0")
                 .contains("aliquot_node_gpu_memory_stranded_mebibytes{node=\"n1\"} 0.0");
+    }
+
+    @Test
+    void aVerbThatFailsLeavesALineThatNamesThePod() throws Exception {
+        var log = (Logger) LoggerFactory.getLogger(JsonVerbs.class);
+        var lines = new ListAppender<ILoggingEvent>();
+        lines.start();
+        log.addAppender(lines);
+        FakeCluster cluster = context.getBean(FakeCluster.class);
+        cluster.meanwhile = () -> {
+            throw new IllegalStateException("a bug");
+        };
+        try {
+            HttpResponse<String> answer = post(
+                    "/bind", "{\"PodName\":\"f\",\"PodNamespace\":\"default\",\"PodUID\":\"uid-f\",\"Node\":\"n1\"}");
+            assertThat(answer.statusCode()).isEqualTo(500);
+            assertThat(answer.body()).isEqualTo("internal error; the scheduler's log tells more\n");
+        } finally {
+            cluster.meanwhile = () -> {};
+            log.detachAppender(lines);
+        }
+        assertThat(lines.list).singleElement().satisfies(line -> {
+            assertThat(line.getArgumentArray()).contains(World.id("f"));
+            assertThat(line.getThrowableProxy().getMessage()).isEqualTo("a bug");
+        });
     }
 
     /** What kube-scheduler 1.35 sends: NodeNameToVictims is there, too, and null. */

@@ -50,7 +50,8 @@ class StorytellerTest {
         assertThat(world.cluster.notes)
                 .singleElement()
                 .asString()
-                .startsWith("a WaitingForGPU: of 2 nodes none has room: 2 no GPU with 40000 MiB free");
+                .startsWith("a WaitingForGPU: of 2 nodes none has room: 2 no GPU with 40000 MiB free")
+                .endsWith(" (of all nodes, whether or not kube-scheduler would take them)");
     }
 
     @Test

@@ -342,6 +342,7 @@ class InspectionHttpTest {
                     patch("admin", "team/p1-2", "{\"shares\":[{\"container\":\"main\",\"cores\":1}]}");
             assertThat(answer.statusCode()).isEqualTo(503);
             assertThat(answer.headers().firstValue("Retry-After")).hasValue("1");
+            assertThat(answer.headers().firstValue("Connection")).hasValue("close");
             assertThat(answer.body()).contains("waiting for the kube-scheduler in this pod to lead");
         } finally {
             server.standing = standing;
