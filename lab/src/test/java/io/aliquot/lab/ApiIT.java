@@ -149,6 +149,12 @@ class ApiIT {
         assertThat(story.path("gpus"))
                 .hasSize(2)
                 .allSatisfy(gpu -> assertThat(gpu.path("memoryMiB").asInt()).isEqualTo(18080));
+        Space.awaitTrue(
+                "an event that says why it waits",
+                Space.EVENTUALLY,
+                () -> space.events("waits").stream()
+                        .anyMatch(event -> event.getReason().equals("WaitingForGPU")
+                                && event.getMessage().contains("lacks 18080 MiB")));
     }
 
     private static boolean shown(Space space, String pod, String text) {

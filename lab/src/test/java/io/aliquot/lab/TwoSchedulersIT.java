@@ -15,7 +15,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * Two replicas under load, and something happens to the one that leads: no GPU is sold twice, which an {@link Observer}
- * sees to, and the other one goes on within 30 s. {@code ALIQUOT_LONG=1} in the environment: every fault, else the hardest.
+ * sees to, and the other one goes on within 30 s. {@code ALIQUOT_LONG=1} in the environment: every fault, else the commonest and the hardest.
  */
 @ExtendWith(LabExtension.class)
 class TwoSchedulersIT {
@@ -26,6 +26,9 @@ class TwoSchedulersIT {
     /** The kubelet waits longer before each restart of a container. */
     private static final Duration RESTARTED = Duration.ofMinutes(4);
 
+    /** So long after the fault pods may be bound that were on their way. */
+    private static final Duration ANSWERED_STILL = Duration.ofSeconds(5);
+
     private static final int NODES = 3;
 
     enum Fault {
@@ -35,6 +38,18 @@ class TwoSchedulersIT {
             void begin(Lab lab, Replicas replicas, Pod leader) {
                 replicas.signal(leader, Replicas.KUBE_SCHEDULER, "SIGKILL");
                 replicas.signal(leader, Replicas.EXTENDER, "SIGKILL");
+            }
+        },
+        /** Its extender alone: the kubelet starts it anew within seconds, and its kube-scheduler keeps the Lease. */
+        EXTENDER_KILLED {
+            @Override
+            void begin(Lab lab, Replicas replicas, Pod leader) {
+                replicas.signal(leader, Replicas.EXTENDER, "SIGKILL");
+            }
+
+            @Override
+            boolean over(Observer.Bound bound, String holder, long struck) {
+                return bound.at() > struck + ANSWERED_STILL.toNanos();
             }
         },
         /**
@@ -68,7 +83,7 @@ class TwoSchedulersIT {
             /** Whether the kubelet replaces its kube-scheduler, too, is a matter of when it asks which. */
             @Override
             boolean over(Observer.Bound bound, String holder, long struck) {
-                return bound.at() > struck + TimeUnit.SECONDS.toNanos(5);
+                return bound.at() > struck + ANSWERED_STILL.toNanos();
             }
         },
         KUBE_SCHEDULER_PAUSED {
@@ -128,7 +143,9 @@ class TwoSchedulersIT {
     }
 
     static List<Fault> faults() {
-        return "1".equals(System.getenv("ALIQUOT_LONG")) ? List.of(Fault.values()) : List.of(Fault.EXTENDER_PAUSED);
+        return "1".equals(System.getenv("ALIQUOT_LONG"))
+                ? List.of(Fault.values())
+                : List.of(Fault.EXTENDER_KILLED, Fault.EXTENDER_PAUSED);
     }
 
     @ParameterizedTest

@@ -9,6 +9,7 @@ import io.aliquot.api.Gpu;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -31,16 +32,39 @@ class WakingIT {
     }
 
     @Test
-    void whatAPodHeldThatIsDeletedByForceIsFreeSecondsLater(Lab lab, Space space) {
+    void whatAPodHeldThatIsDeletedByForceIsFreeAfterItsGracePeriod(Lab lab, Space space) throws InterruptedException {
         String node = lab.nodes().get(0);
         space.run(on(lab, "one", 50000, node));
-        Pod other = space.run(on(lab, "other", 60000, node));
+        Pod other = space.run(withGrace(on(lab, "other", 60000, node), 15));
         space.create(on(lab, "waits", 40000, node));
         space.awaitUnschedulable("waits");
 
         space.client().resource(other).withGracePeriod(0).delete();
 
+        TimeUnit.SECONDS.sleep(12);
+        assertThat(Space.bound(space.get("waits")))
+                .as("before the grace period is over")
+                .isFalse();
         space.awaitRunning("waits", EVENTUALLY);
+        Holdings.expectNoGpuOverCapacity(lab);
+    }
+
+    @Test
+    void aPodThatTakesItsTimeToEndHoldsItsShareUntilThen(Lab lab, Space space) throws InterruptedException {
+        String node = lab.nodes().get(0);
+        space.run(on(lab, "one", 50000, node));
+        // the first process of a container that does not handle SIGTERM is not ended by it
+        Pod other = space.run(withGrace(on(lab, "other", 60000, node), 10));
+        space.create(on(lab, "waits", 40000, node));
+        space.awaitUnschedulable("waits");
+
+        space.client().resource(other).delete();
+
+        TimeUnit.SECONDS.sleep(8);
+        assertThat(Space.bound(space.get("waits")))
+                .as("while the other one ends")
+                .isFalse();
+        space.awaitRunning("waits", PROMPT.plusSeconds(2));
         Holdings.expectNoGpuOverCapacity(lab);
     }
 
@@ -94,6 +118,14 @@ class WakingIT {
                             .getOrDefault(Annotations.WAKE, "never"));
         }
         return woken;
+    }
+
+    private static Pod withGrace(Pod pod, long seconds) {
+        return pod.edit()
+                .editSpec()
+                .withTerminationGracePeriodSeconds(seconds)
+                .endSpec()
+                .build();
     }
 
     private static Pod on(Lab lab, String name, int mebibytes, String node) {

@@ -7,13 +7,17 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
+import io.aliquot.api.Share;
 import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.PendingPods.Waiting;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.placement.Cards;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostLoad;
 import java.time.Duration;
 import java.util.List;
+import java.util.Set;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
@@ -33,7 +37,7 @@ class WakerTest {
     @Test
     void nobodyIsWokenByRoomThatIsTooSmall() {
         waits("a", 2000, "n1");
-        world.takenElsewhere("x", 1, 0, 78_500);
+        world.ledger.hold(World.bound("x", 1, 2, 78_500));
         assertThat(wokenAfterASecond()).isEmpty();
     }
 
@@ -54,6 +58,33 @@ class WakerTest {
         assertThat(wokenAfterASecond()).isEmpty();
         sick(false);
         assertThat(wokenAfterASecond()).containsExactly("n1");
+    }
+
+    @Test
+    void aShareThatIsMadeSmallerWakes() {
+        waits("a", 2000, "n1");
+        world.ledger.hold(World.bound("x", 1, 2, 70_000));
+        assertThat(wokenAfterASecond()).containsExactly("n1");
+    }
+
+    @Test
+    void aCordonThatIsLiftedWakes() {
+        cordon(Gpus.uuid(1, 0));
+        waits("a", 2000, "n1");
+        world.ledger.forget("uid-x");
+        assertThat(wokenAfterASecond()).isEmpty();
+        cordon();
+        assertThat(wokenAfterASecond()).containsExactly("n1");
+    }
+
+    private void cordon(String... uuids) {
+        var gpus = Gpus.inventory(10, Gpus.gpu(1, 0, World.MEMORY), Gpus.gpu(1, 1, World.MEMORY));
+        world.ledger.putNode(
+                "n1",
+                new NodeFacts.Sharing(
+                        new Cards(gpus, Share.CORE_MEMORY, Set.of(uuids)),
+                        Placement.BINPACK,
+                        new HostLoad(1000, 1000)));
     }
 
     private void sick(boolean sick) {
