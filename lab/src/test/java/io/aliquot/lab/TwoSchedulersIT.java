@@ -15,7 +15,8 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * Two replicas under load, and something happens to the one that leads: no GPU is sold twice, which an {@link Observer}
- * sees to, and the other one goes on within 30 s. {@code ALIQUOT_LONG=1} in the environment: every fault, else the commonest and the hardest.
+ * sees to, and the other one goes on within 30 s. {@code ALIQUOT_LONG=1} in the environment: every fault, else the commonest
+ * and the hardest.
  */
 @ExtendWith(LabExtension.class)
 class TwoSchedulersIT {
