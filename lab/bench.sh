@@ -29,9 +29,9 @@ usage() {
 
 		What we publish:
 		  ./aliquot bench --nodes 100  --rounds 30 --warm-up 40000  throughput
-		  ./aliquot bench --nodes 1000 --rounds 40 --warm-up 50000
+		  ./aliquot bench --nodes 1000 --rounds 12 --warm-up 12000
 		  ./aliquot bench --nodes 100  --waiting 5000 --warm-up 4000
-		  ./aliquot bench --nodes 5000 --running 50000 --start --rounds 6
+		  ./aliquot bench --nodes 5000 --running 50000 --start --rounds 4
 		The last line is the figure. Logs are in .lab/bench.
 	END_OF_USAGE
 }
