@@ -182,10 +182,10 @@ final class Line {
     }
 
     private Answer answer(BasicClassicHttpRequest request, long end) throws IOException {
-        Connection connection = connection(Timeout.ofMilliseconds(Math.max(1, millisUntil(end))));
+        Connection connection = connection(end);
         boolean reusable = false;
         try {
-            connection.http().setSocketTimeout(Timeout.ofMilliseconds(Math.max(1, millisUntil(end))));
+            connection.http().setSocketTimeout(Timeout.ofMilliseconds(millisUntil(end)));
             var context = HttpCoreContext.create();
             try (ClassicHttpResponse response = ask(request, connection, context)) {
                 byte[] body = body(response.getEntity());
@@ -210,8 +210,9 @@ final class Line {
         }
     }
 
-    private static long millisUntil(long end) {
-        return TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
+    /** At least one: 0 would be for ever. */
+    private static int millisUntil(long end) {
+        return (int) Math.max(1, TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime()));
     }
 
     /** Whole, its end included, so that the connection can be used again. */
@@ -242,7 +243,7 @@ final class Line {
     }
 
     private Stream stream(BasicClassicHttpRequest request, Duration patience) throws IOException {
-        Connection connection = open(Timeout.of(patience).toMillisecondsIntBound());
+        Connection connection = open(System.nanoTime() + patience.toNanos());
         try {
             ClassicHttpResponse response = ask(request, connection, HttpCoreContext.create());
             connection.http().setSocketTimeout(Timeout.INFINITE);
@@ -303,14 +304,14 @@ final class Line {
         }
     }
 
-    private Connection connection(Timeout timeout) throws IOException {
+    private Connection connection(long end) throws IOException {
         for (Idle next = idle.pollFirst(); next != null; next = idle.pollFirst()) {
             if (usable(next)) {
                 return next.connection();
             }
             next.connection().close();
         }
-        return open(timeout.toMillisecondsIntBound());
+        return open(end);
     }
 
     private static boolean usable(Idle idle) {
@@ -322,14 +323,12 @@ final class Line {
         }
     }
 
-    private Connection open(int timeoutMs) throws IOException {
+    private Connection open(long end) throws IOException {
         var socket = new Socket();
         try {
             socket.setTcpNoDelay(true);
-            long began = System.nanoTime();
-            socket.connect(new InetSocketAddress(server.getHost(), port), timeoutMs);
-            long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
-            socket.setSoTimeout((int) Math.max(1, timeoutMs - took)); // for TLS to be agreed on
+            socket.connect(new InetSocketAddress(server.getHost(), port), millisUntil(end));
+            socket.setSoTimeout(millisUntil(end)); // for TLS to be agreed on
             if (tls.isEmpty()) {
                 return new Connection(connections.createConnection(socket), socket);
             }

@@ -200,15 +200,17 @@ class BinderTest {
 
     private void loseTheAnswer(String pod, int memoryMiB) {
         world.placing(Placement.BINPACK, 0).filter(pod(pod, mebibytes(memoryMiB)), List.of("n1"));
-        world.cluster.outcomes.add(new WriteOutcome.Unknown("timeout"));
-        world.cluster.states.put(pod, new PodState.Unreadable("down"));
-        assertThat(world.binder.bind(id(pod), "n1").error()).isEqualTo("timeout; the pod cannot be read: down");
+        loseTheAnswer(pod);
     }
 
     private void loseTheAnswer() {
+        loseTheAnswer("a");
+    }
+
+    private void loseTheAnswer(String pod) {
         world.cluster.outcomes.add(new WriteOutcome.Unknown("timeout"));
         world.cluster.state = new PodState.Unreadable("down");
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("timeout; the pod cannot be read: down");
+        assertThat(world.binder.bind(id(pod), "n1").error()).isEqualTo("timeout; the pod cannot be read: down");
     }
 
     private static PodState unbound(long version) {
