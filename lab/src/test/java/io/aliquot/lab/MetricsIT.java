@@ -1,0 +1,71 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.Space.EVENTUALLY;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.fabric8.kubernetes.api.model.Pod;
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.file.Files;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** The metrics that there are are those that the docs list. */
+@ExtendWith(LabExtension.class)
+class MetricsIT {
+    private static final Pattern DOCUMENTED = Pattern.compile("`(aliquot_[a-z_]+)`");
+    private static final Pattern SCRAPED = Pattern.compile("(?m)^# TYPE (aliquot_[a-z_]+) ");
+
+    @ParameterizedTest
+    @CsvSource({"scheduler, 9090, api.md", "device-plugin, 9091, install.md"})
+    void theDocsListEachAndNoOther(String component, int port, String page, Lab lab, Space space) throws Exception {
+        new Replicas(lab).awaitReady(EVENTUALLY); // an earlier test may have killed one
+        space.run(Pods.memory(lab, "measured", 1000));
+        var scraped = new TreeSet<String>();
+        for (Pod pod : lab.partsOf(component)) {
+            scraped.addAll(scraped(pod, port));
+        }
+
+        Set<String> listed = new TreeSet<>();
+        Set<String> late = new TreeSet<>();
+        Files.readString(lab.root().resolve("docs").resolve(page))
+                .lines()
+                .filter(line -> line.startsWith("| `aliquot_"))
+                .forEach(row -> listIn(row, row.contains("not there before the first") ? late : listed));
+
+        assertThat(scraped).containsAll(listed);
+        listed.addAll(late);
+        scraped.removeIf(name -> name.endsWith("_max")); // of a histogram, the docs say
+        assertThat(listed).containsAll(scraped);
+    }
+
+    private static void listIn(String row, Set<String> names) {
+        DOCUMENTED
+                .matcher(row.substring(0, row.indexOf('|', 1)))
+                .results()
+                .map(match -> match.group(1))
+                .forEach(name -> {
+                    names.add(name);
+                    if (name.startsWith("aliquot_gpu_")) { // by node as well, the docs say
+                        names.add(name.replace("aliquot_gpu_", "aliquot_node_gpu_"));
+                    }
+                });
+    }
+
+    private static Set<String> scraped(Pod pod, int port) throws IOException, InterruptedException {
+        URI uri = URI.create("http://" + pod.getStatus().getPodIP() + ":" + port + "/metrics");
+        String text = HttpClient.newHttpClient()
+                .send(HttpRequest.newBuilder(uri).build(), BodyHandlers.ofString())
+                .body();
+        var names = new TreeSet<String>();
+        SCRAPED.matcher(text).results().forEach(match -> names.add(match.group(1)));
+        return names;
+    }
+}
