@@ -6,6 +6,7 @@ import io.fabric8.kubernetes.api.model.ListOptionsBuilder;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.Watch;
 import io.fabric8.kubernetes.client.Watcher;
 import io.fabric8.kubernetes.client.WatcherException;
@@ -19,6 +20,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
 
 /**
  * An auditor from outside: sees every version of every pod in the order in which etcd took them, and adds up what is
@@ -47,11 +49,13 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
     private final Map<String, String> names = new HashMap<>();
     private final List<String> violations = new ArrayList<>();
     private final List<Bound> bound = new ArrayList<>();
-    private final Watch watch;
+    private final KubernetesClient client;
+    private @Nullable Watch watch;
     private boolean closed;
 
     /** Begins with what is there now. */
     Observer(KubernetesClient client) {
+        this.client = client;
         for (Node node : client.nodes().list().getItems()) {
             Map<String, String> annotations = node.getMetadata().getAnnotations();
             String text = annotations == null ? null : annotations.get("aliquot.io/gpus");
@@ -59,9 +63,17 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
                 learn(text);
             }
         }
-        var pods = client.pods().inAnyNamespace().list();
-        pods.getItems().forEach(pod -> eventReceived(Action.ADDED, pod));
+        look();
         bound.clear();
+    }
+
+    /** Takes what is there for all that there is, and watches from there on. */
+    private synchronized void look() {
+        var pods = client.pods().inAnyNamespace().list();
+        Set<String> known = Set.copyOf(holdings.keySet());
+        // All of them before any is added: of two that had the same one after the other only the latter is there still.
+        holdings.clear();
+        pods.getItems().forEach(pod -> hold(pod, known));
         watch = client.pods()
                 .inAnyNamespace()
                 .watch(
@@ -89,13 +101,19 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
 
     @Override
     public synchronized void eventReceived(Action action, Pod pod) {
-        if (action == Action.BOOKMARK) {
-            return;
+        if (action == Action.DELETED) {
+            holdings.remove(pod.getMetadata().getUid());
+        } else if (action != Action.BOOKMARK) {
+            hold(pod, holdings.keySet());
         }
+    }
+
+    /** {@code known}: uids of those whose being bound was seen already. */
+    private void hold(Pod pod, Set<String> known) {
         String uid = pod.getMetadata().getUid();
         String phase =
                 pod.getStatus() == null ? "" : String.valueOf(pod.getStatus().getPhase());
-        if (action == Action.DELETED || Set.of("Succeeded", "Failed").contains(phase)) {
+        if (Set.of("Succeeded", "Failed").contains(phase)) {
             holdings.remove(uid);
             return;
         }
@@ -107,10 +125,11 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
             violations.add(name(pod) + " is bound without an allocation");
         }
         names.put(uid, name(pod));
-        if (holdings.put(uid, shares) == null && asks(pod)) {
+        if (!known.contains(uid) && asks(pod)) {
             String fence = pod.getMetadata().getAnnotations().getOrDefault("aliquot.io/fence", "");
             bound.add(new Bound(System.nanoTime(), fence.replaceFirst("/.*", "")));
         }
+        holdings.put(uid, shares);
         shares.forEach(share -> check(share.gpu(), pod));
     }
 
@@ -174,8 +193,32 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
         }
     }
 
+    /** An API server that has just started tells nothing of what was before: what is there then is looked at anew. */
     @Override
-    public synchronized void onClose(WatcherException cause) {
+    public void onClose(WatcherException cause) {
+        if (cause.isHttpGone()) {
+            new Thread(this::lookAnew, "observer").start();
+        } else {
+            lost(cause);
+        }
+    }
+
+    private void lookAnew() {
+        try {
+            Space.awaitTrue("the API server", Space.EVENTUALLY, () -> {
+                try {
+                    look();
+                    return true;
+                } catch (KubernetesClientException e) {
+                    return false;
+                }
+            });
+        } catch (AssertionError e) {
+            lost(e);
+        }
+    }
+
+    private synchronized void lost(Throwable cause) {
         if (!closed) {
             violations.add("the observer lost sight of the pods: " + cause);
         }
@@ -205,10 +248,10 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
     }
 
     @Override
-    public void close() {
-        synchronized (this) {
-            closed = true;
+    public synchronized void close() {
+        closed = true;
+        if (watch != null) {
+            watch.close();
         }
-        watch.close();
     }
 }
