@@ -4,80 +4,279 @@ import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
+import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.Queue;
 import java.util.Random;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 
+/**
+ * Threads that place pods, resize them and end them, all at once and the same ones, beside one that tells the ledger of it
+ * afterwards, in order, as a watch does. What a pod holds counts where the API server has it.
+ */
 class LedgerConcurrencyTest {
     private static final PodAsk ASK =
             ask(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=300 gpucores=10");
+    private static final NodeFacts[] NODES = {
+        LedgerTest.sharing(10, gpu(0, 0, 1000), gpu(0, 1, 1000)),
+        LedgerTest.sharing(10, gpu(1, 0, 1000), gpu(1, 1, 1000))
+    };
     private static final int THREADS = 4;
+    private static final int STEPS = 20_000;
+    private static final int PODS = 40;
 
-    private final AtomicInteger oversold = new AtomicInteger();
-    private final Ledger ledger = new Ledger(System::nanoTime, new LedgerListener() {
+    private final AtomicLong clock = new AtomicLong();
+    private final Ledger ledger = new Ledger(clock::get, new LedgerListener() {
         @Override
         public void roomFreed(String node) {}
 
+        /** A pod that was read beside the watch may be gone: then it looks so until that is settled. */
         @Override
-        public void oversold(String node, String gpu) {
-            oversold.incrementAndGet();
-        }
+        public void oversold(String node, String gpu) {}
     });
+    private final Server server = new Server();
+
+    /** What is known of the pods, and what the watch has not told of it yet. */
+    private final class Server {
+        private final Pod[] pods = new Pod[PODS];
+        private final Queue<Runnable> news = new ConcurrentLinkedQueue<>();
+        private long version;
+
+        record Pod(PodId id, long version, Optional<BoundPod> bound) {}
+
+        Server() {
+            for (int place = 0; place < PODS; place++) {
+                replace(place);
+            }
+        }
+
+        private void replace(int place) {
+            version++;
+            pods[place] = new Pod(LedgerTest.pod("p" + place + "-" + version), version, Optional.empty());
+        }
+
+        synchronized Pod read(int place) {
+            return pods[place];
+        }
+
+        synchronized Optional<Pod> read(PodId id) {
+            return List.of(pods).stream().filter(pod -> pod.id().equals(id)).findFirst();
+        }
+
+        /** Of a Binding or a resize; whether it had its effect: only if the pod has this version still. */
+        synchronized boolean write(int place, Pod before, String node, List<Share> shares) {
+            if (pods[place].version() != before.version()) {
+                return false;
+            }
+            version++;
+            BoundPod bound = new BoundPod(
+                    before.id(),
+                    node,
+                    version,
+                    shares,
+                    HostLoad.NONE,
+                    0,
+                    Instant.EPOCH,
+                    Instant.EPOCH,
+                    BoundPods.GRACE,
+                    Instant.MAX,
+                    "");
+            pods[place] = new Pod(before.id(), version, Optional.of(bound));
+            news.add(() -> ledger.hold(bound));
+            expectThatNothingIsSoldTwice();
+            return true;
+        }
+
+        /** Something about the pod changes that is nobody's concern. */
+        synchronized void touch(int place, Pod before) {
+            if (pods[place].version() != before.version()) {
+                return;
+            }
+            if (before.bound().isPresent()) {
+                BoundPod bound = before.bound().get();
+                write(place, before, bound.node(), bound.shares());
+            } else {
+                version++;
+                Pod after = new Pod(before.id(), version, Optional.empty());
+                pods[place] = after;
+                news.add(() -> ledger.unbound(after.id().uid(), after.version()));
+            }
+        }
+
+        /** The pod ends and is deleted, or is deleted by force, and another one comes in its place. */
+        synchronized void end(int place, boolean byForce) {
+            String uid = pods[place].id().uid();
+            replace(place);
+            news.add(byForce ? () -> ledger.vanish(uid) : () -> ledger.forget(uid));
+        }
+
+        private void expectThatNothingIsSoldTwice() {
+            var memory = new HashMap<String, Integer>();
+            for (Pod pod : pods) {
+                pod.bound().stream()
+                        .flatMap(bound -> bound.shares().stream())
+                        .flatMap(share -> share.vgpus().list().stream())
+                        .forEach(vgpu -> memory.merge(vgpu.uuid(), vgpu.memoryMiB(), Integer::sum));
+            }
+            assertThat(memory.values()).allMatch(sum -> sum <= 1000);
+        }
+
+        /** What the watch tells next; whether there was anything. */
+        boolean tell() {
+            Runnable next = news.poll();
+            if (next != null) {
+                next.run();
+            }
+            return next != null;
+        }
+    }
 
     @Test
     void manyThreadsNeverSellAGpuTwiceAndLeaveNothingBehind() throws Exception {
-        for (int node = 0; node < 2; node++) {
-            ledger.putNode("n" + node, LedgerTest.sharing(10, gpu(node, 0, 1000), gpu(node, 1, 1000)));
-        }
-        // Pods are shared between threads, so that one pod's steps race with each other too.
+        putNodes();
         List<Callable<Integer>> workers = new ArrayList<>();
         for (int thread = 0; thread < THREADS; thread++) {
             long seed = Long.getLong("aliquot.seed", System.nanoTime()) + thread;
             workers.add(() -> work(new Random(seed)));
         }
-        var pool = Executors.newFixedThreadPool(THREADS);
+        var pool = Executors.newFixedThreadPool(THREADS + 1);
+        int bound = 0;
         try {
-            int granted = 0;
+            Future<?> watch = pool.submit(this::watch);
             for (Future<Integer> worker : pool.invokeAll(workers)) {
-                granted += worker.get();
+                bound += worker.get();
             }
-            assertThat(granted).isPositive();
+            watch.cancel(true);
         } finally {
             pool.shutdownNow();
+            assertThat(pool.awaitTermination(1, TimeUnit.MINUTES)).isTrue();
         }
-        for (int pod = 0; pod < 40; pod++) {
-            ledger.forget("p" + pod);
+        assertThat(bound).isGreaterThan(PODS);
+
+        putNodes();
+        catchUp();
+        settle();
+        catchUp();
+        assertThat(ledger.doubtful(Duration.ZERO)).isEmpty();
+        for (int place = 0; place < PODS; place++) {
+            server.end(place, false);
         }
-        assertThat(oversold).hasValue(0);
+        catchUp();
+        clock.addAndGet(Duration.ofMinutes(10).toNanos());
+        ledger.expire();
         assertThat(Books.unconfirmed(ledger)).isEmpty();
         assertThat(Books.taken(ledger).values()).containsOnly(Amount.NOTHING);
     }
 
-    private int work(Random random) {
-        int granted = 0;
-        for (int step = 0; step < 20_000; step++) {
-            PodId pod = LedgerTest.pod("p" + random.nextInt(40));
-            String node = "n" + random.nextInt(2);
-            switch (random.nextInt(6)) {
-                case 0 -> ledger.expect(pod, node, ASK);
-                case 1 -> ledger.unbound(pod.uid(), step + 1);
-                case 2 -> ledger.forget(pod.uid());
-                case 3 -> ledger.expire();
-                default -> granted += ledger.commit(pod, node, ASK, step) instanceof Granted ? 1 : 0;
-            }
-            for (Amount taken : Books.taken(ledger).values()) {
-                assertThat(taken.memoryMiB()).isLessThanOrEqualTo(1000);
+    private void putNodes() {
+        for (int node = 0; node < NODES.length; node++) {
+            ledger.putNode("n" + node, NODES[node]);
+        }
+    }
+
+    private void watch() {
+        while (!Thread.currentThread().isInterrupted()) {
+            if (!server.tell()) {
+                Thread.onSpinWait();
             }
         }
-        return granted;
+    }
+
+    private void catchUp() {
+        while (server.tell()) {}
+    }
+
+    /** How many Bindings had their effect. */
+    private int work(Random random) {
+        int bound = 0;
+        for (int step = 0; step < STEPS; step++) {
+            int place = random.nextInt(PODS);
+            int node = random.nextInt(NODES.length);
+            Server.Pod pod = server.read(place);
+            switch (random.nextInt(16)) {
+                case 0 -> ledger.expire();
+                case 1 -> clock.addAndGet(Duration.ofMillis(random.nextInt(500)).toNanos());
+                case 2 -> server.touch(place, pod);
+                case 3 -> server.end(place, random.nextInt(4) == 0);
+                case 4 -> settle();
+                case 5 -> ledger.putNode("n" + node, NODES[node]);
+                case 6 -> ledger.setServed("n" + node, random.nextInt(4) != 0);
+                case 7, 8, 9 -> resize(place, pod, random);
+                case 10, 11 -> ledger.expect(pod.id(), "n" + node, ASK);
+                default -> bound += bind(place, pod, "n" + node, random) ? 1 : 0;
+            }
+        }
+        return bound;
+    }
+
+    private boolean bind(int place, Server.Pod pod, String node, Random random) {
+        if (pod.bound().isPresent()
+                || !(ledger.commit(pod.id(), node, ASK, pod.version()) instanceof Granted granted)) {
+            return false;
+        }
+        List<Share> shares = granted.containers().entrySet().stream()
+                .map(container -> new Share(container.getKey(), ContainerKind.APP, container.getValue()))
+                .toList();
+        boolean done = random.nextInt(8) != 0 && server.write(place, pod, node, shares);
+        if (!done && random.nextInt(8) != 0) { // else the answer is lost
+            ledger.release(pod.id().uid(), pod.version());
+        }
+        return done;
+    }
+
+    private void resize(int place, Server.Pod pod, Random random) {
+        if (pod.bound().isEmpty()) {
+            return;
+        }
+        Vgpu vgpu = pod.bound().get().shares().get(0).vgpus().list().get(0);
+        var change = new ShareChange("main", vgpu.uuid(), 100 + random.nextInt(5) * 100, null, null);
+        // Prepared for the version that the ledger knows, which may be an older one or a newer one.
+        if (ledger.resize(pod.id().uid(), List.of(change)) instanceof Resizing.Prepared prepared) {
+            boolean done = random.nextInt(8) != 0
+                    && prepared.version() == pod.version()
+                    && server.write(place, pod, prepared.node(), prepared.shares());
+            if (!done && random.nextInt(8) != 0) { // else the answer is lost
+                ledger.undo(pod.id().uid(), prepared.version());
+            }
+        }
+    }
+
+    /** Decides what became of writes whose answer was lost. Others may be under way, so each pod is moved on first. */
+    private void settle() {
+        for (PodId id : ledger.doubtful(Duration.ZERO)) {
+            OptionalLong base = ledger.awaits(id.uid());
+            for (int place = 0; place < PODS; place++) {
+                Server.Pod pod = server.read(place);
+                if (pod.id().equals(id) && base.equals(OptionalLong.of(pod.version()))) {
+                    server.touch(place, pod);
+                }
+            }
+            Optional<Server.Pod> now = server.read(id);
+            if (now.isEmpty()) {
+                ledger.doubt(id.uid());
+            } else if (now.get().bound().isPresent()) {
+                ledger.suppose(now.get().bound().get());
+            } else {
+                ledger.unbound(id.uid(), now.get().version());
+            }
+        }
     }
 }
