@@ -153,8 +153,11 @@ class ApiIT {
                 "an event that says why it waits",
                 Space.EVENTUALLY,
                 () -> space.events("waits").stream()
-                        .anyMatch(event -> event.getReason().equals("WaitingForGPU")
-                                && event.getMessage().contains("lacks 18080 MiB")));
+                        .anyMatch(
+                                event -> event.getReason().equals("WaitingForGPU")
+                                        && event.getMessage()
+                                                .contains(
+                                                        "lacks 18080 MiB; would fit: nvidia.com/gpumem: 21920 instead of 40000")));
     }
 
     private static boolean shown(Space space, String pod, String text) {

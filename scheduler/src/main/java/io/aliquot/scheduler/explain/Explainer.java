@@ -34,7 +34,8 @@ public final class Explainer {
     private static final int NEAREST = 5;
     private static final int ROOMS = 3;
     private static final int REASONS_IN_LINE = 4;
-    /** Nodes, nearest first, that are looked into for pods that could go: some 30 ms each at the very worst. */
+    private static final int REMEDIES_IN_LINE = 3;
+    /** Nodes, nearest first, that are looked into more closely; for pods that could go some 30 ms each at the very worst. */
     private static final int LOOKED_INTO = 50;
 
     private final Ledger ledger;
@@ -88,10 +89,22 @@ public final class Explainer {
                 .toList();
     }
 
-    /** What {@link Story#summary} says, for an event; empty where there is room. Some microseconds a node. */
+    /**
+     * What {@link Story#summary} says, and what the pod could ask for instead, for an event; empty where there is room.
+     * Some microseconds a node.
+     */
     public Optional<String> oneLiner(PodId pod, PodAsk ask, Collection<String> nodes) {
         Survey survey = survey(pod, ask, nodes);
-        return survey.fitting().isEmpty() ? Optional.of(summary(survey)) : Optional.empty();
+        if (!survey.fitting().isEmpty()) {
+            return Optional.empty();
+        }
+        List<String> closest = survey.misfits().stream()
+                .limit(LOOKED_INTO)
+                .map(misfit -> misfit.near().node())
+                .toList();
+        List<String> remedies = new Remedies(ask, sharing(pod, closest.isEmpty() ? nodes : closest)).find();
+        String instead = remedies.stream().limit(REMEDIES_IN_LINE).collect(Collectors.joining(", or "));
+        return Optional.of(summary(survey) + (instead.isEmpty() ? "" : "; would fit: " + instead));
     }
 
     /** In a word. */

@@ -267,8 +267,19 @@ class ExplainerTest {
         PodAsk ask = Gpus.ask("APP:main: gpumem=12000");
         assertThat(story(ask)).isEqualTo(story(ask));
         assertThat(explainer.oneLiner(POD, ask, ledger.nodeNames()).orElseThrow())
-                .isEqualTo(story(ask).summary())
+                .isEqualTo(story(ask).summary() + "; would fit: "
+                        + String.join(", or ", story(ask).remedies()))
                 .hasSizeLessThan(1024);
+    }
+
+    @Test
+    void whoAsksForMoreThanAnyGpuHasIsToldWhatWouldFit() {
+        node(1, 1);
+        assertThat(explainer
+                        .oneLiner(POD, Gpus.ask("APP:main: gpumem=50000"), ledger.nodeNames())
+                        .orElseThrow())
+                .isEqualTo("of 1 node none has room: 1 no GPU that large: 50000 MiB; no pod's leaving would help;"
+                        + " would fit: nvidia.com/gpumem: 40000 instead of 50000");
     }
 
     /** Whatever is promised is tried: with the remedy, and without the victims, the pod fits; with one of them it doesn't. */
