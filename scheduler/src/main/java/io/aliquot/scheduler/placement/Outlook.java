@@ -51,7 +51,12 @@ final class Outlook {
         /** How often it goes on a GPU that nobody uses. */
         final int[] perGpu;
 
-        final Crowd crowd;
+        /** Of each future. */
+        final Crowd[] crowds;
+
+        final Crowd largest;
+        /** How many pods of each demand come in all futures. */
+        final int[] count;
 
         Terms(Sample sample, int pods, Room.Shape shape) {
             Demand[] demands = sample.demands;
@@ -78,7 +83,15 @@ final class Outlook {
                 perGpu[i] = times(shape.gpuMiB(), shape.gpuCores(), i);
                 possible[i] = demand.takes(shape) && demand.gpus() <= shape.gpus() && perGpu[i] > 0;
             }
-            crowd = new Crowd(sample.futures, this);
+            crowds = new Crowd[sample.futures.length];
+            this.count = new int[count];
+            for (int number = 0; number < crowds.length; number++) {
+                crowds[number] = Crowd.of(sample.futures[number], this);
+                for (int i = 0; i < pods; i++) {
+                    this.count[sample.futures[number][i]]++;
+                }
+            }
+            largest = Crowd.most(crowds);
         }
 
         int times(int leftMiB, int leftCores, int demand) {
@@ -97,11 +110,8 @@ final class Outlook {
      * in all, each the lesser of a GPU's two, nobody is turned away. Where a pod wants several GPUs, all but one less than
      * that may be the ones that lack.
      */
-    /** The most that a future's pods that are possible on a shape want, all together. */
+    /** What pods that are possible on a shape want, all together. */
     private static final class Crowd {
-        /** How many pods of each demand come in all futures. */
-        final int[] count;
-
         private long cpuMillis;
         private long memoryMiB;
         private int wholeGpus;
@@ -113,33 +123,45 @@ final class Outlook {
         private int mostCores;
         private int mostGpus;
 
-        Crowd(int[][] futures, Terms on) {
-            count = new int[on.possible.length];
-            for (int[] future : futures) {
-                var sums = new long[5];
-                for (int i = 0; i < on.pods; i++) {
-                    int pod = future[i];
-                    count[pod]++;
-                    if (on.possible[pod]) {
-                        sums[0] += on.cpuMillis[pod];
-                        sums[1] += on.memoryMiB[pod];
-                        if (on.whole[pod]) {
-                            sums[2] += on.gpus[pod];
-                        } else {
-                            sums[3] += (long) on.gpus[pod] * on.miB[pod];
-                            sums[4] += (long) on.gpus[pod] * on.cores[pod];
-                            mostMiB = Math.max(mostMiB, on.miB[pod]);
-                            mostCores = Math.max(mostCores, on.cores[pod]);
-                            mostGpus = Math.max(mostGpus, on.gpus[pod]);
-                        }
-                    }
+        /** Those of a future. */
+        static Crowd of(int[] future, Terms on) {
+            var crowd = new Crowd();
+            for (int i = 0; i < on.pods; i++) {
+                if (on.possible[future[i]]) {
+                    crowd.add(future[i], on);
                 }
-                cpuMillis = Math.max(cpuMillis, sums[0]);
-                memoryMiB = Math.max(memoryMiB, sums[1]);
-                wholeGpus = (int) Math.max(wholeGpus, sums[2]);
-                miB = Math.max(miB, sums[3]);
-                cores = Math.max(cores, sums[4]);
             }
+            return crowd;
+        }
+
+        private void add(int pod, Terms on) {
+            cpuMillis += on.cpuMillis[pod];
+            memoryMiB += on.memoryMiB[pod];
+            if (on.whole[pod]) {
+                wholeGpus += on.gpus[pod];
+            } else {
+                miB += (long) on.gpus[pod] * on.miB[pod];
+                cores += (long) on.gpus[pod] * on.cores[pod];
+                mostMiB = Math.max(mostMiB, on.miB[pod]);
+                mostCores = Math.max(mostCores, on.cores[pod]);
+                mostGpus = Math.max(mostGpus, on.gpus[pod]);
+            }
+        }
+
+        /** Of everything as much as whichever wants most of it. */
+        static Crowd most(Crowd[] of) {
+            var most = new Crowd();
+            for (Crowd crowd : of) {
+                most.cpuMillis = Math.max(most.cpuMillis, crowd.cpuMillis);
+                most.memoryMiB = Math.max(most.memoryMiB, crowd.memoryMiB);
+                most.wholeGpus = Math.max(most.wholeGpus, crowd.wholeGpus);
+                most.miB = Math.max(most.miB, crowd.miB);
+                most.cores = Math.max(most.cores, crowd.cores);
+                most.mostMiB = Math.max(most.mostMiB, crowd.mostMiB);
+                most.mostCores = Math.max(most.mostCores, crowd.mostCores);
+                most.mostGpus = Math.max(most.mostGpus, crowd.mostGpus);
+            }
+            return most;
         }
 
         /** A GPU's part, as above; where nothing is asked for it can't be lacking. */
@@ -260,7 +282,7 @@ final class Outlook {
 
     /** Where something fits. */
     private double prospect(Room room, Terms on, int[] slots, int leastCpu, int leastMiB) {
-        long sum = holdsAll(room, on) ? all(on, slots) : tried(room, on, slots, leastCpu, leastMiB);
+        long sum = holds(room, on.largest) ? all(on, slots) : tried(room, on, slots, leastCpu, leastMiB);
         return (double) sum / sample.futures.length;
     }
 
@@ -300,9 +322,8 @@ final class Outlook {
         }
     }
 
-    /** Whether nobody of any future would be turned away who fits now; it may be so where this isn't true. */
-    private boolean holdsAll(Room room, Terms on) {
-        Crowd crowd = on.crowd;
+    /** Whether nobody of a crowd would be turned away who fits now; it may be so where this isn't true. */
+    private boolean holds(Room room, Crowd crowd) {
         // So many GPUs can be broken for shares.
         int spare = whole - crowd.wholeGpus;
         if (crowd.cpuMillis > room.cpuMillis() || crowd.memoryMiB > room.memoryMiB() || spare < 0) {
@@ -323,7 +344,16 @@ final class Outlook {
     private static long all(Terms on, int[] slots) {
         long sum = 0;
         for (int i = 0; i < slots.length; i++) {
-            sum += slots[i] > 0 ? on.crowd.count[i] * on.value[i] : 0;
+            sum += slots[i] > 0 ? on.count[i] * on.value[i] : 0;
+        }
+        return sum;
+    }
+
+    /** The same of one future. */
+    private static long all(int[] future, Terms on, int[] slots) {
+        long sum = 0;
+        for (int i = 0; i < on.pods; i++) {
+            sum += slots[future[i]] > 0 ? on.value[future[i]] : 0;
         }
         return sum;
     }
@@ -345,6 +375,10 @@ final class Outlook {
         }
         for (int number = 0; number < sample.futures.length; number++) {
             int[] future = sample.futures[number];
+            if (holds(room, on.crowds[number])) {
+                sum += all(future, on, slots);
+                continue;
+            }
             System.arraycopy(miB, 0, trialMiB, 0, begun);
             System.arraycopy(cores, 0, trialCores, 0, begun);
             trialBegun = begun;
