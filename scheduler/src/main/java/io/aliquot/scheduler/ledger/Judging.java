@@ -17,8 +17,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.TreeMap;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.function.Supplier;
 
 /*
@@ -47,7 +46,7 @@ final class Judging<P> {
 
     private final Judge<P> judge;
     /** By their numbers. */
-    private final Map<Integer, NodeAccount> changed = new ConcurrentHashMap<>();
+    private final ConcurrentSkipListMap<Integer, NodeAccount> changed = new ConcurrentSkipListMap<>();
 
     private final Cache<String, Boolean> came =
             Caffeine.newBuilder().maximumSize(MOST_PODS).executor(Runnable::run).build();
@@ -62,7 +61,10 @@ final class Judging<P> {
     // Guarded by this.
 
     private final Map<Integer, State> told = new HashMap<>();
-    private final Map<Place, P> places = new HashMap<>();
+    /** By demand, and by the room before and after. */
+    private final Map<Demand, Map<Room, Map<Room, P>>> places = new HashMap<>();
+
+    private int placesKnown;
     private final Map<List<P>, Menu> menus = new HashMap<>();
     /** To work in: new ones for each node that has changed would be garbage for each pod. */
     private final List<P> looked = new ArrayList<>();
@@ -71,8 +73,6 @@ final class Judging<P> {
 
     /** What an account looked like after so many changes; empty where it takes no pods. */
     record State(long changes, Optional<Room> room) {}
-
-    private record Place(Demand demand, Room before, Room after) {}
 
     /**
      * The places of a node that may be the best for a pod, until the judge has a new edition. Nodes are often alike in
@@ -188,15 +188,13 @@ final class Judging<P> {
 
     /** Tells the judge of all that has changed. Not to be called with an account's lock held. */
     void update() {
-        var news = new TreeMap<Integer, State>();
-        for (Integer number : List.copyOf(changed.keySet())) {
-            NodeAccount account = changed.remove(number);
-            if (account != null) {
-                news.put(number, account.state());
+        for (var next = changed.pollFirstEntry(); next != null; next = changed.pollFirstEntry()) {
+            State state = next.getValue().state();
+            synchronized (this) {
+                tell(next.getKey(), state);
             }
         }
         synchronized (this) {
-            news.forEach(this::tell);
             int now = judge.edition();
             if (now != edition) {
                 edition = now;
@@ -255,23 +253,23 @@ final class Judging<P> {
 
     /** Valid until asked for again. */
     private List<P> places(Ways ways) {
+        if (placesKnown >= MOST_PLACES) {
+            forget();
+        }
+        Map<Room, P> known = places.computeIfAbsent(ways.demand(), any -> new HashMap<>())
+                .computeIfAbsent(ways.before(), any -> new HashMap<>());
         looked.clear();
         for (int way = 0; way < ways.count(); way++) {
-            looked.add(place(new Place(ways.demand(), ways.before(), ways.after(way))));
+            P place = known.get(ways.after(way));
+            if (place == null) {
+                Room after = ways.kept(way);
+                place = judge.weigh(ways.demand(), ways.before(), after);
+                known.put(after, place);
+                placesKnown++;
+            }
+            looked.add(place);
         }
         return looked;
-    }
-
-    private P place(Place place) {
-        P known = places.get(place);
-        if (known == null) {
-            if (places.size() >= MOST_PLACES) {
-                forget();
-            }
-            known = judge.weigh(place.demand(), place.before(), place.after());
-            places.put(place, known);
-        }
-        return known;
     }
 
     /** Of those that no other outdoes, the Pareto front; of equals the first. */
@@ -308,6 +306,7 @@ final class Judging<P> {
 
     private void forget() {
         places.clear();
+        placesKnown = 0;
         menus.clear();
     }
 

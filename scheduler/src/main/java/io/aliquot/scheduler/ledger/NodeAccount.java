@@ -51,6 +51,9 @@ final class NodeAccount {
     /** Of the GPUs that it shares now, with everybody's claims; each is made anew when those on its GPU change. */
     private List<GpuRoom> rooms = List.of();
 
+    /** Of the same, when nothing runs there. */
+    private Room.Shape shape;
+
     private HostLoad requested = HostLoad.NONE;
     /** What is left with everybody's claims; absent until somebody asks. */
     private @Nullable Room room;
@@ -71,6 +74,7 @@ final class NodeAccount {
         this.allChanges = allChanges;
         this.judging = judging;
         this.served = served;
+        this.shape = shape();
         changed();
     }
 
@@ -125,14 +129,10 @@ final class NodeAccount {
     private Room room(Sharing sharing) {
         Room known = room;
         if (known == null) {
-            known = room(sharing, sharing.allocatable().minus(requested), rooms);
+            known = Room.of(shape, sharing.allocatable().minus(requested), rooms);
             room = known;
         }
         return known;
-    }
-
-    private Room room(Sharing sharing, HostLoad left, List<GpuRoom> gpus) {
-        return Room.of(judging.models.shape(cards(), sharing.allocatable()), left, gpus);
     }
 
     /** Whether it tells no more than that the node is not known. */
@@ -156,12 +156,16 @@ final class NodeAccount {
     void setFacts(NodeFacts facts) {
         this.facts = facts;
         // Before anybody is judged: what a pod asks for in percent is learnt by the cards that there are.
-        judging.models.see(cards());
+        shape = shape();
         rooms = new ArrayList<>();
         for (Card card : cards()) {
             rooms.add(room(card, tallies.get(card.gpu().uuid())));
         }
         changed();
+    }
+
+    private Room.Shape shape() {
+        return judging.models.shape(cards(), facts instanceof Sharing sharing ? sharing.allocatable() : HostLoad.NONE);
     }
 
     private List<Card> cards() {
@@ -246,17 +250,18 @@ final class NodeAccount {
         return new Offer.Refuses(refused.reason(), refused.hopeless());
     }
 
-    /** The ways to put a pod that fits here, its present claim set aside; to be called while synchronized. */
-    Optional<Ways> ways(String uid, PodAsk ask) {
-        return facts instanceof Sharing sharing && served
-                ? Optional.of(ways(uid, ask, sharing, Set.of(), roomsWithout(uid, Set.of())))
-                : Optional.empty();
+    /** Finds the ways to put a pod that fits here, its present claim set aside; to be called while synchronized. */
+    void find(Ways ways, String uid, PodAsk ask) {
+        if (facts instanceof Sharing sharing) {
+            find(ways, uid, ask, sharing, Set.of(), roomsWithout(uid, Set.of()));
+        }
     }
 
-    private Ways ways(String uid, PodAsk ask, Sharing sharing, Set<String> without, List<GpuRoom> rest) {
+    private Ways find(Ways ways, String uid, PodAsk ask, Sharing sharing, Set<String> without, List<GpuRoom> rest) {
         HostLoad left = sharing.allocatable().minus(requested).plus(requests(uid));
-        Room before = claims.containsKey(uid) || !without.isEmpty() ? room(sharing, left, rest) : room(sharing);
-        return Ways.of(ask, new Ways.Host(before, left, rest), gpuPlacement(ask, sharing), judging.models);
+        Room before = claims.containsKey(uid) || !without.isEmpty() ? Room.of(shape, left, rest) : room(sharing);
+        ways.find(before, left, rest, gpuPlacement(ask, sharing));
+        return ways;
     }
 
     /** What a pod would get here, its present claim on this node and those of others set aside. */
@@ -269,9 +274,11 @@ final class NodeAccount {
         if (!ask.wantsOneGpu() || policy != Placement.FRAGMENTATION) {
             return Chooser.choose(ask, rooms, policy);
         }
-        return Chooser.look(ask, rooms, policy) instanceof Refused refused
-                ? refused
-                : Chooser.on(judging.choice(ways(uid, ask, sharing, without, rooms)), ask, rooms);
+        if (Chooser.look(ask, rooms, policy) instanceof Refused refused) {
+            return refused;
+        }
+        var ways = new Ways(ask, judging.models);
+        return Chooser.on(judging.choice(find(ways, uid, ask, sharing, without, rooms)), ask, rooms);
     }
 
     /** Whether a pod's GPUs are chosen by the judge. */
@@ -304,31 +311,37 @@ final class NodeAccount {
         if (own == null && others.isEmpty()) {
             return rooms;
         }
-        var without = new ArrayList<>(rooms);
-        for (int place = 0; place < without.size(); place++) {
-            Card card = rooms.get(place).card();
-            Tally rest = less(own, card, null);
-            for (String other : others) {
-                rest = other.equals(uid) ? rest : less(claims.get(other), card, rest);
+        var rest = new @Nullable Tally[rooms.size()];
+        takeOff(own, rest);
+        for (String other : others) {
+            if (!other.equals(uid)) {
+                takeOff(claims.get(other), rest);
             }
-            if (rest != null) {
-                without.set(place, room(card, rest));
+        }
+        var without = new ArrayList<>(rooms);
+        for (int place = 0; place < rest.length; place++) {
+            Tally tally = rest[place];
+            if (tally != null) {
+                without.set(place, room(rooms.get(place).card(), tally));
             }
         }
         return without;
     }
 
-    /** What is taken of a card without a claim, and without those before; null where they have no part of it. */
-    private @Nullable Tally less(@Nullable Claim claim, Card card, @Nullable Tally before) {
-        Amount amount = claim == null ? null : claim.perGpu.get(card.gpu().uuid());
-        if (amount == null) {
-            return before;
+    /** Takes a claim off what is taken of each GPU; null where none has been taken off yet. */
+    private void takeOff(@Nullable Claim claim, @Nullable Tally[] rest) {
+        for (int place = 0; place < rest.length; place++) {
+            String gpu = rooms.get(place).card().gpu().uuid();
+            Amount amount = claim == null ? null : claim.perGpu.get(gpu);
+            if (amount != null) {
+                Tally tally = rest[place];
+                if (tally == null) {
+                    tally = Objects.requireNonNull(tallies.get(gpu)).copy();
+                    rest[place] = tally;
+                }
+                tally.add(amount, -1);
+            }
         }
-        Tally rest = before == null
-                ? Objects.requireNonNull(tallies.get(card.gpu().uuid())).copy()
-                : before;
-        rest.add(amount, -1);
-        return rest;
     }
 
     /** How much of the host's CPU and memory others request, 0 to 1. */

@@ -12,7 +12,6 @@ import io.aliquot.scheduler.placement.Term;
 import io.aliquot.scheduler.placement.Ways;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Set;
 import java.util.function.BiConsumer;
 import java.util.function.ObjIntConsumer;
@@ -92,6 +91,8 @@ public final class Offers {
     private final PodAsk ask;
     private final Placement policy;
     private final boolean judged;
+    /** On the node that was judged last. */
+    private final Ways ways;
     /** The node of the pod's claim; empty for none. */
     private final String own;
 
@@ -112,6 +113,7 @@ public final class Offers {
         this.uid = uid;
         this.ask = ask;
         this.policy = policy;
+        this.ways = new Ways(ask, judging.models);
         this.own = own;
     }
 
@@ -297,18 +299,17 @@ public final class Offers {
         }
         long changes;
         Offer offer;
-        Optional<Ways> ways;
         synchronized (account) {
             changes = account.changes();
             offer = account.offer(pod, ask, Set.of());
-            ways = judged && offer instanceof Offer.Fits ? account.ways(pod, ask) : Optional.empty();
+            if (judged && offer instanceof Offer.Fits) {
+                account.find(ways, pod, ask);
+            }
         }
         // Judged without the node's lock: others may want it meanwhile.
         return new Answer(
                 account.number,
                 changes,
-                offer instanceof Offer.Fits fits && ways.isPresent()
-                        ? judging.fits(fits.fullness(), ways.get())
-                        : offer);
+                judged && offer instanceof Offer.Fits fits ? judging.fits(fits.fullness(), ways) : offer);
     }
 }

@@ -23,7 +23,7 @@ public final class GpuModels {
     private volatile Map<Model, Known> models = Map.of();
 
     /**
-     * What a node has when nothing runs on it. One with unlike cards counts as if all were like the largest, of which the
+     * What a node has when nothing runs on it; its cards are known from now on. One with unlike cards counts as if all were like the largest, of which the
      * others lack something from the start.
      */
     public Room.Shape shape(List<Card> cards, HostLoad allocatable) {
@@ -54,13 +54,6 @@ public final class GpuModels {
     /** Of equal ones the first. */
     static Card larger(Card one, Card other) {
         return other.memoryMiB > one.memoryMiB ? other : one;
-    }
-
-    /** Takes note of a node's cards, of which there may be none. */
-    public void see(List<Card> cards) {
-        if (!cards.isEmpty()) {
-            var unused = number(largest(cards));
-        }
     }
 
     private int number(Card card) {

@@ -5,8 +5,8 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What is left of a node. Immutable; two are equal if no pod could tell one node from the other, whichever GPU of either
- * is the fuller one.
+ * What is left of a node. Immutable, but for drafts; two are equal if no pod could tell one node from the other, whichever
+ * GPU of either is the fuller one.
  */
 public final class Room {
     /** What a GPU is counted as in worth: thousandths. */
@@ -36,27 +36,32 @@ public final class Room {
         }
     }
 
-    final Shape shape;
-    final int cpuMillis;
-    final int memoryMiB;
+    private final Shape shape;
+    private int cpuMillis;
+    private int memoryMiB;
 
     /** Memory and, in the lower half, cores left of each GPU, ascending. */
     private final long[] left;
 
-    private final int free;
-    private final int hash;
+    private int free;
+    private int hash;
 
     private Room(Shape shape, int cpuMillis, int memoryMiB, long[] left) {
         this.shape = shape;
+        this.left = left;
+        draw(cpuMillis, memoryMiB);
+    }
+
+    /** With the GPUs as they are. */
+    private void draw(int cpuMillis, int memoryMiB) {
         this.cpuMillis = cpuMillis;
         this.memoryMiB = memoryMiB;
-        this.left = left;
         int sum = 0;
         for (int gpu = 0; gpu < left.length; gpu++) {
             sum += part(gpu);
         }
-        this.free = sum;
-        this.hash = ((shape.hashCode() * 31 + cpuMillis) * 31 + memoryMiB) * 31 + Arrays.hashCode(left);
+        free = sum;
+        hash = ((shape.hashCode() * 31 + cpuMillis) * 31 + memoryMiB) * 31 + Arrays.hashCode(left);
     }
 
     /** A node's when nothing runs on it. */
@@ -206,9 +211,27 @@ public final class Room {
      * @param after the same
      */
     Room with(long before, long after, HostLoad host) {
-        long[] each = left.clone();
-        each[Arrays.binarySearch(each, before)] = after;
-        return of(shape, host, each);
+        Room room = draft();
+        with(before, after, host, room);
+        return room;
+    }
+
+    /** A room of the same shape, to be drawn over again and again by one who looks rooms up. */
+    Room draft() {
+        return new Room(shape, 0, 0, new long[left.length]);
+    }
+
+    /** The same into a draft of this room's shape, which is another room from now on. */
+    void with(long before, long after, HostLoad host, Room draft) {
+        System.arraycopy(left, 0, draft.left, 0, left.length);
+        draft.left[Arrays.binarySearch(left, before)] = after;
+        Arrays.sort(draft.left);
+        draft.draw(counted(host.cpuMillis()), mebibytes(host.memoryBytes()));
+    }
+
+    /** Whether it has as many GPUs of the same size as another. */
+    boolean isShapedLike(Room other) {
+        return left.length == other.left.length && shape.equals(other.shape);
     }
 
     /**

@@ -3,26 +3,43 @@ package io.aliquot.scheduler.placement;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.placement.Choice.Chosen;
-import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * The ways to put a pod on a node that a {@link Judge} may choose from; of those that leave the same room one. What fits
- * is the {@link Chooser}'s to say. One or more; of those that are liked alike the first is to be taken.
+ * is the {@link Chooser}'s to say. One or more; of those that are liked alike the first is to be taken. Found for one node
+ * after the other: new ones for each would be garbage for each pod.
  */
 public final class Ways {
-    private final Demand demand;
-    private final Room before;
+    private static final Room NOWHERE = Room.of(new Room.Shape(0, 0, 0, 1, 0, 0));
+    private static final Demand NOTHING = new Demand(0, 0, 0, false, 0, 0, Demand.ANY);
+
+    private final PodAsk ask;
+    private final GpuModels models;
+
+    private Demand demand = NOTHING;
+    /** Of which card that is; 0 before there was a node. */
+    private int largestMiB;
+
+    private Room before = NOWHERE;
+    private HostLoad left = HostLoad.NONE;
+    private int count;
     /** Of each way; there may be more numbers than ways. */
-    private final int[] gpus;
+    private int[] gpus = {};
+    /** What is left of that GPU now, and then. */
+    private long[] now = {};
 
-    private final List<Room> after;
+    private long[] then = {};
+    /** What is left where there is one way, by whatever GPUs. */
+    private Optional<Room> only = Optional.empty();
 
-    private Ways(Demand demand, Room before, int[] gpus, List<Room> after) {
-        this.demand = demand;
-        this.before = before;
-        this.gpus = gpus;
-        this.after = after;
+    private Room draft = NOWHERE;
+
+    /** Of this pod; on no node yet. */
+    public Ways(PodAsk ask, GpuModels models) {
+        this.ask = ask;
+        this.models = models;
     }
 
     /** The pod's. */
@@ -37,7 +54,7 @@ public final class Ways {
 
     /** How many there are. */
     public int count() {
-        return after.size();
+        return count;
     }
 
     /** The GPU, by its place among the node's; the first where the pod has several, -1 where it has none. */
@@ -45,52 +62,69 @@ public final class Ways {
         return gpus[way];
     }
 
-    /** The room that is left. */
+    /** The room that is left, to look something up by: valid until the next one is asked for. */
     public Room after(int way) {
-        return after.get(way);
+        if (only.isPresent()) {
+            return only.get();
+        }
+        draft = draft.isShapedLike(before) ? draft : before.draft();
+        before.with(now[way], then[way], left, draft);
+        return draft;
+    }
+
+    /** The same, valid for good. */
+    public Room kept(int way) {
+        return only.isPresent() ? only.get() : before.with(now[way], then[way], left);
     }
 
     /**
-     * The node that a pod is to be put on.
+     * Finds them on a node that the pod fits on.
      *
      * @param room what is left of it
-     * @param left the same of CPU and memory, to the byte
-     * @param gpus every GPU of the node
-     */
-    public record Host(Room room, HostLoad left, List<GpuRoom> gpus) {}
-
-    /**
-     * The ways.
-     *
-     * @param host that the pod fits on
+     * @param host the same of CPU and memory, to the byte
+     * @param rooms every GPU of the node
      * @param policy how its GPUs are chosen: where it isn't {@link Placement#FRAGMENTATION}, and where the pod wants
      *     several GPUs, there is one way, the one that {@link Chooser} takes
      */
-    public static Ways of(PodAsk ask, Host host, Placement policy, GpuModels models) {
-        Demand demand = models.demand(ask, largestMiB(host.gpus()));
-        return policy == Placement.FRAGMENTATION && ask.wantsOneGpu()
-                ? eachGpu(ask, demand, host)
-                : chosen(ask, demand, host, policy);
+    public void find(Room room, HostLoad host, List<GpuRoom> rooms, Placement policy) {
+        int largest = largestMiB(rooms);
+        if (largest != largestMiB) {
+            largestMiB = largest;
+            demand = models.demand(ask, largest);
+        }
+        before = room;
+        left = host.minus(ask.requests());
+        count = 0;
+        only = Optional.empty();
+        int most = Math.max(1, rooms.size());
+        if (gpus.length < most) {
+            gpus = new int[most];
+            now = new long[most];
+            then = new long[most];
+        }
+        if (policy == Placement.FRAGMENTATION && ask.wantsOneGpu()) {
+            eachGpu(rooms);
+        } else {
+            chosen(rooms, policy);
+        }
     }
 
-    private static Ways eachGpu(PodAsk ask, Demand demand, Host host) {
-        HostLoad left = host.left().minus(ask.requests());
-        int[] gpus = new int[host.gpus().size()];
-        int fitting = fullestFirst(ask, host.gpus(), gpus);
-        var rooms = new ArrayList<Room>(fitting);
+    private void eachGpu(List<GpuRoom> rooms) {
+        int fitting = fullestFirst(rooms);
         for (int i = 0; i < fitting; i++) {
-            long before = before(host, gpus[i]);
-            long after = after(ask, host, gpus[i]);
+            int gpu = gpus[i];
+            long here = before(rooms.get(gpu));
+            long after = after(rooms.get(gpu));
             boolean known = false;
-            for (int way = 0; way < rooms.size() && !known; way++) {
-                known = before(host, gpus[way]) == before && after(ask, host, gpus[way]) == after;
+            for (int way = 0; way < count && !known; way++) {
+                known = now[way] == here && then[way] == after;
             }
             if (!known) {
-                gpus[rooms.size()] = gpus[i];
-                rooms.add(host.room().with(before, after, left));
+                gpus[count] = gpu;
+                now[count] = here;
+                then[count++] = after;
             }
         }
-        return new Ways(demand, host.room(), gpus, rooms);
     }
 
     private static int largestMiB(List<GpuRoom> gpus) {
@@ -104,16 +138,15 @@ public final class Ways {
         return largest.vgpuMiB;
     }
 
-    private static long before(Host host, int gpu) {
-        return Room.left(host.room().shape(), host.gpus().get(gpu), 0, 0, 0, false);
+    private long before(GpuRoom room) {
+        return Room.left(before.shape(), room, 0, 0, 0, false);
     }
 
     /** What is left of a GPU once it holds the one vGPU that the pod asks for. */
-    private static long after(PodAsk ask, Host host, int gpu) {
-        GpuRoom room = host.gpus().get(gpu);
+    private long after(GpuRoom room) {
         GpuRequest request = ask.containers().get(0).request();
         return Room.left(
-                host.room().shape(),
+                before.shape(),
                 room,
                 Chooser.memory(request, room.card),
                 Chooser.cores(request, room.card),
@@ -121,13 +154,12 @@ public final class Ways {
                 request.exclusive());
     }
 
-    private static Ways chosen(PodAsk ask, Demand demand, Host host, Placement policy) {
-        HostLoad left = host.left().minus(ask.requests());
-        Room after = Room.of(host.room().shape(), left, host.gpus());
+    private void chosen(List<GpuRoom> rooms, Placement policy) {
+        Room after = Room.of(before.shape(), left, rooms);
         int first = -1;
-        if (Chooser.choose(ask, host.gpus(), policy) instanceof Chosen chosen) {
-            for (int gpu = host.gpus().size() - 1; gpu >= 0; gpu--) {
-                GpuRoom room = host.gpus().get(gpu);
+        if (Chooser.choose(ask, rooms, policy) instanceof Chosen chosen) {
+            for (int gpu = rooms.size() - 1; gpu >= 0; gpu--) {
+                GpuRoom room = rooms.get(gpu);
                 Amount amount = chosen.perGpu().get(room.gpu().uuid());
                 if (amount != null) {
                     long leftOfIt = Room.left(
@@ -137,27 +169,29 @@ public final class Ways {
                             amount.cores(),
                             amount.slots(),
                             amount.exclusive());
-                    after = after.with(before(host, gpu), leftOfIt, left);
+                    after = after.with(before(room), leftOfIt, left);
                     first = gpu;
                 }
             }
         }
-        return new Ways(demand, host.room(), new int[] {first}, List.of(after));
+        gpus[0] = first;
+        count = 1;
+        only = Optional.of(after);
     }
 
-    /** Those GPUs that hold the one vGPU that the pod asks for; answers how many. */
-    private static int fullestFirst(PodAsk ask, List<GpuRoom> rooms, int[] fitting) {
-        int count = 0;
+    /** Puts those GPUs first that hold the one vGPU that the pod asks for; answers how many. */
+    private int fullestFirst(List<GpuRoom> rooms) {
+        int fitting = 0;
         for (int gpu = 0; gpu < rooms.size(); gpu++) {
             GpuRoom room = rooms.get(gpu);
             if (Chooser.holds(ask, room)) {
-                int at = count++;
-                for (; at > 0 && Picker.byFullness(room, rooms.get(fitting[at - 1])) < 0; at--) {
-                    fitting[at] = fitting[at - 1];
+                int at = fitting++;
+                for (; at > 0 && Picker.byFullness(room, rooms.get(gpus[at - 1])) < 0; at--) {
+                    gpus[at] = gpus[at - 1];
                 }
-                fitting[at] = gpu;
+                gpus[at] = gpu;
             }
         }
-        return count;
+        return fitting;
     }
 }

@@ -38,9 +38,13 @@ class WaysTest {
             Room before = Room.of(shape, HOST, one.rooms());
             boolean each = ask.wantsOneGpu() && policy == Placement.FRAGMENTATION;
 
-            Ways ways = Ways.of(ask, new Ways.Host(before, HOST, one.rooms()), policy, models);
+            var ways = new Ways(ask, models);
+            ways.find(before, HOST, one.rooms(), policy);
 
-            assertThat(IntStream.range(0, ways.count()).mapToObj(way -> new Way(ways.gpu(way), ways.after(way))))
+            for (int way = 0; way < ways.count(); way++) {
+                assertThat(ways.after(way)).isEqualTo(ways.kept(way));
+            }
+            assertThat(IntStream.range(0, ways.count()).mapToObj(way -> new Way(ways.gpu(way), ways.kept(way))))
                     .as("seed %d: %s among %s", seed, ask, one.rooms())
                     .isEqualTo(each ? eachGpu(ask, one, shape) : List.of(way(chosen, one, shape)));
             chosenFrom += ways.count() > 1 ? 1 : 0;
