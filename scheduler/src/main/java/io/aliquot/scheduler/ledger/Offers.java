@@ -12,6 +12,7 @@ import io.aliquot.scheduler.placement.Term;
 import io.aliquot.scheduler.placement.Ways;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.function.BiConsumer;
 import java.util.function.ObjIntConsumer;
@@ -91,8 +92,8 @@ public final class Offers {
     private final PodAsk ask;
     private final Placement policy;
     private final boolean judged;
-    /** On the node that was judged last. */
-    private final Ways ways;
+    /** On the node that was judged last; empty where none is. */
+    private final Optional<Ways> ways;
     /** The node of the pod's claim; empty for none. */
     private final String own;
 
@@ -113,7 +114,7 @@ public final class Offers {
         this.uid = uid;
         this.ask = ask;
         this.policy = policy;
-        this.ways = new Ways(ask, judging.models);
+        this.ways = judged ? Optional.of(new Ways(ask, judging.models)) : Optional.empty();
         this.own = own;
     }
 
@@ -302,14 +303,16 @@ public final class Offers {
         synchronized (account) {
             changes = account.changes();
             offer = account.offer(pod, ask, Set.of());
-            if (judged && offer instanceof Offer.Fits) {
-                account.find(ways, pod, ask);
+            if (ways.isPresent() && offer instanceof Offer.Fits) {
+                account.find(ways.get(), pod, ask);
             }
         }
         // Judged without the node's lock: others may want it meanwhile.
         return new Answer(
                 account.number,
                 changes,
-                judged && offer instanceof Offer.Fits fits ? judging.fits(fits.fullness(), ways) : offer);
+                ways.isPresent() && offer instanceof Offer.Fits fits
+                        ? judging.fits(fits.fullness(), ways.get())
+                        : offer);
     }
 }
