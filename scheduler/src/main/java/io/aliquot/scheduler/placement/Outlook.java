@@ -53,7 +53,7 @@ final class Outlook {
 
         /** Of each future. */
         final Crowd[] crowds;
-
+        /** No smaller than any of these. */
         final Crowd largest;
         /** How many pods of each demand come in all futures. */
         final int[] count;
