@@ -1,5 +1,6 @@
 package io.aliquot.lab;
 
+import static io.aliquot.lab.Space.EVENTUALLY;
 import static io.aliquot.lab.Space.PROMPT;
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -10,9 +11,12 @@ import io.fabric8.kubernetes.api.model.ContainerBuilder;
 import io.fabric8.kubernetes.api.model.EnvVarBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What a pod with a share of a GPU sees, and what it doesn't. */
 @ExtendWith(LabExtension.class)
@@ -179,6 +183,36 @@ class FirstPodIT {
                 .isEqualTo("void\n");
         assertThat(space.exec("sidecar", "nvidia-smi", "-L").expectSuccess().lines())
                 .hasSize(1);
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void aContainerThatKubectlDebugAddsSeesNoGpu(boolean share, Lab lab, Space space) {
+        space.run(share ? Pods.memory(lab, "debugged", 3000) : Pods.plain(lab, "debugged"));
+        for (String name : List.of("one", "two")) { // the first one is there when the second one comes
+            lab.kubectl(
+                            "debug",
+                            "debugged",
+                            "--namespace=" + space.name(),
+                            "--image=" + lab.image(),
+                            "--image-pull-policy=Never",
+                            "--container=" + name,
+                            "--env=NVIDIA_VISIBLE_DEVICES=all",
+                            "--",
+                            "sleep",
+                            "infinity")
+                    .expectSuccess();
+        }
+        Space.awaitTrue(
+                "the second one runs",
+                EVENTUALLY,
+                () -> space.get("debugged").getStatus().getEphemeralContainerStatuses().stream()
+                        .anyMatch(status -> status.getName().equals("two")
+                                && status.getState().getRunning() != null));
+
+        assertThat(space.execIn("debugged", "two", "printenv", "NVIDIA_VISIBLE_DEVICES")
+                        .expectSuccess())
+                .isEqualTo("void\n");
     }
 
     private static ContainerBuilder withMemory(ContainerBuilder container, int mib) {

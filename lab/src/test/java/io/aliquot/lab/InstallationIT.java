@@ -136,7 +136,7 @@ class InstallationIT {
                 .getWebhooks();
         assertThat(webhooks)
                 .extracting(MutatingWebhook::getName)
-                .containsExactlyInAnyOrder("gpu.aliquot.io", "void.aliquot.io");
+                .containsExactlyInAnyOrder("gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io");
         var authorities = new HashSet<String>();
         for (MutatingWebhook webhook : webhooks) {
             String bundle = webhook.getClientConfig().getCaBundle();

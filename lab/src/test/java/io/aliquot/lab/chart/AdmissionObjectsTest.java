@@ -47,12 +47,14 @@ class AdmissionObjectsTest {
     @Test
     void gpuPodsWaitForTheWebhookAndOthersDoNot() {
         assertThat(webhook("gpu.aliquot.io").getFailurePolicy()).isEqualTo("Fail");
-        assertThat(webhook("void.aliquot.io").getFailurePolicy()).isEqualTo("Ignore");
-        assertThat(webhook("void.aliquot.io").getTimeoutSeconds()).isEqualTo(1);
+        for (String other : List.of("void.aliquot.io", "debug.aliquot.io")) {
+            assertThat(webhook(other).getFailurePolicy()).isEqualTo("Ignore");
+            assertThat(webhook(other).getTimeoutSeconds()).isEqualTo(1);
+        }
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"gpu.aliquot.io", "void.aliquot.io"})
+    @ValueSource(strings = {"gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io"})
     void webhookSeesContainersThatOthersAddAndNoExcludedNamespace(String name) {
         MutatingWebhook webhook = webhook(name);
 
@@ -68,7 +70,7 @@ class AdmissionObjectsTest {
     @Test
     void upgradesLeaveTheProgramsCaBundleAlone() {
         assertThat(webhooks())
-                .hasSize(2)
+                .hasSize(3)
                 .allMatch(webhook -> webhook.getClientConfig().getCaBundle() == null);
     }
 
@@ -82,7 +84,7 @@ class AdmissionObjectsTest {
     }
 
     @Test
-    void everyPodIsSeenByExactlyOneWebhook() {
+    void everyNewPodIsSeenByExactlyOneWebhook() {
         String gpu = webhook("gpu.aliquot.io").getMatchConditions().get(0).getExpression();
         String others = webhook("void.aliquot.io").getMatchConditions().get(0).getExpression();
 

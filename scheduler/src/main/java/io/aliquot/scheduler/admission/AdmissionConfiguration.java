@@ -18,11 +18,6 @@ class AdmissionConfiguration {
                 settings.compatibility());
     }
 
-    @Bean
-    VoidAdmission voidAdmission() {
-        return new VoidAdmission();
-    }
-
     @Bean(initMethod = "start", destroyMethod = "close")
     CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings) {
         var names = new CertificateKeeper.Names(

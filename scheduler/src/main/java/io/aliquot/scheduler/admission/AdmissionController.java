@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import java.nio.charset.StandardCharsets;
+import java.util.function.Function;
 import org.springframework.http.MediaType;
 import org.springframework.http.ResponseEntity;
 import org.springframework.web.bind.annotation.PostMapping;
@@ -11,28 +12,30 @@ import org.springframework.web.bind.annotation.RestController;
 @RestController
 final class AdmissionController {
     private final Admission gpu;
-    private final Admission none;
 
-    AdmissionController(GpuAdmission gpu, VoidAdmission none) {
+    AdmissionController(GpuAdmission gpu) {
         this.gpu = gpu;
-        this.none = none;
     }
 
     @PostMapping("/admission/gpu")
     ResponseEntity<byte[]> gpu(@RequestBody byte[] body) {
-        return answer(body, gpu);
+        return answer(body, review -> {
+            review.requireCreation();
+            return gpu;
+        });
     }
 
     @PostMapping("/admission/void")
     ResponseEntity<byte[]> none(@RequestBody byte[] body) {
-        return answer(body, none);
+        return answer(body, review -> new VoidAdmission(review.there()));
     }
 
-    private static ResponseEntity<byte[]> answer(byte[] body, Admission admission) {
+    private static ResponseEntity<byte[]> answer(byte[] body, Function<AdmissionReview, Admission> admission) {
         try {
+            AdmissionReview review = AdmissionReview.parse(body);
             return ResponseEntity.ok()
                     .contentType(MediaType.APPLICATION_JSON)
-                    .body(AdmissionReview.parse(body).answer(admission));
+                    .body(review.answer(admission.apply(review)));
         } catch (MalformedReviewException e) {
             return ResponseEntity.badRequest()
                     .contentType(MediaType.TEXT_PLAIN)

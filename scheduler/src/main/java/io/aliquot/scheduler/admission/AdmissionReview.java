@@ -11,14 +11,18 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.Optional;
+import java.util.Set;
+import java.util.stream.Collectors;
 
 /**
- * The API server's question (admission.k8s.io/v1, k8s.io/api/admission/v1/types.go) about a pod that is to be created.
+ * The API server's question (admission.k8s.io/v1, k8s.io/api/admission/v1/types.go) about a pod that is to be created, or
+ * about a container that is to be added to one.
  *
  * @param uid to be repeated in the answer
  * @param pod as the user and earlier webhooks made it, with the API server's defaults
+ * @param before as it is; empty where it is to be created
  */
-record AdmissionReview(String uid, ObjectNode pod) {
+record AdmissionReview(String uid, ObjectNode pod, Optional<ObjectNode> before) {
     private static final String KIND = "AdmissionReview";
     private static final String VERSION = "admission.k8s.io/v1";
     private static final int FORBIDDEN = 403;
@@ -44,16 +48,39 @@ record AdmissionReview(String uid, ObjectNode pod) {
                 && is(kind.get(), "kind", "Pod")
                 && is(kind.get(), "version", "v1")
                 && Tree.text(kind.get(), "group").isEmpty();
-        if (!pod
-                || !is(request, "operation", "CREATE")
-                || Tree.text(request, "subResource").isPresent()) {
-            throw new MalformedReviewException(
-                    "expected the CREATE of a v1 Pod; check the rules of the MutatingWebhookConfiguration");
+        boolean creates = is(request, "operation", "CREATE")
+                && Tree.text(request, "subResource").isEmpty();
+        boolean adds = is(request, "operation", "UPDATE") && is(request, "subResource", "ephemeralcontainers");
+        if (!pod || !(creates || adds)) {
+            throw notAsked("the CREATE of a v1 Pod, or the UPDATE of its ephemeralcontainers");
         }
         return new AdmissionReview(
-                uid,
-                Tree.object(request, "object")
-                        .orElseThrow(() -> new MalformedReviewException("expected the request to have an object")));
+                uid, object(request, "object"), adds ? Optional.of(object(request, "oldObject")) : Optional.empty());
+    }
+
+    private static ObjectNode object(ObjectNode request, String field) {
+        return Tree.object(request, field)
+                .orElseThrow(() -> new MalformedReviewException("expected the request to have an " + field));
+    }
+
+    private static MalformedReviewException notAsked(String what) {
+        return new MalformedReviewException(
+                "expected " + what + "; check the rules of the MutatingWebhookConfiguration");
+    }
+
+    /** @throws MalformedReviewException where it is about a pod that is there already */
+    void requireCreation() {
+        if (before.isPresent()) {
+            throw notAsked("the CREATE of a v1 Pod");
+        }
+    }
+
+    /** The names of the containers that the pod has already. */
+    Set<String> there() {
+        return before.stream()
+                .flatMap(pod -> Container.withEphemeral(pod).stream())
+                .map(Container::name)
+                .collect(Collectors.toSet());
     }
 
     /** The answer, as JSON. */

@@ -39,7 +39,7 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     private static final int FAILED_TEST = 422;
 
     private static final String REQUIRED = "gpu.aliquot.io";
-    private static final List<String> WEBHOOKS = List.of(REQUIRED, "void.aliquot.io");
+    private static final List<String> WEBHOOKS = List.of(REQUIRED, "void.aliquot.io", "debug.aliquot.io");
 
     private final KubernetesClient kubernetes;
     private final Names names;

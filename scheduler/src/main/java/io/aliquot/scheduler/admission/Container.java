@@ -19,7 +19,7 @@ import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.stream.Stream;
 
-/** One container, init container or application's, in the tree of its pod. */
+/** One container in the tree of its pod. */
 final class Container {
     private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
     /** NVIDIA's runtime then injects nothing and, unlike for an empty value, asks nobody else (container toolkit). */
@@ -38,14 +38,23 @@ final class Container {
         this.name = Tree.text(tree, "name").orElse(""); // the API server validates after us, and will say so
     }
 
-    /** Those of a pod, in the order they start. */
+    /** Those that a pod is created with, in the order they start. */
     static List<Container> of(ObjectNode pod) {
+        return of(pod, "initContainers", "containers");
+    }
+
+    /** Those that were added to it since, too. */
+    static List<Container> withEphemeral(ObjectNode pod) {
+        return of(pod, "initContainers", "containers", "ephemeralContainers");
+    }
+
+    private static List<Container> of(ObjectNode pod, String... fields) {
         ObjectNode spec = Tree.object(pod, "spec")
                 .orElseThrow(() -> new MalformedReviewException("expected the pod to have a spec"));
-        var containers = new ArrayList<Container>();
-        Tree.objects(spec, "initContainers").forEach(tree -> containers.add(new Container(tree)));
-        Tree.objects(spec, "containers").forEach(tree -> containers.add(new Container(tree)));
-        return containers;
+        return Stream.of(fields)
+                .flatMap(field -> Tree.objects(spec, field).stream())
+                .map(Container::new)
+                .toList();
     }
 
     String name() {

@@ -16,13 +16,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Random;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 /** Random pods; a failure tells the seed, and {@code -Daliquot.seed=…} repeats it. */
 class AdmissionPropertyTest {
     private static final GpuAdmission GPU =
             new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"), Compatibility.NONE);
-    private static final VoidAdmission VOID = new VoidAdmission();
+    private static final VoidAdmission VOID = new VoidAdmission(Set.of());
     private static final int PODS = 2000;
 
     @Test

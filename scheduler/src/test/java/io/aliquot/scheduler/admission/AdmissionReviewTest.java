@@ -132,6 +132,26 @@ class AdmissionReviewTest {
     }
 
     @Test
+    void aReviewOfAContainerThatIsAddedTellsWhichAreThereAndIsNoCreation() {
+        ObjectNode before = Pods.share();
+        before.withArray("/spec/ephemeralContainers").addObject().put("name", "yesterdays");
+        ObjectNode adding = review(Pods.share());
+        adding.withObject("/request")
+                .put("operation", "UPDATE")
+                .put("subResource", "ephemeralcontainers")
+                .set("oldObject", before);
+
+        AdmissionReview review = AdmissionReview.parse(adding.toString().getBytes(StandardCharsets.UTF_8));
+
+        assertThat(review.there()).containsExactlyInAnyOrder("main", "yesterdays");
+        assertThatThrownBy(review::requireCreation)
+                .isInstanceOf(MalformedReviewException.class)
+                .hasMessageStartingWith("expected the CREATE of a v1 Pod;");
+        adding.withObject("/request").putNull("oldObject");
+        assertMalformed(adding.toString());
+    }
+
+    @Test
     void garbageAndDeepNestingAreMalformed() {
         assertMalformed("{\"kind\":".repeat(100_000));
         assertMalformed("[".repeat(100_000));

@@ -16,6 +16,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -90,7 +91,7 @@ class GoldenManifestsTest {
                 folder.startsWith(FOLDER.resolve("hami-compatible")) ? Compatibility.HAMI : Compatibility.NONE;
         return Container.of(pod).stream().anyMatch(Container::namesOurResources)
                 ? new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"), compatibility)
-                : new VoidAdmission();
+                : new VoidAdmission(Set.of());
     }
 
     /** The manifest's pods, and those that its controllers would create. */

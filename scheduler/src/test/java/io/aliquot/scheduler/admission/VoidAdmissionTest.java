@@ -7,12 +7,13 @@ import static io.aliquot.scheduler.admission.Pods.parse;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class VoidAdmissionTest {
-    private static final VoidAdmission ADMISSION = new VoidAdmission();
+    private static final VoidAdmission ADMISSION = new VoidAdmission(Set.of());
 
     @Test
     void everyContainerSeesNoGpuWhateverItsAuthorWrote() {
@@ -31,6 +32,22 @@ class VoidAdmissionTest {
                 .isEqualTo(parse(expected).get("env"));
         assertThat(mutated.at("/spec/schedulerName").textValue()).isEqualTo("default-scheduler");
         assertThat(mutated(ADMISSION, mutated)).isEqualTo(mutated);
+    }
+
+    @Test
+    void aContainerThatIsAddedSeesNoGpuAndThoseThatAreThereStayAsTheyAre() {
+        ObjectNode pod = asking("{\"cpu\": \"1\"}");
+        pod.withArray("/spec/ephemeralContainers").add(parse("{\"name\": \"yesterdays\"}"));
+        ObjectNode added = parse("{\"name\": \"debug\"}");
+        pod.withArray("/spec/ephemeralContainers").add(added);
+
+        ObjectNode mutated = mutated(new VoidAdmission(Set.of("main", "yesterdays")), pod);
+
+        added.withArray("/env")
+                .addObject()
+                .put("name", "NVIDIA_VISIBLE_DEVICES")
+                .put("value", "void");
+        assertThat(mutated).isEqualTo(pod);
     }
 
     @ParameterizedTest

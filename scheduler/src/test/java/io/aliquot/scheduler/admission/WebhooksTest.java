@@ -76,11 +76,6 @@ class WebhooksTest {
         }
 
         @Bean
-        VoidAdmission voidAdmission() {
-            return new VoidAdmission();
-        }
-
-        @Bean
         Verbs none() {
             return (path, body) -> new byte[0];
         }
