@@ -24,6 +24,9 @@ class AdmissionFaultsIT {
     /** Until the kubelet has seen that a container ended, and word of it has reached every node's rules. */
     private static final Duration NOTICED = Duration.ofSeconds(5);
 
+    /** Whom the kubelet has found hung is ready again until its end: a second's grace, at least two (kubelet). */
+    private static final Duration ENDED = Duration.ofSeconds(5);
+
     private static final Duration SECOND = Duration.ofSeconds(1);
     /** For the API server's own work on a busy machine. */
     private static final Duration SLACK = Duration.ofSeconds(1);
@@ -62,7 +65,7 @@ class AdmissionFaultsIT {
     }
 
     @Test
-    void whileNobodyAnswersPodsThatAskAreRefusedAndOthersWaitASecond(Lab lab, Space space) {
+    void whileNobodyAnswersPodsThatAskAreRefusedAndOthersWaitASecond(Lab lab, Space space) throws InterruptedException {
         var replicas = new Replicas(lab);
         replicas.awaitReady(RESTARTED);
         List<Pod> stopped = replicas.all();
@@ -82,6 +85,7 @@ class AdmissionFaultsIT {
         } finally {
             stopped.forEach(replica -> replicas.signal(replica, Replicas.EXTENDER, "SIGCONT"));
         }
+        TimeUnit.MILLISECONDS.sleep(ENDED.toMillis());
         Space.awaitTrue(
                 "pods that ask are admitted again",
                 EVENTUALLY,

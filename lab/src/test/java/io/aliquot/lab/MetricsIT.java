@@ -1,6 +1,5 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.Pod;
@@ -10,6 +9,7 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.file.Files;
+import java.time.Duration;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.regex.Pattern;
@@ -26,7 +26,7 @@ class MetricsIT {
     @ParameterizedTest
     @CsvSource({"scheduler, 9090, api.md", "device-plugin, 9091, install.md"})
     void theDocsListEachAndNoOther(String component, int port, String page, Lab lab, Space space) throws Exception {
-        new Replicas(lab).awaitReady(EVENTUALLY); // an earlier test may have killed one
+        new Replicas(lab).awaitReady(Duration.ofMinutes(4)); // an earlier test may have killed one
         space.run(Pods.memory(lab, "measured", 1000));
         var scraped = new TreeSet<String>();
         for (Pod pod : lab.partsOf(component)) {
