@@ -306,7 +306,7 @@ public final class Ledger {
         if (account == null) {
             return Offers.UNKNOWN;
         }
-        return account.offer(uid, ask, without);
+        return account.offer(uid, ask, without, Optional.empty());
     }
 
     /** Keeps room on the node where the pod will probably go, for {@link #EXPECTED_FOR}, if it fits there. */

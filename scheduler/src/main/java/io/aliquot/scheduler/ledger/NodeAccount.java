@@ -235,33 +235,37 @@ final class NodeAccount {
         }
     }
 
-    /** What the node would say to a pod, its present claim on this node and those of others set aside. */
-    synchronized Offer offer(String uid, PodAsk ask, Set<String> without) {
+    /**
+     * What the node would say to a pod, its present claim on this node and those of others set aside.
+     *
+     * @param ways of this pod, found here if it fits; empty where nobody asks for them
+     */
+    synchronized Offer offer(String uid, PodAsk ask, Set<String> without, Optional<Ways> ways) {
         if (!(facts instanceof Sharing sharing && served)) {
             return refuses(notAtAll());
         }
-        Glance glance = Chooser.look(ask, roomsWithout(uid, without), gpuPlacement(ask, sharing));
-        return glance instanceof Fits fits
-                ? new Offer.Fits(Scores.fullness(fits.fullness(), hostFullness(sharing, uid)))
-                : refuses((Refused) glance);
+        List<GpuRoom> rest = roomsWithout(uid, without);
+        Placement policy = gpuPlacement(ask, sharing);
+        Glance glance = Chooser.look(ask, rest, policy);
+        if (!(glance instanceof Fits fits)) {
+            return refuses((Refused) glance);
+        }
+        if (ways.isPresent()) {
+            find(ways.get(), uid, sharing, without, rest, policy);
+        }
+        return new Offer.Fits(Scores.fullness(fits.fullness(), hostFullness(sharing, uid)));
     }
 
     private static Offer refuses(Refused refused) {
         return new Offer.Refuses(refused.reason(), refused.hopeless());
     }
 
-    /** Finds the ways to put a pod that fits here, its present claim set aside; to be called while synchronized. */
-    void find(Ways ways, String uid, PodAsk ask) {
-        if (facts instanceof Sharing sharing) {
-            find(ways, uid, ask, sharing, Set.of(), roomsWithout(uid, Set.of()));
-        }
-    }
-
-    private Ways find(Ways ways, String uid, PodAsk ask, Sharing sharing, Set<String> without, List<GpuRoom> rest) {
+    /** {@code rest}: the rooms without these claims. */
+    private void find(
+            Ways ways, String uid, Sharing sharing, Set<String> without, List<GpuRoom> rest, Placement policy) {
         HostLoad left = sharing.allocatable().minus(requested).plus(requests(uid));
         Room before = claims.containsKey(uid) || !without.isEmpty() ? Room.of(shape, left, rest) : room(sharing);
-        ways.find(before, left, rest, gpuPlacement(ask, sharing));
-        return ways;
+        ways.find(before, left, rest, policy);
     }
 
     /** What a pod would get here, its present claim on this node and those of others set aside. */
@@ -278,7 +282,8 @@ final class NodeAccount {
             return refused;
         }
         var ways = new Ways(ask, judging.models);
-        return Chooser.on(judging.choice(find(ways, uid, ask, sharing, without, rooms)), ask, rooms);
+        find(ways, uid, sharing, without, rooms, policy);
+        return Chooser.on(judging.choice(ways), ask, rooms);
     }
 
     /** Whether a pod's GPUs are chosen by the judge. */
@@ -330,9 +335,12 @@ final class NodeAccount {
 
     /** Takes a claim off what is taken of each GPU; null where none has been taken off yet. */
     private void takeOff(@Nullable Claim claim, @Nullable Tally[] rest) {
+        if (claim == null) {
+            return;
+        }
         for (int place = 0; place < rest.length; place++) {
             String gpu = rooms.get(place).card().gpu().uuid();
-            Amount amount = claim == null ? null : claim.perGpu.get(gpu);
+            Amount amount = claim.perGpu.get(gpu);
             if (amount != null) {
                 Tally tally = rest[place];
                 if (tally == null) {

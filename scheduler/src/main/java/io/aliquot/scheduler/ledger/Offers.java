@@ -302,10 +302,7 @@ public final class Offers {
         Offer offer;
         synchronized (account) {
             changes = account.changes();
-            offer = account.offer(pod, ask, Set.of());
-            if (ways.isPresent() && offer instanceof Offer.Fits) {
-                account.find(ways.get(), pod, ask);
-            }
+            offer = account.offer(pod, ask, Set.of(), ways);
         }
         // Judged without the node's lock: others may want it meanwhile.
         return new Answer(
