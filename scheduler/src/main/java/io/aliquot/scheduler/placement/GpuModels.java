@@ -23,8 +23,8 @@ public final class GpuModels {
     private volatile Map<Model, Known> models = Map.of();
 
     /**
-     * What a node has when nothing runs on it; its cards are known from now on. One with unlike cards counts as if all were like the largest, of which the
-     * others lack something from the start.
+     * What a node has when nothing runs on it; its cards are known from now on. One with unlike cards counts as if all were
+     * like the largest, of which the others lack something from the start.
      */
     public Room.Shape shape(List<Card> cards, HostLoad allocatable) {
         int cpuMillis = Room.counted(allocatable.cpuMillis());

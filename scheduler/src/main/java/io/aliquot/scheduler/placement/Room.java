@@ -47,9 +47,14 @@ public final class Room {
     private int hash;
 
     private Room(Shape shape, int cpuMillis, int memoryMiB, long[] left) {
+        this(shape, left);
+        draw(cpuMillis, memoryMiB);
+    }
+
+    /** To be drawn. */
+    private Room(Shape shape, long[] left) {
         this.shape = shape;
         this.left = left;
-        draw(cpuMillis, memoryMiB);
     }
 
     /** With the GPUs as they are. */
@@ -218,7 +223,7 @@ public final class Room {
 
     /** A room of the same shape, to be drawn over again and again by one who looks rooms up. */
     Room draft() {
-        return new Room(shape, 0, 0, new long[left.length]);
+        return new Room(shape, new long[left.length]);
     }
 
     /** The same into a draft of this room's shape, which is another room from now on. */
