@@ -55,7 +55,12 @@ public final class Explainer {
     public record Liked(String node, double liking, List<Term> terms) {}
 
     /** What all nodes say, sorted. */
-    private record Survey(int nodes, List<String> fitting, List<Group> groups, List<Misfit> misfits) {}
+    private record Survey(int nodes, List<String> fitting, List<Group> groups, List<Misfit> misfits) {
+        /** Those that are looked into. */
+        List<Misfit> closest() {
+            return misfits.stream().limit(LOOKED_INTO).toList();
+        }
+    }
 
     /**
      * All of it.
@@ -66,7 +71,7 @@ public final class Explainer {
      */
     public Story explain(PodId pod, PodAsk ask, int priority, boolean preempts, Collection<String> nodes) {
         Survey survey = survey(pod, ask, nodes);
-        List<Misfit> closest = survey.misfits().stream().limit(LOOKED_INTO).toList();
+        List<Misfit> closest = survey.closest();
         boolean waits = survey.fitting().isEmpty();
         return new Story(
                 summary(survey),
@@ -98,10 +103,8 @@ public final class Explainer {
         if (!survey.fitting().isEmpty()) {
             return Optional.empty();
         }
-        List<String> closest = survey.misfits().stream()
-                .limit(LOOKED_INTO)
-                .map(misfit -> misfit.near().node())
-                .toList();
+        List<String> closest =
+                survey.closest().stream().map(misfit -> misfit.near().node()).toList();
         List<String> remedies = new Remedies(ask, sharing(pod, closest.isEmpty() ? nodes : closest)).find();
         String instead = remedies.stream().limit(REMEDIES_IN_LINE).collect(Collectors.joining(", or "));
         return Optional.of(summary(survey) + (instead.isEmpty() ? "" : "; would fit: " + instead));

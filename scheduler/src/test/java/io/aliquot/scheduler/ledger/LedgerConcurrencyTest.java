@@ -8,10 +8,8 @@ import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostLoad;
 import io.aliquot.scheduler.placement.PodAsk;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -87,18 +85,7 @@ class LedgerConcurrencyTest {
                 return false;
             }
             version++;
-            BoundPod bound = new BoundPod(
-                    before.id(),
-                    node,
-                    version,
-                    shares,
-                    HostLoad.NONE,
-                    0,
-                    Instant.EPOCH,
-                    Instant.EPOCH,
-                    BoundPods.GRACE,
-                    Instant.MAX,
-                    "");
+            BoundPod bound = BoundPods.of(before.id(), node, version, shares.toArray(new Share[0]));
             pods[place] = new Pod(before.id(), version, Optional.of(bound));
             news.add(() -> ledger.hold(bound));
             expectThatNothingIsSoldTwice();
