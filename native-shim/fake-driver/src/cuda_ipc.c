@@ -8,7 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "cuda_ipc.h"
-#include "cuda_shared.h"
+#include "cuda_shareable.h"
 
 #include <fcntl.h>
 #include <stdio.h>

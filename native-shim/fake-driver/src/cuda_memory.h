@@ -14,7 +14,7 @@ enum memory_kind {
     REGISTERED_MEMORY, /* the program's own, told to us */
     POOL_MEMORY,       /* owner: its block; cuda_pool.c */
     GRAPH_MEMORY,      /* owner: its struct graph_memory; cuda_pool.c */
-    GLOBAL_MEMORY,     /* a module's variables; cuda_image.c */
+    GLOBAL_MEMORY,     /* a module's variables; cuda_module.c */
     MAPPED_MEMORY,     /* owner: its struct mapping; cuda_vmm.c */
     IPC_MEMORY,        /* another process's; owner: what cuda_ipc.c keeps about it, as for exported DEVICE_MEMORY */
     IMPORTED_MEMORY,   /* of another process's pool */

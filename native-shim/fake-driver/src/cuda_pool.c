@@ -13,7 +13,7 @@
 #define _GNU_SOURCE
 #include "cuda_pool.h"
 #include "cuda_capture.h"
-#include "cuda_shared.h"
+#include "cuda_shareable.h"
 #include "cuda_work.h"
 
 #include <fcntl.h>

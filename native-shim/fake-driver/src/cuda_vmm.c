@@ -9,7 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "cuda_vmm.h"
-#include "cuda_shared.h"
+#include "cuda_shareable.h"
 
 #include <fcntl.h>
 #include <search.h>

@@ -3,8 +3,8 @@
  * given the descriptor checks the head before it believes it; sealed against shrinking, since a mapping past the end of
  * a file is a SIGBUS.
  */
-#ifndef ALIQUOT_FAKE_CUDA_SHARED_H
-#define ALIQUOT_FAKE_CUDA_SHARED_H
+#ifndef ALIQUOT_FAKE_CUDA_SHAREABLE_H
+#define ALIQUOT_FAKE_CUDA_SHAREABLE_H
 
 #include "cuda_driver.h"
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "cuda_shared.h"
+#include "cuda_shareable.h"
 
 #include <fcntl.h>
 #include <string.h>
