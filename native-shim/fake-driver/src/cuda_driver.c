@@ -19,23 +19,23 @@
 enum { STACK_DEPTH = 128 };
 
 static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_bool initialised;
-static atomic_bool forked; /* in a child of a process that had initialised the driver */
+static atomic_bool initialized;
+static atomic_bool forked_child; /* in a child of a process that had initialised the driver */
 
-static struct device devices[GPU_MAX_PER_NODE];
-static size_t visible;
+static struct device visible_devices[GPU_MAX_PER_NODE];
+static size_t visible_count;
 
 /* All GPUs of the folder, and so every descriptor that a forked child must let go of. */
-static gpu_file *gpus[GPU_MAX_PER_NODE];
-static size_t gpu_count;
+static gpu_file *all_gpus[GPU_MAX_PER_NODE];
+static size_t all_gpu_count;
 
 static struct CUctx_st *contexts;
 static unsigned long long last_context_id;
 
-static _Thread_local struct CUctx_st *stack[STACK_DEPTH];
-static _Thread_local unsigned depth;
+static _Thread_local struct CUctx_st *context_stack[STACK_DEPTH];
+static _Thread_local unsigned context_stack_depth;
 
-void note(const char *format, ...) {
+void log_line(const char *format, ...) {
     const char *target = getenv("ALIQUOT_FAKE_LOG");
     if (target == NULL || target[0] == '\0')
         return;
@@ -52,22 +52,22 @@ void note(const char *format, ...) {
         fclose(out);
 }
 
-static void complain(const char *sentence) {
-    note("%s", sentence);
+static void log_invalid_gpu_file(const char *sentence) {
+    log_line("%s", sentence);
 }
 
-static bool is_lost(const struct device *device) {
+static bool is_device_lost(const struct device *device) {
     return gpu_health(device->gpu).xid == GPU_XID_FELL_OFF_BUS;
 }
 
 CUresult enter_driver(void) {
-    if (!atomic_load_explicit(&initialised, memory_order_acquire) || atomic_load(&forked))
+    if (!atomic_load_explicit(&initialized, memory_order_acquire) || atomic_load(&forked_child))
         return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&driver_lock);
     return CUDA_SUCCESS;
 }
 
-CUresult enter_with(enum kind kind, const void *handle, CUresult wrong) {
+CUresult enter_with_handle(enum object_kind kind, const void *handle, CUresult wrong) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
@@ -79,16 +79,16 @@ CUresult leave(CUresult result) {
     return result;
 }
 
-CUresult enter(struct CUctx_st **context) {
+CUresult enter_context(struct CUctx_st **context) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    struct CUctx_st *current = depth > 0 ? stack[depth - 1] : NULL;
+    struct CUctx_st *current = context_stack_depth > 0 ? context_stack[context_stack_depth - 1] : NULL;
     if (current == NULL)
         return leave(CUDA_ERROR_INVALID_CONTEXT);
     if (!current->alive)
         return leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    if (is_lost(current->device))
+    if (is_device_lost(current->device))
         return leave(CUDA_ERROR_UNKNOWN);
     *context = current;
     return CUDA_SUCCESS;
@@ -98,25 +98,25 @@ CUresult enter(struct CUctx_st **context) {
 
 /* The child shares the parent's descriptors, and the kernel would keep the parent's slots alive for it. */
 static void after_fork(void) {
-    if (!atomic_load(&initialised))
+    if (!atomic_load(&initialized))
         return;
-    atomic_store(&forked, true);
-    for (size_t i = 0; i < gpu_count; i++)
-        gpu_abandon(gpus[i]);
+    atomic_store(&forked_child, true);
+    for (size_t i = 0; i < all_gpu_count; i++)
+        gpu_abandon(all_gpus[i]);
 }
 
-static bool add_visible(gpu_file *gpu) {
-    for (size_t i = 0; i < visible; i++)
-        if (devices[i].gpu == gpu)
+static bool add_visible_device(gpu_file *gpu) {
+    for (size_t i = 0; i < visible_count; i++)
+        if (visible_devices[i].gpu == gpu)
             return false;
-    devices[visible].gpu = gpu;
-    devices[visible].identity = gpu_identity(gpu);
-    visible++;
+    visible_devices[visible_count].gpu = gpu;
+    visible_devices[visible_count].identity = gpu_identity(gpu);
+    visible_count++;
     return true;
 }
 
 /* The GPU that one field of CUDA_VISIBLE_DEVICES names: an index, or a UUID or an unambiguous start of one. */
-static gpu_file *find_visible(const char *field, size_t length) {
+static gpu_file *find_gpu_by_field(const char *field, size_t length) {
     char text[64];
     if (length == 0 || length >= sizeof text)
         return NULL;
@@ -124,32 +124,32 @@ static gpu_file *find_visible(const char *field, size_t length) {
     text[length] = '\0';
     if (strncasecmp(text, "GPU-", 4) == 0) {
         gpu_file *found = NULL;
-        for (size_t i = 0; i < gpu_count; i++) {
-            if (strncasecmp(gpu_identity(gpus[i])->uuid, text, length) != 0)
+        for (size_t i = 0; i < all_gpu_count; i++) {
+            if (strncasecmp(gpu_identity(all_gpus[i])->uuid, text, length) != 0)
                 continue;
             if (found != NULL)
                 return NULL;
-            found = gpus[i];
+            found = all_gpus[i];
         }
         return found;
     }
     char *end;
     errno = 0;
     long index = strtol(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || index < 0 || (size_t)index >= gpu_count)
+    if (errno != 0 || end == text || *end != '\0' || index < 0 || (size_t)index >= all_gpu_count)
         return NULL;
-    return gpus[index];
+    return all_gpus[index];
 }
 
 /*
  * CUDA_VISIBLE_DEVICES as the CUDA programming guide describes it ("Environment Variables"): absent means all, the
  * first field that names no GPU ends the list, a GPU named twice makes all of them invisible.
  */
-static void choose_visible(void) {
+static void read_visible_devices(void) {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
     if (list == NULL) {
-        for (size_t i = 0; i < gpu_count; i++)
-            add_visible(gpus[i]);
+        for (size_t i = 0; i < all_gpu_count; i++)
+            add_visible_device(all_gpus[i]);
         return;
     }
     for (;;) {
@@ -158,11 +158,11 @@ static void choose_visible(void) {
         size_t length = field;
         while (length > 0 && (list[length - 1] == ' ' || list[length - 1] == '\t'))
             length--;
-        gpu_file *gpu = find_visible(list, length);
+        gpu_file *gpu = find_gpu_by_field(list, length);
         if (gpu == NULL)
             return;
-        if (!add_visible(gpu)) {
-            visible = 0;
+        if (!add_visible_device(gpu)) {
+            visible_count = 0;
             return;
         }
         if (list[field] == '\0')
@@ -174,20 +174,20 @@ static void choose_visible(void) {
 API CUresult cuInit(unsigned int Flags) {
     if (Flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (atomic_load(&forked))
+    if (atomic_load(&forked_child))
         return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&driver_lock);
-    if (!atomic_load(&initialised)) {
+    if (!atomic_load(&initialized)) {
         static bool prepared;
         if (!prepared) {
-            gpu_count = gpu_open_all(gpu_folder(), gpus, GPU_MAX_PER_NODE, complain);
-            choose_visible();
+            all_gpu_count = gpu_open_all(gpu_folder(), all_gpus, GPU_MAX_PER_NODE, log_invalid_gpu_file);
+            read_visible_devices();
             pthread_atfork(NULL, NULL, after_fork);
             prepared = true;
         }
-        if (visible == 0)
+        if (visible_count == 0)
             return leave(CUDA_ERROR_NO_DEVICE);
-        atomic_store_explicit(&initialised, true, memory_order_release);
+        atomic_store_explicit(&initialized, true, memory_order_release);
     }
     return leave(CUDA_SUCCESS);
 }
@@ -202,22 +202,22 @@ API CUresult cuDriverGetVersion(int *driverVersion) {
 /* ---- devices ---- */
 
 size_t device_count(void) {
-    return visible;
+    return visible_count;
 }
 
-struct device *device_of(CUdevice ordinal) {
-    return ordinal >= 0 && (size_t)ordinal < visible ? &devices[ordinal] : NULL;
+struct device *device_from_ordinal(CUdevice ordinal) {
+    return ordinal >= 0 && (size_t)ordinal < visible_count ? &visible_devices[ordinal] : NULL;
 }
 
-CUdevice ordinal_of(const struct device *device) {
-    return (CUdevice)(device - devices);
+CUdevice device_ordinal(const struct device *device) {
+    return (CUdevice)(device - visible_devices);
 }
 
 static CUresult enter_device(CUdevice ordinal, struct device **device) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    *device = device_of(ordinal);
+    *device = device_from_ordinal(ordinal);
     return *device != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_DEVICE);
 }
 
@@ -238,7 +238,7 @@ API CUresult cuDeviceGetCount(int *count) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    *count = (int)visible;
+    *count = (int)visible_count;
     return leave(CUDA_SUCCESS);
 }
 
@@ -356,8 +356,8 @@ API CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    for (size_t i = 0; i < visible; i++) {
-        if (domain == 0 && slot == 0 && function == 0 && bus == (unsigned)pci_bus(devices[i].identity)) {
+    for (size_t i = 0; i < visible_count; i++) {
+        if (domain == 0 && slot == 0 && function == 0 && bus == (unsigned)pci_bus(visible_devices[i].identity)) {
             *dev = (CUdevice)i;
             return leave(CUDA_SUCCESS);
         }
@@ -372,7 +372,7 @@ API CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice pe
     CUresult result = enter_device(dev, &device);
     if (result != CUDA_SUCCESS)
         return result;
-    if (device_of(peerDev) == NULL)
+    if (device_from_ordinal(peerDev) == NULL)
         return leave(CUDA_ERROR_INVALID_DEVICE);
     *canAccessPeer = dev != peerDev;
     return leave(CUDA_SUCCESS);
@@ -385,7 +385,7 @@ API CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, C
     CUresult result = enter_device(srcDevice, &device);
     if (result != CUDA_SUCCESS)
         return result;
-    if (device_of(dstDevice) == NULL)
+    if (device_from_ordinal(dstDevice) == NULL)
         return leave(CUDA_ERROR_INVALID_DEVICE);
     switch ((int)attrib) {
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
@@ -410,48 +410,48 @@ CUresult check_context(const struct CUctx_st *context) {
     return CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult device_use(struct device *device) {
-    if (is_lost(device))
+CUresult device_acquire(struct device *device) {
+    if (is_device_lost(device))
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    if (device->users == 0 && !gpu_attach(device->gpu)) {
-        note("%s: no slot for another process, or the GPU was changed since cuInit", device->identity->uuid);
+    if (device->use_count == 0 && !gpu_attach(device->gpu)) {
+        log_line("%s: no slot for another process, or the GPU was changed since cuInit", device->identity->uuid);
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     }
-    device->users++;
+    device->use_count++;
     return CUDA_SUCCESS;
 }
 
-void device_unuse(struct device *device) {
-    if (--device->users == 0)
+void device_release(struct device *device) {
+    if (--device->use_count == 0)
         gpu_detach(device->gpu);
 }
 
-static CUresult context_start(struct device *device) {
-    CUresult result = device_use(device);
+static CUresult acquire_device_for_context(struct device *device) {
+    CUresult result = device_acquire(device);
     if (result != CUDA_SUCCESS)
         return result;
-    if (device->contexts == 0 && !memory_reserve(device, device->identity->context_bytes)) {
-        device_unuse(device);
+    if (device->live_contexts == 0 && !memory_reserve(device, device->identity->context_bytes)) {
+        device_release(device);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    device->contexts++;
+    device->live_contexts++;
     return CUDA_SUCCESS;
 }
 
-static void context_uncount(struct device *device) {
-    if (--device->contexts == 0) {
-        pools_free_all(device);
+static void release_device_of_context(struct device *device) {
+    if (--device->live_contexts == 0) {
+        pools_free_device_memory(device);
         gpu_release(device->gpu, device->identity->context_bytes);
     }
-    device_unuse(device);
+    device_release(device);
 }
 
-static void context_stop(struct CUctx_st *context) {
-    objects_delete_all(context);
-    memory_free_all(context);
-    storage_end_all(context);
+static void context_destroy(struct CUctx_st *context) {
+    objects_delete_of_context(context);
+    memory_free_of_context(context);
+    context_storage_detach(context);
     context->alive = false;
-    context_uncount(context->device);
+    release_device_of_context(context->device);
 }
 
 static struct CUctx_st *context_new(struct device *device, unsigned flags, unsigned api_version) {
@@ -462,7 +462,7 @@ static struct CUctx_st *context_new(struct device *device, unsigned flags, unsig
     context->id = ++last_context_id;
     context->api_version = api_version;
     context->flags = flags;
-    context->users = 1;
+    context->attach_count = 1;
     context->limits[CU_LIMIT_STACK_SIZE] = 1024;
     context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
     context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
@@ -478,35 +478,35 @@ static struct CUctx_st *context_new(struct device *device, unsigned flags, unsig
  * What a thread may make current. The runtime learns the handles of primary contexts by a private table, and makes one
  * current before it retains it: until then it is one without a context.
  */
-static CUresult check_current(const struct CUctx_st *context) {
+static CUresult check_can_be_current(const struct CUctx_st *context) {
     CUresult result = check_context(context);
-    bool waiting = result == CUDA_ERROR_CONTEXT_IS_DESTROYED && context == context->device->primary &&
-                   context->device->primary_of_runtime;
-    return waiting ? CUDA_SUCCESS : result;
+    bool not_retained_yet = result == CUDA_ERROR_CONTEXT_IS_DESTROYED && context == context->device->primary &&
+                            context->device->primary_handle_given_out;
+    return not_retained_yet ? CUDA_SUCCESS : result;
 }
 
-static CUresult push(struct CUctx_st *context) {
-    if (depth == STACK_DEPTH)
+static CUresult push_context(struct CUctx_st *context) {
+    if (context_stack_depth == STACK_DEPTH)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    stack[depth++] = context;
+    context_stack[context_stack_depth++] = context;
     return CUDA_SUCCESS;
 }
 
-static CUresult create(CUcontext *pctx, unsigned flags, CUdevice dev, unsigned api_version) {
+static CUresult create_context(CUcontext *pctx, unsigned flags, CUdevice dev, unsigned api_version) {
     struct device *device;
     if (pctx == NULL || (flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0 || (flags & CU_CTX_SCHED_MASK) > 4)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_device(dev, &device);
     if (result != CUDA_SUCCESS)
         return result;
-    result = context_start(device);
+    result = acquire_device_for_context(device);
     if (result != CUDA_SUCCESS)
         return leave(result);
     struct CUctx_st *context = context_new(device, flags, api_version);
-    if (context == NULL || push(context) != CUDA_SUCCESS) {
+    if (context == NULL || push_context(context) != CUDA_SUCCESS) {
         if (context != NULL)
             context->alive = false;
-        context_uncount(device);
+        release_device_of_context(device);
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     context->alive = true;
@@ -515,18 +515,18 @@ static CUresult create(CUcontext *pctx, unsigned flags, CUdevice dev, unsigned a
 }
 
 API CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev) {
-    return create(pctx, flags, dev, 3010);
+    return create_context(pctx, flags, dev, 3010);
 }
 
 API CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev) {
-    return create(pctx, flags, dev, 3020);
+    return create_context(pctx, flags, dev, 3020);
 }
 
 API CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
                             CUdevice dev) {
     if (paramsArray != NULL || numParams != 0)
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-    return create(pctx, flags, dev, 3021);
+    return create_context(pctx, flags, dev, 3021);
 }
 
 API CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev) {
@@ -534,13 +534,13 @@ API CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     if (ctxCreateParams != NULL && ctxCreateParams->cigParams != NULL)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return create(pctx, flags, dev, 3021);
+    return create_context(pctx, flags, dev, 3021);
 }
 
 /* A destroyed context leaves the top of the caller's stack; deeper, or in other threads, it stays and is an error. */
 static void pop_if_current(const struct CUctx_st *context) {
-    if (depth > 0 && stack[depth - 1] == context)
-        depth--;
+    if (context_stack_depth > 0 && context_stack[context_stack_depth - 1] == context)
+        context_stack_depth--;
 }
 
 API CUresult cuCtxDestroy_v2(CUcontext ctx) {
@@ -552,9 +552,9 @@ API CUresult cuCtxDestroy_v2(CUcontext ctx) {
         return leave(result);
     if (ctx == ctx->device->primary)
         return leave(CUDA_ERROR_INVALID_CONTEXT); /* that one is released */
-    context_stop(ctx);
+    context_destroy(ctx);
     pop_if_current(ctx);
-    return storage_call_ended(leave(CUDA_SUCCESS));
+    return context_storage_run_destructors(leave(CUDA_SUCCESS));
 }
 
 API CUresult cuCtxDestroy(CUcontext ctx) {
@@ -565,34 +565,34 @@ API CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags) {
     struct CUctx_st *context;
     if (pctx == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    context->users++;
+    context->attach_count++;
     *pctx = context;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuCtxDetach(CUcontext ctx) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (ctx != context || ctx == ctx->device->primary)
         return leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (--ctx->users == 0) {
-        context_stop(ctx);
+    if (--ctx->attach_count == 0) {
+        context_destroy(ctx);
         pop_if_current(ctx);
     }
-    return storage_call_ended(leave(CUDA_SUCCESS));
+    return context_storage_run_destructors(leave(CUDA_SUCCESS));
 }
 
 API CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    result = check_current(ctx);
-    return leave(result == CUDA_SUCCESS ? push(ctx) : result);
+    result = check_can_be_current(ctx);
+    return leave(result == CUDA_SUCCESS ? push_context(ctx) : result);
 }
 
 API CUresult cuCtxPushCurrent(CUcontext ctx) {
@@ -603,11 +603,11 @@ API CUresult cuCtxPopCurrent_v2(CUcontext *pctx) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    if (depth == 0)
+    if (context_stack_depth == 0)
         return leave(CUDA_ERROR_INVALID_CONTEXT);
-    depth--;
+    context_stack_depth--;
     if (pctx != NULL)
-        *pctx = stack[depth];
+        *pctx = context_stack[context_stack_depth];
     return leave(CUDA_SUCCESS);
 }
 
@@ -620,16 +620,16 @@ API CUresult cuCtxSetCurrent(CUcontext ctx) {
     if (result != CUDA_SUCCESS)
         return result;
     if (ctx == NULL) {
-        if (depth > 0)
-            depth--;
+        if (context_stack_depth > 0)
+            context_stack_depth--;
         return leave(CUDA_SUCCESS);
     }
-    result = check_current(ctx);
+    result = check_can_be_current(ctx);
     if (result != CUDA_SUCCESS)
         return leave(result);
-    if (depth == 0)
-        return leave(push(ctx));
-    stack[depth - 1] = ctx;
+    if (context_stack_depth == 0)
+        return leave(push_context(ctx));
+    context_stack[context_stack_depth - 1] = ctx;
     return leave(CUDA_SUCCESS);
 }
 
@@ -639,19 +639,19 @@ API CUresult cuCtxGetCurrent(CUcontext *pctx) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    *pctx = depth > 0 ? stack[depth - 1] : NULL;
+    *pctx = context_stack_depth > 0 ? context_stack[context_stack_depth - 1] : NULL;
     return leave(CUDA_SUCCESS);
 }
 
 /* The context that is meant: the given one or, when that is NULL, the current one. */
-static CUresult enter_given(CUcontext given, struct CUctx_st **context) {
+static CUresult enter_given_context(CUcontext given, struct CUctx_st **context) {
     if (given == NULL)
-        return enter(context);
+        return enter_context(context);
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
     result = check_context(given);
-    if (result == CUDA_SUCCESS && is_lost(given->device))
+    if (result == CUDA_SUCCESS && is_device_lost(given->device))
         result = CUDA_ERROR_UNKNOWN;
     *context = given;
     return result == CUDA_SUCCESS ? result : leave(result);
@@ -661,10 +661,10 @@ API CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx) {
     struct CUctx_st *context;
     if (device == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_given(ctx, &context);
+    CUresult result = enter_given_context(ctx, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    *device = ordinal_of(context->device);
+    *device = device_ordinal(context->device);
     return leave(CUDA_SUCCESS);
 }
 
@@ -674,19 +674,19 @@ API CUresult cuCtxGetDevice(CUdevice *device) {
 
 API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
     struct CUctx_st *context;
-    CUresult result = enter_given(ctx, &context);
+    CUresult result = enter_given_context(ctx, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = capture_forbids_context(context);
+    result = capture_check_context_wait(context);
     if (result != CUDA_SUCCESS)
         return leave(result);
-    const struct awaited work = work_of_context(context);
+    const struct awaited_work work = work_pending_in_context(context);
     leave(CUDA_SUCCESS);
     work_wait(&work);
-    result = enter_given(ctx, &context);
+    result = enter_given_context(ctx, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    pools_synchronised();
+    pools_trim_after_sync();
     return leave(CUDA_SUCCESS);
 }
 
@@ -698,7 +698,7 @@ API CUresult cuCtxGetFlags(unsigned int *flags) {
     struct CUctx_st *context;
     if (flags == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     *flags = context->flags;
@@ -709,7 +709,7 @@ API CUresult cuCtxSetFlags(unsigned int flags) {
     struct CUctx_st *context;
     if ((flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     context->flags = flags;
@@ -720,7 +720,7 @@ API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId) {
     struct CUctx_st *context;
     if (ctxId == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_given(ctx, &context);
+    CUresult result = enter_given_context(ctx, &context);
     if (result != CUDA_SUCCESS)
         return result;
     *ctxId = context->id;
@@ -731,7 +731,7 @@ API CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version) {
     struct CUctx_st *context;
     if (version == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_given(ctx, &context);
+    CUresult result = enter_given_context(ctx, &context);
     if (result != CUDA_SUCCESS)
         return result;
     *version = context->api_version;
@@ -742,7 +742,7 @@ API CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
     struct CUctx_st *context;
     if (pvalue == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if ((int)limit < 0 || (int)limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
@@ -753,7 +753,7 @@ API CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
 
 API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if ((int)limit < 0 || (int)limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
@@ -766,7 +766,7 @@ API CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig) {
     struct CUctx_st *context;
     if (pconfig == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     *pconfig = CU_FUNC_CACHE_PREFER_NONE;
@@ -778,7 +778,7 @@ API CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
     struct CUctx_st *context;
     if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     return result == CUDA_SUCCESS ? leave(CUDA_SUCCESS) : result;
 }
 
@@ -786,7 +786,7 @@ API CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig) {
     struct CUctx_st *context;
     if (pConfig == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
@@ -797,13 +797,13 @@ API CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
     struct CUctx_st *context;
     if ((unsigned)config > 2)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     return result == CUDA_SUCCESS ? leave(CUDA_SUCCESS) : result;
 }
 
 API CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (leastPriority != NULL)
@@ -815,7 +815,7 @@ API CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriori
 
 API CUresult cuCtxResetPersistingL2Cache(void) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     return result == CUDA_SUCCESS ? leave(CUDA_SUCCESS) : result;
 }
 
@@ -824,7 +824,7 @@ API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
     struct CUctx_st *context;
     if (Flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     result = check_context(peerContext);
@@ -835,7 +835,7 @@ API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
 
 API CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     return result == CUDA_SUCCESS ? leave(check_context(peerContext)) : result;
 }
 
@@ -857,7 +857,7 @@ CUresult primary_context_handle(CUcontext *context, CUdevice ordinal) {
     CUresult result = enter_primary(ordinal, &device);
     if (result != CUDA_SUCCESS)
         return result;
-    device->primary_of_runtime = true;
+    device->primary_handle_given_out = true;
     *context = device->primary;
     return leave(CUDA_SUCCESS);
 }
@@ -870,13 +870,13 @@ API CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
     if (result != CUDA_SUCCESS)
         return result;
     if (!device->primary->alive) {
-        result = context_start(device);
+        result = acquire_device_for_context(device);
         if (result != CUDA_SUCCESS)
             return leave(result);
         device->primary->alive = true;
         device->primary->flags = device->primary_flags;
     }
-    device->primary_users++;
+    device->primary_retain_count++;
     *pctx = device->primary;
     return leave(CUDA_SUCCESS);
 }
@@ -886,11 +886,11 @@ API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
     CUresult result = enter_device(dev, &device);
     if (result != CUDA_SUCCESS)
         return result;
-    if (device->primary_users == 0)
+    if (device->primary_retain_count == 0)
         return leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (--device->primary_users == 0 && device->primary->alive)
-        context_stop(device->primary);
-    return storage_call_ended(leave(CUDA_SUCCESS));
+    if (--device->primary_retain_count == 0 && device->primary->alive)
+        context_destroy(device->primary);
+    return context_storage_run_destructors(leave(CUDA_SUCCESS));
 }
 
 API CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
@@ -903,10 +903,10 @@ API CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
     if (result != CUDA_SUCCESS)
         return result;
     if (device->primary != NULL && device->primary->alive) {
-        context_stop(device->primary);
-        device->primary_users = 0;
+        context_destroy(device->primary);
+        device->primary_retain_count = 0;
     }
-    return storage_call_ended(leave(CUDA_SUCCESS));
+    return context_storage_run_destructors(leave(CUDA_SUCCESS));
 }
 
 API CUresult cuDevicePrimaryCtxReset(CUdevice dev) {

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "cuda_capture.h"
 #include "cuda_graph.h"
+#include "cuda_stream.h"
 #include "cuda_work.h"
 
 #include <stdio.h>
@@ -12,35 +13,35 @@
 #include <string.h>
 
 static CUresult enter_exec(CUgraphExec exec) {
-    return enter_with(KIND_GRAPH_EXEC, exec, CUDA_ERROR_INVALID_VALUE);
+    return enter_with_handle(KIND_GRAPH_EXEC, exec, CUDA_ERROR_INVALID_VALUE);
 }
 
 /* ---- making them ---- */
 
 /* Whether the graph and those within it have an order and, for launches from the device, only nodes that may be. */
-static CUgraphInstantiateResult examine(CUgraph graph, bool from_device, CUgraphNode *culprit) {
-    CUgraphNode *order = graph_order(graph, culprit);
+static CUgraphInstantiateResult validate_graph(CUgraph graph, bool from_device, CUgraphNode *error_node) {
+    CUgraphNode *order = graph_topological_order(graph, error_node);
     if (order == NULL)
-        return *culprit != NULL ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE : CUDA_GRAPH_INSTANTIATE_ERROR;
+        return *error_node != NULL ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE : CUDA_GRAPH_INSTANTIATE_ERROR;
     free(order);
     for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
-        *culprit = node;
+        *error_node = node;
         if (node->child != NULL) {
-            CUgraphInstantiateResult result = examine(node->child, from_device, culprit);
+            CUgraphInstantiateResult result = validate_graph(node->child, from_device, error_node);
             if (result != CUDA_GRAPH_INSTANTIATE_SUCCESS)
                 return result;
         } else if (from_device && node->params.type > CU_GRAPH_NODE_TYPE_MEMSET)
             return CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
     }
-    *culprit = NULL;
+    *error_node = NULL;
     return from_device && graph->nodes == 0 ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
 }
 
-static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, CUgraphNode *culprit,
-                            CUgraphInstantiateResult *why) {
+static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, CUgraphNode *error_node,
+                            CUgraphInstantiateResult *outcome) {
     const cuuint64_t both = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
-    *culprit = NULL;
-    *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+    *error_node = NULL;
+    *outcome = CUDA_GRAPH_INSTANTIATE_ERROR;
     if (made == NULL || flags >= 2 * CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY || (flags & both) == both)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_driver();
@@ -48,11 +49,11 @@ static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, 
         return result;
     if (object_find(KIND_GRAPH, graph) == NULL || graph->capturing || graph->owner != NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    *why = examine(graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0, culprit);
-    if (*why != CUDA_GRAPH_INSTANTIATE_SUCCESS)
+    *outcome = validate_graph(graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0, error_node);
+    if (*outcome != CUDA_GRAPH_INSTANTIATE_SUCCESS)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    if (graph->executables != 0 && graph_has_memory(graph)) { /* there is one memory for all of them */
-        *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+    if (graph->exec_count != 0 && graph_has_memory(graph)) { /* there is one memory for all of them */
+        *outcome = CUDA_GRAPH_INSTANTIATE_ERROR;
         return leave(CUDA_ERROR_NOT_SUPPORTED);
     }
     CUgraphExec exec = object_new(KIND_GRAPH_EXEC, sizeof *exec, NULL);
@@ -61,35 +62,35 @@ static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, 
     exec->graph = graph_clone(graph);
     exec->flags = flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
     if (exec->graph == NULL) {
-        *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+        *outcome = CUDA_GRAPH_INSTANTIATE_ERROR;
         object_delete(exec);
-        return leave_graphs(CUDA_ERROR_OUT_OF_MEMORY);
+        return leave_and_run_destructors(CUDA_ERROR_OUT_OF_MEMORY);
     }
     exec->source = graph;
     exec->source_id = graph->id;
-    graph->executables++;
+    graph->exec_count++;
     *made = exec;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags) {
-    CUgraphNode culprit;
-    CUgraphInstantiateResult why;
+    CUgraphNode error_node;
+    CUgraphInstantiateResult outcome;
     if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) /* into which stream? */
         return CUDA_ERROR_INVALID_VALUE;
-    return instantiate(phGraphExec, hGraph, flags, &culprit, &why);
+    return instantiate(phGraphExec, hGraph, flags, &error_node, &outcome);
 }
 
 API CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
                                    size_t bufferSize) {
-    CUgraphNode culprit;
-    CUgraphInstantiateResult why;
-    CUresult result = instantiate(phGraphExec, hGraph, 0, &culprit, &why);
+    CUgraphNode error_node;
+    CUgraphInstantiateResult outcome;
+    CUresult result = instantiate(phGraphExec, hGraph, 0, &error_node, &outcome);
     if (phErrorNode != NULL)
-        *phErrorNode = culprit;
+        *phErrorNode = error_node;
     if (logBuffer != NULL && bufferSize != 0)
         snprintf(logBuffer, bufferSize, "%s",
-                 why == CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE ? "a node depends on itself" : "");
+                 outcome == CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE ? "a node depends on itself" : "");
     return result;
 }
 
@@ -104,10 +105,10 @@ API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
         return result;
     CUgraph source = object_find(KIND_GRAPH, hGraphExec->source);
     if (source != NULL && source->id == hGraphExec->source_id)
-        source->executables--;
+        source->exec_count--;
     graph_delete(hGraphExec->graph);
     object_delete(hGraphExec);
-    return leave_graphs(CUDA_SUCCESS);
+    return leave_and_run_destructors(CUDA_SUCCESS);
 }
 
 API CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) {
@@ -122,27 +123,27 @@ API CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) {
 
 /* ---- changing them: what cuda.h, cuGraphExecUpdate, allows ---- */
 
-static const CUlaunchAttributeValue *attribute(const struct CUgraphNode_st *node, CUlaunchAttributeID id) {
+static const CUlaunchAttributeValue *kernel_node_attribute(const struct CUgraphNode_st *node, CUlaunchAttributeID id) {
     static const CUlaunchAttributeValue zero;
     return node->attributes != NULL ? &node->attributes[id] : &zero;
 }
 
-static const struct CUctx_st *context_of(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel) {
+static const struct CUctx_st *kernel_context(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel) {
     const struct object *function = kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern;
     return function->context;
 }
 
 /* Whether the node can be given these parameters of its type. */
-static CUgraphExecUpdateResult compare_params(const CUgraphNodeParams *now, const CUgraphNodeParams *then) {
+static CUgraphExecUpdateResult check_params_update(const CUgraphNodeParams *now, const CUgraphNodeParams *then) {
     if (now->type != then->type)
         return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
     if (then->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || then->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
         return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
     CUgraphNodeParams checked = *then;
-    if (checked.type != CU_GRAPH_NODE_TYPE_GRAPH && node_check(&checked) != CUDA_SUCCESS)
+    if (checked.type != CU_GRAPH_NODE_TYPE_GRAPH && graph_node_check_params(&checked) != CUDA_SUCCESS)
         return CU_GRAPH_EXEC_UPDATE_ERROR;
     if (then->type == CU_GRAPH_NODE_TYPE_KERNEL) {
-        const struct CUctx_st *one = context_of(&now->kernel), *other = context_of(&then->kernel);
+        const struct CUctx_st *one = kernel_context(&now->kernel), *other = kernel_context(&then->kernel);
         if (one != other && one != NULL && other != NULL)
             return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
     } else if (then->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
@@ -163,36 +164,36 @@ static CUgraphExecUpdateResult compare_params(const CUgraphNodeParams *now, cons
 }
 
 /* Pairs the nodes of two graphs in the order in which they were added; then each node of graph has its twin in ours. */
-static CUgraphExecUpdateResult compare(CUgraph ours, CUgraph graph, cuuint64_t flags,
-                                       CUgraphExecUpdateResultInfo *info) {
-    CUgraphNode mine = ours->first;
-    if (ours->nodes != graph->nodes)
+static CUgraphExecUpdateResult pair_nodes(CUgraph exec_graph, CUgraph graph, cuuint64_t flags,
+                                          CUgraphExecUpdateResultInfo *info) {
+    CUgraphNode exec_node = exec_graph->first;
+    if (exec_graph->nodes != graph->nodes)
         return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-    for (CUgraphNode node = graph->first; node != NULL; node = node->next, mine = mine->next)
-        node->twin = mine;
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next, exec_node = exec_node->next)
+        node->counterpart = exec_node;
     for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
         info->errorNode = node;
-        mine = node->twin;
-        CUgraphExecUpdateResult result = compare_params(&mine->params, &node->params);
+        exec_node = node->counterpart;
+        CUgraphExecUpdateResult result = check_params_update(&exec_node->params, &node->params);
         if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
             return result;
-        if (mine->dependencies.count != node->dependencies.count)
+        if (exec_node->dependencies.count != node->dependencies.count)
             return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         for (size_t i = 0; i < node->dependencies.count; i++) {
             info->errorFromNode = node->dependencies.nodes[i];
-            if (node->dependencies.nodes[i]->twin != mine->dependencies.nodes[i])
+            if (node->dependencies.nodes[i]->counterpart != exec_node->dependencies.nodes[i])
                 return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         }
         info->errorFromNode = NULL;
-        if ((attribute(mine, CU_LAUNCH_ATTRIBUTE_COOPERATIVE)->cooperative != 0) !=
-            (attribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE)->cooperative != 0))
+        if ((kernel_node_attribute(exec_node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE)->cooperative != 0) !=
+            (kernel_node_attribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE)->cooperative != 0))
             return CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
         if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0 &&
-            attribute(mine, CU_LAUNCH_ATTRIBUTE_PRIORITY)->priority !=
-                attribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY)->priority)
+            kernel_node_attribute(exec_node, CU_LAUNCH_ATTRIBUTE_PRIORITY)->priority !=
+                kernel_node_attribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY)->priority)
             return CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
         if (node->child != NULL) {
-            result = compare(mine->child, node->child, flags, info);
+            result = pair_nodes(exec_node->child, node->child, flags, info);
             if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
                 return result;
         }
@@ -202,11 +203,12 @@ static CUgraphExecUpdateResult compare(CUgraph ours, CUgraph graph, cuuint64_t f
 }
 
 /* Takes over the parameters of the nodes that compare has paired. */
-static CUresult take_over(CUgraph graph) {
+static CUresult apply_paired_params(CUgraph graph) {
     for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
-        CUresult result = node->child != NULL ? take_over(node->child) : node_set(node->twin, &node->params);
-        for (int id = 0; result == CUDA_SUCCESS && node->attributes != NULL && id < ATTRIBUTES; id++)
-            if (!node_set_attribute(node->twin, (CUlaunchAttributeID)id, &node->attributes[id]))
+        CUresult result = node->child != NULL ? apply_paired_params(node->child)
+                                              : graph_node_set_params(node->counterpart, &node->params);
+        for (int id = 0; result == CUDA_SUCCESS && node->attributes != NULL && id < LAUNCH_ATTRIBUTES; id++)
+            if (!graph_node_set_attribute(node->counterpart, (CUlaunchAttributeID)id, &node->attributes[id]))
                 result = CUDA_ERROR_OUT_OF_MEMORY;
         if (result != CUDA_SUCCESS)
             return result;
@@ -223,10 +225,10 @@ API CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgrap
         return result;
     if (object_find(KIND_GRAPH, hGraph) == NULL || hGraph->capturing)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    resultInfo->result = compare(hGraphExec->graph, hGraph, hGraphExec->flags, resultInfo);
+    resultInfo->result = pair_nodes(hGraphExec->graph, hGraph, hGraphExec->flags, resultInfo);
     if (resultInfo->result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
         return leave(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
-    return leave(take_over(hGraph));
+    return leave(apply_paired_params(hGraph));
 }
 
 API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
@@ -241,35 +243,36 @@ API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNo
 }
 
 /* The executable graph's own node for one of the graph that it was made from. */
-static CUresult enter_exec_node(CUgraphExec exec, CUgraphNode node, CUgraphNode *own) {
+static CUresult enter_exec_node(CUgraphExec exec, CUgraphNode node, CUgraphNode *exec_node) {
     CUresult result = enter_exec(exec);
     if (result != CUDA_SUCCESS)
         return result;
-    *own = object_find(KIND_GRAPH_NODE, node) != NULL ? graph_find_clone(exec->graph, node->id) : NULL;
-    return *own != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+    *exec_node = object_find(KIND_GRAPH_NODE, node) != NULL ? graph_find_clone(exec->graph, node->id) : NULL;
+    return *exec_node != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
 }
 
 API CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
-    CUgraphNode own;
+    CUgraphNode exec_node;
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_exec_node(hGraphExec, hNode, &own);
+    CUresult result = enter_exec_node(hGraphExec, hNode, &exec_node);
     if (result != CUDA_SUCCESS)
         return result;
-    if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH && own->child != NULL) {
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH && exec_node->child != NULL) {
         CUgraphExecUpdateResultInfo info;
         CUgraph child = object_find(KIND_GRAPH, nodeParams->graph.graph);
-        if (child == NULL || compare(own->child, child, hGraphExec->flags, &info) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+        if (child == NULL ||
+            pair_nodes(exec_node->child, child, hGraphExec->flags, &info) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
             return leave(CUDA_ERROR_INVALID_VALUE);
-        return leave(take_over(child));
+        return leave(apply_paired_params(child));
     }
-    if (compare_params(&own->params, nodeParams) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+    if (check_params_update(&exec_node->params, nodeParams) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    return leave(node_set(own, nodeParams));
+    return leave(graph_node_set_params(exec_node, nodeParams));
 }
 
-static CUresult set_exec_params(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, const void *given,
-                                size_t bytes) {
+static CUresult set_exec_node_params(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, const void *given,
+                                     size_t bytes) {
     CUgraphNodeParams params = {.type = type};
     if (given == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -279,11 +282,11 @@ static CUresult set_exec_params(CUgraphExec exec, CUgraphNode node, CUgraphNodeT
 
 #define EXEC_SETTER(symbol, Type, type)                                                                                \
     API CUresult symbol(CUgraphExec hGraphExec, CUgraphNode hNode, const Type *nodeParams) {                           \
-        return set_exec_params(hGraphExec, hNode, type, nodeParams, sizeof *nodeParams);                               \
+        return set_exec_node_params(hGraphExec, hNode, type, nodeParams, sizeof *nodeParams);                          \
     }
 #define EXEC_VALUE_SETTER(symbol, Type, type)                                                                          \
     API CUresult symbol(CUgraphExec hGraphExec, CUgraphNode hNode, Type value) {                                       \
-        return set_exec_params(hGraphExec, hNode, type, &value, sizeof value);                                         \
+        return set_exec_node_params(hGraphExec, hNode, type, &value, sizeof value);                                    \
     }
 
 EXEC_SETTER(cuGraphExecKernelNodeSetParams, CUDA_KERNEL_NODE_PARAMS_v1, CU_GRAPH_NODE_TYPE_KERNEL)
@@ -298,55 +301,55 @@ API CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode 
     if (copyParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     const CUDA_MEMCPY_NODE_PARAMS params = {.copyCtx = ctx, .copyParams = *copyParams};
-    return set_exec_params(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &params, sizeof params);
+    return set_exec_node_params(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &params, sizeof params);
 }
 
 API CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                             const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
     (void)ctx;
-    return set_exec_params(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMSET, memsetParams, sizeof *memsetParams);
+    return set_exec_node_params(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMSET, memsetParams, sizeof *memsetParams);
 }
 
-static CUresult enter_switchable(CUgraphExec exec, CUgraphNode node, CUgraphNode *own) {
-    CUresult result = enter_exec_node(exec, node, own);
+static CUresult enter_node_with_enable_flag(CUgraphExec exec, CUgraphNode node, CUgraphNode *exec_node) {
+    CUresult result = enter_exec_node(exec, node, exec_node);
     if (result != CUDA_SUCCESS)
         return result;
-    return (*own)->params.type <= CU_GRAPH_NODE_TYPE_MEMSET ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+    return (*exec_node)->params.type <= CU_GRAPH_NODE_TYPE_MEMSET ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
 }
 
 API CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
-    CUgraphNode own;
-    CUresult result = enter_switchable(hGraphExec, hNode, &own);
+    CUgraphNode exec_node;
+    CUresult result = enter_node_with_enable_flag(hGraphExec, hNode, &exec_node);
     if (result != CUDA_SUCCESS)
         return result;
-    own->disabled = isEnabled == 0;
+    exec_node->disabled = isEnabled == 0;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled) {
-    CUgraphNode own;
+    CUgraphNode exec_node;
     if (isEnabled == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_switchable(hGraphExec, hNode, &own);
+    CUresult result = enter_node_with_enable_flag(hGraphExec, hNode, &exec_node);
     if (result != CUDA_SUCCESS)
         return result;
-    *isEnabled = !own->disabled;
+    *isEnabled = !exec_node->disabled;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
     struct CUctx_st *context;
-    struct capturing *capturing;
-    CUresult result = enter(&context);
+    struct capture_member *capturing;
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_GRAPH_EXEC, hGraphExec) == NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
     result = check_stream(hStream);
     if (result == CUDA_SUCCESS)
-        result = capture_of(work_context(context, hStream), hStream, &capturing);
+        result = capture_find(stream_context(context, hStream), hStream, &capturing);
     if (result == CUDA_SUCCESS && capturing != NULL)
-        result = capture_refuse(capturing);
+        result = capture_reject(capturing);
     return leave(result);
 }
 

@@ -10,12 +10,12 @@
 #undef ENTRY
 #undef THREAD
 
-static const struct entry {
+static const struct entry_point {
     const char *name;
     int version;
     bool per_thread_stream;
     void (*function)(void);
-} entries[] = {
+} entry_points[] = {
 #define ENTRY(name, version, symbol) {#name, version, false, symbol##_entry},
 #define THREAD(name, version, symbol, legacy) {#name, version, true, symbol##_entry},
 #include "cuda_entries.def"
@@ -28,25 +28,26 @@ static const struct entry {
  * goes on to the plain one. Where the stream matters, cuda_per_thread.c has one that is taken instead.
  */
 #if defined(__x86_64__)
-#define GO_ON "jmp "
+#define JUMP "jmp "
 #elif defined(__aarch64__)
-#define GO_ON "b "
+#define JUMP "b "
 #else
 #error "write a jump for this processor"
 #endif
 #define ENTRY(name, version, symbol)
 #define THREAD(name, version, symbol, legacy)                                                                          \
-    __asm__(".text\n.weak " #symbol "\n.type " #symbol ", %function\n" #symbol ":\n\t" GO_ON #legacy                   \
-            "\n.size " #symbol ", .-" #symbol "\n");
+    __asm__(".text\n.weak " #symbol "\n.type " #symbol ", %function\n" #symbol ":\n\t" JUMP #legacy "\n.size " #symbol \
+            ", .-" #symbol "\n");
 #include "cuda_entries.def"
 #undef ENTRY
 #undef THREAD
 
-CUdriverProcAddressQueryResult entry_find(const char *name, int version, bool per_thread_stream, void **function) {
-    const struct entry *best = NULL;
+CUdriverProcAddressQueryResult find_entry_point(const char *name, int version, bool per_thread_stream,
+                                                void **function) {
+    const struct entry_point *best = NULL;
     bool known = false;
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
-        const struct entry *entry = &entries[i];
+    for (size_t i = 0; i < sizeof entry_points / sizeof entry_points[0]; i++) {
+        const struct entry_point *entry = &entry_points[i];
         if (strcmp(entry->name, name) != 0 || (entry->per_thread_stream && !per_thread_stream))
             continue;
         known = true;
@@ -71,12 +72,12 @@ API CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
         return CUDA_ERROR_INVALID_VALUE;
     *pfn = NULL;
     CUdriverProcAddressQueryResult found =
-        entry_find(symbol, cudaVersion, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, pfn);
+        find_entry_point(symbol, cudaVersion, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, pfn);
     if (symbolStatus != NULL)
         *symbolStatus = found;
     if (found == CU_GET_PROC_ADDRESS_SUCCESS)
         return CUDA_SUCCESS;
-    note("cuGetProcAddress: no %s of version %d", symbol, cudaVersion);
+    log_line("cuGetProcAddress: no %s of version %d", symbol, cudaVersion);
     return CUDA_ERROR_NOT_FOUND;
 }
 
@@ -93,7 +94,7 @@ static const struct {
 #undef ERROR
 };
 
-static CUresult describe(CUresult error, const char **answer, bool name) {
+static CUresult find_error(CUresult error, const char **answer, bool name) {
     if (answer == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
@@ -107,8 +108,8 @@ static CUresult describe(CUresult error, const char **answer, bool name) {
 }
 
 API CUresult cuGetErrorName(CUresult error, const char **pStr) {
-    return describe(error, pStr, true);
+    return find_error(error, pStr, true);
 }
 API CUresult cuGetErrorString(CUresult error, const char **pStr) {
-    return describe(error, pStr, false);
+    return find_error(error, pStr, false);
 }

@@ -1,5 +1,6 @@
 /* Modules, libraries and the functions and variables in them. */
 #define _GNU_SOURCE
+#include "cuda_module.h"
 #include "cuda_capture.h"
 #include "cuda_memory.h"
 #include "image.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 
 /* Attributes that a program has set. */
-struct settings {
+struct function_settings {
     unsigned set; /* bit by attribute */
     int values[16];
 };
@@ -18,54 +19,54 @@ struct settings {
 struct CUmod_st {
     struct object object;
     struct CUlib_st *library;
-    struct image own;
+    struct image own_image;
     const struct image *image;
-    uintptr_t globals, managed; /* its variables, one behind the other; 0: there are none */
-    struct code **functions;    /* by their places in the image; NULL: nobody asked for it yet */
+    uintptr_t globals, managed;       /* its variables, one behind the other; 0: there are none */
+    struct kernel_handle **functions; /* by their places in the image; NULL: nobody asked for it yet */
 };
 
 struct CUlib_st {
     struct object object;
     struct image image;
     uintptr_t managed;
-    struct code **kernels; /* likewise */
+    struct kernel_handle **kernels; /* likewise */
 };
 
 /*
  * A module's function or a library's kernel: launches take either. The image of an opaque module has no kernel to
  * point to, and the name is all that is known.
  */
-struct code {
+struct kernel_handle {
     struct object object;
     void *owner; /* the module; the library of a kernel */
     const struct image_kernel *image;
-    struct settings settings;
+    struct function_settings settings;
     char *name; /* behind it */
 };
 
 struct CUfunc_st {
-    struct code code;
+    struct kernel_handle handle;
 };
 
 struct CUkern_st {
-    struct code code;
+    struct kernel_handle handle;
 };
 
-static void globals_delete(uintptr_t base) {
+static void free_globals(uintptr_t base) {
     if (base != 0)
         memory_free_globals(memory_find(base));
 }
 
-void image_free(struct object *object) {
+void module_free(struct object *object) {
     if (object->kind == KIND_LIBRARY) {
         struct CUlib_st *library = (struct CUlib_st *)object;
-        globals_delete(library->managed);
+        free_globals(library->managed);
         image_clear(&library->image);
         free(library->kernels);
     } else {
         struct CUmod_st *module = (struct CUmod_st *)object;
-        globals_delete(module->managed); /* the others go with the context, or before */
-        image_clear(&module->own);
+        free_globals(module->managed); /* the others go with the context, or before */
+        image_clear(&module->own_image);
         free(module->functions);
     }
 }
@@ -77,7 +78,7 @@ static CUresult read_image(struct image *image, const void *start, size_t bytes,
     switch (image_read(image, start, bytes, 10 * gpu->compute_major + gpu->compute_minor)) {
     case IMAGE_READ:
         if (image->opaque)
-            note("an image is compressed: each name is taken for a kernel of it, and it has no variables");
+            log_line("an image is compressed: each name is taken for a kernel of it, and it has no variables");
         return CUDA_SUCCESS;
     case IMAGE_OF_OTHER_DEVICES:
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -88,7 +89,7 @@ static CUresult read_image(struct image *image, const void *start, size_t bytes,
     }
 }
 
-static char *read_file(const char *path, size_t *bytes) {
+static char *read_image_file(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return NULL;
@@ -113,31 +114,31 @@ static char *read_file(const char *path, size_t *bytes) {
 }
 
 /* Where a variable lies behind the first one of its kind: each at the alignment of an allocation. */
-static size_t place_of(const struct image *image, const struct image_global *global, bool managed) {
-    size_t place = 0;
+static size_t global_offset(const struct image *image, const struct image_global *global, bool managed) {
+    size_t slot = 0;
     for (const struct image_global *one = image->globals; one != global; one++)
         if (one->managed == managed)
-            place += (one->bytes + 255) & ~(size_t)255;
-    return place;
+            slot += (one->bytes + 255) & ~(size_t)255;
+    return slot;
 }
 
 /*
  * Memory for an image's managed or other variables, with their values; 0 in *base if there are none. Managed ones
  * belong to no context, and lie on the host.
  */
-static CUresult globals_new(uintptr_t *base, const struct image *image, bool managed, struct CUctx_st *context) {
+static CUresult allocate_globals(uintptr_t *base, const struct image *image, bool managed, struct CUctx_st *context) {
     const struct image_global *end = image->globals + image->global_count;
-    size_t bytes = place_of(image, end, managed);
+    size_t bytes = global_offset(image, end, managed);
     *base = 0;
     if (bytes == 0)
         return CUDA_SUCCESS;
-    const struct allocation *memory = memory_new_globals(managed ? NULL : context, bytes);
+    const struct allocation *memory = memory_allocate_globals(managed ? NULL : context, bytes);
     if (memory == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *base = memory->base;
     for (const struct image_global *one = image->globals; one != end; one++)
         if (one->managed == managed && one->initial != NULL)
-            memcpy((void *)(*base + place_of(image, one, managed)), one->initial, one->bytes);
+            memcpy((void *)(*base + global_offset(image, one, managed)), one->initial, one->bytes);
     return CUDA_SUCCESS;
 }
 
@@ -148,42 +149,42 @@ static CUresult module_new(struct CUmod_st **made, struct CUctx_st *context, str
     if (module == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     module->library = library;
-    module->image = library != NULL ? image : &module->own;
-    module->functions = calloc(image->kernel_count + 1, sizeof(struct code *));
+    module->image = library != NULL ? image : &module->own_image;
+    module->functions = calloc(image->kernel_count + 1, sizeof(struct kernel_handle *));
     CUresult result = module->functions != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
-        result = globals_new(&module->globals, image, false, context);
+        result = allocate_globals(&module->globals, image, false, context);
     if (result == CUDA_SUCCESS && library == NULL)
-        result = globals_new(&module->managed, image, true, NULL);
+        result = allocate_globals(&module->managed, image, true, NULL);
     if (result != CUDA_SUCCESS) {
-        globals_delete(module->globals);
+        free_globals(module->globals);
         object_delete(module);
         return result;
     }
     if (library == NULL)
-        module->own = *image;
+        module->own_image = *image;
     *made = module;
     return CUDA_SUCCESS;
 }
 
-static void delete_code_of(void *object, void *owner) {
-    if (((struct code *)object)->owner == owner)
+static void delete_handle_of(void *object, void *owner) {
+    if (((struct kernel_handle *)object)->owner == owner)
         object_delete(object);
 }
 
 static void module_delete(struct CUmod_st *module) {
-    objects_visit(KIND_FUNCTION, delete_code_of, module);
-    globals_delete(module->globals);
+    objects_for_each(KIND_FUNCTION, delete_handle_of, module);
+    free_globals(module->globals);
     object_delete(module);
 }
 
 static CUresult load_module(CUmodule *module, const void *start, size_t bytes) {
     struct CUctx_st *context;
     struct image image;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = capture_forbids();
+    result = capture_check_unsafe_call();
     if (result == CUDA_SUCCESS)
         result = read_image(&image, start, bytes, context->device);
     if (result != CUDA_SUCCESS)
@@ -213,7 +214,7 @@ API CUresult cuModuleLoad(CUmodule *module, const char *fname) {
     size_t bytes;
     if (module == NULL || fname == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    char *text = read_file(fname, &bytes);
+    char *text = read_image_file(fname, &bytes);
     if (text == NULL)
         return CUDA_ERROR_FILE_NOT_FOUND;
     CUresult result = load_module(module, text, bytes);
@@ -223,7 +224,7 @@ API CUresult cuModuleLoad(CUmodule *module, const char *fname) {
 
 API CUresult cuModuleUnload(CUmodule hmod) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_MODULE, hmod) == NULL || hmod->library != NULL)
@@ -249,12 +250,14 @@ static CUresult load_library(CUlibrary *library, const void *start, size_t bytes
     if (made == NULL)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     for (size_t i = 0; i < device_count(); i++)
-        if ((result = read_image(&made->image, start, bytes, device_of((CUdevice)i))) != CUDA_ERROR_NO_BINARY_FOR_GPU)
+        if ((result = read_image(&made->image, start, bytes, device_from_ordinal((CUdevice)i))) !=
+            CUDA_ERROR_NO_BINARY_FOR_GPU)
             break;
-    if (result == CUDA_SUCCESS && (made->kernels = calloc(made->image.kernel_count + 1, sizeof(struct code *))) == NULL)
+    if (result == CUDA_SUCCESS &&
+        (made->kernels = calloc(made->image.kernel_count + 1, sizeof(struct kernel_handle *))) == NULL)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
-        result = globals_new(&made->managed, &made->image, true, NULL);
+        result = allocate_globals(&made->managed, &made->image, true, NULL);
     if (result == CUDA_SUCCESS)
         *library = made;
     else
@@ -262,14 +265,14 @@ static CUresult load_library(CUlibrary *library, const void *start, size_t bytes
     return leave(result);
 }
 
-static bool are_options(const void *options, void **values, unsigned count) {
+static bool are_options_valid(const void *options, void **values, unsigned count) {
     return count == 0 || (options != NULL && values != NULL);
 }
 
 API CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
                                unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
                                unsigned int numLibraryOptions) {
-    if (library == NULL || code == NULL || !are_options(jitOptions, jitOptionsValues, numJitOptions) ||
+    if (library == NULL || code == NULL || !are_options_valid(jitOptions, jitOptionsValues, numJitOptions) ||
         (numLibraryOptions != 0 && libraryOptions == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     (void)libraryOptionValues; /* NULL is allowed for options without values */
@@ -281,10 +284,10 @@ API CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUj
                                    void **libraryOptionValues, unsigned int numLibraryOptions) {
     (void)libraryOptionValues;
     size_t bytes;
-    if (library == NULL || fileName == NULL || !are_options(jitOptions, jitOptionsValues, numJitOptions) ||
+    if (library == NULL || fileName == NULL || !are_options_valid(jitOptions, jitOptionsValues, numJitOptions) ||
         (numLibraryOptions != 0 && libraryOptions == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    char *text = read_file(fileName, &bytes);
+    char *text = read_image_file(fileName, &bytes);
     if (text == NULL)
         return CUDA_ERROR_FILE_NOT_FOUND;
     CUresult result = load_library(library, text, bytes);
@@ -299,70 +302,71 @@ static void delete_module_of_library(void *object, void *library) {
 }
 
 API CUresult cuLibraryUnload(CUlibrary library) {
-    CUresult result = enter_with(KIND_LIBRARY, library, CUDA_ERROR_INVALID_HANDLE);
+    CUresult result = enter_with_handle(KIND_LIBRARY, library, CUDA_ERROR_INVALID_HANDLE);
     if (result != CUDA_SUCCESS)
         return result;
-    objects_visit(KIND_MODULE, delete_module_of_library, library);
-    objects_visit(KIND_KERNEL, delete_code_of, library);
+    objects_for_each(KIND_MODULE, delete_module_of_library, library);
+    objects_for_each(KIND_KERNEL, delete_handle_of, library);
     object_delete(library);
     return leave(CUDA_SUCCESS);
 }
 
 /* ---- what modules hold ---- */
 
-struct wanted {
+struct object_search {
     const char *name;
     const void *owner;
     const struct CUctx_st *context;
     void *found;
 };
 
-static void match_code(void *object, void *data) {
-    struct code *code = object;
-    struct wanted *wanted = data;
-    if (code->owner == wanted->owner && strcmp(code->name, wanted->name) == 0)
-        wanted->found = code;
+static void match_handle(void *object, void *data) {
+    struct kernel_handle *handle = object;
+    struct object_search *search = data;
+    if (handle->owner == search->owner && strcmp(handle->name, search->name) == 0)
+        search->found = handle;
 }
 
 /* The same handle for the same name, as the real driver gives; places: where the image's kernels keep theirs. */
-static CUresult code_of(struct code **code, enum kind kind, const char *name, void *owner, struct CUctx_st *context,
-                        const struct image *image, struct code **places) {
+static CUresult find_or_create_handle(struct kernel_handle **handle, enum object_kind kind, const char *name,
+                                      void *owner, struct CUctx_st *context, const struct image *image,
+                                      struct kernel_handle **slots) {
     const struct image_kernel *kernel = image_kernel(image, name);
     if (kernel == NULL && !image->opaque)
         return CUDA_ERROR_NOT_FOUND;
-    struct code **place = kernel != NULL ? &places[kernel - image->kernels] : NULL;
-    struct wanted wanted = {name, owner, NULL, NULL};
-    if (place != NULL)
-        wanted.found = *place;
+    struct kernel_handle **slot = kernel != NULL ? &slots[kernel - image->kernels] : NULL;
+    struct object_search search = {name, owner, NULL, NULL};
+    if (slot != NULL)
+        search.found = *slot;
     else
-        objects_visit(kind, match_code, &wanted);
-    *code = wanted.found;
-    if (wanted.found != NULL)
+        objects_for_each(kind, match_handle, &search);
+    *handle = search.found;
+    if (search.found != NULL)
         return CUDA_SUCCESS;
-    *code = object_new(kind, sizeof **code + strlen(name) + 1, context);
-    if (*code == NULL)
+    *handle = object_new(kind, sizeof **handle + strlen(name) + 1, context);
+    if (*handle == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    (*code)->owner = owner;
-    (*code)->image = kernel;
-    (*code)->name = (char *)(*code + 1);
-    memcpy((*code)->name, name, strlen(name) + 1);
-    if (place != NULL)
-        *place = *code;
+    (*handle)->owner = owner;
+    (*handle)->image = kernel;
+    (*handle)->name = (char *)(*handle + 1);
+    memcpy((*handle)->name, name, strlen(name) + 1);
+    if (slot != NULL)
+        *slot = *handle;
     return CUDA_SUCCESS;
 }
 
-static CUresult function_of(CUfunction *function, struct CUmod_st *module, const char *name) {
-    struct code *code = NULL;
-    CUresult result =
-        code_of(&code, KIND_FUNCTION, name, module, module->object.context, module->image, module->functions);
+static CUresult get_function(CUfunction *function, struct CUmod_st *module, const char *name) {
+    struct kernel_handle *handle = NULL;
+    CUresult result = find_or_create_handle(&handle, KIND_FUNCTION, name, module, module->object.context, module->image,
+                                            module->functions);
     if (result == CUDA_SUCCESS)
-        *function = (CUfunction)code;
+        *function = (CUfunction)handle;
     return result;
 }
 
 static CUresult enter_module(CUmodule module) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     return object_find(KIND_MODULE, module) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
@@ -372,7 +376,7 @@ API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *n
     if (hfunc == NULL || name == NULL || name[0] == '\0')
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_module(hmod);
-    return result == CUDA_SUCCESS ? leave(function_of(hfunc, hmod, name)) : result;
+    return result == CUDA_SUCCESS ? leave(get_function(hfunc, hmod, name)) : result;
 }
 
 API CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod) {
@@ -392,18 +396,19 @@ API CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numF
     if (result != CUDA_SUCCESS)
         return result;
     for (size_t i = 0; result == CUDA_SUCCESS && i < numFunctions && i < mod->image->kernel_count; i++)
-        result = function_of(&functions[i], mod, mod->image->kernels[i].name);
+        result = get_function(&functions[i], mod, mod->image->kernels[i].name);
     return leave(result);
 }
 
 /* Either output may be NULL. */
-static CUresult global_of(CUdeviceptr *address, size_t *bytes, const struct CUmod_st *module, const char *name) {
+static CUresult get_global(CUdeviceptr *address, size_t *bytes, const struct CUmod_st *module, const char *name) {
     const struct image_global *global = image_global(module->image, name);
     if (global == NULL)
         return CUDA_ERROR_NOT_FOUND;
     uintptr_t managed = module->library != NULL ? module->library->managed : module->managed;
     if (address != NULL)
-        *address = (global->managed ? managed : module->globals) + place_of(module->image, global, global->managed);
+        *address =
+            (global->managed ? managed : module->globals) + global_offset(module->image, global, global->managed);
     if (bytes != NULL)
         *bytes = global->bytes;
     return CUDA_SUCCESS;
@@ -413,11 +418,11 @@ API CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmo
     if (name == NULL || (dptr == NULL && bytes == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_module(hmod);
-    return result == CUDA_SUCCESS ? leave(global_of(dptr, bytes, hmod, name)) : result;
+    return result == CUDA_SUCCESS ? leave(get_global(dptr, bytes, hmod, name)) : result;
 }
 
 /* References to textures and surfaces are gone since CUDA 12: no image has any. */
-static CUresult find_no_reference(const void *reference, CUmodule module, const char *name) {
+static CUresult reference_not_found(const void *reference, CUmodule module, const char *name) {
     if (reference == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_module(module);
@@ -425,24 +430,25 @@ static CUresult find_no_reference(const void *reference, CUmodule module, const 
 }
 
 API CUresult cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name) {
-    return find_no_reference(pTexRef, hmod, name);
+    return reference_not_found(pTexRef, hmod, name);
 }
 
 API CUresult cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name) {
-    return find_no_reference(pSurfRef, hmod, name);
+    return reference_not_found(pSurfRef, hmod, name);
 }
 
 /* ---- what libraries hold ---- */
 
 static CUresult enter_library(CUlibrary library) {
-    return enter_with(KIND_LIBRARY, library, CUDA_ERROR_INVALID_HANDLE);
+    return enter_with_handle(KIND_LIBRARY, library, CUDA_ERROR_INVALID_HANDLE);
 }
 
-static CUresult kernel_of(CUkernel *kernel, struct CUlib_st *library, const char *name) {
-    struct code *code = NULL;
-    CUresult result = code_of(&code, KIND_KERNEL, name, library, NULL, &library->image, library->kernels);
+static CUresult get_kernel(CUkernel *kernel, struct CUlib_st *library, const char *name) {
+    struct kernel_handle *handle = NULL;
+    CUresult result =
+        find_or_create_handle(&handle, KIND_KERNEL, name, library, NULL, &library->image, library->kernels);
     if (result == CUDA_SUCCESS)
-        *kernel = (CUkernel)code;
+        *kernel = (CUkernel)handle;
     return result;
 }
 
@@ -450,7 +456,7 @@ API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char
     if (pKernel == NULL || name == NULL || name[0] == '\0')
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_library(library);
-    return result == CUDA_SUCCESS ? leave(kernel_of(pKernel, library, name)) : result;
+    return result == CUDA_SUCCESS ? leave(get_kernel(pKernel, library, name)) : result;
 }
 
 API CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {
@@ -470,34 +476,34 @@ API CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernel
     if (result != CUDA_SUCCESS)
         return result;
     for (size_t i = 0; result == CUDA_SUCCESS && i < numKernels && i < lib->image.kernel_count; i++)
-        result = kernel_of(&kernels[i], lib, lib->image.kernels[i].name);
+        result = get_kernel(&kernels[i], lib, lib->image.kernels[i].name);
     return leave(result);
 }
 
 static void match_module(void *object, void *data) {
     struct CUmod_st *module = object;
-    struct wanted *wanted = data;
-    if (module->library == wanted->owner && module->object.context == wanted->context)
-        wanted->found = module;
+    struct object_search *search = data;
+    if (module->library == search->owner && module->object.context == search->context)
+        search->found = module;
 }
 
 /* A library's module in a context, made when it is first asked for. */
-static CUresult module_of(struct CUmod_st **module, struct CUlib_st *library, struct CUctx_st *context) {
-    struct wanted wanted = {NULL, library, context, NULL};
-    objects_visit(KIND_MODULE, match_module, &wanted);
-    *module = wanted.found;
-    return wanted.found != NULL ? CUDA_SUCCESS : module_new(module, context, library, &library->image);
+static CUresult get_library_module(struct CUmod_st **module, struct CUlib_st *library, struct CUctx_st *context) {
+    struct object_search search = {NULL, library, context, NULL};
+    objects_for_each(KIND_MODULE, match_module, &search);
+    *module = search.found;
+    return search.found != NULL ? CUDA_SUCCESS : module_new(module, context, library, &library->image);
 }
 
 /* The same as enter_library, in the current context, with the library's module there. */
-static CUresult enter_library_here(CUlibrary library, struct CUmod_st **module) {
+static CUresult enter_library_module(CUlibrary library, struct CUmod_st **module) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_LIBRARY, library) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    result = module_of(module, library, context);
+    result = get_library_module(module, library, context);
     return result == CUDA_SUCCESS ? result : leave(result);
 }
 
@@ -505,7 +511,7 @@ API CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
     struct CUmod_st *module;
     if (pMod == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_library_here(library, &module);
+    CUresult result = enter_library_module(library, &module);
     if (result != CUDA_SUCCESS)
         return result;
     *pMod = module;
@@ -516,8 +522,8 @@ API CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary libr
     struct CUmod_st *module;
     if (name == NULL || (dptr == NULL && bytes == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_library_here(library, &module);
-    return result == CUDA_SUCCESS ? leave(global_of(dptr, bytes, module, name)) : result;
+    CUresult result = enter_library_module(library, &module);
+    return result == CUDA_SUCCESS ? leave(get_global(dptr, bytes, module, name)) : result;
 }
 
 /* Needs no context. */
@@ -531,7 +537,7 @@ API CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
     if (global == NULL || !global->managed)
         return leave(CUDA_ERROR_NOT_FOUND);
     if (dptr != NULL)
-        *dptr = library->managed + place_of(&library->image, global, true);
+        *dptr = library->managed + global_offset(&library->image, global, true);
     if (bytes != NULL)
         *bytes = global->bytes;
     return leave(CUDA_SUCCESS);
@@ -549,17 +555,17 @@ API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
     struct CUmod_st *module;
     if (pFunc == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_KERNEL, kernel) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    result = module_of(&module, kernel->code.owner, context);
-    return leave(result == CUDA_SUCCESS ? function_of(pFunc, module, kernel->code.name) : result);
+    result = get_library_module(&module, kernel->handle.owner, context);
+    return leave(result == CUDA_SUCCESS ? get_function(pFunc, module, kernel->handle.name) : result);
 }
 
 static CUresult enter_kernel(CUkernel kernel) {
-    return enter_with(KIND_KERNEL, kernel, CUDA_ERROR_INVALID_HANDLE);
+    return enter_with_handle(KIND_KERNEL, kernel, CUDA_ERROR_INVALID_HANDLE);
 }
 
 API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel) {
@@ -568,7 +574,7 @@ API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel) {
     CUresult result = enter_kernel(kernel);
     if (result != CUDA_SUCCESS)
         return result;
-    *pLib = kernel->code.owner;
+    *pLib = kernel->handle.owner;
     return leave(CUDA_SUCCESS);
 }
 
@@ -581,26 +587,26 @@ bool is_function(CUfunction function) {
 
 CUresult enter_function(CUfunction function) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     return is_function(function) ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
 }
 
 const char *function_name(CUfunction function) {
-    return function->code.name;
+    return function->handle.name;
 }
 
 const struct image_kernel *function_image(CUfunction function) {
-    return function->code.image;
+    return function->handle.image;
 }
 
-static CUresult get_attribute(int *value, unsigned attribute, const struct code *code) {
-    static const struct image_kernel unknown = {.registers = 32, .max_threads = 1024};
-    const struct settings *settings = &code->settings;
-    const struct image_kernel *kernel = code->image != NULL ? code->image : &unknown;
-    const struct image *image = code->object.kind == KIND_KERNEL ? &((const struct CUlib_st *)code->owner)->image
-                                                                 : ((const struct CUmod_st *)code->owner)->image;
+static CUresult get_function_attribute(int *value, unsigned attribute, const struct kernel_handle *handle) {
+    static const struct image_kernel unknown_kernel = {.registers = 32, .max_threads = 1024};
+    const struct function_settings *settings = &handle->settings;
+    const struct image_kernel *kernel = handle->image != NULL ? handle->image : &unknown_kernel;
+    const struct image *image = handle->object.kind == KIND_KERNEL ? &((const struct CUlib_st *)handle->owner)->image
+                                                                   : ((const struct CUmod_st *)handle->owner)->image;
     if (attribute >= sizeof settings->values / sizeof settings->values[0])
         return CUDA_ERROR_INVALID_VALUE;
     if ((settings->set & 1u << attribute) != 0) {
@@ -639,7 +645,7 @@ static CUresult get_attribute(int *value, unsigned attribute, const struct code 
     return CUDA_SUCCESS;
 }
 
-static CUresult set_attribute(unsigned attribute, int value, struct settings *settings) {
+static CUresult set_function_attribute(unsigned attribute, int value, struct function_settings *settings) {
     if (attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
         attribute >= sizeof settings->values / sizeof settings->values[0])
         return CUDA_ERROR_INVALID_VALUE;
@@ -654,17 +660,17 @@ API CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction
     CUresult result = enter_function(hfunc);
     if (result != CUDA_SUCCESS)
         return result;
-    return leave(get_attribute(pi, attrib, &hfunc->code));
+    return leave(get_function_attribute(pi, attrib, &hfunc->handle));
 }
 
 API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
     CUresult result = enter_function(hfunc);
     if (result != CUDA_SUCCESS)
         return result;
-    return leave(set_attribute(attrib, value, &hfunc->code.settings));
+    return leave(set_function_attribute(attrib, value, &hfunc->handle.settings));
 }
 
-static CUresult parameter_of(const struct image_kernel *kernel, size_t index, size_t *offset, size_t *size) {
+static CUresult get_parameter(const struct image_kernel *kernel, size_t index, size_t *offset, size_t *size) {
     if (kernel == NULL)
         return CUDA_ERROR_NOT_SUPPORTED; /* of an opaque image */
     if (index >= kernel->parameter_count)
@@ -679,7 +685,7 @@ API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *para
     if (paramOffset == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_function(func);
-    return result == CUDA_SUCCESS ? leave(parameter_of(function_image(func), paramIndex, paramOffset, paramSize))
+    return result == CUDA_SUCCESS ? leave(get_parameter(function_image(func), paramIndex, paramOffset, paramSize))
                                   : result;
 }
 
@@ -687,7 +693,7 @@ API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *pa
     if (paramOffset == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_kernel(kernel);
-    return result == CUDA_SUCCESS ? leave(parameter_of(kernel->code.image, paramIndex, paramOffset, paramSize))
+    return result == CUDA_SUCCESS ? leave(get_parameter(kernel->handle.image, paramIndex, paramOffset, paramSize))
                                   : result;
 }
 
@@ -704,9 +710,9 @@ API CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc) {
     CUresult result = enter_function(hfunc);
     if (result != CUDA_SUCCESS)
         return result;
-    if (hfunc->code.object.kind == KIND_KERNEL)
+    if (hfunc->handle.object.kind == KIND_KERNEL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    *hmod = hfunc->code.owner;
+    *hmod = hfunc->handle.owner;
     return leave(CUDA_SUCCESS);
 }
 
@@ -741,7 +747,7 @@ API CUresult cuKernelGetName(const char **name, CUkernel hfunc) {
     CUresult result = enter_kernel(hfunc);
     if (result != CUDA_SUCCESS)
         return result;
-    *name = hfunc->code.name;
+    *name = hfunc->handle.name;
     return leave(CUDA_SUCCESS);
 }
 
@@ -751,17 +757,17 @@ API CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel
     CUresult result = enter_kernel(kernel);
     if (result != CUDA_SUCCESS)
         return result;
-    if (device_of(dev) == NULL)
+    if (device_from_ordinal(dev) == NULL)
         return leave(CUDA_ERROR_INVALID_DEVICE);
-    return leave(get_attribute(pi, attrib, &kernel->code));
+    return leave(get_function_attribute(pi, attrib, &kernel->handle));
 }
 
 API CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
     CUresult result = enter_kernel(kernel);
     if (result != CUDA_SUCCESS)
         return result;
-    return leave(device_of(dev) != NULL ? set_attribute(attrib, val, &kernel->code.settings)
-                                        : CUDA_ERROR_INVALID_DEVICE);
+    return leave(device_from_ordinal(dev) != NULL ? set_function_attribute(attrib, val, &kernel->handle.settings)
+                                                  : CUDA_ERROR_INVALID_DEVICE);
 }
 
 API CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
@@ -770,7 +776,7 @@ API CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevi
     CUresult result = enter_kernel(kernel);
     if (result != CUDA_SUCCESS)
         return result;
-    return leave(device_of(dev) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
+    return leave(device_from_ordinal(dev) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
 }
 
 API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize,
@@ -801,7 +807,7 @@ API CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *bl
     struct CUctx_st *context;
     if (minGridSize == NULL || blockSize == NULL || flags > 1)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (!is_function(func))

@@ -20,63 +20,65 @@
 #define F_SEAL_SHRINK 2
 #endif
 
-#define MAGIC UINT64_C(0x314d454d51494c41) /* "ALIQMEM1" */
+#define SHAREABLE_MAGIC UINT64_C(0x314d454d51494c41) /* "ALIQMEM1" */
 
-struct head {
+struct shareable_header {
     uint64_t magic;
     uint64_t kind;
     uint64_t id;
     char uuid[48]; /* of the GPU */
 };
 
-int shared_create(enum shared_kind kind, const struct device *device, size_t bytes) {
-    static uint64_t last;
+int shareable_create(enum shareable_kind kind, const struct device *device, size_t bytes) {
+    static uint64_t last_id;
     struct timespec now;
     /* The C library has the function since 2.27 only. */
-    int fd = (int)syscall(SYS_memfd_create, SHARED_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = (int)syscall(SYS_memfd_create, SHAREABLE_FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    struct head head = {.magic = MAGIC, .kind = kind};
-    head.id = ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) ^ (uint64_t)getpid() << 40 ^ ++last << 32;
+    struct shareable_header header = {.magic = SHAREABLE_MAGIC, .kind = kind};
+    header.id =
+        ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) ^ (uint64_t)getpid() << 40 ^ ++last_id << 32;
     if (device != NULL)
-        memcpy(head.uuid, device->identity->uuid, sizeof head.uuid);
-    if (pwrite(fd, &head, sizeof head, 0) == (ssize_t)sizeof head && shared_grow(fd, bytes) &&
+        memcpy(header.uuid, device->identity->uuid, sizeof header.uuid);
+    if (pwrite(fd, &header, sizeof header, 0) == (ssize_t)sizeof header && shareable_grow(fd, bytes) &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) == 0)
         return fd;
     close(fd);
     return -1;
 }
 
-bool shared_grow(int fd, size_t bytes) {
-    return ftruncate(fd, SHARED_START + (off_t)bytes) == 0;
+bool shareable_grow(int fd, size_t bytes) {
+    return ftruncate(fd, SHAREABLE_DATA_OFFSET + (off_t)bytes) == 0;
 }
 
-void shared_drop(int fd, off_t offset, size_t bytes) {
+void shareable_punch_hole(int fd, off_t offset, size_t bytes) {
     (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, (off_t)bytes);
 }
 
-static bool read_head(int fd, struct head *head) {
+static bool read_header(int fd, struct shareable_header *header) {
     int seals = fcntl(fd, F_GET_SEALS);
-    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && pread(fd, head, sizeof *head, 0) == (ssize_t)sizeof *head &&
-           head->magic == MAGIC && memchr(head->uuid, '\0', sizeof head->uuid) != NULL;
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 &&
+           pread(fd, header, sizeof *header, 0) == (ssize_t)sizeof *header && header->magic == SHAREABLE_MAGIC &&
+           memchr(header->uuid, '\0', sizeof header->uuid) != NULL;
 }
 
-int shared_open(int fd, enum shared_kind kind, struct device **device, size_t *bytes, uint64_t *id) {
-    struct head head;
+int shareable_open(int fd, enum shareable_kind kind, struct device **device, size_t *bytes, uint64_t *id) {
+    struct shareable_header header;
     *device = NULL;
-    off_t end = read_head(fd, &head) ? lseek(fd, 0, SEEK_END) : -1;
-    if (end < SHARED_START || head.kind != (uint64_t)kind)
+    off_t end = read_header(fd, &header) ? lseek(fd, 0, SEEK_END) : -1;
+    if (end < SHAREABLE_DATA_OFFSET || header.kind != (uint64_t)kind)
         return -1;
     for (size_t i = 0; i < device_count() && *device == NULL; i++)
-        if (strcmp(device_of((CUdevice)i)->identity->uuid, head.uuid) == 0)
-            *device = device_of((CUdevice)i);
-    *bytes = (size_t)(end - SHARED_START);
-    *id = head.id;
+        if (strcmp(device_from_ordinal((CUdevice)i)->identity->uuid, header.uuid) == 0)
+            *device = device_from_ordinal((CUdevice)i);
+    *bytes = (size_t)(end - SHAREABLE_DATA_OFFSET);
+    *id = header.id;
     return *device != NULL ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
-void *shared_map(int fd, off_t offset, size_t bytes) {
+void *shareable_map(int fd, off_t offset, size_t bytes) {
     void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, offset);
     if (start == MAP_FAILED)
         return NULL;
@@ -84,7 +86,7 @@ void *shared_map(int fd, off_t offset, size_t bytes) {
     return start;
 }
 
-uint64_t shared_id(int fd) {
-    struct head head;
-    return read_head(fd, &head) ? head.id : 0;
+uint64_t shareable_id(int fd) {
+    struct shareable_header header;
+    return read_header(fd, &header) ? header.id : 0;
 }
