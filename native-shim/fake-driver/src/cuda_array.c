@@ -1,10 +1,10 @@
 /*
  * Arrays, mipmapped arrays, textures and surfaces.
  *
- * An array takes what it would on a GPU, whose memory for it is block-linear: blocks of 64 bytes by 8 rows, as many on
- * top of each other (1, 2, 4, 8 or 16) as its height needs, and 512 bytes for one of a single row (Mesa's nil/image.rs
- * describes it). Inside it is rows after rows, padded to that; programs cannot tell, since they only copy to and from
- * it. Textures and surfaces are handles that remember what they were made of: nothing reads through them.
+ * The size of an array is that of a GPU's block-linear layout: blocks of 64 bytes by 8 rows, stacked 1, 2, 4, 8 or 16
+ * high depending on the array's height. An array of a single row is padded to 512 bytes (source: Mesa, nil/image.rs).
+ * The data itself is stored row by row with that padding. Programs cannot see the difference, because they only copy
+ * to and from arrays. Texture and surface objects only store their descriptors; nothing reads through them.
  */
 #define _GNU_SOURCE
 #include "cuda_array.h"
@@ -17,21 +17,21 @@
 
 enum { BLOCK_BYTES = 64, BLOCK_ROWS = 8, MAX_BLOCK_ROWS = 16 * BLOCK_ROWS, SINGLE_ROW_BYTES = 512, MAX_LEVELS = 18 };
 
-/* The memory of an array or of all levels of a mipmapped one. */
+/* The memory of an array, or of all levels of a mipmapped array. */
 struct backing {
     size_t bytes;
-    uintptr_t base;                       /* 0: a deferred array that nothing is mapped to */
-    struct physical_allocation *physical; /* of a deferred array; NULL: the memory is its own, and charged */
+    uintptr_t base;                       /* 0: a deferred array without mapped memory */
+    struct physical_allocation *physical; /* of a deferred array; NULL: the array is charged for its own memory */
 };
 
 struct CUarray_st {
     struct object object;
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
     size_t row, pitch, rows, layers; /* bytes of a row without and with padding; layers or slices */
-    size_t layer;                    /* bytes */
+    size_t layer;                    /* bytes of one layer */
     struct backing backing;
-    struct CUmipmappedArray_st *mipmap; /* whose level it is; NULL: of its own */
-    size_t offset;                      /* in the backing of the mipmap */
+    struct CUmipmappedArray_st *mipmap; /* the mipmapped array that this is a level of, or NULL */
+    size_t offset;                      /* in the backing of the mipmapped array */
 };
 
 struct CUmipmappedArray_st {
@@ -42,9 +42,12 @@ struct CUmipmappedArray_st {
     struct CUarray_st *levels[MAX_LEVELS];
 };
 
-/* ---- shapes ---- */
+/* ---- sizes ---- */
 
-/* Of one channel; with the number of channels that the format itself asks for, 0 if any. 0: an unknown format. */
+/*
+ * Bytes of one channel of a format; 0 if the format is unknown. channels returns the number of channels that the
+ * format itself defines, or 0.
+ */
 static size_t channel_bytes(CUarray_format format, unsigned *channels) {
     static const unsigned char normalised_channels[] = {1, 2, 4};
     *channels = 0;
@@ -74,7 +77,7 @@ static bool is_layered(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
     return (descriptor->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
 }
 
-/* The largest sizes are those of the device attributes. */
+/* The limits are those of the device attributes. */
 static bool is_size_allowed(const CUDA_ARRAY3D_DESCRIPTOR *d) {
     if (d->Width == 0)
         return false;
@@ -101,7 +104,7 @@ static CUresult check_descriptor(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
     return CUDA_SUCCESS;
 }
 
-/* The shape of one level of what check_descriptor let through; answers its bytes. */
+/* Sets the sizes of one level. The descriptor has passed check_descriptor(). Returns the level's bytes. */
 static size_t set_level_shape(struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *whole, unsigned level) {
     unsigned format_channels;
     CUDA_ARRAY3D_DESCRIPTOR *descriptor = &array->descriptor;
@@ -205,7 +208,7 @@ API CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR 
     return leave(result);
 }
 
-/* What the forms of a descriptor have in common, whatever the type of their sizes. */
+/* The fields that all versions of a descriptor have, with the size type of each version. */
 #define FIELDS_2D(size, from)                                                                                          \
     .Width = (size)(from).Width, .Height = (size)(from).Height, .Format = (from).Format,                               \
     .NumChannels = (from).NumChannels
@@ -223,7 +226,7 @@ DEFINE_CREATE(cuArrayCreate_v2, FIELDS_2D, CUDA_ARRAY_DESCRIPTOR)
 DEFINE_CREATE(cuArrayCreate, FIELDS_2D, CUDA_ARRAY_DESCRIPTOR_v1)
 DEFINE_CREATE(cuArray3DCreate, FIELDS_3D, CUDA_ARRAY3D_DESCRIPTOR_v1)
 
-/* Takes the lock if handle is an array or a mipmapped one, which kind says. */
+/* Takes the lock if handle is an object of that kind. answer is the caller's output pointer, which must not be NULL. */
 static CUresult enter_array_handle(enum object_kind kind, const void *handle, void *answer) {
     struct CUctx_st *context;
     if (answer == NULL)
@@ -239,7 +242,7 @@ API CUresult cuArrayDestroy(CUarray hArray) {
     if (result != CUDA_SUCCESS)
         return result;
     if (hArray->mipmap != NULL)
-        return leave(CUDA_ERROR_INVALID_HANDLE); /* it goes with that */
+        return leave(CUDA_ERROR_INVALID_HANDLE); /* cuMipmappedArrayDestroy destroys the levels */
     object_delete(hArray);
     return leave(CUDA_SUCCESS);
 }
@@ -265,7 +268,9 @@ DEFINE_GET_DESCRIPTOR(cuArray3DGetDescriptor, FIELDS_3D, CUDA_ARRAY3D_DESCRIPTOR
 DEFINE_GET_DESCRIPTOR(cuArrayGetDescriptor_v2, FIELDS_2D, CUDA_ARRAY_DESCRIPTOR, size_t)
 DEFINE_GET_DESCRIPTOR(cuArrayGetDescriptor, FIELDS_2D, CUDA_ARRAY_DESCRIPTOR_v1, unsigned)
 
-/* With the lock held. The driver answers for deferred arrays only (cuda.h, cuArrayGetMemoryRequirements). */
+/*
+ * Called with the lock held. NVIDIA's driver answers for deferred arrays only (cuda.h, cuArrayGetMemoryRequirements).
+ */
 static CUresult get_memory_requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *answer,
                                         const CUDA_ARRAY3D_DESCRIPTOR *descriptor, const struct backing *backing,
                                         CUdevice device) {
@@ -371,7 +376,7 @@ API CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENT
 
 /* ---- mapping memory to deferred arrays ---- */
 
-/* The backing that a map info means, if what it means is a deferred array. */
+/* Returns the backing of the deferred array that a map info refers to; NULL if it refers to anything else. */
 static struct backing *deferred_backing(const CUarrayMapInfo *info) {
     if (info->resourceType == CU_RESOURCE_TYPE_ARRAY) {
         struct CUarray_st *array = object_find(KIND_ARRAY, info->resource.array);
@@ -423,7 +428,7 @@ API CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count,
 struct texture_object {
     struct object object;
     CUDA_RESOURCE_DESC resource;
-    CUDA_TEXTURE_DESC sampling; /* of textures */
+    CUDA_TEXTURE_DESC sampling; /* of texture objects only */
     CUDA_RESOURCE_VIEW_DESC view;
     bool has_view;
 };
@@ -518,7 +523,7 @@ API CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
     return destroy_texture_object(KIND_SURFACE, surfObject);
 }
 
-/* What a texture or a surface was made of. */
+/* The descriptors that a texture or surface object was created with. */
 #define DEFINE_GETTER(symbol, kind, handle_type, answer_type, member, found)                                           \
     API CUresult symbol(answer_type *answer, handle_type handle) {                                                     \
         const struct texture_object *texture = (const struct texture_object *)(uintptr_t)handle;                       \

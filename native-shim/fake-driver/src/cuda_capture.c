@@ -1,11 +1,12 @@
 /*
- * Stream capture: instead of being done, what is put into a capturing stream becomes nodes of a graph. A stream takes
- * part in a capture from cuStreamBeginCapture on it, or from the moment at which it waits for an event of a stream that
- * takes part. Of each of these streams is known what its next node depends on. The rules are those of cuda.h 13.0 and
- * of the CUDA C++ Programming Guide 13, "Creating a Graph Using Stream Capture"; what isn't allowed makes a capture
- * invalid, and then nothing is but to end it.
+ * Stream capture: work that is submitted to a capturing stream becomes nodes of a graph. A stream takes part in a
+ * capture from cuStreamBeginCapture on, or from the time it waits for an event of a stream that takes part. For each
+ * of these streams, the capture stores the dependencies of the next node.
  *
- * Captures are few and short, so all of this is lists.
+ * The rules are those of cuda.h 13.0 and of the CUDA C++ Programming Guide 13, "Creating a Graph Using Stream
+ * Capture". A call that is not allowed invalidates the capture. An invalid capture can only be ended.
+ *
+ * All collections are lists, because captures are few and short.
  */
 #define _GNU_SOURCE
 #include "cuda_capture.h"
@@ -19,12 +20,12 @@
 
 struct capture {
     unsigned long long id;
-    CUgraph graph; /* NULL once it has become invalid and the graph was the capture's own */
+    CUgraph graph; /* deleted when the capture becomes invalid, if own_graph */
     bool own_graph;
     bool invalid;
     CUstreamCaptureMode mode;
-    unsigned long long thread;      /* that began it */
-    struct capture_member *streams; /* the origin is the last of them */
+    unsigned long long thread;      /* the thread that began the capture */
+    struct capture_member *streams; /* the stream that began the capture is the last in the list */
     struct capture *next;
 };
 
@@ -32,14 +33,14 @@ struct capture_member {
     struct capture *capture;
     struct CUctx_st *context;
     CUstream stream;
-    unsigned long long thread; /* whose default stream it is, if it is a thread's */
-    bool blocking;             /* it and the legacy stream wait for each other */
+    unsigned long long thread; /* the owning thread, for a per-thread default stream */
+    bool blocking;             /* the stream and the legacy stream wait for each other */
     bool origin;
     struct edges dependencies;
     struct capture_member *next;
 };
 
-/* An event that was last recorded in a capture, also when that has ended. */
+/* An event whose last record was in a capture. It exists until its next record, also after the capture has ended. */
 struct captured_event {
     CUevent event;
     unsigned long long capture;
@@ -47,7 +48,7 @@ struct captured_event {
 };
 
 static struct capture *captures;
-static void *captured_events; /* tree of captured events, by the event's address */
+static void *captured_events; /* tree of struct captured_event, by the event's address */
 static unsigned long long last_capture_id;
 
 static _Thread_local CUstreamCaptureMode thread_capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -86,7 +87,7 @@ static struct capture_member *join_capture(struct capture *capture, struct CUctx
     return member;
 }
 
-/* The graph goes at once: its nodes may have been half made. */
+/* Deletes the capture's own graph immediately, because its nodes may be incomplete. */
 static CUresult invalidate(struct capture *capture, CUresult result) {
     capture->invalid = true;
     capture->graph->capturing = false;
@@ -116,7 +117,10 @@ static void end_capture(struct capture *capture) {
     free(capture);
 }
 
-/* The capture of a stream that waits for the legacy stream, and that the legacy stream so cannot be used beside. */
+/*
+ * Finds a capture that contains a blocking stream of this context. The legacy stream cannot be used until that capture
+ * ends, because it would wait for that stream.
+ */
 static struct capture *blocking_capture(struct CUctx_st *context) {
     for (struct capture *capture = captures; capture != NULL; capture = capture->next)
         for (struct capture_member *member = capture->streams; member != NULL; member = member->next)
@@ -177,7 +181,7 @@ CUresult capture_reject(struct capture_member *member) {
     return invalidate(member->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
-/* ---- what must not be done beside a capture ---- */
+/* ---- calls that are unsafe during a capture ---- */
 
 CUresult capture_check_unsafe_call(void) {
     CUresult result = CUDA_SUCCESS;
@@ -294,7 +298,7 @@ CUresult capture_event_wait(struct CUctx_st *context, CUstream stream, struct ca
         invalidate(member->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
         return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
     }
-    if (member == NULL && is_legacy_stream(stream)) /* can take no part in a capture */
+    if (member == NULL && is_legacy_stream(stream)) /* the legacy stream cannot take part in a capture */
         return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     if (member == NULL)
         member = join_capture(capture, context, stream);
@@ -309,7 +313,7 @@ void capture_forget_stream(CUstream stream) {
         return;
     struct capture *capture = member->capture;
     invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    if (member->origin) { /* nobody can end it any more */
+    if (member->origin) { /* the capture cannot be ended without its first stream */
         end_capture(capture);
         return;
     }
@@ -334,7 +338,7 @@ void capture_forget_context(const struct CUctx_st *context) {
     }
 }
 
-/* ---- the API ---- */
+/* ---- API functions ---- */
 
 static CUresult resolve_dependencies(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
                                      struct edges *edges) {
@@ -349,7 +353,7 @@ static CUresult resolve_dependencies(CUgraph graph, const CUgraphNode *nodes, co
     return CUDA_SUCCESS;
 }
 
-/* Into a graph of its own if graph is NULL. */
+/* If graph is NULL, the capture creates its own graph. */
 static CUresult begin_capture(CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data,
                               size_t count, CUstreamCaptureMode mode) {
     struct CUctx_st *context;
@@ -409,7 +413,7 @@ API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const
     return begin_capture(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
 }
 
-/* Whether all that the capture's other streams have captured comes before what the origin's next node would. */
+/* Whether the next node of the origin stream would depend on everything that the other streams have captured. */
 static bool all_members_joined(const struct capture *capture, const struct capture_member *origin) {
     for (CUgraphNode node = capture->graph->first; node != NULL; node = node->next)
         node->scratch = 0;
@@ -461,7 +465,7 @@ API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {
     return leave_and_run_destructors(result);
 }
 
-/* The stream's part, with its status; asking makes nothing invalid. */
+/* Enters the stream's context and returns the stream's capture status. A query invalidates nothing. */
 static CUresult enter_capture_status(CUstream stream, CUstreamCaptureStatus *status, struct capture_member **member) {
     struct CUctx_st *context;
     CUresult result = enter_stream_context(stream, &context);

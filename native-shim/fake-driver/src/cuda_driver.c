@@ -1,4 +1,4 @@
-/* Initialisation, devices and contexts. */
+/* Initialization, devices and contexts. */
 #define _GNU_SOURCE
 #include "cuda_capture.h"
 #include "cuda_export.h"
@@ -20,12 +20,12 @@ enum { STACK_DEPTH = 128 };
 
 static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool initialized;
-static atomic_bool forked_child; /* in a child of a process that had initialised the driver */
+static atomic_bool forked_child; /* set in a child of a process that had initialized the driver */
 
 static struct device visible_devices[GPU_MAX_PER_NODE];
 static size_t visible_count;
 
-/* All GPUs of the folder, and so every descriptor that a forked child must let go of. */
+/* All GPUs of the folder. A forked child closes the descriptors of all of them. */
 static gpu_file *all_gpus[GPU_MAX_PER_NODE];
 static size_t all_gpu_count;
 
@@ -94,9 +94,12 @@ CUresult enter_context(struct CUctx_st **context) {
     return CUDA_SUCCESS;
 }
 
-/* ---- initialisation ---- */
+/* ---- initialization ---- */
 
-/* The child shares the parent's descriptors, and the kernel would keep the parent's slots alive for it. */
+/*
+ * Closes the descriptors that a forked child shares with its parent. Otherwise the kernel would keep the parent's
+ * slots locked until the child exits.
+ */
 static void after_fork(void) {
     if (!atomic_load(&initialized))
         return;
@@ -115,7 +118,7 @@ static bool add_visible_device(gpu_file *gpu) {
     return true;
 }
 
-/* The GPU that one field of CUDA_VISIBLE_DEVICES names: an index, or a UUID or an unambiguous start of one. */
+/* Finds the GPU that one field of CUDA_VISIBLE_DEVICES names: an index, a UUID or an unambiguous prefix of one. */
 static gpu_file *find_gpu_by_field(const char *field, size_t length) {
     char text[64];
     if (length == 0 || length >= sizeof text)
@@ -142,8 +145,8 @@ static gpu_file *find_gpu_by_field(const char *field, size_t length) {
 }
 
 /*
- * CUDA_VISIBLE_DEVICES as the CUDA programming guide describes it ("Environment Variables"): absent means all, the
- * first field that names no GPU ends the list, a GPU named twice makes all of them invisible.
+ * Reads CUDA_VISIBLE_DEVICES as the CUDA programming guide specifies it ("Environment Variables"): without it, all
+ * GPUs are visible; the first field that names no GPU ends the list; if a GPU is named twice, none is visible.
  */
 static void read_visible_devices(void) {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -264,7 +267,7 @@ API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) {
     return leave(CUDA_SUCCESS);
 }
 
-/* They differ on MIG devices only. */
+/* The two versions differ on MIG devices only. */
 API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev) {
     return cuDeviceGetUuid_v2(uuid, dev);
 }
@@ -414,7 +417,7 @@ CUresult device_acquire(struct device *device) {
     if (is_device_lost(device))
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     if (device->use_count == 0 && !gpu_attach(device->gpu)) {
-        log_line("%s: no slot for another process, or the GPU was changed since cuInit", device->identity->uuid);
+        log_line("%s: the GPU has no free process slot, or its file has changed since cuInit", device->identity->uuid);
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     }
     device->use_count++;
@@ -475,8 +478,8 @@ static struct CUctx_st *context_new(struct device *device, unsigned flags, unsig
 }
 
 /*
- * What a thread may make current. The runtime learns the handles of primary contexts by a private table, and makes one
- * current before it retains it: until then it is one without a context.
+ * Checks whether a thread may make a context current. The runtime gets the handles of primary contexts from a private
+ * export table and makes one current before it retains it. Such a primary context may be current before it is alive.
  */
 static CUresult check_can_be_current(const struct CUctx_st *context) {
     CUresult result = check_context(context);
@@ -537,7 +540,10 @@ API CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
     return create_context(pctx, flags, dev, 3021);
 }
 
-/* A destroyed context leaves the top of the caller's stack; deeper, or in other threads, it stays and is an error. */
+/*
+ * Pops a destroyed context from the top of the calling thread's stack. Deeper in the stack and in other threads it
+ * remains, and using it there is an error.
+ */
 static void pop_if_current(const struct CUctx_st *context) {
     if (context_stack_depth > 0 && context_stack[context_stack_depth - 1] == context)
         context_stack_depth--;
@@ -551,7 +557,7 @@ API CUresult cuCtxDestroy_v2(CUcontext ctx) {
     if (result != CUDA_SUCCESS)
         return leave(result);
     if (ctx == ctx->device->primary)
-        return leave(CUDA_ERROR_INVALID_CONTEXT); /* that one is released */
+        return leave(CUDA_ERROR_INVALID_CONTEXT); /* a primary context is released instead */
     context_destroy(ctx);
     pop_if_current(ctx);
     return context_storage_run_destructors(leave(CUDA_SUCCESS));
@@ -643,7 +649,7 @@ API CUresult cuCtxGetCurrent(CUcontext *pctx) {
     return leave(CUDA_SUCCESS);
 }
 
-/* The context that is meant: the given one or, when that is NULL, the current one. */
+/* Enters the given context, or the current one if it is NULL. */
 static CUresult enter_given_context(CUcontext given, struct CUctx_st **context) {
     if (given == NULL)
         return enter_context(context);
@@ -773,7 +779,7 @@ API CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig) {
     return leave(CUDA_SUCCESS);
 }
 
-/* A preference, and this GPU has one cache only. */
+/* The configuration is a hint, and this GPU has only one cache. */
 API CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
     struct CUctx_st *context;
     if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
@@ -819,7 +825,7 @@ API CUresult cuCtxResetPersistingL2Cache(void) {
     return result == CUDA_SUCCESS ? leave(CUDA_SUCCESS) : result;
 }
 
-/* All devices' memory is mapped everywhere already. */
+/* The memory of every device is always mapped for every context. */
 API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
     struct CUctx_st *context;
     if (Flags != 0)
@@ -841,7 +847,10 @@ API CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
 
 /* ---- primary contexts ---- */
 
-/* The handle is always the same, whether the context lives or not. */
+/*
+ * Creates the handle of the primary context at the first call. The handle stays the same, also while the context is
+ * not alive.
+ */
 static CUresult enter_primary(CUdevice ordinal, struct device **device) {
     CUresult result = enter_device(ordinal, device);
     if (result != CUDA_SUCCESS || (*device)->primary != NULL)

@@ -1,9 +1,12 @@
 /*
- * Tables of functions by UUID (cuGetExportTable), an undocumented interface between NVIDIA's libraries and a driver.
- * Here are those without which NVIDIA's runtime library does not start, so that programs built with it can be tested on
- * this driver; nothing in them computes. What is known of them is described by ZLUDA (github.com/vosen/ZLUDA,
- * dark_api/src/lib.rs), an open implementation of the driver API; libcudart 11.8 to 13.5 were seen to call no others.
- * A slot of unknown meaning says in ALIQUOT_FAKE_LOG that it was called and answers CUDA_ERROR_NOT_SUPPORTED.
+ * Export tables: tables of functions by UUID (cuGetExportTable), an undocumented interface between NVIDIA's libraries
+ * and the driver.
+ *
+ * NVIDIA's runtime library does not start without the tables in this file. They make it possible to test programs that
+ * use the runtime; none of their functions computes anything. The source for their contents is ZLUDA
+ * (github.com/vosen/ZLUDA, dark_api/src/lib.rs), an open implementation of the driver API. libcudart 11.8 to 13.5 were
+ * observed to call no other tables. A slot of unknown meaning logs the call to ALIQUOT_FAKE_LOG and returns
+ * CUDA_ERROR_NOT_SUPPORTED.
  */
 #define _GNU_SOURCE
 #include "cuda_export.h"
@@ -16,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nearly all slots are functions; in most tables the first tells how many bytes the table has. */
+/* Nearly all slots are functions. In most tables, the first slot is the size of the table in bytes. */
 union table_slot {
     size_t bytes;
     void (*function)(void);
@@ -35,8 +38,8 @@ static struct {
 } unknown_slots[UNKNOWN_SLOTS];
 
 static CUresult log_unknown_call(unsigned n, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) {
-    log_line("cuGetExportTable: slot %zu of table %s was called (%#lx, %#lx, %#lx, %#lx)", unknown_slots[n].slot,
-             unknown_slots[n].table, a, b, c, d);
+    log_line("cuGetExportTable: unknown slot %zu of table %s was called (%#lx, %#lx, %#lx, %#lx)",
+             unknown_slots[n].slot, unknown_slots[n].table, a, b, c, d);
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -67,7 +70,7 @@ ALL(UNKNOWN)
 #define ADDRESS(n) FUNCTION(unknown_##n),
 static const union table_slot unknown_functions[UNKNOWN_SLOTS] = {ALL(ADDRESS)};
 
-/* ---- the runtime's own interface ---- */
+/* ---- the runtime's interface ---- */
 
 static CUresult load_wrapper(CUmodule *module, const void *wrapper) {
     return cuModuleLoadData(module, wrapper);
@@ -85,7 +88,7 @@ static CUresult load_fatbin(const void *fatbin, CUmodule *module, void *reserved
     return cuModuleLoadData(module, fatbin);
 }
 
-/* The driver's compilers are to be loaded. From libcudart 13.4 on. */
+/* The runtime asks the driver to load its compilers. Called by libcudart 13.4 and later. */
 static CUresult load_compilers(void) {
     return CUDA_SUCCESS;
 }
@@ -95,12 +98,12 @@ static union table_slot runtime_interface[13] = {
     [6] = FUNCTION(load_wrapper_with), [8] = FUNCTION(load_fatbin), [12] = FUNCTION(load_compilers),
 };
 
-/* libcudart 13.4 and later look for it and were not seen to call any of it. */
+/* libcudart 13.4 and later request this table; no calls to its functions were observed. */
 static union table_slot runtime_services[95] = {SIZE_OF(runtime_services)};
 
 /* ---- tools: none is ever attached ---- */
 
-/* One word for each of the runtime's functions; a tool that wants to see it called sets it. */
+/* One flag for each function of the runtime; a tool that wants a callback for a function sets its flag. */
 static void get_callback_flags(void **flags_out, size_t *count) {
     static uint32_t flags[1024];
     *flags_out = flags;
@@ -118,7 +121,7 @@ static union table_slot tool_callbacks[7] = {
 
 static union table_slot tool_threads[4] = {SIZE_OF(tool_threads)};
 
-/* Whether a tool or a debugger forbids the context to be used. */
+/* Reports whether a tool or a debugger blocks the context. */
 static CUresult context_forbidden(CUcontext context, uint32_t *forbidden, const void **reserved) {
     (void)context, (void)reserved;
     if (forbidden == NULL)
@@ -134,7 +137,7 @@ static uint32_t process_forbidden(void) {
 static union table_slot tool_checks[4] = {SIZE_OF(tool_checks), [2] = FUNCTION(context_forbidden),
                                           FUNCTION(process_forbidden)};
 
-/* ---- what the runtime stores with a context ---- */
+/* ---- context storage: values that the runtime stores with a context ---- */
 
 typedef void (*storage_destructor)(CUcontext context, void *key, void *value);
 
@@ -145,7 +148,7 @@ static struct storage_entry {
     struct storage_entry *next;
 } * stored_entries, *detached_entries;
 
-/* NULL means the current context. */
+/* NULL stands for the current context. */
 static CUresult enter_storage_context(CUcontext *context) {
     if (*context == NULL)
         return enter_context(context);
@@ -244,7 +247,7 @@ static CUresult handshake(uint32_t version, uint64_t seconds, unsigned char answ
     return answer != NULL ? handshake_answer(version, seconds, &addresses, answer) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- the tables ---- */
+/* ---- the export tables ---- */
 
 static const struct export_table {
     const char *name;

@@ -1,6 +1,6 @@
 /*
- * Building graphs: nodes and the edges between them. A graph belongs to the process, not to a context. What a node does
- * is kept as cuGraphAddNode's parameters, whichever function it came by.
+ * Building graphs: nodes and the edges between them. A graph belongs to the process, not to a context. A node stores
+ * its parameters in the form of cuGraphAddNode, regardless of the function that added it.
  */
 #define _GNU_SOURCE
 #include "cuda_graph.h"
@@ -84,7 +84,7 @@ static void disconnect_nodes(CUgraphNode from, CUgraphNode to) {
     edges_remove(&from->dependents, to);
 }
 
-/* Only kernels have a port other than "when it is over" (cuda.h, CUgraphEdgeData). */
+/* Only kernel nodes have ports other than "the node is complete" (cuda.h, CUgraphEdgeData). */
 static bool is_edge_data_valid(CUgraphNode from, const CUgraphEdgeData *data) {
     static const CUgraphEdgeData default_edge;
     if (data == NULL || is_same_edge_data(data, &default_edge))
@@ -95,7 +95,7 @@ static bool is_edge_data_valid(CUgraphNode from, const CUgraphEdgeData *data) {
            data->type <= CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
 }
 
-/* ---- what nodes do ---- */
+/* ---- node parameters ---- */
 
 static bool is_launchable(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel) {
     if (kernel->kernelParams != NULL && kernel->extra != NULL)
@@ -155,15 +155,15 @@ CUresult graph_node_check_params(const CUgraphNodeParams *params) {
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
     default:
-        log_line("graphs: no nodes of type %d", (int)params->type);
+        log_line("graph nodes of type %d are not supported", (int)params->type);
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /*
- * Copies a kernel's parameters, as a node must. The block starts with the pointers that params then has, and what they
- * point to follows, each at a multiple of 16 bytes.
+ * Copies the arguments of a kernel, because the node outlives the caller's copy. The block starts with the pointers
+ * that params refers to afterwards. The values follow, each at a multiple of 16 bytes.
  */
 static CUresult copy_kernel_params(CUDA_KERNEL_NODE_PARAMS_v3 *kernel, void **copied) {
     CUfunction function = kernel->func != NULL ? kernel->func : (CUfunction)(void *)kernel->kern;
@@ -179,7 +179,7 @@ static CUresult copy_kernel_params(CUDA_KERNEL_NODE_PARAMS_v3 *kernel, void **co
             else
                 return CUDA_ERROR_INVALID_VALUE;
         }
-        if (buffer == NULL || bytes > 32764) /* what a kernel takes at most: CUDA C++ Programming Guide 13 */
+        if (buffer == NULL || bytes > 32764) /* the limit for kernel arguments: CUDA C++ Programming Guide 13 */
             return CUDA_ERROR_INVALID_VALUE;
         struct {
             void *extra[6];
@@ -225,7 +225,7 @@ static CUresult copy_kernel_params(CUDA_KERNEL_NODE_PARAMS_v3 *kernel, void **co
     return CUDA_SUCCESS;
 }
 
-/* Makes the memory of an allocation node, and an address for it. */
+/* Creates the memory of an allocation node, including its address. */
 static CUresult create_node_allocation(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS_v2 *alloc, void **copied) {
     size_t bytes = alloc->accessDescCount * sizeof alloc->accessDescs[0];
     void *access = malloc(bytes + 1);
@@ -294,7 +294,7 @@ static CUresult assign_params(CUgraphNode node, const CUgraphNodeParams *params)
             return result;
     } else if (params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         bool moved = params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-        for (CUgraph around = node->graph; moved && around != NULL;) { /* no graph goes into itself */
+        for (CUgraph around = node->graph; moved && around != NULL;) { /* a graph cannot contain itself */
             if (around == params->graph.graph)
                 return CUDA_ERROR_INVALID_VALUE;
             around = around->owner != NULL ? around->owner->graph : NULL;
@@ -342,7 +342,10 @@ struct free_node_search {
     bool forbidden;
 };
 
-/* Memory is freed by one node in one graph: cuda.h, cuGraphAddMemAllocNode. Executable graphs' nodes are clones. */
+/*
+ * Graph memory can be freed by one node in one graph only (cuda.h, cuGraphAddMemAllocNode). Nodes of executable graphs
+ * are clones and do not count.
+ */
 static void match_free_node(void *object, void *data) {
     CUgraphNode node = object;
     struct free_node_search *search = data;
@@ -351,7 +354,7 @@ static void match_free_node(void *object, void *data) {
         search->forbidden = true;
 }
 
-/* What can be said of a node only when its graph is known. */
+/* Checks that depend on the graph that the node is added to. */
 static CUresult check_params_in_graph(CUgraph graph, const CUgraphNodeParams *params) {
     if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
         return params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE && graph_has_memory(params->graph.graph)
@@ -374,7 +377,7 @@ CUresult graph_node_add(CUgraph graph, const struct edges *dependencies, const C
     if (result == CUDA_SUCCESS)
         result = check_params_in_graph(graph, params);
     if (adjusted.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-        adjusted.alloc.dptr = 0; /* it is the answer */
+        adjusted.alloc.dptr = 0; /* dptr is an output */
     if (result == CUDA_SUCCESS)
         result = node_create(graph, &adjusted, made);
     for (size_t i = 0; result == CUDA_SUCCESS && dependencies != NULL && i < dependencies->count; i++) {
@@ -441,7 +444,7 @@ CUgraph graph_clone(CUgraph graph) {
             if (!graph_node_set_attribute(node->counterpart, (CUlaunchAttributeID)id, &node->attributes[id]))
                 goto fail;
     }
-    /* Each node's edges in their order: by that cuGraphExecUpdate pairs nodes. */
+    /* Keeps the order of each node's edges, because cuGraphExecUpdate pairs nodes by it. */
     for (CUgraphNode node = graph->first; node != NULL; node = node->next)
         for (size_t i = 0; i < node->dependencies.count; i++)
             if (!connect_nodes(node->dependencies.nodes[i]->counterpart, node->counterpart,
@@ -497,7 +500,7 @@ CUgraphNode *graph_topological_order(CUgraph graph, CUgraphNode *cycle_node) {
     return NULL;
 }
 
-/* ---- graphs by hand ---- */
+/* ---- creating and cloning graphs ---- */
 
 static CUresult enter_graph(CUgraph graph) {
     return enter_with_handle(KIND_GRAPH, graph, CUDA_ERROR_INVALID_VALUE);
@@ -584,8 +587,8 @@ static CUresult add_node(CUgraphNode *made, CUgraph graph, const CUgraphNode *de
 }
 
 /*
- * All parameters of cuGraphAddNode's union start where it starts, and newer forms of them start with the older ones, so
- * what the older functions take is copied into it.
+ * Converts the parameters of an older function. The parameter structs in the union of CUgraphNodeParams start at the
+ * same offset, and newer versions of a struct start with the fields of the older ones.
  */
 static CUgraphNodeParams params_from(CUgraphNodeType type, const void *given, size_t bytes) {
     CUgraphNodeParams params = {.type = type};
@@ -703,7 +706,7 @@ API CUresult cuGraphDestroyNode(CUgraphNode hNode) {
     return leave_and_run_destructors(CUDA_SUCCESS);
 }
 
-/* ---- reading and changing nodes ---- */
+/* ---- getting and setting node parameters ---- */
 
 static CUresult get_params(CUgraphNode node, CUgraphNodeType type, size_t offset, void *params, size_t bytes) {
     if (params == NULL)
@@ -726,7 +729,7 @@ static CUresult set_params(CUgraphNode node, CUgraphNodeType type, size_t offset
     if (node->params.type != type)
         return leave(CUDA_ERROR_INVALID_VALUE);
     CUgraphNodeParams changed = node->params;
-    if (type == CU_GRAPH_NODE_TYPE_KERNEL) /* what an older form doesn't have is not inherited */
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL) /* fields that the older version lacks are reset */
         memset(&changed.kernel, 0, sizeof changed.kernel);
     memcpy((char *)&changed + offset, params, bytes);
     return leave(graph_node_set_params(node, &changed));
@@ -841,11 +844,11 @@ API CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- what is in a graph ---- */
+/* ---- querying nodes and edges ---- */
 
 /*
- * All lists are asked for in one way: without room for them the number is answered; else as many as there is room for,
- * and NULL in what is left of it.
+ * All queries share one convention: without an array they return the number of entries. With an array they fill it,
+ * set unused entries to NULL and return the number of entries written.
  */
 static void append_to_list(CUgraphNode node, CUgraphNode *nodes, size_t capacity, size_t *given) {
     if (nodes != NULL && *given < capacity)
@@ -881,7 +884,7 @@ API CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t 
     return get_nodes(hGraph, rootNodes, numRootNodes, true);
 }
 
-/* Whether what edges say would be lost on a caller of before there was edge data. */
+/* Whether a caller that does not ask for edge data would lose information. */
 static bool is_lossy(const struct edges *edges) {
     static const CUgraphEdgeData default_edge;
     for (size_t i = 0; i < edges->count; i++)
@@ -955,7 +958,7 @@ API CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *depend
     return get_edges(hNode, true, dependentNodes, NULL, numDependentNodes);
 }
 
-/* ---- changing edges: all that a call names, or none ---- */
+/* ---- changing edges: a call changes all the edges that it names, or none ---- */
 
 static bool node_is_in_graph(CUgraph graph, CUgraphNode node) {
     return object_find(KIND_GRAPH_NODE, node) != NULL && node->graph == graph;
@@ -1019,7 +1022,7 @@ API CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, 
     return cuGraphRemoveDependencies_v2(hGraph, from, to, NULL, numDependencies);
 }
 
-/* ---- for people ---- */
+/* ---- debug output ---- */
 
 static const char *type_name(CUgraphNodeType type) {
     static const char *const names[] = {"KERNEL",    "MEMCPY",   "MEMSET", "HOST",       "GRAPH",

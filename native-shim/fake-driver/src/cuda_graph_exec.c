@@ -1,6 +1,6 @@
 /*
- * Running graphs. An executable graph is a clone of the graph that it was made from, with the parameters that it was
- * given since; by the ids of the nodes cloned the program names its nodes.
+ * Instantiating and updating executable graphs. An executable graph is a clone of its source graph with the parameters
+ * that were set since. Programs refer to its nodes by the handles of the source graph's nodes.
  */
 #define _GNU_SOURCE
 #include "cuda_capture.h"
@@ -16,9 +16,12 @@ static CUresult enter_exec(CUgraphExec exec) {
     return enter_with_handle(KIND_GRAPH_EXEC, exec, CUDA_ERROR_INVALID_VALUE);
 }
 
-/* ---- making them ---- */
+/* ---- instantiation ---- */
 
-/* Whether the graph and those within it have an order and, for launches from the device, only nodes that may be. */
+/*
+ * Checks that the graph and its child graphs have no cycle. For launches from the device, also checks that all node
+ * types are allowed there.
+ */
 static CUgraphInstantiateResult validate_graph(CUgraph graph, bool from_device, CUgraphNode *error_node) {
     CUgraphNode *order = graph_topological_order(graph, error_node);
     if (order == NULL)
@@ -52,7 +55,8 @@ static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, 
     *outcome = validate_graph(graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0, error_node);
     if (*outcome != CUDA_GRAPH_INSTANTIATE_SUCCESS)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    if (graph->exec_count != 0 && graph_has_memory(graph)) { /* there is one memory for all of them */
+    if (graph->exec_count != 0 &&
+        graph_has_memory(graph)) { /* executable graphs share the memory of the source graph */
         *outcome = CUDA_GRAPH_INSTANTIATE_ERROR;
         return leave(CUDA_ERROR_NOT_SUPPORTED);
     }
@@ -76,7 +80,7 @@ static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, 
 API CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags) {
     CUgraphNode error_node;
     CUgraphInstantiateResult outcome;
-    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) /* into which stream? */
+    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) /* this function has no stream to upload in */
         return CUDA_ERROR_INVALID_VALUE;
     return instantiate(phGraphExec, hGraph, flags, &error_node, &outcome);
 }
@@ -90,7 +94,7 @@ API CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUg
         *phErrorNode = error_node;
     if (logBuffer != NULL && bufferSize != 0)
         snprintf(logBuffer, bufferSize, "%s",
-                 outcome == CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE ? "a node depends on itself" : "");
+                 outcome == CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE ? "the graph has a cycle" : "");
     return result;
 }
 
@@ -121,7 +125,7 @@ API CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) {
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- changing them: what cuda.h, cuGraphExecUpdate, allows ---- */
+/* ---- updates, by the rules of cuda.h, cuGraphExecUpdate ---- */
 
 static const CUlaunchAttributeValue *kernel_node_attribute(const struct CUgraphNode_st *node, CUlaunchAttributeID id) {
     static const CUlaunchAttributeValue zero;
@@ -133,7 +137,7 @@ static const struct CUctx_st *kernel_context(const CUDA_KERNEL_NODE_PARAMS_v3 *k
     return function->context;
 }
 
-/* Whether the node can be given these parameters of its type. */
+/* Checks whether a node can change to these parameters of its type. */
 static CUgraphExecUpdateResult check_params_update(const CUgraphNodeParams *now, const CUgraphNodeParams *then) {
     if (now->type != then->type)
         return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
@@ -163,7 +167,10 @@ static CUgraphExecUpdateResult check_params_update(const CUgraphNodeParams *now,
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-/* Pairs the nodes of two graphs in the order in which they were added; then each node of graph has its twin in ours. */
+/*
+ * Pairs the nodes of two graphs in the order in which they were added. Afterwards, the counterpart of each node of
+ * graph is its node in exec_graph.
+ */
 static CUgraphExecUpdateResult pair_nodes(CUgraph exec_graph, CUgraph graph, cuuint64_t flags,
                                           CUgraphExecUpdateResultInfo *info) {
     CUgraphNode exec_node = exec_graph->first;
@@ -202,7 +209,7 @@ static CUgraphExecUpdateResult pair_nodes(CUgraph exec_graph, CUgraph graph, cuu
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-/* Takes over the parameters of the nodes that compare has paired. */
+/* Copies the parameters of graph's nodes to the nodes that pair_nodes() found for them. */
 static CUresult apply_paired_params(CUgraph graph) {
     for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
         CUresult result = node->child != NULL ? apply_paired_params(node->child)
@@ -242,7 +249,7 @@ API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNo
     return result;
 }
 
-/* The executable graph's own node for one of the graph that it was made from. */
+/* Returns the executable graph's clone of a node of the source graph. */
 static CUresult enter_exec_node(CUgraphExec exec, CUgraphNode node, CUgraphNode *exec_node) {
     CUresult result = enter_exec(exec);
     if (result != CUDA_SUCCESS)

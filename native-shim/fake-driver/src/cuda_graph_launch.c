@@ -1,15 +1,17 @@
 /*
- * Launching graphs. A launch is a list of steps in an order that the graph allows, copied from its nodes, since the
- * graph may change while it runs.
+ * Launching graphs. A launch is a list of steps in topological order, copied from the graph's nodes because the graph
+ * may change while it runs.
  *
- * Data: copies and fills are done in that order, as everywhere in this driver when the call is made; but from the first
- * host function on in the driver's thread that calls it, after it has returned, and all of them there, in the stream's
- * order, while other host functions are yet to be called. Memory is taken and given back when the call is made.
+ * Data: copies and fills run in that order during the call, as everywhere in this driver. Those after a host function
+ * run on the driver's thread that calls it, after it has returned. If other host functions are outstanding at the
+ * launch, all copies and fills run on that thread, in stream order. Graph memory is allocated and freed during the
+ * call.
  *
- * Time: steps that follow each other and nothing else, and that fill multiprocessors, are one piece of the GPU's work,
- * as long as all of them and as wide as they are on average. What the launch begins with is in the stream's queue;
- * where the graph branches, one branch goes on in the queue of what it comes after, the others go into queues of their
- * own. In the end the stream waits for all of them. Host functions and events are always in the stream's queue.
+ * Time: a chain of steps without other dependencies and dependents, none of them a copy, is one segment: one piece of
+ * GPU work. Its duration is the sum of theirs, and its number of multiprocessors is their average over time. The first
+ * segment is in the stream's queue. Where the graph branches, one branch continues in the queue of its predecessor,
+ * and the others go to queues of their own. At the end, the stream waits for all branches. Host functions and events
+ * are always in the stream's queue.
  */
 #define _GNU_SOURCE
 #include "cuda_capture.h"
@@ -26,14 +28,14 @@
 enum { IN_STREAM = 0, BRANCHES = GPU_QUEUES - GPU_BARRIER_QUEUES };
 
 struct step {
-    CUgraphNodeParams params; /* of type EMPTY for the beginning and the end of a graph within the graph */
+    CUgraphNodeParams params; /* of type EMPTY for the beginning and the end of a child graph */
     bool disabled;
-    size_t first_edge, edge_count; /* the steps that come before it: so many of edges, from first on */
+    size_t first_edge, edge_count; /* its dependencies: edge_count entries of edges, from first_edge on */
     size_t dependents;
-    size_t head;          /* the first step of its piece of work */
-    struct gpu_work work; /* of a lead: of the whole piece */
-    uint64_t number;      /* of a lead: of its work, once that has been put; 0: not yet, or it needs none */
-    unsigned lane;        /* of a lead: IN_STREAM, or 1 + the branch */
+    size_t head;          /* the first step of its segment */
+    struct gpu_work work; /* of a head: the work of the whole segment */
+    uint64_t number;      /* of a head: the number of its submitted work; 0: not submitted yet, or none needed */
+    unsigned lane;        /* of a head: IN_STREAM, or 1 + the branch */
 };
 
 struct graph_launch {
@@ -41,10 +43,10 @@ struct graph_launch {
     size_t count, capacity;
     size_t *edges;
     size_t edge_count, edge_capacity;
-    /* Of each lane, the lead that was put there last. */
+    /* The head that was submitted last to each lane. */
     size_t latest[1 + BRANCHES];
     unsigned branches;
-    uint64_t start; /* the mark in the stream that everything comes after */
+    uint64_t start; /* the work in the stream that all other work of the launch comes after */
     struct CUctx_st *context;
     CUstream stream;
 };
@@ -80,7 +82,10 @@ static bool add_step(struct graph_launch *launch, const CUgraphNodeParams *param
     return true;
 }
 
-/* Adds the graph's steps after the step entry (NONE: after nothing). Each node's mark is then the step that ends it. */
+/*
+ * Adds the graph's steps after the step entry (NONE: after no step). Afterwards, the scratch value of each node is its
+ * last step.
+ */
 static bool add_graph_steps(struct graph_launch *launch, CUgraph graph, size_t entry) {
     static const CUgraphNodeParams empty = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
     CUgraphNode cycle_node;
@@ -122,7 +127,7 @@ static void no_host_function(void *unused) {
     (void)unused;
 }
 
-/* A host function, and what is to be done with data after it and before the next one. */
+/* A host function, and the data steps between it and the next one. */
 struct host_node_call {
     CUDA_HOST_NODE_PARAMS_v2 host;
     size_t count;
@@ -141,7 +146,7 @@ static bool is_data_step(const struct step *step) {
     return step->params.type == CU_GRAPH_NODE_TYPE_MEMCPY || step->params.type == CU_GRAPH_NODE_TYPE_MEMSET;
 }
 
-/* For the host function at that step; NONE: for what comes before the first of them. */
+/* Creates the call for the host function at that step; NONE: for the data steps before the first host function. */
 static struct host_node_call *host_node_call_new(const struct graph_launch *launch, size_t at) {
     size_t next = at == NONE ? 0 : at + 1;
     struct host_node_call *call = malloc(sizeof *call + (launch->count - next) * sizeof call->steps[0]);
@@ -157,7 +162,7 @@ static struct host_node_call *host_node_call_new(const struct graph_launch *laun
 
 /* ---- memory ---- */
 
-/* Takes and gives back in order; where that fails, what was taken goes back. With the lock held. */
+/* Runs the memory nodes in order. If one fails, frees the memory that was allocated. Called with the lock held. */
 static CUresult run_memory_nodes(const struct graph_launch *launch, bool free_first) {
     CUresult result = CUDA_SUCCESS;
     size_t at = 0;
@@ -214,7 +219,7 @@ static bool is_stream_step(const struct step *step) {
            step->params.type == CU_GRAPH_NODE_TYPE_EVENT_RECORD;
 }
 
-/* Makes pieces of work of the steps. */
+/* Merges chains of steps into segments. */
 static void merge_steps(struct graph_launch *launch) {
     for (size_t i = 0; i < launch->count; i++) {
         struct step *step = &launch->steps[i];
@@ -237,8 +242,8 @@ static void merge_steps(struct graph_launch *launch) {
 }
 
 /*
- * Room for pieces of work, as enter_with_room, but with the lock held already, and again afterwards, unless it fails:
- * then it isn't.
+ * Waits until the GPU's queue has space for that many pieces of work. Called with the lock held; on failure the lock
+ * has been released.
  */
 static CUresult ensure_queue_space(struct graph_launch *launch, unsigned count) {
     struct capture_member *capturing;
@@ -246,7 +251,7 @@ static CUresult ensure_queue_space(struct graph_launch *launch, unsigned count) 
         return CUDA_SUCCESS;
     leave(CUDA_SUCCESS);
     CUresult result = enter_with_queue_space(&launch->context, launch->stream, count, &capturing);
-    if (result == CUDA_SUCCESS && capturing != NULL) /* another thread began one meanwhile */
+    if (result == CUDA_SUCCESS && capturing != NULL) /* another thread began a capture meanwhile */
         result = leave(CUDA_ERROR_ILLEGAL_STATE);
     return result;
 }
@@ -269,7 +274,7 @@ static unsigned choose_lane(struct graph_launch *launch, const struct step *step
     return 1 + launch->branches++ % BRANCHES;
 }
 
-/* Whether there are data to be moved before any host function. */
+/* Whether there are data steps before the first host function. */
 static bool has_data_before_host_node(const struct graph_launch *launch) {
     size_t i = 0;
     while (i < launch->count && launch->steps[i].params.type != CU_GRAPH_NODE_TYPE_HOST &&
@@ -287,7 +292,7 @@ static CUresult submit_host_node(const struct graph_launch *launch, size_t at) {
     return result;
 }
 
-/* Puts the piece that begins with this step behind those that it comes after. Without the lock if it fails. */
+/* Submits the segment that begins with this step, after its dependencies. On failure the lock has been released. */
 static CUresult submit_segment(struct graph_launch *launch, size_t at) {
     struct step *step = &launch->steps[at];
     unsigned lane = choose_lane(launch, step, at);
@@ -296,7 +301,7 @@ static CUresult submit_segment(struct graph_launch *launch, size_t at) {
         const struct step *before = &launch->steps[launch->steps[launch->edges[step->first_edge + i]].head];
         if (before->lane == lane || before->number == 0)
             continue;
-        if (after != 0 && after != launch->start) { /* a mark for all but the last of them */
+        if (after != 0 && after != launch->start) { /* empty work waits for each dependency except the last */
             CUresult result = ensure_queue_space(launch, 1);
             if (result != CUDA_SUCCESS)
                 return result;
@@ -323,12 +328,15 @@ static CUresult submit_segment(struct graph_launch *launch, size_t at) {
             work_record_event(launch->context, launch->stream, step->params.eventRecord.event);
         }
     }
-    if (is_stream_step(step)) /* what comes after it in other queues comes after this */
+    if (is_stream_step(step)) /* later work in other queues depends on this */
         step->number = work_submit(launch->context, launch->stream, (struct gpu_work){0}, NULL);
     return result == CUDA_SUCCESS ? result : leave(result);
 }
 
-/* Puts all of it, between a mark that comes after the graph's launch before this one and one that ends it. */
+/*
+ * Submits all segments. Work before them waits for the previous launch of the graph, and work after them ends the
+ * launch.
+ */
 static CUresult submit_segments(struct graph_launch *launch, uint64_t before, bool data_deferred, uint64_t *last) {
     CUresult result = ensure_queue_space(launch, 4);
     if (result != CUDA_SUCCESS)
@@ -368,7 +376,7 @@ static CUresult launch_exec(struct graph_launch *launch, CUgraphExec exec) {
     gpu_file *gpu = stream_context(launch->context, launch->stream)->device->gpu;
     if (!add_graph_steps(launch, exec->graph, NONE))
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    merge_steps(launch); /* while what nodes' parameters point to is there */
+    merge_steps(launch); /* while the data that the node parameters point to still exists */
     CUresult result = run_memory_nodes(launch, auto_free);
     if (result != CUDA_SUCCESS)
         return leave(result);

@@ -1,11 +1,11 @@
 /*
- * The question by which NVIDIA's runtime library makes sure of its driver at its start (the error would be
- * cudaErrorSoftwareValidityNotEstablished), as far as the runtime can be tried on another driver at all: a digest of
- * both sides' versions, the process, the thread, the addresses of two tables, the time and the devices. The fake driver
- * answers it so that programs can be tested; it is no NVIDIA driver, and its version and its documentation say so.
+ * The check by which NVIDIA's runtime library verifies its driver at startup. Without a correct answer, the runtime
+ * fails with cudaErrorSoftwareValidityNotEstablished. The answer is a digest of both versions, the process, the
+ * thread, the addresses of two tables, the time and the devices. The simulated driver answers so that programs can be
+ * tested; it is not an NVIDIA driver, and its version and documentation say so.
  *
- * The construction is HMAC (RFC 2104) over MD2 (RFC 1319, with its errata); key, fields and their order are described
- * by ZLUDA (github.com/vosen/ZLUDA, dark_api/src/lib.rs), an open implementation of the driver API.
+ * The construction is HMAC (RFC 2104) over MD2 (RFC 1319, with its errata). The source for the key, the fields and
+ * their order is ZLUDA (github.com/vosen/ZLUDA, dark_api/src/lib.rs), an open implementation of the driver API.
  */
 #define _GNU_SOURCE
 #include "cuda_handshake.h"
@@ -18,7 +18,7 @@
 
 enum { BLOCK_BYTES = 16, ROUNDS = 18, INNER_PAD = 0x36, OUTER_PAD = 0x5c };
 
-/* The permutation of RFC 1319, section 3.2, made of the digits of pi. */
+/* The permutation of RFC 1319, section 3.2, constructed from the digits of pi. */
 static const unsigned char permutation[256] = {
     41,  46,  67,  201, 162, 216, 124, 1,   61,  54,  84,  161, 236, 240, 6,   19,  98,  167, 5,   243, 192, 199,
     115, 140, 152, 147, 43,  217, 188, 76,  130, 202, 30,  155, 87,  60,  253, 212, 224, 22,  103, 66,  111, 24,
@@ -34,7 +34,7 @@ static const unsigned char permutation[256] = {
     80,  180, 143, 237, 31,  26,  219, 153, 141, 51,  159, 17,  131, 20};
 
 struct md2 {
-    unsigned char state[3 * BLOCK_BYTES]; /* the digest so far, the block, and their difference */
+    unsigned char state[3 * BLOCK_BYTES]; /* the digest so far, the block, and the XOR of both */
     unsigned char checksum[BLOCK_BYTES];
     unsigned char block[BLOCK_BYTES];
     unsigned filled;
@@ -88,7 +88,7 @@ static void hmac_begin(struct md2 *md2, unsigned char pad) {
 
 CUresult handshake_answer(uint32_t version, uint64_t seconds, const struct handshake_addresses *tables,
                           unsigned char answer[16]) {
-    /* Two of the questions have an answer that never changes. */
+    /* Two of the requests have a constant answer. */
     static const unsigned char fixed[2][BLOCK_BYTES] = {
         {0x5c, 0x67, 0xcb, 0x03, 0x1c, 0x18, 0x41, 0x33, 0xe8, 0xd1, 0x4c, 0x1f, 0xaa, 0x83, 0xd3, 0x8e},
         {0x5c, 0x67, 0xcb, 0x03, 0x1c, 0x18, 0x41, 0x18, 0xe8, 0xd1, 0x4c, 0x1f, 0xaa, 0x83, 0xd3, 0x8e}};

@@ -1,10 +1,10 @@
 /*
- * Memory of cuMemAlloc in other processes (cuIpc...).
+ * Legacy IPC: memory of cuMemAlloc in other processes (cuIpc...).
  *
- * When a handle is asked for, the memory moves into a file without a name, under the address that it has. The handle
- * says whose file it is, by process and descriptor; another process of the same PID namespace opens it in /proc, as
- * the kernel lets it if both have the same user. Nothing is left behind by a process that dies. An import is not
- * charged. Memory that a copy on another thread writes while it moves may lose what is written.
+ * When a program requests an IPC handle, the memory moves into an anonymous file and keeps its address. The handle
+ * names the file by process and descriptor. Another process of the same PID namespace opens it in /proc, which the
+ * kernel permits to the same user. A process that dies leaves nothing behind. An import is not charged. Data that
+ * another thread writes during the move may be lost.
  */
 #define _GNU_SOURCE
 #include "cuda_ipc.h"
@@ -21,7 +21,7 @@
 
 enum { PAGE_BYTES = 4096, PAGES_AT_ONCE = 512 };
 
-/* What the bytes of a CUipcMemHandle are. */
+/* The contents of a CUipcMemHandle. */
 struct ipc_handle {
     uint64_t magic;
     uint64_t id; /* of the file */
@@ -32,10 +32,10 @@ struct ipc_handle {
 };
 _Static_assert(sizeof(struct ipc_handle) == sizeof(CUipcMemHandle), "a handle's size is CUDA's");
 
-/* What an exported allocation and an import own. */
+/* The owner field of exported and imported allocations. */
 struct ipc_state {
     uint64_t id;
-    int fd;              /* of an export; -1: an import */
+    int fd;              /* of an exported allocation; -1: an import */
     unsigned open_count; /* of an import: how often it was opened */
 };
 
@@ -47,7 +47,10 @@ void ipc_release(struct allocation *allocation) {
     allocation->owner = NULL;
 }
 
-/* Copies the pages that were ever written (Documentation/admin-guide/mm/pagemap.rst: bits 63, present, 62, swapped). */
+/*
+ * Copies the pages that have been written (Documentation/admin-guide/mm/pagemap.rst: bit 63, present, and bit 62,
+ * swapped).
+ */
 static bool copy_written_pages(char *to, const char *from, size_t bytes) {
     uint64_t entries[PAGES_AT_ONCE];
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -67,12 +70,12 @@ static bool copy_written_pages(char *to, const char *from, size_t bytes) {
     return complete;
 }
 
-/* Moves an allocation into a file of its own. */
+/* Moves an allocation into a file. */
 static bool move_to_file(struct allocation *allocation) {
     struct ipc_state *state = calloc(1, sizeof *state);
     int fd = state != NULL ? shareable_create(SHAREABLE_IPC, allocation->device, allocation->mapped) : -1;
     void *copy = fd >= 0 ? shareable_map(fd, SHAREABLE_DATA_OFFSET, allocation->mapped) : NULL;
-    /* Moving the mapping puts it in the old one's place in one step. */
+    /* mremap() replaces the old mapping in one step. */
     bool moved = copy != NULL && copy_written_pages(copy, (const char *)allocation->base, allocation->mapped) &&
                  mremap(copy, allocation->mapped, allocation->mapped, MREMAP_MAYMOVE | MREMAP_FIXED,
                         (void *)allocation->base) == (void *)allocation->base;
@@ -112,7 +115,7 @@ API CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
     return leave(CUDA_SUCCESS);
 }
 
-/* The other process's file, if that is what is there now; -1 if not. */
+/* Opens the exporting process's file; -1 if the descriptor now refers to something else. */
 static int open_exported(const struct ipc_handle *handle, struct device **device, size_t *bytes) {
     static const char name[] = "/memfd:" SHAREABLE_FILE_NAME;
     char path[64], target[sizeof name];
@@ -188,7 +191,7 @@ API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, un
     if (result != CUDA_SUCCESS)
         return result;
     if (wanted.process == getpid())
-        return leave(CUDA_ERROR_INVALID_CONTEXT); /* not in the process that it is from */
+        return leave(CUDA_ERROR_INVALID_CONTEXT); /* an IPC handle cannot be opened in the process that exported it */
     const struct import_search search = {&wanted, context};
     struct allocation *opened = memory_search(is_import, &search);
     if (opened == NULL)
@@ -215,7 +218,7 @@ API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
     return leave(CUDA_SUCCESS);
 }
 
-/* Events are not shared: CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED is 0. */
+/* IPC events are not supported: CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED is 0. */
 API CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event) {
     (void)event;
     return pHandle == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;

@@ -1,4 +1,4 @@
-/* Launches. */
+/* Kernel launches. */
 #include "cuda_launch.h"
 #include "cuda_capture.h"
 #include "cuda_module.h"
@@ -82,7 +82,7 @@ API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsi
     return cuLaunchKernelEx(&config, f, kernelParams, NULL);
 }
 
-/* There is nothing to profile. */
+/* There is no profiler. */
 API CUresult cuProfilerStart(void) {
     return CUDA_SUCCESS;
 }

@@ -1,4 +1,4 @@
-/* How programs find the driver's functions, and what its errors are called. */
+/* Entry points by name (cuGetProcAddress) and error descriptions. */
 #include "cuda_driver.h"
 
 #include <stdio.h>
@@ -24,8 +24,9 @@ static const struct entry_point {
 };
 
 /*
- * The per-thread-default-stream flavours: each is a function with an address of its own, as in the real driver, that
- * goes on to the plain one. Where the stream matters, cuda_per_thread.c has one that is taken instead.
+ * The per-thread-default-stream variants. Each is a function with an address of its own, as in NVIDIA's driver, and
+ * jumps to the plain function. The symbols are weak: where the stream matters, cuda_per_thread.c defines a variant
+ * that replaces them.
  */
 #if defined(__x86_64__)
 #define JUMP "jmp "
@@ -53,7 +54,7 @@ CUdriverProcAddressQueryResult find_entry_point(const char *name, int version, b
         known = true;
         if (entry->version > version)
             continue;
-        /* The newest that the caller knows, and of those the flavour that it asks for. */
+        /* Prefers the requested stream variant, then the newest version that the caller knows. */
         bool better =
             best == NULL || (entry->per_thread_stream != best->per_thread_stream ? entry->per_thread_stream
                                                                                  : entry->version > best->version);

@@ -1,9 +1,9 @@
 /*
  * Device, managed and pinned memory, copies and fills.
  *
- * Device memory is host memory that is mapped but not yet there: reserving 80 GB costs nothing, writing to it costs
- * what is written. An address is a host address, so a copy is a memmove; which address belongs to which device the
- * tree of allocations knows. What is charged to the GPU is what was asked for, to the byte.
+ * Device memory is lazily populated host memory: allocating 80 GB is free, and only written pages take host memory. A
+ * device address is a host address, so that a copy is a memmove(). The allocation tree knows which device an address
+ * belongs to. The GPU is charged exactly the requested bytes.
  */
 #define _GNU_SOURCE
 #include "cuda_memory.h"
@@ -21,11 +21,11 @@
 
 enum { PITCH_ALIGNMENT = 512 };
 
-static void *allocation_tree; /* of all allocations, by address */
+static void *allocation_tree; /* all allocations, by address */
 static struct allocation *allocations;
 static unsigned long long last_allocation_id;
 
-/* Ranges that overlap are equal, so that a search for one byte finds the allocation around it. */
+/* Overlapping ranges compare as equal, so that a search for one byte finds the allocation that contains it. */
 static int compare_allocation_ranges(const void *a, const void *b) {
     const struct allocation *left = a, *valid = b;
     if (left->base + left->bytes <= valid->base)
@@ -79,16 +79,16 @@ void memory_remove(struct allocation *allocation) {
     free(allocation);
 }
 
-/* Flags are mmap's. */
+/* flags: additional flags for mmap(). */
 static void *map_pages(size_t bytes, int flags) {
     void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
     if (start != MAP_FAILED)
         return start;
-    log_line("the host has no address space for %zu bytes", bytes);
+    log_line("the host has no address space for another %zu bytes", bytes);
     return NULL;
 }
 
-/* A forked child has no context, so it has none of its memory. */
+/* A forked child has no context and therefore none of its memory. */
 static void exclude_from_fork(void *start, size_t bytes) {
     (void)madvise(start, bytes, MADV_DONTFORK);
 }
@@ -101,7 +101,7 @@ void *memory_map(size_t bytes) {
 }
 
 void memory_unmap(void *start, size_t bytes) {
-    /* munmap fails when a hole would need one mapping too many: then at least the memory goes back. */
+    /* munmap() fails if splitting a mapping would exceed the number of mappings; return at least the pages. */
     if (munmap(start, bytes) != 0)
         (void)madvise(start, bytes, MADV_DONTNEED);
 }
@@ -121,7 +121,7 @@ static bool is_charged(enum memory_kind kind) {
 void memory_destroy(struct allocation *allocation) {
     if (allocation->kind == DEVICE_MEMORY || allocation->kind == IPC_MEMORY)
         ipc_release(allocation);
-    if (allocation->mapped != 0) /* an import may start within a page */
+    if (allocation->mapped != 0) /* an imported allocation may start within a page */
         memory_unmap((void *)(allocation->base & ~(uintptr_t)4095), allocation->mapped);
     if (is_charged(allocation->kind))
         gpu_release(allocation->device->gpu, allocation->bytes);
@@ -156,7 +156,7 @@ void memory_free_of_context(const struct CUctx_st *context) {
     }
 }
 
-/* Below 4 GiB where a 32-bit pointer must hold it; NULL if there is no such room. */
+/* Maps memory, below 4 GiB if a 32-bit pointer must hold its address; NULL if there is no such address space. */
 static void *map_memory_of_kind(enum memory_kind kind, size_t bytes, bool below_4g) {
 #ifdef MAP_32BIT
     const int low = MAP_32BIT;
@@ -210,9 +210,9 @@ void memory_free_globals(struct allocation *allocation) {
         memory_destroy(allocation);
 }
 
-/* ---- allocating ---- */
+/* ---- allocation ---- */
 
-/* The start of what isn't safe while a stream is captured. */
+/* Enters the current context for a call that is unsafe during a stream capture. */
 static CUresult enter_unsafe_in_capture(struct CUctx_st **context) {
     CUresult result = enter_context(context);
     if (result != CUDA_SUCCESS)
@@ -290,7 +290,7 @@ API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
     return allocate(dptr, bytesize, MANAGED_MEMORY, flags, false);
 }
 
-/* The runtime passes cudaFree(NULL) on, which is documented to do nothing and is how programs start a context. */
+/* The runtime forwards cudaFree(NULL), which by its documentation does nothing; programs use it to create a context. */
 API CUresult cuMemFree_v2(CUdeviceptr dptr) {
     struct CUctx_st *context;
     CUresult result = enter_unsafe_in_capture(&context);
@@ -363,7 +363,7 @@ API CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CU
 
 /* ---- pinned host memory ---- */
 
-/* Frees what starts at address, if it is of that kind. */
+/* Frees the memory that starts at address if it is of that kind. */
 static CUresult free_host_memory(void *address, enum memory_kind kind, CUresult unknown) {
     struct CUctx_st *context;
     CUresult result = enter_unsafe_in_capture(&context);
@@ -548,7 +548,7 @@ API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdevic
     return leave(get_pointer_attribute(data, attr, (uintptr_t)ptr));
 }
 
-/* Unlike the single form this one answers for unknown pointers too. */
+/* Unlike cuPointerGetAttribute, this function also answers for unknown pointers. */
 API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
                                     CUdeviceptr ptr) {
     struct CUctx_st *context;
@@ -571,7 +571,7 @@ API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attrib
             continue;
         }
         result = get_pointer_attribute(data[i], attributes[i], (uintptr_t)ptr);
-        if (result == CUDA_ERROR_INVALID_VALUE) { /* no host pointer for device memory */
+        if (result == CUDA_ERROR_INVALID_VALUE) { /* device memory has no host pointer */
             *(void **)data[i] = NULL;
             result = CUDA_SUCCESS;
         }
@@ -588,7 +588,7 @@ API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attr, 
         return result;
     const struct allocation *allocation = memory_find((uintptr_t)ptr);
     bool valid = attr == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && allocation != NULL && is_on_device(allocation);
-    return leave(valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE); /* all copies are synchronous as it is */
+    return leave(valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE); /* all copies are synchronous anyway */
 }
 
 /* ---- copies and fills ---- */
@@ -598,8 +598,8 @@ enum copy_space { HOST, DEVICE, ANY };
 enum { USE_WRITE = 1, USE_IN_GRAPH = 2 };
 
 /*
- * Whether bytes from address may be read or, with WRITING, written as that side; with PLANNED by a graph, whose memory
- * may be taken by then. With the lock held.
+ * Whether a range is valid as memory of that space for reading or, with USE_WRITE, for writing. With USE_IN_GRAPH,
+ * graph memory that will be allocated by then counts, too. Called with the lock held.
  */
 static bool is_range_valid(uintptr_t address, size_t bytes, enum copy_space space, unsigned use) {
     while (bytes != 0) {
@@ -613,17 +613,17 @@ static bool is_range_valid(uintptr_t address, size_t bytes, enum copy_space spac
             return true;
         if (allocation->kind != MAPPED_MEMORY)
             return false;
-        address += here; /* mappings side by side are one piece of memory */
+        address += here; /* adjacent mappings form one range */
         bytes -= here;
         space = DEVICE;
     }
     return true;
 }
 
-/* A call that isn't given a stream uses the legacy one, and waits for it. */
+/* A call without a stream parameter runs in the legacy stream and waits for completion. */
 #define SYNCHRONOUS ((CUstream)UINTPTR_MAX)
 
-/* enter_with_room for a copy or fill. */
+/* enter_with_queue_space() for a copy or a fill. */
 static CUresult enter_copy(struct CUctx_st **context, CUstream stream, struct capture_member **capturing) {
     if (stream != SYNCHRONOUS)
         return enter_with_queue_space(context, stream, 1, capturing);
@@ -643,7 +643,7 @@ static CUmemorytype memory_type_of(enum copy_space space) {
     return space == ANY ? CU_MEMORYTYPE_UNIFIED : space == HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
-/* One side of a rectangular copy: where it starts and how far it is from row to row and from layer to layer. */
+/* One side of a three-dimensional copy: its start, and the distances between rows and between layers. */
 struct copy_side {
     uintptr_t start;
     size_t pitch, layer;
@@ -668,7 +668,7 @@ static CUresult describe_side(CUmemorytype type, const void *host, CUdeviceptr d
         side->space = ANY;
         break;
     case CU_MEMORYTYPE_ARRAY:
-        side->space = ANY; /* what array_part finds, nobody else knows */
+        side->space = ANY; /* array_region() returns addresses that are not in the allocation tree */
         return array_region(array, offset, extent, &side->start, &side->pitch, &side->layer);
     default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -698,7 +698,7 @@ struct copy_plan {
     bool empty;
 };
 
-/* use: 0 or PLANNED. */
+/* use: 0 or USE_IN_GRAPH. */
 static CUresult plan_copy(const CUDA_MEMCPY3D *copy, unsigned use, struct copy_plan *plan) {
     const size_t extent[3] = {copy->WidthInBytes, copy->Height, copy->Depth};
     const size_t source[3] = {copy->srcXInBytes, copy->srcY, copy->srcZ};
@@ -758,9 +758,8 @@ static struct gpu_work copy_plan_work(const CUDA_MEMCPY3D *copy, const struct co
 }
 
 /*
- * The copy itself runs without the lock, as other threads' calls go on beside it on a real GPU too. The data of one
- * without a stream moves when it is over; that of the others at once, unless functions that are yet to be called could
- * have to do with it.
+ * The copy runs without the lock, because calls of other threads also continue on a real GPU. A synchronous copy moves
+ * its data when its work is done. Other copies move it immediately, unless outstanding host functions may access it.
  */
 static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream) {
     struct CUctx_st *context;
@@ -781,7 +780,8 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream) {
         return leave(result);
     uint64_t number = work_submit(context, stream_or_legacy(stream), copy_plan_work(copy, &plan), NULL);
     struct awaited_work awaited = {.gpu = stream_context(context, stream_or_legacy(stream))->device->gpu};
-    bool between_devices = !memcpy_writes_host(copy) && !memcpy_reads_host(copy); /* the host doesn't wait for those */
+    bool between_devices =
+        !memcpy_writes_host(copy) && !memcpy_reads_host(copy); /* the host does not wait for copies between devices */
     if (work_has_host_functions() || (stream == SYNCHRONOUS && !between_devices))
         awaited.numbers[0] = number;
     leave(result);
@@ -923,7 +923,7 @@ API CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
     return copy_3d(pCopy, hStream);
 }
 
-/* One row between an array and something else. */
+/* One row between an array and other memory. */
 #define ROW(...)                                                                                                       \
     &(CUDA_MEMCPY3D) {                                                                                                 \
         __VA_ARGS__, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1                                                \
@@ -957,7 +957,7 @@ API CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArra
     return copy_3d(ROW(ROW_ARRAY(src), ROW_ARRAY(dst)), SYNCHRONOUS);
 }
 
-/* Of a fill: bytes in a row. */
+/* Bytes in one row of a fill. */
 static size_t memset_row_bytes(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {
     return params->width * params->elementSize;
 }
@@ -980,18 +980,18 @@ CUresult check_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {
     return check_memset_params(params, USE_IN_GRAPH);
 }
 
-/* drop: how to drop pages that become zero; 0: not at all. */
+/* advice: the madvise() advice that drops pages that become zero; 0: keep all pages. */
 static void write_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params, int advice) {
     size_t row = memset_row_bytes(params), size = params->elementSize;
     unsigned char element[sizeof params->value];
-    memcpy(element, &params->value, sizeof element); /* its low bytes come first */
+    memcpy(element, &params->value, sizeof element); /* little-endian: the low bytes come first */
     static const unsigned char zeros[4];
     bool zero = memcmp(element, zeros, size) == 0;
     for (size_t y = 0; row != 0 && y < params->height; y++) {
         unsigned char *start = (unsigned char *)(uintptr_t)params->dst + y * params->pitch;
         uintptr_t first = ((uintptr_t)start + 4095) & ~(uintptr_t)4095;
         uintptr_t last = ((uintptr_t)start + row) & ~(uintptr_t)4095;
-        /* Dropped pages read as zeros, so clearing 80 GB takes no host memory. */
+        /* Dropped pages read as zeros, so that clearing 80 GB takes no host memory. */
         if (zero && advice != 0 && last > first && last - first >= (1u << 20) &&
             madvise((void *)first, last - first, advice) == 0) {
             memset(start, 0, first - (uintptr_t)start);
@@ -1022,7 +1022,7 @@ void run_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {
         write_memset(params, advice);
 }
 
-/* Fills height rows of width elements of size bytes. */
+/* Fills `height` rows of `width` elements of `size` bytes. */
 static CUresult memset_rows(uintptr_t to, size_t pitch, unsigned value, size_t size, size_t width, size_t height,
                             CUstream stream) {
     struct CUctx_st *context;

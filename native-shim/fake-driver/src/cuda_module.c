@@ -1,4 +1,4 @@
-/* Modules, libraries and the functions and variables in them. */
+/* Modules, libraries, and the functions and variables in them. */
 #define _GNU_SOURCE
 #include "cuda_module.h"
 #include "cuda_capture.h"
@@ -9,39 +9,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Attributes that a program has set. */
+/* Function attributes that a program has set. */
 struct function_settings {
-    unsigned set; /* bit by attribute */
+    unsigned set; /* bit mask by attribute */
     int values[16];
 };
 
-/* A module that was loaded itself has an image of its own; a library's, one for each context, has the library's. */
+/*
+ * A CUDA module. A module that was loaded directly owns its image. A library has one module in each context, which
+ * uses the library's image.
+ */
 struct CUmod_st {
     struct object object;
     struct CUlib_st *library;
     struct image own_image;
     const struct image *image;
-    uintptr_t globals, managed;       /* its variables, one behind the other; 0: there are none */
-    struct kernel_handle **functions; /* by their places in the image; NULL: nobody asked for it yet */
+    uintptr_t globals, managed;       /* its variables, stored one after another; 0: none */
+    struct kernel_handle **functions; /* by index in the image; NULL until first requested */
 };
 
 struct CUlib_st {
     struct object object;
     struct image image;
     uintptr_t managed;
-    struct kernel_handle **kernels; /* likewise */
+    struct kernel_handle **kernels; /* by index in the image; NULL until first requested */
 };
 
 /*
- * A module's function or a library's kernel: launches take either. The image of an opaque module has no kernel to
- * point to, and the name is all that is known.
+ * A module's function or a library's kernel; launches accept either. An opaque image has no kernel entries, so that
+ * only the name is known.
  */
 struct kernel_handle {
     struct object object;
-    void *owner; /* the module; the library of a kernel */
+    void *owner; /* the module of a function, the library of a kernel */
     const struct image_kernel *image;
     struct function_settings settings;
-    char *name; /* behind it */
+    char *name; /* stored after the struct */
 };
 
 struct CUfunc_st {
@@ -65,7 +68,7 @@ void module_free(struct object *object) {
         free(library->kernels);
     } else {
         struct CUmod_st *module = (struct CUmod_st *)object;
-        free_globals(module->managed); /* the others go with the context, or before */
+        free_globals(module->managed); /* the context or module_delete() frees module->globals */
         image_clear(&module->own_image);
         free(module->functions);
     }
@@ -78,7 +81,8 @@ static CUresult read_image(struct image *image, const void *start, size_t bytes,
     switch (image_read(image, start, bytes, 10 * gpu->compute_major + gpu->compute_minor)) {
     case IMAGE_READ:
         if (image->opaque)
-            log_line("an image is compressed: each name is taken for a kernel of it, and it has no variables");
+            log_line(
+                "cannot decompress an image: every name is accepted as one of its kernels, and it has no variables");
         return CUDA_SUCCESS;
     case IMAGE_OF_OTHER_DEVICES:
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -113,7 +117,7 @@ static char *read_image_file(const char *path, size_t *bytes) {
     return NULL;
 }
 
-/* Where a variable lies behind the first one of its kind: each at the alignment of an allocation. */
+/* The offset of a variable from the first one of its kind. Each variable has the alignment of an allocation. */
 static size_t global_offset(const struct image *image, const struct image_global *global, bool managed) {
     size_t slot = 0;
     for (const struct image_global *one = image->globals; one != global; one++)
@@ -123,8 +127,8 @@ static size_t global_offset(const struct image *image, const struct image_global
 }
 
 /*
- * Memory for an image's managed or other variables, with their values; 0 in *base if there are none. Managed ones
- * belong to no context, and lie on the host.
+ * Allocates memory for an image's managed or other variables and sets their initial values; *base is 0 if there are
+ * none. Managed variables are host memory and belong to no context.
  */
 static CUresult allocate_globals(uintptr_t *base, const struct image *image, bool managed, struct CUctx_st *context) {
     const struct image_global *end = image->globals + image->global_count;
@@ -142,7 +146,7 @@ static CUresult allocate_globals(uintptr_t *base, const struct image *image, boo
     return CUDA_SUCCESS;
 }
 
-/* A module's variables take memory of its device. */
+/* The variables of a module take memory of its device. */
 static CUresult module_new(struct CUmod_st **made, struct CUctx_st *context, struct CUlib_st *library,
                            struct image *image) {
     struct CUmod_st *module = object_new(KIND_MODULE, sizeof *module, context);
@@ -233,7 +237,7 @@ API CUresult cuModuleUnload(CUmodule hmod) {
     return leave(CUDA_SUCCESS);
 }
 
-/* Variables and functions of a library get their memory when a context first asks for one of them. */
+/* The functions and variables of a library are created when a context first requests one of them. */
 API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode) {
     if (mode == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -241,7 +245,7 @@ API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode) {
     return CUDA_SUCCESS;
 }
 
-/* A library belongs to no device: what the first that can run any of it would run is what it holds. */
+/* A library belongs to no device. Its image is the one for the first device that can run any of its code. */
 static CUresult load_library(CUlibrary *library, const void *start, size_t bytes) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
@@ -311,7 +315,7 @@ API CUresult cuLibraryUnload(CUlibrary library) {
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- what modules hold ---- */
+/* ---- functions and variables of modules ---- */
 
 struct object_search {
     const char *name;
@@ -327,7 +331,9 @@ static void match_handle(void *object, void *data) {
         search->found = handle;
 }
 
-/* The same handle for the same name, as the real driver gives; places: where the image's kernels keep theirs. */
+/*
+ * Returns the same handle for the same name, as NVIDIA's driver does. slots holds the handles of the image's kernels.
+ */
 static CUresult find_or_create_handle(struct kernel_handle **handle, enum object_kind kind, const char *name,
                                       void *owner, struct CUctx_st *context, const struct image *image,
                                       struct kernel_handle **slots) {
@@ -400,7 +406,7 @@ API CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numF
     return leave(result);
 }
 
-/* Either output may be NULL. */
+/* Either output pointer may be NULL. */
 static CUresult get_global(CUdeviceptr *address, size_t *bytes, const struct CUmod_st *module, const char *name) {
     const struct image_global *global = image_global(module->image, name);
     if (global == NULL)
@@ -421,7 +427,7 @@ API CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmo
     return result == CUDA_SUCCESS ? leave(get_global(dptr, bytes, hmod, name)) : result;
 }
 
-/* References to textures and surfaces are gone since CUDA 12: no image has any. */
+/* Texture and surface references were removed in CUDA 12, so that no image has any. */
 static CUresult reference_not_found(const void *reference, CUmodule module, const char *name) {
     if (reference == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -437,7 +443,7 @@ API CUresult cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *
     return reference_not_found(pSurfRef, hmod, name);
 }
 
-/* ---- what libraries hold ---- */
+/* ---- kernels and variables of libraries ---- */
 
 static CUresult enter_library(CUlibrary library) {
     return enter_with_handle(KIND_LIBRARY, library, CUDA_ERROR_INVALID_HANDLE);
@@ -487,7 +493,7 @@ static void match_module(void *object, void *data) {
         search->found = module;
 }
 
-/* A library's module in a context, made when it is first asked for. */
+/* Returns a library's module in a context; creates it at the first request. */
 static CUresult get_library_module(struct CUmod_st **module, struct CUlib_st *library, struct CUctx_st *context) {
     struct object_search search = {NULL, library, context, NULL};
     objects_for_each(KIND_MODULE, match_module, &search);
@@ -495,7 +501,7 @@ static CUresult get_library_module(struct CUmod_st **module, struct CUlib_st *li
     return search.found != NULL ? CUDA_SUCCESS : module_new(module, context, library, &library->image);
 }
 
-/* The same as enter_library, in the current context, with the library's module there. */
+/* Enters the current context and returns the library's module there. */
 static CUresult enter_library_module(CUlibrary library, struct CUmod_st **module) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);
@@ -526,7 +532,7 @@ API CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary libr
     return result == CUDA_SUCCESS ? leave(get_global(dptr, bytes, module, name)) : result;
 }
 
-/* Needs no context. */
+/* Managed variables need no context. */
 API CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name) {
     if (name == NULL || (dptr == NULL && bytes == NULL))
         return CUDA_ERROR_INVALID_VALUE;
@@ -578,9 +584,9 @@ API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel) {
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- what functions are ---- */
+/* ---- function properties ---- */
 
-/* Launches take kernels too, cast to functions. */
+/* Launches also accept kernels, cast to functions. */
 bool is_function(CUfunction function) {
     return object_find(KIND_FUNCTION, function) != NULL || object_find(KIND_KERNEL, function) != NULL;
 }
@@ -672,7 +678,7 @@ API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, i
 
 static CUresult get_parameter(const struct image_kernel *kernel, size_t index, size_t *offset, size_t *size) {
     if (kernel == NULL)
-        return CUDA_ERROR_NOT_SUPPORTED; /* of an opaque image */
+        return CUDA_ERROR_NOT_SUPPORTED; /* the image is opaque */
     if (index >= kernel->parameter_count)
         return CUDA_ERROR_INVALID_VALUE;
     *offset = kernel->parameters[index].offset;

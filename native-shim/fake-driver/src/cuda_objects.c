@@ -1,4 +1,4 @@
-/* The handles that the driver gave out. */
+/* The registry of object handles. */
 #define _GNU_SOURCE
 #include "cuda_array.h"
 #include "cuda_capture.h"
@@ -59,7 +59,7 @@ void object_delete(void *handle) {
 
 void objects_delete_of_context(const struct CUctx_st *context) {
     struct object *next;
-    capture_forget_context(context); /* before the loop: it deletes graphs */
+    capture_forget_context(context); /* before the loop, because it deletes graphs */
     for (struct object *object = objects; object != NULL; object = next) {
         next = object->next;
         if (object->context == context)

@@ -1,6 +1,6 @@
 /*
- * The per-thread-default-stream flavours of functions to which it matters which stream NULL means: there it is the
- * calling thread's own. _ptsz are those with a stream, _ptds those that work on the default stream and wait for it.
+ * The per-thread-default-stream variants of functions for which a NULL stream matters: in them it is the calling
+ * thread's own stream. Names in _ptsz have a stream parameter; names in _ptds run synchronously in the default stream.
  */
 #include "cuda_work.h"
 

@@ -1,14 +1,15 @@
 /*
- * Memory pools, stream-ordered allocation, and the memory that graphs own.
+ * Memory pools, stream-ordered allocation, and graph memory.
  *
- * A pool reserves memory of its device in chunks of 32 MiB, or of the request rounded up to 2 MiB where that is more,
- * and hands out parts of them in steps of 512 bytes. The part is the smallest of the free ones that is large enough
- * (looked for in lists by size, a list's first entries only), and parts that are freed join their free neighbours.
- * A chunk that is wholly free goes back when the host synchronises and the pool holds more than its release threshold.
+ * A pool reserves device memory in chunks of 32 MiB, or of the request rounded up to 2 MiB if that is larger, and
+ * allocates blocks from them in multiples of 512 bytes. It takes the smallest free block that is large enough (best
+ * fit over free lists by size, comparing the first entries of a list only). Freed blocks merge with their free
+ * neighbors. When the host synchronizes and the pool holds more than its release threshold, entirely free chunks are
+ * released.
  *
- * What is freed in stream order is out of the program's reach at once, but free only when the stream has come to it:
- * until then it serves nothing but allocations in the same stream and, when the GPU has no more, those in others, which
- * then wait for that stream (CUDA C++ Programming Guide, "Reuse Policies").
+ * A block freed in stream order is inaccessible to the program immediately, but free only once the stream reaches the
+ * free. Until then, allocations in the same stream can reuse it. If the GPU has no other memory, allocations in other
+ * streams can reuse it too and then wait for that stream (CUDA C++ Programming Guide, "Reuse Policies").
  */
 #define _GNU_SOURCE
 #include "cuda_pool.h"
@@ -26,13 +27,13 @@
 
 enum { BLOCK_ALIGNMENT = 512, FREE_LISTS = 40, FREE_LIST_SCAN_LIMIT = 32 };
 
-/* Places in the list of reuse attributes. */
+/* Indexes of the reuse attributes. */
 enum { REUSE_EVENT_DEPENDENCIES, REUSE_OPPORTUNISTIC, REUSE_INTERNAL_DEPENDENCIES, REUSE_COUNT };
 
 #define CHUNK_ALIGNMENT ((size_t)2 << 20)
 #define MIN_CHUNK_BYTES ((size_t)32 << 20)
 
-/* Memory in use and reserved, and the most of it since the program last reset that. */
+/* Bytes in use and reserved, and their maximums since the program last reset them. */
 struct memory_usage {
     cuuint64_t used, used_high, reserved, reserved_high;
 };
@@ -42,15 +43,15 @@ struct pool_block {
     uintptr_t base;
     size_t bytes;
     bool used;
-    struct pool_block *previous_in_chunk, *next_in_chunk; /* in the chunk */
-    struct pool_block *previous, *next;                   /* in the list of free parts of about this size */
+    struct pool_block *previous_in_chunk, *next_in_chunk; /* neighbors in the chunk */
+    struct pool_block *previous, *next;                   /* in the free list of its size */
 };
 
 struct chunk {
     struct CUmemPoolHandle_st *pool;
     uintptr_t base;
     size_t bytes;
-    off_t offset; /* in the file of a pool that can be exported */
+    off_t offset; /* in the file of an exportable pool */
     struct pool_block *first;
     struct chunk *previous, *next;
 };
@@ -59,16 +60,16 @@ struct CUmemPoolHandle_st {
     struct device *device;
     bool is_default_stream;
     bool imported;
-    int fd;            /* the file that the memory of a pool is that can be exported, or is an import; -1: none */
-    size_t file_bytes; /* bytes of it that were ever used: what is given back is a hole for ever */
-    bool destroyed;    /* its handle is not valid any more, and it goes with its last allocation */
+    int fd;            /* the file that backs an exportable or imported pool; -1: none */
+    size_t file_bytes; /* bytes of the file used so far; released ranges become holes and are not reused */
+    bool destroyed;    /* the handle is invalid; the pool is deleted with its last allocation */
     size_t max_bytes;
     cuuint64_t release_threshold;
-    int reuse[REUSE_COUNT]; /* CU_MEMPOOL_ATTR_REUSE_*, in their order; EVENT_DEPENDENCIES has no effect */
+    int reuse[REUSE_COUNT]; /* CU_MEMPOOL_ATTR_REUSE_*, in their order; REUSE_EVENT_DEPENDENCIES has no effect */
     struct memory_usage usage;
     struct chunk *chunks;
-    struct pool_block *free_lists[FREE_LISTS];  /* [n]: of 512 << n bytes and more, but less than twice that */
-    CUmemAccess_flags access[GPU_MAX_PER_NODE]; /* of each device */
+    struct pool_block *free_lists[FREE_LISTS];  /* [n]: blocks of at least 512 << n bytes and less than twice that */
+    CUmemAccess_flags access[GPU_MAX_PER_NODE]; /* by device */
     struct CUmemPoolHandle_st *previous, *next;
 };
 
@@ -87,7 +88,7 @@ static void usage_add_reserved(struct memory_usage *usage, size_t bytes) {
         usage->reserved_high = usage->reserved;
 }
 
-/* ---- parts of chunks ---- */
+/* ---- blocks ---- */
 
 static unsigned free_list_index(size_t bytes) {
     return 63u - (unsigned)__builtin_clzll(bytes / BLOCK_ALIGNMENT);
@@ -111,7 +112,7 @@ static void free_list_remove(struct pool_block *block) {
         block->next->previous = block->previous;
 }
 
-/* Of a list, the smallest free part of at least so many bytes. */
+/* Returns the smallest free block of at least that many bytes among the first entries of a list. */
 static struct pool_block *best_fit(struct pool_block *list, size_t bytes) {
     struct pool_block *best = NULL;
     for (int i = 0; list != NULL && (i < FREE_LIST_SCAN_LIMIT || best == NULL); i++, list = list->next)
@@ -127,7 +128,7 @@ static struct pool_block *find_free_block(const struct CUmemPoolHandle_st *pool,
     return found;
 }
 
-/* Joins a part with the free one after it. */
+/* Merges a block with the free block after it. */
 static void merge_with_next(struct pool_block *block) {
     struct pool_block *next_in_chunk = block->next_in_chunk;
     block->bytes += next_in_chunk->bytes;
@@ -151,7 +152,7 @@ static void release_block(struct pool_block *block) {
     free_list_add(block);
 }
 
-/* Takes bytes from the start of a free part; the rest stays free. */
+/* Allocates bytes from the start of a free block; the rest stays free. */
 static bool allocate_block(struct pool_block *block, size_t bytes) {
     struct pool_block *rest = block->bytes > bytes ? calloc(1, sizeof *rest) : NULL;
     if (block->bytes > bytes && rest == NULL)
@@ -214,7 +215,7 @@ static bool chunk_is_free(const struct chunk *chunk) {
     return !chunk->first->used && chunk->first->next_in_chunk == NULL;
 }
 
-/* A chunk that is wholly free. */
+/* Deletes a chunk that is entirely free. */
 static void chunk_delete(struct chunk *chunk) {
     struct CUmemPoolHandle_st *pool = chunk->pool;
     free_list_remove(chunk->first);
@@ -233,7 +234,7 @@ static void chunk_delete(struct chunk *chunk) {
     free(chunk);
 }
 
-/* Gives chunks back as long as the pool holds at least keep without them; whether there were any. */
+/* Releases free chunks while the pool keeps at least `keep` bytes; returns whether it released any. */
 static bool pool_trim(struct CUmemPoolHandle_st *pool, cuuint64_t keep) {
     bool any = false;
     struct chunk *next;
@@ -285,7 +286,7 @@ static struct CUmemPoolHandle_st *pool_find(const struct CUmemPoolHandle_st *han
     return NULL;
 }
 
-/* NULL without host memory. */
+/* Returns NULL without host memory. */
 static struct CUmemPoolHandle_st *default_pool(struct device *device) {
     struct CUmemPoolHandle_st **pool = &default_pools[device_ordinal(device)];
     if (*pool == NULL)
@@ -300,20 +301,20 @@ static struct CUmemPoolHandle_st *current_pool(struct device *device) {
     return pool != NULL ? pool : default_pool(device);
 }
 
-/* ---- frees that streams have not come to ---- */
+/* ---- pending stream-ordered frees ---- */
 
 struct pending_free {
     struct allocation *allocation;
     CUstream stream;
-    struct CUctx_st *context; /* which of the default streams it is */
+    struct CUctx_st *context; /* identifies the default stream */
     pthread_t thread;
-    struct awaited_work work; /* after which it is free */
+    struct awaited_work work; /* the block is free once this work is done */
     struct pending_free *next;
 };
 
 static struct pending_free *pending_frees;
 
-/* Frees what wanted says. */
+/* Completes the pending frees for which matches() returns true. */
 static void complete_pending_frees(bool (*matches)(const struct pending_free *pending, const void *data),
                                    const void *data) {
     for (struct pending_free **link = &pending_frees; *link != NULL;) {
@@ -345,7 +346,7 @@ void pending_frees_complete_all(const struct device *device) {
     complete_pending_frees(pending_free_is_on_device, device);
 }
 
-/* What an allocation in a stream may take from its pool. */
+/* An allocation request in a stream. */
 struct block_request {
     const struct CUmemPoolHandle_st *pool;
     struct CUctx_st *context;
@@ -362,7 +363,10 @@ static bool can_reuse_in_stream(const struct pending_free *pending, const void *
            (is_default_stream(pending->stream) && is_legacy_stream(request->stream));
 }
 
-/* The taker's stream waits for the other one, if there is room for that in the GPU's queue; there nearly always is. */
+/*
+ * Accepts any pending free in the pool. Makes the requesting stream wait for the freeing stream if the GPU's queue has
+ * space for that, which it nearly always has.
+ */
 static bool can_reuse_after_wait(const struct pending_free *pending, const void *data) {
     const struct block_request *request = data;
     if (allocation_pool(pending->allocation) != request->pool)
@@ -388,7 +392,7 @@ static CUresult free_async(struct allocation *allocation, struct CUctx_st *conte
     return CUDA_SUCCESS;
 }
 
-/* ---- allocating from pools ---- */
+/* ---- allocation from pools ---- */
 
 static struct pool_block *find_block_or_grow(struct CUmemPoolHandle_st *pool, size_t bytes) {
     const size_t whole = round_up(bytes, CHUNK_ALIGNMENT);
@@ -462,14 +466,14 @@ void pools_trim_after_sync(void) {
         pool_trim(pool, pool->release_threshold);
 }
 
-/* ---- the memory of graphs ---- */
+/* ---- graph memory ---- */
 
 struct graph_memory {
     uintptr_t base;
     size_t bytes;
     struct device *device;
-    struct allocation *allocation; /* NULL: not taken */
-    bool graph_deleted;            /* its graph is gone */
+    struct allocation *allocation; /* NULL: not allocated */
+    bool graph_deleted;            /* the graph has been deleted */
     struct graph_memory *previous, *next;
 };
 
@@ -525,7 +529,7 @@ CUresult graph_memory_allocate(struct graph_memory *memory) {
         more = whole > cached ? whole - cached : 0;
         if (more == 0 || gpu_reserve(memory->device->gpu, more))
             break;
-        if (!pools_release_unused(memory->device)) /* which may take what was cached here, too */
+        if (!pools_release_unused(memory->device)) /* this may also release the cached graph memory */
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     const struct allocation values = {
@@ -641,7 +645,7 @@ API CUresult cuDeviceGraphMemTrim(CUdevice device) {
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- all of a device ---- */
+/* ---- operations on all pools of a device ---- */
 
 bool pools_release_unused(const struct device *device) {
     complete_done_frees();
@@ -654,7 +658,7 @@ bool pools_release_unused(const struct device *device) {
 
 static void free_chunk_allocations(struct chunk *chunk) {
     for (;;) {
-        struct pool_block *block = chunk->first; /* what comes before the first used part is one free part */
+        struct pool_block *block = chunk->first; /* blocks before the first used block are one free block */
         if (!block->used)
             block = block->next_in_chunk;
         if (block == NULL)
@@ -688,9 +692,9 @@ void pools_free_device_memory(const struct device *device) {
     (void)graph_memory_trim(device);
 }
 
-/* ---- pools, as programs see them ---- */
+/* ---- pool API functions ---- */
 
-/* The device of a location that is one's memory, else NULL. */
+/* Returns the device of a device memory location, otherwise NULL. */
 static struct device *location_device(const CUmemLocation *location) {
     return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? device_from_ordinal(location->id) : NULL;
 }
@@ -729,7 +733,7 @@ static CUresult enter_pool(CUmemoryPool pool) {
     return pool_find(pool) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
 }
 
-/* The same for what isn't safe beside a capture: NVIDIA/cccl#11360 found it so of pools' attributes. */
+/* Like enter_pool(), for calls that are unsafe during a capture. NVIDIA/cccl#11360 found that pool attributes are. */
 static CUresult enter_pool_unsafe(CUmemoryPool pool) {
     CUresult result = enter_pool(pool);
     if (result != CUDA_SUCCESS)
@@ -892,7 +896,7 @@ API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
     return leave(CUDA_SUCCESS);
 }
 
-/* The pools of device memory are those of the devices; there are none of other memory. */
+/* Only device memory has pools, one default pool and one current pool for each device. */
 static CUresult check_pool_location(const CUmemLocation *location, CUmemAllocationType type) {
     if (location == NULL || (type != CU_MEM_ALLOCATION_TYPE_PINNED && type != CU_MEM_ALLOCATION_TYPE_MANAGED))
         return CUDA_ERROR_INVALID_VALUE;
@@ -916,14 +920,14 @@ API CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, 
     return result == CUDA_SUCCESS ? cuDeviceSetMemPool(location->id, pool) : result;
 }
 
-/* ---- pools of other processes ---- */
+/* ---- export and import between processes ---- */
 
 #define POINTER_EXPORT_MAGIC UINT64_C(0x3154505151494c41) /* "ALIQQPT1" */
 
-/* What the bytes of a CUmemPoolPtrExportData are. */
+/* The contents of a CUmemPoolPtrExportData. */
 struct exported_pointer {
     uint64_t magic;
-    uint64_t pool; /* its file's id */
+    uint64_t pool; /* the id of the pool's file */
     uint64_t offset, bytes;
     uint64_t unused[4];
 };
@@ -1023,9 +1027,9 @@ API CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUm
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- allocating and freeing in stream order ---- */
+/* ---- stream-ordered allocation and free ---- */
 
-/* pool NULL: the current one of the stream's device. */
+/* If from_pool is false, allocates from the current pool of the stream's device. */
 static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, struct CUmemPoolHandle_st *pool, CUstream stream,
                                bool from_pool) {
     struct CUctx_st *context;

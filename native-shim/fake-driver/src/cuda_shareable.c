@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of <linux/memfd.h> and <linux/fcntl.h>: newer than the C library's headers may be. */
+/* From <linux/memfd.h> and <linux/fcntl.h>; the C library's headers may be older. */
 #ifndef MFD_CLOEXEC
 #define MFD_CLOEXEC 1u
 #define MFD_ALLOW_SEALING 2u
@@ -32,7 +32,7 @@ struct shareable_header {
 int shareable_create(enum shareable_kind kind, const struct device *device, size_t bytes) {
     static uint64_t last_id;
     struct timespec now;
-    /* The C library has the function since 2.27 only. */
+    /* memfd_create() needs glibc 2.27. */
     int fd = (int)syscall(SYS_memfd_create, SHAREABLE_FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;

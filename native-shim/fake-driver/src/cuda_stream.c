@@ -68,7 +68,7 @@ void stream_free(struct object *object) {
     work_release_queue((struct CUstream_st *)object);
 }
 
-/* Its work goes on. */
+/* Work of the destroyed stream continues. */
 API CUresult cuStreamDestroy_v2(CUstream hStream) {
     CUresult result = enter_stream(hStream);
     if (result != CUDA_SUCCESS)
@@ -83,7 +83,7 @@ API CUresult cuStreamDestroy(CUstream hStream) {
     return cuStreamDestroy_v2(hStream);
 }
 
-/* As enter_stream_of, unless a capture forbids to wait for the stream, or to ask about it. */
+/* Like enter_checked_stream(). Fails if a capture forbids waiting for the stream or querying it. */
 static CUresult enter_stream_to_wait(CUstream stream, struct CUctx_st **context) {
     CUresult result = enter_checked_stream(stream, context);
     if (result != CUDA_SUCCESS)
@@ -101,7 +101,7 @@ API CUresult cuStreamQuery(CUstream hStream) {
     return leave(work_is_done(&work) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
-/* What waits lets the lock go meanwhile, and takes it again to tell the pools. */
+/* Releases the lock during the wait and takes it again to trim the pools. */
 static CUresult wait_and_leave(const struct awaited_work *work) {
     leave(CUDA_SUCCESS);
     work_wait(work);
@@ -121,7 +121,7 @@ API CUresult cuStreamSynchronize(CUstream hStream) {
     return wait_and_leave(&work);
 }
 
-/* What can be asked about a stream: of a default one, in the current context, and of others. */
+/* Queries of a stream: the value for a default stream in the current context, and for any other stream. */
 #define DEFINE_STREAM_GETTER(function, type, default_value, other_value)                                               \
     API CUresult function(CUstream hStream, type *answer) {                                                            \
         struct CUctx_st *context;                                                                                      \
@@ -166,7 +166,7 @@ static void run_callback(void *data) {
     callback.function(callback.stream, CUDA_SUCCESS, callback.data);
 }
 
-/* The two pieces of work of a call are the mark that it comes after and the gate that holds up what comes after it. */
+/* A host function needs two pieces of work: the one that it comes after, and the gate that holds up later work. */
 static CUresult call_host_function(CUstream stream, void (*function)(void *data), void *data, bool can_be_captured) {
     struct CUctx_st *context;
     struct capture_member *capturing;
@@ -259,7 +259,7 @@ API CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
     return cuEventRecordWithFlags(hEvent, hStream, 0);
 }
 
-/* An event that was never recorded counts as over. */
+/* An event that was never recorded is complete. */
 static bool event_is_done(CUevent event) {
     return event->gpu == NULL || gpu_look(event->gpu, &event->mark);
 }

@@ -1,4 +1,4 @@
-/* User objects: what a program wants to live as long as the graphs that use it. */
+/* User objects: resources of the program that live at least as long as the graphs that refer to them. */
 #include "cuda_user_object.h"
 #include "cuda_graph.h"
 
@@ -18,7 +18,10 @@ struct user_reference {
     struct user_reference *next;
 };
 
-/* Objects whose last reference has gone, until leave_graphs can call their destructors without the lock. */
+/*
+ * Copies of objects that lost their last reference. leave_and_run_destructors() calls their destructors without the
+ * lock.
+ */
 static struct CUuserObject_st *destroyed_objects;
 
 static void release_references(CUuserObject object, unsigned long count) {

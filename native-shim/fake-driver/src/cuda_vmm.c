@@ -1,11 +1,12 @@
 /*
- * Virtual memory management: physical memory that is made, address ranges that are reserved, and the mapping of one
- * into the other.
+ * Virtual memory management: physical allocations, reserved address ranges, and mappings of the former into the
+ * latter.
  *
- * Physical memory is a part of a file without a name: one file for all of it that cannot be exported, since a
- * descriptor for each piece of 2 MiB would be more than a process may have, and one for each piece that can. A mapping
- * is the host's mapping of that part, inaccessible until cuMemSetAccess. Memory is charged from cuMemCreate until the
- * last handle is released and the last mapping undone; what is imported from another process is that one's charge.
+ * A physical allocation is a range of an anonymous file. All allocations that cannot be exported share one file,
+ * because a file descriptor for each 2 MiB would exceed a process's limit. Each exportable allocation has a file of
+ * its own. A mapping is a host mapping of that range, inaccessible until cuMemSetAccess. An allocation is charged from
+ * cuMemCreate until its last handle is released and its last mapping is undone. An imported allocation is charged to
+ * the exporting process only.
  */
 #define _GNU_SOURCE
 #include "cuda_vmm.h"
@@ -29,7 +30,7 @@ struct physical_allocation {
     off_t offset;
     bool own_file;
     bool imported;
-    unsigned handles; /* references by the program */
+    unsigned handles; /* references that the program holds */
     unsigned mappings;
 };
 
@@ -39,7 +40,7 @@ struct reservation {
     unsigned mappings;
 };
 
-/* What an allocation of MAPPED_MEMORY owns. */
+/* The owner field of allocations of kind MAPPED_MEMORY. */
 struct mapping {
     struct physical_allocation *physical;
     struct reservation *reservation;
@@ -49,7 +50,7 @@ struct mapping {
 
 static void *reservations; /* tree, by address */
 
-/* The file of all memory that cannot be exported; what was given back is never used again, but is a hole then. */
+/* The file of all allocations that cannot be exported. Released ranges become holes and are not reused. */
 static int common_file = -1;
 static size_t common_bytes;
 
@@ -65,7 +66,7 @@ static bool numa_node_exists(int node) {
     return node == 0 || (node > 0 && access(path, F_OK) == 0);
 }
 
-/* Whether there can be such memory; with *device NULL for the host's. */
+/* Checks whether such memory can be created; *device is NULL for host memory. */
 static CUresult check_properties(const CUmemAllocationProp *properties, struct device **device) {
     const CUmemLocation *location = &properties->location;
     unsigned handle_types = properties->requestedHandleTypes;
@@ -118,7 +119,7 @@ static bool assign_file(struct physical_allocation *physical) {
     return true;
 }
 
-/* Memory goes when nothing refers to it any more. */
+/* Frees the allocation once it has no handle and no mapping. */
 static void free_if_unused(struct physical_allocation *physical) {
     if (physical->handles != 0 || physical->mappings != 0)
         return;
@@ -158,7 +159,7 @@ API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, cons
     struct physical_allocation *physical = object_new(KIND_PHYSICAL_ALLOCATION, sizeof *physical, NULL);
     if (physical != NULL) {
         physical->properties = *prop;
-        physical->properties.allocFlags.compressionType = 0; /* a wish, and there is none */
+        physical->properties.allocFlags.compressionType = 0; /* a hint; there is no compression */
         physical->device = device;
         physical->bytes = size;
         physical->handles = 1;
@@ -168,7 +169,7 @@ API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, cons
         }
         object_delete(physical);
     }
-    log_line("the host cannot make a file for %zu bytes of memory", size);
+    log_line("the host cannot create a file for %zu bytes of memory", size);
     if (device != NULL) {
         gpu_release(device->gpu, size);
         device_release(device);
@@ -176,7 +177,7 @@ API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, cons
     return leave(CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* Takes the lock if handle is one that the program holds. */
+/* Takes the lock if handle refers to a physical allocation that the program holds. */
 static CUresult enter_physical(CUmemGenericAllocationHandle handle, struct physical_allocation **physical) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
@@ -257,7 +258,7 @@ void physical_allocation_unmap(struct physical_allocation *physical) {
     free_if_unused(physical);
 }
 
-/* ---- sharing ---- */
+/* ---- shareable handles ---- */
 
 API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
                                           CUmemAllocationHandleType handleType, unsigned long long flags) {
@@ -268,7 +269,7 @@ API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAll
     if (result != CUDA_SUCCESS)
         return result;
     if (!physical->own_file)
-        return leave(CUDA_ERROR_INVALID_VALUE); /* it was not made to be exported */
+        return leave(CUDA_ERROR_INVALID_VALUE); /* it was not created as exportable */
     int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -312,7 +313,7 @@ API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle
 
 /* ---- address ranges ---- */
 
-/* Ranges that overlap are equal. */
+/* Overlapping ranges compare as equal. */
 static int compare_reservations(const void *a, const void *b) {
     const struct reservation *left = a, *right = b;
     if (left->base + left->bytes <= right->base)
@@ -320,7 +321,7 @@ static int compare_reservations(const void *a, const void *b) {
     return right->base + right->bytes <= left->base;
 }
 
-/* The one that holds all of a range. */
+/* Returns the reservation that contains the whole range. */
 static struct reservation *find_reservation(uintptr_t base, size_t bytes) {
     const struct reservation range = {.base = base, .bytes = bytes};
     if (bytes == 0 || bytes > UINTPTR_MAX - base)
@@ -389,7 +390,7 @@ API CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
 
 /* ---- mapping ---- */
 
-/* Whether nothing is mapped anywhere in a range. */
+/* Whether a range has no mapping. */
 static bool is_unmapped(uintptr_t base, size_t bytes) {
     for (size_t offset = 0; offset < bytes; offset += VMM_GRANULARITY)
         if (memory_find(base + offset) != NULL)
@@ -432,7 +433,10 @@ API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
     return leave(CUDA_SUCCESS);
 }
 
-/* Calls visit for all mappings of a range; false and nothing is called unless it is made of whole mappings. */
+/*
+ * Calls visit for all mappings of a range. If the range does not consist of whole mappings, calls nothing and returns
+ * false.
+ */
 static bool visit_mappings(CUdeviceptr start, size_t bytes, void (*visit)(struct allocation *mapping, const void *data),
                            const void *data) {
     if (bytes == 0 || bytes > UINT64_MAX - start)
@@ -455,7 +459,7 @@ static bool visit_mappings(CUdeviceptr start, size_t bytes, void (*visit)(struct
 static void unmap_mapping(struct allocation *allocation, const void *data) {
     (void)data;
     struct mapping *mapping = allocation->owner;
-    /* Without memory for that the old mapping stays, unreachable for the driver's own copies. */
+    /* If the host has no memory for that, the old mapping stays; the driver no longer finds it. */
     (void)mmap((void *)allocation->base, allocation->bytes, PROT_NONE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     memory_remove(allocation);
@@ -557,7 +561,7 @@ API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *loca
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- multicast: there is no NVSwitch (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0) ---- */
+/* ---- multicast: not supported without NVSwitch (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0) ---- */
 
 API CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop) {
     return mcHandle == NULL || prop == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;

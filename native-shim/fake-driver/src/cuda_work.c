@@ -10,7 +10,7 @@
 #include <time.h>
 
 #if defined(__x86_64__)
-/* As before glibc 2.34 moved it, so that the driver loads in older containers too. */
+/* The symbol version from before glibc 2.34, so that the driver loads in older containers. */
 __asm__(".symver pthread_create, pthread_create@GLIBC_2.2.5");
 #endif
 
@@ -18,7 +18,7 @@ enum { LEGACY_QUEUE = 0, CALL_POLL_NS = 1000000 };
 
 static unsigned streams_in_queue[GPU_QUEUES];
 
-/* The calling thread's default stream: one more stream, that every thread has for itself, on each GPU. */
+/* The calling thread's per-thread default stream. Each thread has one on each GPU. */
 static _Thread_local struct {
     unsigned queue; /* 0: none yet */
     uint64_t last[GPU_MAX_PER_NODE];
@@ -68,12 +68,13 @@ CUresult enter_with_queue_space(struct CUctx_st **context, CUstream stream, unsi
     }
 }
 
-/* Where the number of the stream's latest work stands. */
+/* Returns the location of the number of the stream's latest work, and the stream's queue. */
 static uint64_t *last_work_of_stream(struct CUctx_st *context, CUstream stream, unsigned *queue) {
     if (stream == PER_THREAD_STREAM) {
         if (per_thread_stream.queue == 0) {
             per_thread_stream.queue = emptiest_queue(LEGACY_QUEUE + 1, GPU_BARRIER_QUEUES);
-            streams_in_queue[per_thread_stream.queue]++; /* for good: threads leave no word when they end */
+            streams_in_queue[per_thread_stream.queue]++; /* never decremented: the driver does not learn when a thread
+                                                            ends */
         }
         *queue = per_thread_stream.queue;
         return &per_thread_stream.last[device_ordinal(context->device)];
@@ -147,24 +148,29 @@ void work_record_event(struct CUctx_st *current, CUstream stream, CUevent event)
     (void)work_submit(current, stream, (struct gpu_work){0}, &event->mark);
 }
 
-/* ---- calls ---- */
+/* ---- host functions ---- */
 
-/* A function to be called when work of one GPU is over, and the gate on one, perhaps another, that it opens then. */
+/*
+ * A host function to call when work of one GPU is done, and the gate to open afterwards, which may be on another GPU.
+ */
 struct pending_call {
     gpu_file *before, *gpu;
     uint64_t number, gate;
-    void (*function)(void *data); /* NULL: none, it is all about the gate */
+    void (*function)(void *data); /* NULL: only opens the gate */
     void *data;
     struct pending_call *next;
 };
 
 static pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct pending_call *pending_calls; /* oldest first */
-static bool call_thread_running;           /* there is a thread for them */
+static bool call_thread_running;           /* the thread that calls host functions is running */
 
-/* Takes the oldest call that can be made off the list; if there is none, says when there may be one. */
+/*
+ * Removes and returns the oldest call that is ready. If there is none, returns NULL and the earliest time at which one
+ * may be.
+ */
 static struct pending_call *take_ready_call(uint64_t *wake_time) {
-    *wake_time = gpu_now() + CALL_POLL_NS; /* for those that come meanwhile */
+    *wake_time = gpu_now() + CALL_POLL_NS; /* limits the sleep, for calls that are added meanwhile */
     for (struct pending_call **link = &pending_calls; *link != NULL; link = &(*link)->next) {
         struct pending_call *call = *link;
         uint64_t earliest = gpu_earliest(call->before, call->number);
@@ -207,7 +213,9 @@ bool work_has_host_functions(void) {
     return any;
 }
 
-/* Puts a gate into the stream that opens when function has been called, which is when the work of a GPU is over. */
+/*
+ * Submits a gate to the stream. The gate opens once the given work of GPU `before` is done and function has returned.
+ */
 static CUresult submit_gate_after(struct CUctx_st *current, CUstream stream, gpu_file *before, uint64_t number,
                                   void (*function)(void *), void *data) {
     struct pending_call *call = malloc(sizeof *call);
@@ -223,7 +231,7 @@ static CUresult submit_gate_after(struct CUctx_st *current, CUstream stream, gpu
         pthread_attr_init(&detached);
         pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
         ready = call_thread_running =
-            pthread_create(&thread, &detached, run_call_thread, NULL) == 0; /* it finds the lock taken */
+            pthread_create(&thread, &detached, run_call_thread, NULL) == 0; /* the new thread waits for call_mutex */
         pthread_attr_destroy(&detached);
     }
     if (ready) {
@@ -253,15 +261,15 @@ CUresult work_wait_event(struct CUctx_st *current, CUstream stream, CUevent even
     return CUDA_SUCCESS;
 }
 
-/* ---- what things cost ---- */
+/* ---- durations ---- */
 
 enum {
     START_NS = 2000,
     WAVE_NS = 5000,
     THREADS_PER_SM = 2048,
     BLOCKS_PER_SM = 32,
-    HOST_BYTES_PER_US = 25000,     /* PCI Express 4.0 with 16 lanes, in practice */
-    DEVICE_BYTES_PER_US = 1200000, /* written, or read and written at half of that, by an A100's memory */
+    HOST_BYTES_PER_US = 25000,     /* measured throughput of 16 lanes of PCI Express 4.0 */
+    DEVICE_BYTES_PER_US = 1200000, /* the memory bandwidth of an A100; a copy reads and writes, at half of it */
 };
 
 static bool read_first_parameter(void *const *parameters, void *const *extra, uint64_t *value) {
