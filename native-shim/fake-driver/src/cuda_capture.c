@@ -25,7 +25,7 @@ struct capture {
     bool invalid;
     CUstreamCaptureMode mode;
     unsigned long long thread;      /* the thread that began the capture */
-    struct capture_member *streams; /* the stream that began the capture is the last in the list */
+    struct capture_member *members; /* the stream that began the capture is the last in the list */
     struct capture *next;
 };
 
@@ -65,7 +65,7 @@ static unsigned long long thread_number(void) {
 
 static struct capture_member *find_member(struct CUctx_st *context, CUstream stream) {
     for (struct capture *capture = captures; capture != NULL; capture = capture->next)
-        for (struct capture_member *member = capture->streams; member != NULL; member = member->next)
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
             if (member->stream == stream &&
                 (stream != PER_THREAD_STREAM || (member->context == context && member->thread == thread_number())))
                 return member;
@@ -81,9 +81,9 @@ static struct capture_member *join_capture(struct capture *capture, struct CUctx
                                       .stream = stream,
                                       .thread = thread_number(),
                                       .blocking = is_blocking_stream(stream),
-                                      .origin = capture->streams == NULL,
-                                      .next = capture->streams};
-    capture->streams = member;
+                                      .origin = capture->members == NULL,
+                                      .next = capture->members};
+    capture->members = member;
     return member;
 }
 
@@ -92,7 +92,7 @@ static CUresult invalidate(struct capture *capture, CUresult result) {
     capture->invalid = true;
     capture->graph->capturing = false;
     if (capture->own_graph) {
-        for (struct capture_member *member = capture->streams; member != NULL; member = member->next)
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
             edges_free(&member->dependencies);
         graph_delete(capture->graph);
     }
@@ -108,9 +108,9 @@ static void end_capture(struct capture *capture) {
     while (*link != capture)
         link = &(*link)->next;
     *link = capture->next;
-    while (capture->streams != NULL) {
-        struct capture_member *member = capture->streams;
-        capture->streams = member->next;
+    while (capture->members != NULL) {
+        struct capture_member *member = capture->members;
+        capture->members = member->next;
         edges_free(&member->dependencies);
         free(member);
     }
@@ -123,7 +123,7 @@ static void end_capture(struct capture *capture) {
  */
 static struct capture *blocking_capture(struct CUctx_st *context) {
     for (struct capture *capture = captures; capture != NULL; capture = capture->next)
-        for (struct capture_member *member = capture->streams; member != NULL; member = member->next)
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
             if (member->blocking && member->context == context)
                 return capture;
     return NULL;
@@ -208,7 +208,7 @@ CUresult capture_check_stream_wait(struct CUctx_st *context, CUstream stream) {
 CUresult capture_check_context_wait(struct CUctx_st *context) {
     CUresult result = CUDA_SUCCESS;
     for (struct capture *capture = captures; capture != NULL; capture = capture->next)
-        for (struct capture_member *member = capture->streams; member != NULL; member = member->next)
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
             if (member->context == context)
                 result = invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     return result == CUDA_SUCCESS ? capture_check_unsafe_call() : result;
@@ -317,7 +317,7 @@ void capture_forget_stream(CUstream stream) {
         end_capture(capture);
         return;
     }
-    struct capture_member **link = &capture->streams;
+    struct capture_member **link = &capture->members;
     while (*link != member)
         link = &(*link)->next;
     *link = member->next;
@@ -329,7 +329,7 @@ void capture_forget_context(const struct CUctx_st *context) {
     for (struct capture *capture = captures, *next; capture != NULL; capture = next) {
         bool has_member = false;
         next = capture->next;
-        for (const struct capture_member *member = capture->streams; member != NULL; member = member->next)
+        for (const struct capture_member *member = capture->members; member != NULL; member = member->next)
             has_member |= member->context == context;
         if (!has_member)
             continue;
@@ -417,7 +417,7 @@ API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const
 static bool all_members_joined(const struct capture *capture, const struct capture_member *origin) {
     for (CUgraphNode node = capture->graph->first; node != NULL; node = node->next)
         node->scratch = 0;
-    CUgraphNode *reached = malloc((capture->graph->nodes + 1) * sizeof *reached);
+    CUgraphNode *reached = malloc((capture->graph->node_count + 1) * sizeof *reached);
     size_t count = 0;
     if (reached == NULL)
         return false;
@@ -430,7 +430,7 @@ static bool all_members_joined(const struct capture *capture, const struct captu
             break;
     }
     free(reached);
-    for (const struct capture_member *member = capture->streams; member != NULL; member = member->next)
+    for (const struct capture_member *member = capture->members; member != NULL; member = member->next)
         for (size_t i = 0; i < member->dependencies.count; i++)
             if (member->dependencies.nodes[i]->scratch == 0)
                 return false;

@@ -37,10 +37,10 @@ bool edges_add(struct edges *edges, CUgraphNode node, const CUgraphEdgeData *dat
         if (nodes == NULL)
             return false;
         edges->nodes = nodes;
-        CUgraphEdgeData *total = realloc(edges->data, capacity * sizeof *total);
-        if (total == NULL)
+        CUgraphEdgeData *edge_data = realloc(edges->data, capacity * sizeof *edge_data);
+        if (edge_data == NULL)
             return false;
-        edges->data = total;
+        edges->data = edge_data;
         edges->capacity = capacity;
     }
     edges->nodes[edges->count] = node;
@@ -126,7 +126,7 @@ CUresult graph_node_check_params(const CUgraphNodeParams *params) {
         break;
     case CU_GRAPH_NODE_TYPE_GRAPH: {
         CUgraph child = object_find(KIND_GRAPH, params->graph.graph);
-        valid = child != NULL && !child->capturing && child->owner == NULL &&
+        valid = child != NULL && !child->capturing && child->parent_node == NULL &&
                 (unsigned)params->graph.ownership <= CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
         break;
     }
@@ -239,7 +239,7 @@ static CUresult create_node_allocation(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PAR
         free(allocation);
         return result;
     }
-    allocation->nodes = 1;
+    allocation->node_count = 1;
     node->allocation = allocation;
     if (bytes != 0)
         memcpy(access, alloc->accessDescs, bytes);
@@ -250,7 +250,7 @@ static CUresult create_node_allocation(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PAR
 }
 
 static void release_node_allocation(struct node_allocation *allocation) {
-    if (allocation == NULL || --allocation->nodes != 0)
+    if (allocation == NULL || --allocation->node_count != 0)
         return;
     graph_memory_delete(allocation->memory);
     free(allocation);
@@ -270,7 +270,7 @@ static void node_delete(CUgraphNode node) {
         node->next->previous = node->previous;
     else
         graph->last = node->previous;
-    graph->nodes--;
+    graph->node_count--;
     if (node->child != NULL)
         graph_delete(node->child);
     release_node_allocation(node->allocation);
@@ -294,17 +294,17 @@ static CUresult assign_params(CUgraphNode node, const CUgraphNodeParams *params)
             return result;
     } else if (params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         bool moved = params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-        for (CUgraph around = node->graph; moved && around != NULL;) { /* a graph cannot contain itself */
-            if (around == params->graph.graph)
+        for (CUgraph ancestor = node->graph; moved && ancestor != NULL;) { /* a graph cannot contain itself */
+            if (ancestor == params->graph.graph)
                 return CUDA_ERROR_INVALID_VALUE;
-            around = around->owner != NULL ? around->owner->graph : NULL;
+            ancestor = ancestor->parent_node != NULL ? ancestor->parent_node->graph : NULL;
         }
         CUgraph child = moved ? params->graph.graph : graph_clone(params->graph.graph);
         if (child == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
         if (node->child != NULL)
             graph_delete(node->child);
-        child->owner = node;
+        child->parent_node = node;
         node->child = taken.graph.graph = child;
     }
     free(node->arguments);
@@ -326,7 +326,7 @@ static CUresult node_create(CUgraph graph, const CUgraphNodeParams *params, CUgr
     else
         graph->first = node;
     graph->last = node;
-    graph->nodes++;
+    graph->node_count++;
     CUresult result = assign_params(node, params);
     if (result != CUDA_SUCCESS) {
         node_delete(node);
@@ -362,7 +362,7 @@ static CUresult check_params_in_graph(CUgraph graph, const CUgraphNodeParams *pa
                    : CUDA_SUCCESS;
     if (params->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && params->type != CU_GRAPH_NODE_TYPE_MEM_FREE)
         return CUDA_SUCCESS;
-    if (graph->owner != NULL || graph->exec_count != 0)
+    if (graph->parent_node != NULL || graph->exec_count != 0)
         return CUDA_ERROR_NOT_SUPPORTED;
     struct free_node_search search = {params->free.dptr, graph, false};
     if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
@@ -439,7 +439,7 @@ CUgraph graph_clone(CUgraph graph) {
         node->counterpart->disabled = node->disabled;
         node->counterpart->allocation = node->allocation;
         if (node->allocation != NULL)
-            node->allocation->nodes++;
+            node->allocation->node_count++;
         for (int id = 0; node->attributes != NULL && id < LAUNCH_ATTRIBUTES; id++)
             if (!graph_node_set_attribute(node->counterpart, (CUlaunchAttributeID)id, &node->attributes[id]))
                 goto fail;
@@ -477,7 +477,7 @@ CUgraphNode graph_find_clone(CUgraph graph, unsigned long long original) {
 }
 
 CUgraphNode *graph_topological_order(CUgraph graph, CUgraphNode *cycle_node) {
-    CUgraphNode *order = malloc((graph->nodes + 1) * sizeof *order);
+    CUgraphNode *order = malloc((graph->node_count + 1) * sizeof *order);
     size_t count = 0;
     *cycle_node = NULL;
     if (order == NULL)
@@ -491,7 +491,7 @@ CUgraphNode *graph_topological_order(CUgraph graph, CUgraphNode *cycle_node) {
         for (size_t n = 0; n < order[i]->dependents.count; n++)
             if (--order[i]->dependents.nodes[n]->scratch == 0)
                 order[count++] = order[i]->dependents.nodes[n];
-    if (count == graph->nodes)
+    if (count == graph->node_count)
         return order;
     free(order);
     for (CUgraphNode node = graph->first; node != NULL && *cycle_node == NULL; node = node->next)
@@ -527,7 +527,7 @@ API CUresult cuGraphDestroy(CUgraph hGraph) {
     CUresult result = enter_graph(hGraph);
     if (result != CUDA_SUCCESS)
         return result;
-    if (hGraph->owner != NULL || hGraph->capturing)
+    if (hGraph->parent_node != NULL || hGraph->capturing)
         return leave(CUDA_ERROR_INVALID_VALUE);
     graph_delete(hGraph);
     return leave_and_run_destructors(CUDA_SUCCESS);

@@ -23,9 +23,9 @@ void edges_free(struct edges *edges);
 struct CUgraph_st {
     struct object object;
     CUgraphNode first, last; /* in the order in which they were added */
-    size_t nodes;
+    size_t node_count;
     unsigned long long id, cloned_from; /* the id of the graph that this one is a clone of; 0: none */
-    CUgraphNode owner;                  /* the node whose child graph this is, or NULL */
+    CUgraphNode parent_node;            /* the node whose child graph this is, or NULL */
     size_t exec_count;                  /* live executable graphs instantiated from it */
     bool capturing;                     /* between cuStreamBeginCapture and cuStreamEndCapture */
     struct user_reference *references;
@@ -51,7 +51,7 @@ struct CUgraphNode_st {
 /* The memory that an allocation node and its clones share. It has the same address at every launch. */
 struct node_allocation {
     struct graph_memory *memory;
-    size_t nodes;
+    size_t node_count;
 };
 
 /* An executable graph: a clone of the graph that it was instantiated from, with the parameters set since then. */

@@ -37,7 +37,7 @@ static CUgraphInstantiateResult validate_graph(CUgraph graph, bool from_device, 
             return CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
     }
     *error_node = NULL;
-    return from_device && graph->nodes == 0 ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    return from_device && graph->node_count == 0 ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
 }
 
 static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, CUgraphNode *error_node,
@@ -50,7 +50,7 @@ static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, 
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    if (object_find(KIND_GRAPH, graph) == NULL || graph->capturing || graph->owner != NULL)
+    if (object_find(KIND_GRAPH, graph) == NULL || graph->capturing || graph->parent_node != NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
     *outcome = validate_graph(graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0, error_node);
     if (*outcome != CUDA_GRAPH_INSTANTIATE_SUCCESS)
@@ -174,7 +174,7 @@ static CUgraphExecUpdateResult check_params_update(const CUgraphNodeParams *now,
 static CUgraphExecUpdateResult pair_nodes(CUgraph exec_graph, CUgraph graph, cuuint64_t flags,
                                           CUgraphExecUpdateResultInfo *info) {
     CUgraphNode exec_node = exec_graph->first;
-    if (exec_graph->nodes != graph->nodes)
+    if (exec_graph->node_count != graph->node_count)
         return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     for (CUgraphNode node = graph->first; node != NULL; node = node->next, exec_node = exec_node->next)
         node->counterpart = exec_node;

@@ -54,12 +54,12 @@ struct graph_launch {
 static bool ensure_capacity(void **list, size_t *capacity, size_t count, size_t size) {
     if (count < *capacity)
         return true;
-    size_t capacity_grown = *capacity == 0 ? 64 : 2 * *capacity;
-    void *grown = realloc(*list, capacity_grown * size);
+    size_t grown_capacity = *capacity == 0 ? 64 : 2 * *capacity;
+    void *grown = realloc(*list, grown_capacity * size);
     if (grown == NULL)
         return false;
     *list = grown;
-    *capacity = capacity_grown;
+    *capacity = grown_capacity;
     return true;
 }
 
@@ -91,7 +91,7 @@ static bool add_graph_steps(struct graph_launch *launch, CUgraph graph, size_t e
     CUgraphNode cycle_node;
     CUgraphNode *order = graph_topological_order(graph, &cycle_node);
     bool added = order != NULL;
-    for (size_t i = 0; added && i < graph->nodes; i++) {
+    for (size_t i = 0; added && i < graph->node_count; i++) {
         CUgraphNode node = order[i];
         added = add_step(launch, node->child != NULL ? &empty : &node->params, node->disabled);
         for (size_t n = 0; added && n < node->dependencies.count; n++)
@@ -99,9 +99,9 @@ static bool add_graph_steps(struct graph_launch *launch, CUgraph graph, size_t e
         if (added && node->dependencies.count == 0 && entry != NONE)
             added = add_edge(launch, entry);
         if (added && node->child != NULL) {
-            size_t within = launch->count - 1;
-            added = add_graph_steps(launch, node->child, within) && add_step(launch, &empty, false) &&
-                    add_edge(launch, within);
+            size_t child_start = launch->count - 1;
+            added = add_graph_steps(launch, node->child, child_start) && add_step(launch, &empty, false) &&
+                    add_edge(launch, child_start);
             for (CUgraphNode inner = node->child->first; added && inner != NULL; inner = inner->next)
                 if (inner->dependents.count == 0)
                     added = add_edge(launch, inner->scratch);
@@ -389,8 +389,8 @@ static CUresult launch_exec(struct graph_launch *launch, CUgraphExec exec) {
     result = enter_with_queue_space(&launch->context, launch->stream, 1, &capturing);
     if (result != CUDA_SUCCESS)
         return result;
-    bool lives = object_find(KIND_GRAPH_EXEC, exec) != NULL;
-    uint64_t before = lives && exec->gpu == gpu ? exec->last_work : 0, last = 0;
+    bool exec_alive = object_find(KIND_GRAPH_EXEC, exec) != NULL;
+    uint64_t before = exec_alive && exec->gpu == gpu ? exec->last_work : 0, last = 0;
     result = submit_segments(launch, before, data_deferred, &last);
     if (result != CUDA_SUCCESS)
         return result;

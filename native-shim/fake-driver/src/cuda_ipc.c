@@ -73,15 +73,15 @@ static bool copy_written_pages(char *to, const char *from, size_t bytes) {
 /* Moves an allocation into a file. */
 static bool move_to_file(struct allocation *allocation) {
     struct ipc_state *state = calloc(1, sizeof *state);
-    int fd = state != NULL ? shareable_create(SHAREABLE_IPC, allocation->device, allocation->mapped) : -1;
-    void *copy = fd >= 0 ? shareable_map(fd, SHAREABLE_DATA_OFFSET, allocation->mapped) : NULL;
+    int fd = state != NULL ? shareable_create(SHAREABLE_IPC, allocation->device, allocation->mapped_bytes) : -1;
+    void *copy = fd >= 0 ? shareable_map(fd, SHAREABLE_DATA_OFFSET, allocation->mapped_bytes) : NULL;
     /* mremap() replaces the old mapping in one step. */
-    bool moved = copy != NULL && copy_written_pages(copy, (const char *)allocation->base, allocation->mapped) &&
-                 mremap(copy, allocation->mapped, allocation->mapped, MREMAP_MAYMOVE | MREMAP_FIXED,
+    bool moved = copy != NULL && copy_written_pages(copy, (const char *)allocation->base, allocation->mapped_bytes) &&
+                 mremap(copy, allocation->mapped_bytes, allocation->mapped_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                         (void *)allocation->base) == (void *)allocation->base;
     if (!moved) {
         if (copy != NULL)
-            memory_unmap(copy, allocation->mapped);
+            memory_unmap(copy, allocation->mapped_bytes);
         if (fd >= 0)
             close(fd);
         free(state);
@@ -89,7 +89,7 @@ static bool move_to_file(struct allocation *allocation) {
     }
     *state = (struct ipc_state){.id = shareable_id(fd), .fd = fd};
     allocation->owner = state;
-    allocation->shared = true;
+    allocation->file_backed = true;
     return true;
 }
 
@@ -162,12 +162,12 @@ static CUresult import_allocation(const struct ipc_handle *handle, struct CUctx_
         *state = (struct ipc_state){.id = handle->id, .fd = -1, .open_count = 1};
         const struct allocation values = {.base = (uintptr_t)start,
                                           .bytes = handle->bytes,
-                                          .mapped = bytes,
+                                          .mapped_bytes = bytes,
                                           .kind = IPC_MEMORY,
                                           .context = context,
                                           .device = device,
                                           .owner = state,
-                                          .shared = true};
+                                          .file_backed = true};
         made = memory_add(&values);
         if (made == NULL)
             memory_unmap(start, bytes);
@@ -182,20 +182,20 @@ static CUresult import_allocation(const struct ipc_handle *handle, struct CUctx_
 
 API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
     struct CUctx_st *context;
-    struct ipc_handle wanted;
-    memcpy(&wanted, &handle, sizeof wanted);
+    struct ipc_handle decoded;
+    memcpy(&decoded, &handle, sizeof decoded);
     if (pdptr == NULL || (Flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0 ||
-        wanted.magic != IPC_HANDLE_MAGIC || wanted.process <= 0 || wanted.descriptor < 0 || wanted.bytes == 0)
+        decoded.magic != IPC_HANDLE_MAGIC || decoded.process <= 0 || decoded.descriptor < 0 || decoded.bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (wanted.process == getpid())
+    if (decoded.process == getpid())
         return leave(CUDA_ERROR_INVALID_CONTEXT); /* an IPC handle cannot be opened in the process that exported it */
-    const struct import_search search = {&wanted, context};
+    const struct import_search search = {&decoded, context};
     struct allocation *opened = memory_search(is_import, &search);
     if (opened == NULL)
-        return leave(import_allocation(&wanted, context, pdptr));
+        return leave(import_allocation(&decoded, context, pdptr));
     ((struct ipc_state *)opened->owner)->open_count++;
     *pdptr = opened->base;
     return leave(CUDA_SUCCESS);

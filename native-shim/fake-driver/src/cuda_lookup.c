@@ -43,8 +43,8 @@ static const struct entry_point {
 #undef ENTRY
 #undef THREAD
 
-CUdriverProcAddressQueryResult find_entry_point(const char *name, int version, bool per_thread_stream,
-                                                void **function) {
+static CUdriverProcAddressQueryResult find_entry_point(const char *name, int version, bool per_thread_stream,
+                                                       void **function) {
     const struct entry_point *best = NULL;
     bool known = false;
     for (size_t i = 0; i < sizeof entry_points / sizeof entry_points[0]; i++) {

@@ -38,7 +38,7 @@ struct allocation *memory_find(uintptr_t address) {
     if (address == UINTPTR_MAX)
         return NULL;
     struct allocation *const *node = tfind(&byte, &allocation_tree, compare_allocation_ranges);
-    return node != NULL && !(*node)->freed ? *node : NULL;
+    return node != NULL && !(*node)->free_pending ? *node : NULL;
 }
 
 struct allocation *memory_search(bool (*wanted)(const struct allocation *allocation, const void *data),
@@ -121,8 +121,8 @@ static bool is_charged(enum memory_kind kind) {
 void memory_destroy(struct allocation *allocation) {
     if (allocation->kind == DEVICE_MEMORY || allocation->kind == IPC_MEMORY)
         ipc_release(allocation);
-    if (allocation->mapped != 0) /* an imported allocation may start within a page */
-        memory_unmap((void *)(allocation->base & ~(uintptr_t)4095), allocation->mapped);
+    if (allocation->mapped_bytes != 0) /* an imported allocation may start within a page */
+        memory_unmap((void *)(allocation->base & ~(uintptr_t)4095), allocation->mapped_bytes);
     if (is_charged(allocation->kind))
         gpu_release(allocation->device->gpu, allocation->bytes);
     memory_remove(allocation);
@@ -179,14 +179,14 @@ static CUresult create_allocation(struct CUctx_st *context, enum memory_kind kin
         .bytes = bytes, .kind = kind, .flags = flags, .context = context, .device = context->device};
     if (bytes > SIZE_MAX - 4096 || (is_charged(kind) && !memory_reserve(context->device, bytes)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    values.mapped = (bytes + 4095) & ~(size_t)4095;
-    void *base = map_memory_of_kind(kind, values.mapped, below_4g);
+    values.mapped_bytes = (bytes + 4095) & ~(size_t)4095;
+    void *base = map_memory_of_kind(kind, values.mapped_bytes, below_4g);
     values.base = (uintptr_t)base;
     *made = base != NULL ? memory_add(&values) : NULL;
     if (*made != NULL)
         return CUDA_SUCCESS;
     if (base != NULL)
-        memory_unmap(base, values.mapped);
+        memory_unmap(base, values.mapped_bytes);
     if (is_charged(kind))
         gpu_release(context->device->gpu, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -197,11 +197,11 @@ struct allocation *memory_allocate_globals(struct CUctx_st *context, size_t byte
     if (context != NULL)
         return create_allocation(context, GLOBAL_MEMORY, bytes, 0, false, &made) == CUDA_SUCCESS ? made : NULL;
     struct allocation values = {.bytes = bytes, .kind = PINNED_MEMORY, .device = device_from_ordinal(0)};
-    values.mapped = (bytes + 4095) & ~(size_t)4095;
-    void *base = map_memory_of_kind(PINNED_MEMORY, values.mapped, false);
+    values.mapped_bytes = (bytes + 4095) & ~(size_t)4095;
+    void *base = map_memory_of_kind(PINNED_MEMORY, values.mapped_bytes, false);
     values.base = (uintptr_t)base;
     if (base != NULL && (made = memory_add(&values)) == NULL)
-        memory_unmap(base, values.mapped);
+        memory_unmap(base, values.mapped_bytes);
     return made;
 }
 
@@ -780,9 +780,9 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream) {
         return leave(result);
     uint64_t number = work_submit(context, stream_or_legacy(stream), copy_plan_work(copy, &plan), NULL);
     struct awaited_work awaited = {.gpu = stream_context(context, stream_or_legacy(stream))->device->gpu};
-    bool between_devices =
-        !memcpy_writes_host(copy) && !memcpy_reads_host(copy); /* the host does not wait for copies between devices */
-    if (work_has_host_functions() || (stream == SYNCHRONOUS && !between_devices))
+    /* The host does not wait for device-to-device copies. */
+    bool device_to_device = !memcpy_writes_host(copy) && !memcpy_reads_host(copy);
+    if (work_has_host_functions() || (stream == SYNCHRONOUS && !device_to_device))
         awaited.numbers[0] = number;
     leave(result);
     work_wait(&awaited);
@@ -1011,7 +1011,7 @@ static int memset_drop_advice(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {
     const struct allocation *allocation = memory_find((uintptr_t)params->dst);
     if (allocation == NULL || allocation->kind == REGISTERED_MEMORY)
         return 0;
-    return allocation->shared ? MADV_REMOVE : MADV_DONTNEED;
+    return allocation->file_backed ? MADV_REMOVE : MADV_DONTNEED;
 }
 
 void run_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {

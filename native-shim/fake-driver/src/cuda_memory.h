@@ -22,16 +22,16 @@ enum memory_kind {
 
 struct allocation {
     uintptr_t base;
-    size_t bytes;  /* as requested; this is the charge of device and managed memory */
-    size_t mapped; /* bytes of host address space to unmap with it */
+    size_t bytes;        /* as requested; this is the charge of device and managed memory */
+    size_t mapped_bytes; /* host address space to unmap with it */
     enum memory_kind kind;
     unsigned flags;
     unsigned long long id;
     struct CUctx_st *context; /* NULL if it outlives contexts */
     struct device *device;    /* NULL for host memory that belongs to no device */
     void *owner;
-    bool shared; /* backed by a file */
-    bool freed;  /* in stream order, and the stream has not reached the free yet; memory_find() ignores it */
+    bool file_backed;
+    bool free_pending; /* in stream order, and the stream has not reached the free yet; memory_find() ignores it */
     struct allocation *previous, *next;
 };
 

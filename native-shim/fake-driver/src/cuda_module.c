@@ -119,11 +119,11 @@ static char *read_image_file(const char *path, size_t *bytes) {
 
 /* The offset of a variable from the first one of its kind. Each variable has the alignment of an allocation. */
 static size_t global_offset(const struct image *image, const struct image_global *global, bool managed) {
-    size_t slot = 0;
-    for (const struct image_global *one = image->globals; one != global; one++)
-        if (one->managed == managed)
-            slot += (one->bytes + 255) & ~(size_t)255;
-    return slot;
+    size_t offset = 0;
+    for (const struct image_global *other = image->globals; other != global; other++)
+        if (other->managed == managed)
+            offset += (other->bytes + 255) & ~(size_t)255;
+    return offset;
 }
 
 /*
@@ -140,9 +140,9 @@ static CUresult allocate_globals(uintptr_t *base, const struct image *image, boo
     if (memory == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *base = memory->base;
-    for (const struct image_global *one = image->globals; one != end; one++)
-        if (one->managed == managed && one->initial != NULL)
-            memcpy((void *)(*base + global_offset(image, one, managed)), one->initial, one->bytes);
+    for (const struct image_global *global = image->globals; global != end; global++)
+        if (global->managed == managed && global->initial != NULL)
+            memcpy((void *)(*base + global_offset(image, global, managed)), global->initial, global->bytes);
     return CUDA_SUCCESS;
 }
 
@@ -591,7 +591,7 @@ bool is_function(CUfunction function) {
     return object_find(KIND_FUNCTION, function) != NULL || object_find(KIND_KERNEL, function) != NULL;
 }
 
-CUresult enter_function(CUfunction function) {
+static CUresult enter_function(CUfunction function) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)

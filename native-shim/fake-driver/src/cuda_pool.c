@@ -58,7 +58,7 @@ struct chunk {
 
 struct CUmemPoolHandle_st {
     struct device *device;
-    bool is_default_stream;
+    bool is_default;
     bool imported;
     int fd;            /* the file that backs an exportable or imported pool; -1: none */
     size_t file_bytes; /* bytes of the file used so far; released ranges become holes and are not reused */
@@ -292,7 +292,7 @@ static struct CUmemPoolHandle_st *default_pool(struct device *device) {
     if (*pool == NULL)
         *pool = pool_new(device);
     if (*pool != NULL)
-        (*pool)->is_default_stream = true;
+        (*pool)->is_default = true;
     return *pool;
 }
 
@@ -388,7 +388,7 @@ static CUresult free_async(struct allocation *allocation, struct CUctx_st *conte
         return memory_free(allocation);
     *pending = (struct pending_free){allocation, stream, context, pthread_self(), work, pending_frees};
     pending_frees = pending;
-    allocation->freed = true;
+    allocation->free_pending = true;
     return CUDA_SUCCESS;
 }
 
@@ -432,7 +432,7 @@ static CUresult pool_allocate(struct CUmemPoolHandle_st *pool, size_t bytes, str
                                       .kind = POOL_MEMORY,
                                       .device = pool->device,
                                       .owner = block,
-                                      .shared = pool->fd >= 0};
+                                      .file_backed = pool->fd >= 0};
     if (memory_add(&values) == NULL) {
         release_block(block);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -746,7 +746,7 @@ API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     CUresult result = enter_pool(pool);
     if (result != CUDA_SUCCESS)
         return result;
-    if (pool->is_default_stream)
+    if (pool->is_default)
         return leave(CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < device_count(); i++)
         if (current_pools[i] == pool)
@@ -1014,10 +1014,10 @@ API CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUm
     char *start = shareable_map(pool->fd, SHAREABLE_DATA_OFFSET + (off_t)(exported.offset - within), mapped);
     const struct allocation values = {.base = (uintptr_t)start + within,
                                       .bytes = exported.bytes,
-                                      .mapped = mapped,
+                                      .mapped_bytes = mapped,
                                       .kind = IMPORTED_MEMORY,
                                       .device = pool->device,
-                                      .shared = true};
+                                      .file_backed = true};
     if (start == NULL || memory_add(&values) == NULL) {
         if (start != NULL)
             memory_unmap(start, mapped);

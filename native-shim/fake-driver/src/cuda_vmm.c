@@ -416,7 +416,7 @@ API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
                                       .kind = MAPPED_MEMORY,
                                       .device = physical->device,
                                       .owner = mapping,
-                                      .shared = true};
+                                      .file_backed = true};
     struct allocation *allocation = mapping != NULL ? memory_add(&values) : NULL;
     if (allocation == NULL || mmap((void *)(uintptr_t)ptr, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
                                    physical->fd, physical->offset) == MAP_FAILED) {

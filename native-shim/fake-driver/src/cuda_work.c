@@ -154,8 +154,8 @@ void work_record_event(struct CUctx_st *current, CUstream stream, CUevent event)
  * A host function to call when work of one GPU is done, and the gate to open afterwards, which may be on another GPU.
  */
 struct pending_call {
-    gpu_file *before, *gpu;
-    uint64_t number, gate;
+    gpu_file *awaited_gpu, *gpu;
+    uint64_t awaited_number, gate;
     void (*function)(void *data); /* NULL: only opens the gate */
     void *data;
     struct pending_call *next;
@@ -173,7 +173,7 @@ static struct pending_call *take_ready_call(uint64_t *wake_time) {
     *wake_time = gpu_now() + CALL_POLL_NS; /* limits the sleep, for calls that are added meanwhile */
     for (struct pending_call **link = &pending_calls; *link != NULL; link = &(*link)->next) {
         struct pending_call *call = *link;
-        uint64_t earliest = gpu_earliest(call->before, call->number);
+        uint64_t earliest = gpu_earliest(call->awaited_gpu, call->awaited_number);
         if (earliest == 0) {
             *link = call->next;
             return call;
@@ -214,14 +214,16 @@ bool work_has_host_functions(void) {
 }
 
 /*
- * Submits a gate to the stream. The gate opens once the given work of GPU `before` is done and function has returned.
+ * Submits a gate to the stream. The gate opens once work awaited_number of awaited_gpu is done and function has
+ * returned.
  */
-static CUresult submit_gate_after(struct CUctx_st *current, CUstream stream, gpu_file *before, uint64_t number,
-                                  void (*function)(void *), void *data) {
+static CUresult submit_gate_after(struct CUctx_st *current, CUstream stream, gpu_file *awaited_gpu,
+                                  uint64_t awaited_number, void (*function)(void *), void *data) {
     struct pending_call *call = malloc(sizeof *call);
     if (call == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *call = (struct pending_call){.before = before, .number = number, .function = function, .data = data};
+    *call = (struct pending_call){
+        .awaited_gpu = awaited_gpu, .awaited_number = awaited_number, .function = function, .data = data};
     call->gpu = stream_context(current, stream)->device->gpu;
     pthread_mutex_lock(&call_mutex);
     bool ready = call_thread_running;
@@ -230,8 +232,8 @@ static CUresult submit_gate_after(struct CUctx_st *current, CUstream stream, gpu
         pthread_attr_t detached;
         pthread_attr_init(&detached);
         pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-        ready = call_thread_running =
-            pthread_create(&thread, &detached, run_call_thread, NULL) == 0; /* the new thread waits for call_mutex */
+        /* The new thread waits for call_mutex. */
+        ready = call_thread_running = pthread_create(&thread, &detached, run_call_thread, NULL) == 0;
         pthread_attr_destroy(&detached);
     }
     if (ready) {
@@ -248,8 +250,8 @@ static CUresult submit_gate_after(struct CUctx_st *current, CUstream stream, gpu
 }
 
 CUresult work_call_host_function(struct CUctx_st *current, CUstream stream, void (*function)(void *data), void *data) {
-    uint64_t before = work_submit(current, stream, (struct gpu_work){0}, NULL);
-    return submit_gate_after(current, stream, stream_context(current, stream)->device->gpu, before, function, data);
+    uint64_t awaited = work_submit(current, stream, (struct gpu_work){0}, NULL);
+    return submit_gate_after(current, stream, stream_context(current, stream)->device->gpu, awaited, function, data);
 }
 
 CUresult work_wait_event(struct CUctx_st *current, CUstream stream, CUevent event) {
