@@ -27,8 +27,8 @@ struct backing {
 struct CUarray_st {
     struct object object;
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
-    size_t row, pitch, rows, layers; /* bytes of a row without and with padding; layers or slices */
-    size_t layer;                    /* bytes of one layer */
+    size_t row_bytes, pitch, rows, layers; /* row_bytes excludes the padding, pitch includes it; layers or slices */
+    size_t layer_bytes;                    /* with padding */
     struct backing backing;
     struct CUmipmappedArray_st *mipmap; /* the mipmapped array that this is a level of, or NULL */
     size_t offset;                      /* in the backing of the mipmapped array */
@@ -49,11 +49,11 @@ struct CUmipmappedArray_st {
  * format itself defines, or 0.
  */
 static size_t channel_bytes(CUarray_format format, unsigned *channels) {
-    static const unsigned char normalised_channels[] = {1, 2, 4};
+    static const unsigned char normalized_channels[] = {1, 2, 4};
     *channels = 0;
     if ((int)format >= CU_AD_FORMAT_UNORM_INT8X1 && (int)format <= CU_AD_FORMAT_SNORM_INT16X4) {
         unsigned format_index = (unsigned)format - CU_AD_FORMAT_UNORM_INT8X1; /* unorm 8, unorm 16, snorm 8, snorm 16 */
-        *channels = normalised_channels[format_index % 3];
+        *channels = normalized_channels[format_index % 3];
         return format_index / 3 % 2 == 0 ? 1 : 2;
     }
     switch ((int)format) {
@@ -105,28 +105,29 @@ static CUresult check_descriptor(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
 }
 
 /* Sets the sizes of one level. The descriptor has passed check_descriptor(). Returns the level's bytes. */
-static size_t set_level_shape(struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *whole, unsigned level) {
+static size_t set_level_shape(struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *base, unsigned level) {
     unsigned format_channels;
     CUDA_ARRAY3D_DESCRIPTOR *descriptor = &array->descriptor;
-    *descriptor = *whole;
-    descriptor->Width = whole->Width >> level != 0 ? whole->Width >> level : 1;
-    if (whole->Height != 0)
-        descriptor->Height = whole->Height >> level != 0 ? whole->Height >> level : 1;
-    if (whole->Depth != 0 && !is_layered(whole))
-        descriptor->Depth = whole->Depth >> level != 0 ? whole->Depth >> level : 1;
-    array->row = descriptor->Width * descriptor->NumChannels * channel_bytes(descriptor->Format, &format_channels);
+    *descriptor = *base;
+    descriptor->Width = base->Width >> level != 0 ? base->Width >> level : 1;
+    if (base->Height != 0)
+        descriptor->Height = base->Height >> level != 0 ? base->Height >> level : 1;
+    if (base->Depth != 0 && !is_layered(base))
+        descriptor->Depth = base->Depth >> level != 0 ? base->Depth >> level : 1;
+    array->row_bytes =
+        descriptor->Width * descriptor->NumChannels * channel_bytes(descriptor->Format, &format_channels);
     array->rows = descriptor->Height != 0 ? descriptor->Height : 1;
     array->layers = descriptor->Depth != 0 ? descriptor->Depth : 1;
     if (descriptor->Height == 0) {
-        array->pitch = array->layer = round_up(array->row, SINGLE_ROW_BYTES);
+        array->pitch = array->layer_bytes = round_up(array->row_bytes, SINGLE_ROW_BYTES);
     } else {
-        size_t unit = BLOCK_ROWS;
-        while (unit < array->rows && unit < MAX_BLOCK_ROWS)
-            unit *= 2;
-        array->pitch = round_up(array->row, BLOCK_BYTES);
-        array->layer = array->pitch * round_up(array->rows, unit);
+        size_t block_rows = BLOCK_ROWS;
+        while (block_rows < array->rows && block_rows < MAX_BLOCK_ROWS)
+            block_rows *= 2;
+        array->pitch = round_up(array->row_bytes, BLOCK_BYTES);
+        array->layer_bytes = array->pitch * round_up(array->rows, block_rows);
     }
-    return array->layer * array->layers;
+    return array->layer_bytes * array->layers;
 }
 
 /* ---- memory ---- */
@@ -171,7 +172,7 @@ CUresult array_region(CUarray handle, const size_t offset[3], const size_t exten
     const struct CUarray_st *array = object_find(KIND_ARRAY, handle);
     if (array == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    const size_t sizes[3] = {array->row, array->rows, array->layers};
+    const size_t sizes[3] = {array->row_bytes, array->rows, array->layers};
     for (int i = 0; i < 3; i++)
         if (offset[i] > sizes[i] || extent[i] > sizes[i] - offset[i])
             return CUDA_ERROR_INVALID_VALUE;
@@ -179,8 +180,8 @@ CUresult array_region(CUarray handle, const size_t offset[3], const size_t exten
     if (base == 0)
         return CUDA_ERROR_INVALID_VALUE;
     *pitch = array->pitch;
-    *layer = array->layer;
-    *start = base + array->offset + offset[2] * array->layer + offset[1] * array->pitch + offset[0];
+    *layer = array->layer_bytes;
+    *start = base + array->offset + offset[2] * array->layer_bytes + offset[1] * array->pitch + offset[0];
     return CUDA_SUCCESS;
 }
 

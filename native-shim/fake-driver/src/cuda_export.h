@@ -7,7 +7,9 @@
 /* Detaches the values stored with a context that is being destroyed. Called with the driver lock held. */
 void context_storage_detach(const struct CUctx_st *context);
 
-/* Calls the destructors of the detached values, which may call the driver, and returns result. Called without the lock.
+/*
+ * Calls the destructors of the detached values, which may call the driver, and returns result. Called without the
+ * lock.
  */
 CUresult context_storage_run_destructors(CUresult result);
 

@@ -974,11 +974,11 @@ API CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, 
     size_t added = 0;
     for (; added < numDependencies && result == CUDA_SUCCESS; added++) {
         const CUgraphEdgeData *data = edgeData != NULL ? &edgeData[added] : NULL;
-        CUgraphNode one = from[added], other = to[added];
-        if (!node_is_in_graph(hGraph, one) || !node_is_in_graph(hGraph, other) || one == other ||
-            !is_edge_data_valid(one, data) || edges_find(&other->dependencies, one) < other->dependencies.count)
+        CUgraphNode source = from[added], target = to[added];
+        if (!node_is_in_graph(hGraph, source) || !node_is_in_graph(hGraph, target) || source == target ||
+            !is_edge_data_valid(source, data) || edges_find(&target->dependencies, source) < target->dependencies.count)
             result = CUDA_ERROR_INVALID_VALUE;
-        else if (!connect_nodes(one, other, data))
+        else if (!connect_nodes(source, target, data))
             result = CUDA_ERROR_OUT_OF_MEMORY;
         if (result != CUDA_SUCCESS)
             break;

@@ -138,30 +138,30 @@ static const struct CUctx_st *kernel_context(const CUDA_KERNEL_NODE_PARAMS_v3 *k
 }
 
 /* Checks whether a node can change to these parameters of its type. */
-static CUgraphExecUpdateResult check_params_update(const CUgraphNodeParams *now, const CUgraphNodeParams *then) {
-    if (now->type != then->type)
+static CUgraphExecUpdateResult check_params_update(const CUgraphNodeParams *current, const CUgraphNodeParams *updated) {
+    if (current->type != updated->type)
         return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
-    if (then->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || then->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+    if (updated->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || updated->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
         return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
-    CUgraphNodeParams checked = *then;
+    CUgraphNodeParams checked = *updated;
     if (checked.type != CU_GRAPH_NODE_TYPE_GRAPH && graph_node_check_params(&checked) != CUDA_SUCCESS)
         return CU_GRAPH_EXEC_UPDATE_ERROR;
-    if (then->type == CU_GRAPH_NODE_TYPE_KERNEL) {
-        const struct CUctx_st *one = kernel_context(&now->kernel), *other = kernel_context(&then->kernel);
-        if (one != other && one != NULL && other != NULL)
+    if (updated->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        const struct CUctx_st *before = kernel_context(&current->kernel), *after = kernel_context(&updated->kernel);
+        if (before != after && before != NULL && after != NULL)
             return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
-    } else if (then->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
-        const CUDA_MEMCPY3D *one = &now->memcpy.copyParams, *other = &then->memcpy.copyParams;
-        bool flat = one->Height <= 1 && one->Depth <= 1 && other->Height <= 1 && other->Depth <= 1;
-        if (one->srcMemoryType != other->srcMemoryType || one->dstMemoryType != other->dstMemoryType ||
-            (!flat &&
-             (one->WidthInBytes != other->WidthInBytes || one->Height != other->Height || one->Depth != other->Depth)))
+    } else if (updated->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+        const CUDA_MEMCPY3D *before = &current->memcpy.copyParams, *after = &updated->memcpy.copyParams;
+        bool flat = before->Height <= 1 && before->Depth <= 1 && after->Height <= 1 && after->Depth <= 1;
+        if (before->srcMemoryType != after->srcMemoryType || before->dstMemoryType != after->dstMemoryType ||
+            (!flat && (before->WidthInBytes != after->WidthInBytes || before->Height != after->Height ||
+                       before->Depth != after->Depth)))
             return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
-    } else if (then->type == CU_GRAPH_NODE_TYPE_MEMSET) {
-        const CUDA_MEMSET_NODE_PARAMS_v2 *one = &now->memset, *other = &then->memset;
-        bool flat = one->height <= 1 && other->height <= 1;
-        if (!flat && (one->width != other->width || one->height != other->height || one->pitch != other->pitch ||
-                      one->elementSize != other->elementSize))
+    } else if (updated->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        const CUDA_MEMSET_NODE_PARAMS_v2 *before = &current->memset, *after = &updated->memset;
+        bool flat = before->height <= 1 && after->height <= 1;
+        if (!flat && (before->width != after->width || before->height != after->height ||
+                      before->pitch != after->pitch || before->elementSize != after->elementSize))
             return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     }
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;

@@ -89,11 +89,11 @@ static void hmac_begin(struct md2 *md2, unsigned char pad) {
 CUresult handshake_answer(uint32_t version, uint64_t seconds, const struct handshake_addresses *tables,
                           unsigned char answer[16]) {
     /* Two of the requests have a constant answer. */
-    static const unsigned char fixed[2][BLOCK_BYTES] = {
+    static const unsigned char constant_answers[2][BLOCK_BYTES] = {
         {0x5c, 0x67, 0xcb, 0x03, 0x1c, 0x18, 0x41, 0x33, 0xe8, 0xd1, 0x4c, 0x1f, 0xaa, 0x83, 0xd3, 0x8e},
         {0x5c, 0x67, 0xcb, 0x03, 0x1c, 0x18, 0x41, 0x18, 0xe8, 0xd1, 0x4c, 0x1f, 0xaa, 0x83, 0xd3, 0x8e}};
     if (version % 10 < 2) {
-        memcpy(answer, fixed[version % 10], BLOCK_BYTES);
+        memcpy(answer, constant_answers[version % 10], BLOCK_BYTES);
         return CUDA_SUCCESS;
     }
     struct {

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #define ENTRY(name, version, symbol) extern void symbol##_entry(void) __asm__(#symbol);
-#define THREAD(name, version, symbol, legacy) ENTRY(name, version, symbol)
+#define PER_THREAD(name, version, symbol, plain) ENTRY(name, version, symbol)
 #include "cuda_entries.def"
 #undef ENTRY
-#undef THREAD
+#undef PER_THREAD
 
 static const struct entry_point {
     const char *name;
@@ -17,10 +17,10 @@ static const struct entry_point {
     void (*function)(void);
 } entry_points[] = {
 #define ENTRY(name, version, symbol) {#name, version, false, symbol##_entry},
-#define THREAD(name, version, symbol, legacy) {#name, version, true, symbol##_entry},
+#define PER_THREAD(name, version, symbol, plain) {#name, version, true, symbol##_entry},
 #include "cuda_entries.def"
 #undef ENTRY
-#undef THREAD
+#undef PER_THREAD
 };
 
 /*
@@ -33,15 +33,15 @@ static const struct entry_point {
 #elif defined(__aarch64__)
 #define JUMP "b "
 #else
-#error "write a jump for this processor"
+#error "no jump instruction is defined for this architecture"
 #endif
 #define ENTRY(name, version, symbol)
-#define THREAD(name, version, symbol, legacy)                                                                          \
-    __asm__(".text\n.weak " #symbol "\n.type " #symbol ", %function\n" #symbol ":\n\t" JUMP #legacy "\n.size " #symbol \
+#define PER_THREAD(name, version, symbol, plain)                                                                       \
+    __asm__(".text\n.weak " #symbol "\n.type " #symbol ", %function\n" #symbol ":\n\t" JUMP #plain "\n.size " #symbol  \
             ", .-" #symbol "\n");
 #include "cuda_entries.def"
 #undef ENTRY
-#undef THREAD
+#undef PER_THREAD
 
 static CUdriverProcAddressQueryResult find_entry_point(const char *name, int version, bool per_thread_stream,
                                                        void **function) {

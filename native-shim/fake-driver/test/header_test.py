@@ -21,7 +21,8 @@ ELSEWHERE = {("cuProfilerStart", 4000, ""), ("cuProfilerStop", 4000, "")}
 
 def table():
     with open(os.path.join(SOURCES, "cuda_entries.def")) as entries:
-        return re.findall(r"^(ENTRY|THREAD)\((\w+), (\d+), (\w+?)(_pt[ds][sz])?(?:, (\w+))?\)$", entries.read(), re.M)
+        pattern = r"^(ENTRY|PER_THREAD)\((\w+), (\d+), (\w+?)(_pt[ds][sz])?(?:, (\w+))?\)$"
+        return re.findall(pattern, entries.read(), re.M)
 
 
 class HeaderTest(unittest.TestCase):
