@@ -40,7 +40,10 @@ struct capture_member {
     struct capture_member *next;
 };
 
-/* An event whose last record was in a capture. It exists until its next record, also after the capture has ended. */
+/*
+ * An event whose last record was in a capture. The entry exists until the event is destroyed or recorded outside of a
+ * capture, also after the capture has ended.
+ */
 struct captured_event {
     CUevent event;
     unsigned long long capture;

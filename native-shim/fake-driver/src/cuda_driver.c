@@ -98,7 +98,7 @@ CUresult enter_context(struct CUctx_st **context) {
 
 /*
  * Closes the descriptors that a forked child shares with its parent. Otherwise the kernel would keep the parent's
- * slots locked until the child exits.
+ * slots locked as long as the child lives, even after the parent's death.
  */
 static void after_fork(void) {
     if (!atomic_load(&initialized))

@@ -25,7 +25,7 @@ struct device {
     unsigned use_count; /* contexts plus memory without a context; the process holds a GPU slot while it is not 0 */
 };
 
-/* A CUDA context. It is never freed, so that the driver can tell a stale handle from an invalid one. */
+/* A CUDA context. It is never freed, so that no stale handle equals the address of a newer context. */
 struct CUctx_st {
     struct device *device;
     unsigned long long id;

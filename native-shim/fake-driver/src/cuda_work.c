@@ -270,7 +270,7 @@ enum {
     WAVE_NS = 5000,
     THREADS_PER_SM = 2048,
     BLOCKS_PER_SM = 32,
-    HOST_BYTES_PER_US = 25000,     /* measured throughput of 16 lanes of PCI Express 4.0 */
+    HOST_BYTES_PER_US = 25000,     /* effective bandwidth of PCI Express 4.0 with 16 lanes */
     DEVICE_BYTES_PER_US = 1200000, /* the memory bandwidth of an A100; a copy reads and writes, at half of it */
 };
 
