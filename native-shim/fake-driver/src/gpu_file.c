@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "gpu_inside.h"
+#include "gpu_time_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
  * again: a piece of work may then end some microseconds early, and nothing is lost or stuck.
  */
 #define _GNU_SOURCE
-#include "gpu_inside.h"
+#include "gpu_time_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

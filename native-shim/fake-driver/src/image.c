@@ -4,7 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "image.h"
-#include "unpack.h"
+#include "decompress.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -665,9 +665,9 @@ static unsigned char *payload_of(const struct source *source, size_t at, const s
     *size = entry->uncompressed_size;
     if (packed != NULL)
         payload = calloc(1, *size + 1);
-    bool (*unpack)(unsigned char *, size_t, const unsigned char *, size_t) =
-        (entry->flags & FAT_ZSTD) != 0 ? unpack_zstd : unpack_lz4;
-    if (payload != NULL && !unpack(payload, *size, packed, entry->compressed_size)) {
+    bool (*decompress)(unsigned char *, size_t, const unsigned char *, size_t) =
+        (entry->flags & FAT_ZSTD) != 0 ? decompress_zstd : decompress_lz4;
+    if (payload != NULL && !decompress(payload, *size, packed, entry->compressed_size)) {
         free(payload);
         payload = NULL;
     }

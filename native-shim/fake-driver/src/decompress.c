@@ -1,5 +1,5 @@
 /* Decompression by the book, without haste: it is done once for an image. Section numbers are those of RFC 8878. */
-#include "unpack.h"
+#include "decompress.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -475,7 +475,7 @@ static bool read_frame(struct zstd *zstd, struct output *output, struct bytes *f
     return (descriptor & 4) == 0 || take_number(from, 4, &skipped); /* a checksum */
 }
 
-bool unpack_zstd(unsigned char *to, size_t size, const unsigned char *from, size_t from_size) {
+bool decompress_zstd(unsigned char *to, size_t size, const unsigned char *from, size_t from_size) {
     struct output output = {to, to, to + size};
     struct bytes bytes = {from, from + from_size};
     struct zstd *zstd = calloc(1, sizeof *zstd);
@@ -499,7 +499,7 @@ static bool read_length(struct bytes *from, size_t *length) {
     return true;
 }
 
-bool unpack_lz4(unsigned char *to, size_t size, const unsigned char *from, size_t from_size) {
+bool decompress_lz4(unsigned char *to, size_t size, const unsigned char *from, size_t from_size) {
     struct output output = {to, to, to + size};
     struct bytes bytes = {from, from + from_size}, literals;
     while (left(&bytes) > 0) {

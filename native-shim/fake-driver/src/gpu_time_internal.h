@@ -1,6 +1,6 @@
 /* What gpu_file.c and gpu_time.c know of each other, and nobody else. */
-#ifndef ALIQUOT_FAKE_GPU_INSIDE_H
-#define ALIQUOT_FAKE_GPU_INSIDE_H
+#ifndef ALIQUOT_FAKE_GPU_TIME_INTERNAL_H
+#define ALIQUOT_FAKE_GPU_TIME_INTERNAL_H
 
 #include "gpu_time.h"
 
