@@ -102,7 +102,7 @@ static void after_fork(void) {
         return;
     atomic_store(&forked, true);
     for (size_t i = 0; i < gpu_count; i++)
-        gpu_abandon(gpus[i]);
+        gpu_close_in_child(gpus[i]);
 }
 
 static bool add_visible(gpu_file *gpu) {
@@ -180,7 +180,7 @@ API CUresult cuInit(unsigned int Flags) {
     if (!atomic_load(&initialised)) {
         static bool prepared;
         if (!prepared) {
-            gpu_count = gpu_open_all(gpu_folder(), gpus, GPU_MAX_PER_NODE, complain);
+            gpu_count = gpu_open_all(gpu_directory(), gpus, GPU_MAX_PER_NODE, complain);
             choose_visible();
             pthread_atfork(NULL, NULL, after_fork);
             prepared = true;

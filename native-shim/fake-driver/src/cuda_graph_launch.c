@@ -238,7 +238,7 @@ static void join_steps(struct launch *launch) {
  */
 static CUresult make_room(struct launch *launch, unsigned pieces) {
     struct capturing *capturing;
-    if (gpu_has_room(work_context(launch->context, launch->stream)->device->gpu, pieces))
+    if (gpu_has_queue_space(work_context(launch->context, launch->stream)->device->gpu, pieces))
         return CUDA_SUCCESS;
     leave(CUDA_SUCCESS);
     CUresult result = enter_with_room(&launch->context, launch->stream, pieces, &capturing);

@@ -374,7 +374,7 @@ static bool is_of_pool(const struct pending_free *pending, const void *data) {
         return false;
     gpu_file *gpu = work_context(taker->context, taker->stream)->device->gpu;
     for (int i = 0; i < GPU_QUEUES && gpu == pending->work.gpu; i++)
-        if (pending->work.numbers[i] != 0 && gpu_has_room(gpu, 1))
+        if (pending->work.numbers[i] != 0 && gpu_has_queue_space(gpu, 1))
             (void)work_put(taker->context, taker->stream, (struct gpu_work){.after = {pending->work.numbers[i]}}, NULL);
     return true;
 }

@@ -200,7 +200,7 @@ void event_free(struct object *object) {
     struct CUevent_st *event = (struct CUevent_st *)object;
     capture_forget_event(event);
     if (event->gpu != NULL)
-        gpu_forget(event->gpu, &event->mark);
+        gpu_drop_completion(event->gpu, &event->mark);
 }
 
 API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags) {
@@ -259,7 +259,7 @@ API CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
 
 /* An event that was never recorded counts as over. */
 static bool is_over(CUevent event) {
-    return event->gpu == NULL || gpu_look(event->gpu, &event->mark);
+    return event->gpu == NULL || gpu_poll_completion(event->gpu, &event->mark);
 }
 
 API CUresult cuEventQuery(CUevent hEvent) {

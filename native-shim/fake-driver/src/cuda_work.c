@@ -59,10 +59,10 @@ CUresult enter_with_room(struct CUctx_st **context, CUstream stream, unsigned pi
         if (*capturing != NULL)
             return CUDA_SUCCESS;
         gpu_file *gpu = work_context(*context, stream)->device->gpu;
-        if (gpu_has_room(gpu, pieces))
+        if (gpu_has_queue_space(gpu, pieces))
             return CUDA_SUCCESS;
         leave(CUDA_SUCCESS);
-        gpu_wait_for_room(gpu, pieces);
+        gpu_wait_for_queue_space(gpu, pieces);
     }
 }
 
@@ -84,14 +84,14 @@ static uint64_t *latest(struct CUctx_st *context, CUstream stream, unsigned *que
     return &stream->last;
 }
 
-uint64_t work_put(struct CUctx_st *current, CUstream stream, struct gpu_work work, struct gpu_mark *mark) {
+uint64_t work_put(struct CUctx_st *current, CUstream stream, struct gpu_work work, struct gpu_completion *mark) {
     struct CUctx_st *context = work_context(current, stream);
     uint64_t *last = latest(context, stream, &work.queue);
     if (work.queue == LEGACY_QUEUE)
         work.flags |= GPU_WORK_BARRIER;
     work.after[1] = work.queue < GPU_BARRIER_QUEUES ? context->last[LEGACY_QUEUE] : 0;
     work.priority = is_default(stream) ? 0 : stream->priority;
-    uint64_t number = gpu_put(context->device->gpu, &work, mark);
+    uint64_t number = gpu_submit(context->device->gpu, &work, mark);
     *last = context->last[work.queue] = number;
     return number;
 }
@@ -100,7 +100,7 @@ uint64_t work_put_beside(struct CUctx_st *current, CUstream stream, unsigned bra
     struct CUctx_st *context = work_context(current, stream);
     work.queue = GPU_QUEUES - 1 - branch % (GPU_QUEUES - GPU_BARRIER_QUEUES);
     work.priority = is_default(stream) ? 0 : stream->priority;
-    return context->last[work.queue] = gpu_put(context->device->gpu, &work, NULL);
+    return context->last[work.queue] = gpu_submit(context->device->gpu, &work, NULL);
 }
 
 /* ---- waiting ---- */
@@ -140,7 +140,7 @@ void work_wait(const struct awaited *awaited) {
 
 void work_record(struct CUctx_st *current, CUstream stream, CUevent event) {
     if (event->gpu != NULL)
-        gpu_forget(event->gpu, &event->mark);
+        gpu_drop_completion(event->gpu, &event->mark);
     event->gpu = work_context(current, stream)->device->gpu;
     (void)work_put(current, stream, (struct gpu_work){0}, &event->mark);
 }
@@ -165,7 +165,7 @@ static struct call *take_call(uint64_t *when) {
     *when = gpu_now() + CALL_POLL_NS; /* for those that come meanwhile */
     for (struct call **place = &calls; *place != NULL; place = &(*place)->next) {
         struct call *call = *place;
-        uint64_t earliest = gpu_earliest(call->before, call->number);
+        uint64_t earliest = gpu_earliest_completion(call->before, call->number);
         if (earliest == 0) {
             *place = call->next;
             return call;
@@ -242,7 +242,7 @@ CUresult work_call(struct CUctx_st *current, CUstream stream, void (*function)(v
 }
 
 CUresult work_wait_for(struct CUctx_st *current, CUstream stream, CUevent event) {
-    if (event->gpu == NULL || gpu_look(event->gpu, &event->mark))
+    if (event->gpu == NULL || gpu_poll_completion(event->gpu, &event->mark))
         return CUDA_SUCCESS;
     if (event->gpu != work_context(current, stream)->device->gpu)
         return call_after(current, stream, event->gpu, event->mark.number, NULL, NULL);

@@ -22,7 +22,7 @@ struct CUevent_st {
     struct object object;
     unsigned flags;
     gpu_file *gpu; /* NULL: never recorded */
-    struct gpu_mark mark;
+    struct gpu_completion mark;
 };
 
 #define LEGACY_STREAM ((CUstream)1)     /* CU_STREAM_LEGACY */
@@ -56,7 +56,7 @@ struct CUctx_st *work_context(struct CUctx_st *current, CUstream stream);
  * Puts work behind all that the stream holds, and whatever else it must wait for, and answers its number. Of work only
  * ns, sms, flags and after[0] count. With the lock held and room.
  */
-uint64_t work_put(struct CUctx_st *current, CUstream stream, struct gpu_work work, struct gpu_mark *mark);
+uint64_t work_put(struct CUctx_st *current, CUstream stream, struct gpu_work work, struct gpu_completion *mark);
 
 /*
  * Puts work beside the stream, into a queue that branches of graphs share, to be started when work.after is over. The

@@ -31,7 +31,7 @@ class HeaderTest(unittest.TestCase):
                 subprocess.run(["cc", "-std=gnu11", "-fsyntax-only", "-Werror", "-Wno-deprecated-declarations",
                                 "-DALIQUOT_CHECK_AGAINST_CUDA_H", f"-I{INCLUDE}", source], check=True)
 
-    def test_every_entry_is_one_of_cuda_typedefs_h(self):
+    def test_every_entry_is_in_cuda_typedefs_h(self):
         with open(os.path.join(INCLUDE, "cudaTypedefs.h")) as header:
             known = {(name, int(version), flavour) for name, version, flavour in
                      re.findall(r"PFN_(cu\w+?)_v(\d+)(_ptsz|_ptds)?\)", header.read())}
@@ -39,7 +39,7 @@ class HeaderTest(unittest.TestCase):
         self.assertGreater(len(entries), 200)
         self.assertEqual(set(), entries - known - ELSEWHERE)
 
-    def test_newer_forms_have_newer_names(self):
+    def test_newer_versions_have_newer_symbols(self):
         forms = {}
         for kind, name, version, symbol, _, _ in table():
             if kind == "ENTRY":
@@ -48,7 +48,7 @@ class HeaderTest(unittest.TestCase):
             numbers = [int((re.search(r"_v(\d)$", symbol) or [0, "1"])[1]) for _, symbol in sorted(versions)]
             self.assertEqual(sorted(set(numbers)), numbers, name)
 
-    def test_the_library_exports_the_table_and_nothing_else(self):
+    def test_the_library_exports_exactly_the_table(self):
         symbols = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", LIBRARY], check=True,
                                  capture_output=True, text=True).stdout
         exported = {line.split()[0] for line in symbols.splitlines()}
@@ -95,7 +95,7 @@ class NvmlHeaderTest(unittest.TestCase):
         return " ".join("unsigned int" if word in self.integers else word.replace("nvmlProcessInfo_t", "nvmlProcessInfo_v2_t")
                         for word in words)
 
-    def test_every_function_is_declared_so_in_nvml_h(self):
+    def test_every_function_matches_its_declaration_in_nvml_h(self):
         include = os.path.join(self.folder, "include.c")
         with open(include, "w") as source:
             source.write("#include <nvml.h>\n")
@@ -119,7 +119,7 @@ class NvmlHeaderTest(unittest.TestCase):
         compiled(source, "-o", program)
         return subprocess.run([program], check=True, capture_output=True, text=True).stdout.splitlines()
 
-    def test_structures_and_values_are_those_of_nvml_h(self):
+    def test_structures_and_values_match_nvml_h(self):
         own = re.sub(r"/\*.*?\*/", "", read(os.path.join(SOURCES, "nvml_abi.h")), flags=re.S)
         own = re.sub(r"union \{.*?\}", "union", own, flags=re.S)  # by their own names
         lines = []

@@ -4,7 +4,7 @@
 enum { GPU_MIB = 1000 };
 
 /* Runs the other side in a process of its own, with a socket to it. */
-static pid_t other_process(void (*run)(int socket), int *socket) {
+static pid_t spawn_peer(void (*run)(int socket), int *socket) {
     int ends[2];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     fflush(NULL);
@@ -19,21 +19,21 @@ static pid_t other_process(void (*run)(int socket), int *socket) {
     return child;
 }
 
-static void succeeded(pid_t child) {
+static void expect_success(pid_t child) {
     int status;
     CHECK(waitpid(child, &status, 0) == child);
     EQUAL(0, status);
 }
 
-static void tell(int socket, const void *data, size_t bytes) {
+static void send_bytes(int socket, const void *data, size_t bytes) {
     CHECK(write(socket, data, bytes) == (ssize_t)bytes);
 }
 
-static void hear(int socket, void *data, size_t bytes) {
+static void receive_bytes(int socket, void *data, size_t bytes) {
     CHECK(read(socket, data, bytes) == (ssize_t)bytes);
 }
 
-static void open_a_handle(int socket) {
+static void open_memory_handle(int socket) {
     CUipcMemHandle handle, broken;
     CUdeviceptr first, second, plain;
     CUcontext context;
@@ -43,7 +43,7 @@ static void open_a_handle(int socket) {
     size_t size;
     gpu_file *gpu = open_gpu(0);
     context = start_context(0);
-    hear(socket, &handle, sizeof handle);
+    receive_bytes(socket, &handle, sizeof handle);
     uint64_t before = gpu_used(gpu);
     EQUAL(CUDA_SUCCESS, cuIpcOpenMemHandle_v2(&first, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     EQUAL(CUDA_SUCCESS, cuIpcOpenMemHandle_v2(&second, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -70,8 +70,8 @@ static void open_a_handle(int socket) {
         }
     }
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&second, handle, 2));
-    tell(socket, &byte, 1);
-    hear(socket, &byte, 1);
+    send_bytes(socket, &byte, 1);
+    receive_bytes(socket, &byte, 1);
     EQUAL(CUDA_SUCCESS, cuIpcCloseMemHandle(first));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, first, 4)); /* opened twice */
     EQUAL(CUDA_SUCCESS, cuIpcCloseMemHandle(first));
@@ -81,9 +81,9 @@ static void open_a_handle(int socket) {
     EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(context));
 }
 
-static void memory_is_seen_through_a_handle_and_not_charged_again(void) {
+static void memory_opened_through_a_handle_is_not_charged_again(void) {
     int socket;
-    pid_t child = other_process(open_a_handle, &socket);
+    pid_t child = spawn_peer(open_memory_handle, &socket);
     CUipcMemHandle handle;
     CUdeviceptr pointer, pooled;
     unsigned value = 0;
@@ -107,18 +107,18 @@ static void memory_is_seen_through_a_handle_and_not_charged_again(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, 0x1234));
     EQUAL(CUDA_SUCCESS, cuMemFree_v2(pooled));
     EQUAL(CUDA_SUCCESS, cuIpcGetMemHandle(&handle, pointer));
-    tell(socket, &handle, sizeof handle);
-    hear(socket, &byte, 1);
+    send_bytes(socket, &handle, sizeof handle);
+    receive_bytes(socket, &byte, 1);
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, pointer + 8, 4));
     EQUAL(4321, value);
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, pointer + 12 * MIB, 4));
     EQUAL(0, value);
     EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointer));
-    tell(socket, &byte, 1);
-    succeeded(child);
+    send_bytes(socket, &byte, 1);
+    expect_success(child);
 }
 
-static void import_a_pool(int socket) {
+static void import_pool(int socket) {
     CUmemoryPool pool;
     CUmemPoolPtrExportData data;
     CUdeviceptr pointer;
@@ -132,7 +132,7 @@ static void import_a_pool(int socket) {
     close(descriptor);
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&pointer, 1, pool, NULL));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuDeviceSetMemPool(0, pool));
-    hear(socket, &data, sizeof data);
+    receive_bytes(socket, &data, sizeof data);
     uint64_t before = gpu_used(gpu);
     EQUAL(CUDA_SUCCESS, cuMemPoolImportPointer(&pointer, pool, &data));
     EQUAL(before, gpu_used(gpu));
@@ -150,12 +150,12 @@ static void import_a_pool(int socket) {
     data.reserved[22] ^= 1; /* beyond its end */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&pointer, pool, &data));
     EQUAL(CUDA_SUCCESS, cuMemPoolDestroy(pool));
-    tell(socket, &byte, 1);
+    send_bytes(socket, &byte, 1);
 }
 
-static void a_pool_is_shared_pointer_by_pointer(void) {
+static void pool_allocations_are_shared_pointer_by_pointer(void) {
     int socket, descriptor;
-    pid_t child = other_process(import_a_pool, &socket);
+    pid_t child = spawn_peer(import_pool, &socket);
     CUmemoryPool pool, plain;
     CUmemPoolPtrExportData data;
     CUdeviceptr first, pointer;
@@ -178,11 +178,11 @@ static void a_pool_is_shared_pointer_by_pointer(void) {
     EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(pointer, 1234, 250));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&data, pointer + 512));
     EQUAL(CUDA_SUCCESS, cuMemPoolExportPointer(&data, pointer));
-    tell(socket, &data, sizeof data);
-    hear(socket, &byte, 1);
+    send_bytes(socket, &data, sizeof data);
+    receive_bytes(socket, &byte, 1);
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, pointer, 4));
     EQUAL(4321, value);
-    succeeded(child);
+    expect_success(child);
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(first, NULL));
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, NULL));
     EQUAL(CUDA_SUCCESS, cuCtxSynchronize());
@@ -197,8 +197,8 @@ static void a_pool_is_shared_pointer_by_pointer(void) {
 
 int main(int count, char **arguments) {
     static const struct test tests[] = {
-        TEST(memory_is_seen_through_a_handle_and_not_charged_again),
-        TEST(a_pool_is_shared_pointer_by_pointer),
+        TEST(memory_opened_through_a_handle_is_not_charged_again),
+        TEST(pool_allocations_are_shared_pointer_by_pointer),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
 }

@@ -48,7 +48,7 @@ hold() { # hold MIB: a process that holds so much
     until grep -q hold "$folder/held"; do sleep 0.05; done
 }
 
-installing_twice_changes_nothing() {
+a_repeated_install_changes_nothing() {
     install >"$folder/first"
     (cd "$folder" && find root cdi -type f -exec sha256sum {} + | sort && find root cdi -printf '%p %i %T@\n' | sort) \
         >"$folder/before"
@@ -58,7 +58,7 @@ installing_twice_changes_nothing() {
     cmp "$folder/before" "$folder/after"
 }
 
-an_installer_killed_at_any_moment_can_be_run_again() {
+install_can_be_repeated_after_a_kill_at_any_time() {
     for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
         rm -rf "$root" "$folder/cdi"
         timeout -s KILL "$(printf '0.%03d' $((try * 2)))" \
@@ -70,7 +70,7 @@ an_installer_killed_at_any_moment_can_be_run_again() {
     done
 }
 
-uuids_follow_from_the_nodes_name() {
+uuids_derive_from_the_node_name() {
     install >/dev/null
     here=$(ls "$root/gpus")
     "$driver/aliquot-fake-driver" install --root "$folder/other" --source "$driver" --cdi "$folder/cdi2" \
@@ -81,7 +81,7 @@ uuids_follow_from_the_nodes_name() {
     [ "$here" != "$(ls "$folder/third/gpus")" ] || fail "two nodes have the same GPUs"
 }
 
-the_cdi_specification_names_each_gpu_twice_and_all() {
+the_cdi_specification_lists_each_gpu_by_index_and_uuid_and_all() {
     install >/dev/null
     python3 - "$folder/cdi/aliquot-fake-driver.json" "$root" <<'PYTHON'
 import json, os, sys
@@ -100,7 +100,7 @@ for mount in spec["containerEdits"]["mounts"]:
 PYTHON
 }
 
-a_running_user_keeps_its_files_when_the_driver_is_replaced() {
+a_running_process_keeps_its_files_when_the_driver_is_replaced() {
     install >/dev/null
     hold 2900
     mkdir "$folder/newer"
@@ -118,7 +118,7 @@ a_running_user_keeps_its_files_when_the_driver_is_replaced() {
     equal 3000 "$(smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)"
 }
 
-a_gpu_in_use_stays_as_it_is_and_the_installer_says_so() {
+the_installer_keeps_a_gpu_in_use_and_reports_it() {
     install >/dev/null
     hold 2900
     printf 'NVIDIA A100-SXM4-40GB;40960;108\nNVIDIA L4;23034;58\n' >"$folder/gpus"
@@ -131,7 +131,7 @@ a_gpu_in_use_stays_as_it_is_and_the_installer_says_so() {
     equal 40960 "$(smi -i 0 --query-gpu=memory.total --format=csv,noheader,nounits)"
 }
 
-what_is_wrong_in_the_list_of_gpus_is_said() {
+errors_in_the_list_of_gpus_are_reported() {
     for wrong in "A100;81920" "A100;80Gi;108" "A100;0;108" "A100;81920;0" "A100;-1;108" ";81920;108" "A100;81920;108;9;1;;1" \
         "A100;99999999999999999999;108" "A100;81920;108;" "A100;81920;108;81921" "A100;81920;108;1Gi" "A100;81920;108;;one" \
         "A100;81920;108;;64" "A100;81920;108;;;0" "A100;81920;108;;;0=nvlink" "A100;81920;108;;;0=nvlink19" \
@@ -146,7 +146,7 @@ what_is_wrong_in_the_list_of_gpus_is_said() {
     [ ! -e "$root" ] || fail "something was installed"
 }
 
-what_is_missing_from_the_command_is_said() {
+missing_arguments_are_reported() {
     refused "install needs --root" "$driver/aliquot-fake-driver" install
     refused "must be an absolute path" "$driver/aliquot-fake-driver" install --root here --source . --cdi . --gpus . --node n
     refused "unknown command" "$driver/aliquot-fake-driver" uninstall
@@ -155,14 +155,14 @@ what_is_missing_from_the_command_is_said() {
     refused "No such file" "$driver/aliquot-fake-driver" heal GPU-00000000-0000-0000-0000-000000000000
 }
 
-a_node_without_gpus_has_no_specification() {
+a_node_without_gpus_has_no_cdi_specification() {
     install >/dev/null
     : >"$folder/gpus"
     install >/dev/null
     [ ! -e "$folder/cdi/aliquot-fake-driver.json" ] || fail "the specification is still there"
 }
 
-smi_shows_memory_in_mib_and_says_that_there_is_no_gpu() {
+smi_shows_memory_in_mib_and_states_that_no_gpu_is_real() {
     install >/dev/null
     hold 2900
     smi >"$folder/table"
@@ -175,7 +175,7 @@ smi_shows_memory_in_mib_and_says_that_there_is_no_gpu() {
     smi -q | grep -q "Product Name .*: NVIDIA L4"
 }
 
-contexts_take_what_the_list_says() {
+contexts_take_the_memory_that_the_list_specifies() {
     printf 'NVIDIA A100-SXM4-80GB;81920;108;256\n' >"$folder/gpus"
     install >/dev/null
     "$driver/aliquot-fake-driver" list --root "$root" | grep -q " 0/81920 MiB context 256 MiB xid 0$"
@@ -201,7 +201,7 @@ smi_answers_csv_queries() {
     equal "${users# }, 2900 MiB" "$(smi --query-compute-apps=pid,used_memory --format=csv,noheader)"
 }
 
-smi_pmon_lists_processes_again_and_again() {
+smi_pmon_lists_processes_at_each_interval() {
     install >/dev/null
     hold 2900
     equal "0 ${users# } C vgpu-sample
@@ -210,7 +210,7 @@ smi_pmon_lists_processes_again_and_again() {
 1 - - -" "$(smi pmon -c 2 | awk '!/^#/ { print $1, $2, $3, $NF }')"
 }
 
-smi_refuses_what_it_does_not_know_and_says_what_there_is() {
+smi_refuses_invalid_arguments_and_lists_the_valid_ones() {
     install >/dev/null
     refused "memory.used" smi --query-gpu=memory.usage --format=csv
     refused "--format=csv" smi --query-gpu=index
@@ -221,7 +221,7 @@ smi_refuses_what_it_does_not_know_and_says_what_there_is() {
     refused "-L lists them" smi -i 7
 }
 
-a_lost_gpu_shows_in_smi_until_it_is_healed() {
+smi_shows_a_lost_gpu_until_it_is_healed() {
     install >/dev/null
     uuid=$(smi -i 1 --query-gpu=uuid --format=csv,noheader)
     "$driver/aliquot-fake-driver" fail "$uuid"
@@ -240,7 +240,7 @@ the_sample_keeps_the_gpu_busy() {
     awk '/^busy:/ && ($2 < 500 || $2 > 1100) { exit 1 }' "$folder/busy" || fail "$(cat "$folder/busy")"
 }
 
-smi_shows_utilisation_late_as_a_real_one_does() {
+smi_reports_utilization_with_a_delay() {
     install >/dev/null
     equal "0 %" "$(smi -i 0 --query-gpu=utilization.gpu --format=csv,noheader)"
     for tenant in 1 2; do
@@ -267,7 +267,7 @@ smi_shows_utilisation_late_as_a_real_one_does() {
     equal "0 %" "$(smi -i 0 --query-gpu=utilization.gpu --format=csv,noheader)"
 }
 
-the_sample_goes_on_after_a_refusal() {
+the_sample_continues_after_a_refused_allocation() {
     install >/dev/null
     equal "alloc 81900 MiB: CUDA_SUCCESS
 alloc 200 MiB: CUDA_ERROR_OUT_OF_MEMORY

@@ -37,7 +37,7 @@ class RuntimeTest(unittest.TestCase):
                 self.assertEqual("", done.stderr + done.stdout)
                 self.assertEqual(0, done.returncode)
 
-    def test_it_sees_the_devices_and_starts_no_context_for_that(self):
+    def test_device_queries_create_no_context(self):
         self.run_with_each("""
 count = c_int()
 must(rt.cudaGetDeviceCount(byref(count)))
@@ -49,7 +49,7 @@ must(driver.cuDevicePrimaryCtxGetState(0, byref(flags), byref(active)))
 assert active.value == 0, active
 """)
 
-    def test_memory_is_what_was_copied_to_it_and_is_gone_with_a_reset(self):
+    def test_memory_keeps_copied_data_until_a_device_reset(self):
         self.run_with_each("""
 for again in range(3):
     at, free, total = c_void_p(), c_size_t(), c_size_t()
@@ -68,7 +68,7 @@ for again in range(3):
     assert active.value == 0, active
 """)
 
-    def test_a_table_that_the_driver_lacks_is_in_the_log(self):
+    def test_an_export_table_that_the_driver_lacks_is_logged(self):
         self.run_with_each("must(rt.cudaFree(None))")
         with open(self.log) as log:
             lines = log.read()
