@@ -1,4 +1,4 @@
-/* Arrays, textures and surfaces, as a program sees them. */
+/* Tests of arrays, textures and surfaces through the driver API. */
 #include "testing.h"
 
 enum { GPU_MIB = 1000 };
@@ -228,7 +228,7 @@ static void deferred_arrays_use_the_memory_that_is_mapped_to_them(void) {
     gpu_file *gpu = open_gpu(0);
     start_context(0);
     CUarray array = new_array(1000, 1000, 0, CUDA_ARRAY3D_DEFERRED_MAPPING), plain = new_array(8, 8, 0, 0);
-    EQUAL(512, gpu_used(gpu)); /* the other one's */
+    EQUAL(512, gpu_used(gpu)); /* the other array */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuArrayGetMemoryRequirements(&needed, plain, 0));
     EQUAL(CUDA_SUCCESS, cuArrayGetMemoryRequirements(&needed, array, 0));
     EQUAL(4032 * 1024, needed.size);
@@ -241,7 +241,7 @@ static void deferred_arrays_use_the_memory_that_is_mapped_to_them(void) {
                            .memHandle.memHandle = memory,
                            .offset = 4 * MIB,
                            .deviceBitMask = 1};
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMapArrayAsync(&info, 1, NULL)); /* too little from there */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMapArrayAsync(&info, 1, NULL)); /* too little memory behind the offset */
     info.offset = 2 * MIB;
     EQUAL(CUDA_SUCCESS, cuMemMapArrayAsync(&info, 1, NULL));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMapArrayAsync(&info, 1, NULL));

@@ -1,4 +1,4 @@
-"""PyPI's cuda-bindings, NVIDIA's own Python client of the driver API, on the fake driver."""
+"""cuda-bindings from PyPI, NVIDIA's Python client of the driver API, on the simulated driver."""
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-/* The driver API as a program sees it. */
+/* Tests of the driver API: devices, memory, launches, entry points. */
 #include "testing.h"
 
 #include <dlfcn.h>
@@ -20,13 +20,13 @@ static void copied_data_is_read_back_unchanged(void) {
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoD_v2(other, one, SIZE));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, other, SIZE));
     EQUAL(0, memcmp(in, out, SIZE));
-    EQUAL(0, memcmp(in, (void *)(uintptr_t)other, SIZE)); /* managed memory is the host's too */
+    EQUAL(0, memcmp(in, (void *)(uintptr_t)other, SIZE)); /* the host can read managed memory */
     EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(one + 4, 0xcafe, 2));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, one, 16));
     EQUAL(in[3], out[3]);
     EQUAL(0xcafe, *(unsigned *)(void *)(out + 4));
     EQUAL(in[12], out[12]);
-    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(one + 5, 0, SIZE - 10)); /* most of it by dropping pages */
+    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(one + 5, 0, SIZE - 10)); /* the driver zeroes whole pages by dropping them */
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, one, SIZE));
     EQUAL(in[0], out[0]);
     EQUAL(in[SIZE - 5], out[SIZE - 5]);
@@ -82,7 +82,7 @@ static void rectangles_are_copied_with_their_pitch(void) {
     for (int y = 0; y < 4; y++)
         for (int x = 0; x < 3; x++)
             EQUAL(100 * (y + 1) + x + 2, out[y][x]);
-    from.Height = 5; /* one row more than there is */
+    from.Height = 5; /* one row beyond the allocation */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&from));
 }
 
@@ -98,7 +98,7 @@ static void allocations_are_charged_to_the_byte(void) {
     size_t pitch;
     void *pinned;
     start_context(0);
-    EQUAL(GPU_MIB * MIB, free_bytes()); /* contexts of these GPUs take nothing */
+    EQUAL(GPU_MIB * MIB, free_bytes()); /* contexts on these GPUs take no memory */
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 1));
     EQUAL(GPU_MIB * MIB - 1, free_bytes());
     EQUAL(CUDA_SUCCESS, cuMemAllocPitch_v2(&pitched, &pitch, 513, 10, 16));
@@ -336,7 +336,7 @@ static void calls_before_cuInit_fail(void) {
     EQUAL(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet(&count, 3));
 }
 
-/* The indexes of the test GPUs that a process with CUDA_VISIBLE_DEVICES=list sees, in its order. */
+/* Checks the indexes of the test GPUs that a process with CUDA_VISIBLE_DEVICES=list sees, in order. */
 static void expect_visible_devices(const char *list, const char *expected) {
     int ends[2];
     char seen[64] = "";

@@ -1,4 +1,4 @@
-/* Stream capture and graphs as a program sees them. */
+/* Tests of stream capture and graphs through the driver API. */
 #include "testing.h"
 
 #include <pthread.h>
@@ -34,7 +34,7 @@ static CUevent new_event(void) {
     return event;
 }
 
-/* By an event that is recorded now. */
+/* Makes stream wait for the current work of other, through an event. */
 static void make_wait(CUstream stream, CUstream other, CUevent event) {
     EQUAL(CUDA_SUCCESS, cuEventRecord(event, other));
     EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, event, 0));
@@ -52,7 +52,7 @@ static CUDA_KERNEL_NODE_PARAMS kernel_node(const char *name, unsigned blocks, un
 
 static CUstream begin_capture(CUstreamCaptureMode mode) {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    kernel("nothing"); /* loaded before: loading isn't safe in a capture */
+    kernel("nothing"); /* loaded now, because module loading is unsafe during a capture */
     EQUAL(CUDA_SUCCESS, cuStreamBeginCapture_v2(stream, mode));
     return stream;
 }
@@ -70,7 +70,7 @@ static CUstreamCaptureStatus status(CUstream stream) {
     return answer;
 }
 
-/* The capture has become invalid; ending it says so, gives no graph, and leaves the stream as good as new. */
+/* The capture is invalidated: ending it fails, returns no graph, and makes the stream usable again. */
 static void expect_invalidated(CUstream stream, CUresult how) {
     CUgraph graph = (CUgraph)&graph;
     if (how == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
@@ -129,7 +129,7 @@ static void increment(void *number) {
     ++*(int *)number;
 }
 
-/* ---- what a capture makes ---- */
+/* ---- captured graphs ---- */
 
 static void captured_work_runs_at_each_launch_and_not_before(void) {
     CUdeviceptr pointer, other;
@@ -193,7 +193,7 @@ static void streams_fork_and_join_through_events(void) {
     EQUAL(CU_STREAM_CAPTURE_STATUS_NONE, status(side));
     EQUAL(5, count_nodes(graph));
     EQUAL(1, count_roots(graph));
-    EQUAL(5, count_edges(graph)); /* a diamond whose one side has two nodes */
+    EQUAL(5, count_edges(graph)); /* a diamond with two nodes on one side */
     CUgraphNode nodes[5], before[3];
     size_t count = 5;
     EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, nodes, &count));
@@ -214,7 +214,7 @@ static void an_unjoined_fork_makes_the_capture_fail(void) {
     make_wait(side, stream, forked);
     launch_empty_kernel(side);
     EQUAL(CUDA_SUCCESS, cuEventRecord(joined, side));
-    launch_empty_kernel(side); /* after the event by which it joins */
+    launch_empty_kernel(side); /* after the event that joins it */
     EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, joined, 0));
     expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
     launch_empty_kernel(side);
@@ -326,17 +326,17 @@ static void a_graph_launched_in_a_capture_becomes_a_child_graph(void) {
     EQUAL(CU_GRAPH_NODE_TYPE_GRAPH, node_type(node));
     EQUAL(CUDA_SUCCESS, cuGraphChildGraphNodeGetGraph(node, &child));
     EQUAL(2, count_nodes(child));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(child)); /* it belongs to its node */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(child)); /* its node owns it */
     run(instantiate_graph(graph));
     EQUAL(2, calls);
 }
 
-/* ---- what makes a capture invalid ---- */
+/* ---- invalid captures ---- */
 
 static void waiting_for_a_capturing_stream_invalidates_the_capture(void) {
     CUcontext context = start_context(0);
     (void)context;
-    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED); /* no mode allows it */
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED); /* forbidden in all modes */
     launch_empty_kernel(stream);
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(stream));
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
@@ -377,7 +377,7 @@ static void captured_events_cannot_be_synchronized_or_queried(void) {
     EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream));
     EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(event));
     expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(event)); /* nor afterwards */
+    EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(event)); /* nor after the capture */
     EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuStreamWaitEvent(stream, event, 0));
     EQUAL(CUDA_SUCCESS, cuEventRecord(event, stream)); /* until it is recorded again */
     EQUAL(CUDA_SUCCESS, cuEventSynchronize(event));
@@ -407,10 +407,10 @@ static void the_legacy_stream_is_unusable_while_a_blocking_stream_captures(void)
     CUstream stream = new_stream(0);
     EQUAL(CUDA_SUCCESS, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamIsCapturing(NULL, &now));
-    EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream)); /* asking does no harm */
+    EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream)); /* the query does not invalidate the capture */
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemsetD8_v2(pointer, 1, 64));
     expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED); /* not blocking */
+    stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED); /* a non-blocking stream */
     EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 1, 64));
     launch_empty_kernel(NULL);
     end_capture(stream);
@@ -422,7 +422,7 @@ static void a_capture_ends_with_its_stream_or_its_context(void) {
     CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
     launch_empty_kernel(stream);
     EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(stream));
-    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64)); /* nothing forbids it any more */
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64)); /* the capture no longer forbids it */
     stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
     launch_empty_kernel(stream);
     EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(context));
@@ -437,7 +437,7 @@ static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
     return mode;
 }
 
-/* Whether this thread may make calls that aren't safe beside a capture; all of them say the same. */
+/* Whether this thread may make calls that are unsafe during a capture. All such calls must agree. */
 static bool unsafe_calls_allowed(void) {
     CUdeviceptr pointer = 0;
     CUresult result = cuMemAlloc_v2(&pointer, 64);
@@ -463,7 +463,7 @@ struct attempt {
 static void *attempt(void *data) {
     struct attempt *attempt = data;
     EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(attempt->context));
-    EQUAL(CU_STREAM_CAPTURE_MODE_GLOBAL, exchange_mode(attempt->mode)); /* which is how threads begin */
+    EQUAL(CU_STREAM_CAPTURE_MODE_GLOBAL, exchange_mode(attempt->mode)); /* the initial mode of a thread */
     attempt->allowed = unsafe_calls_allowed();
     return NULL;
 }
@@ -547,7 +547,7 @@ static void calls_that_allocate_or_wait_are_unsafe(void) {
     UNSAFE(cuStreamQuery(side));
     UNSAFE(cuStreamSynchronize(side));
     CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    size_t free_bytes, total; /* and these are safe */
+    size_t free_bytes, total; /* the calls below are safe */
     EQUAL(CUDA_SUCCESS, cuMemGetInfo_v2(&free_bytes, &total));
     EQUAL(CUDA_SUCCESS, cuEventDestroy_v2(new_event()));
     EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(new_stream(0)));
@@ -586,7 +586,7 @@ static void only_a_relaxed_capture_can_be_ended_by_another_thread(void) {
     EQUAL(CUDA_SUCCESS, end_in_another_thread(context, stream));
 }
 
-/* ---- graphs by hand ---- */
+/* ---- explicit graphs ---- */
 
 static CUgraph new_graph(void) {
     CUgraph graph;
@@ -648,7 +648,7 @@ static void a_cyclic_graph_cannot_be_instantiated(void) {
     start_context(0);
     CUgraph graph = new_graph();
     CUgraphNode one = empty_node(graph, NULL, 0), other = empty_node(graph, &one, 1);
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &one, &other, 1)); /* it is there */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &one, &other, 1)); /* the edge exists */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &one, &one, 1));
     EQUAL(CUDA_SUCCESS, cuGraphAddDependencies(graph, &other, &one, 1));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate_v2(&exec, graph, &culprit, log, sizeof log));
@@ -695,7 +695,8 @@ static void edge_data_makes_the_older_queries_fail(void) {
     size_t count = 1;
     EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&one, graph, NULL, 0, &params));
     EQUAL(CUDA_SUCCESS, cuGraphAddNode_v2(&other, graph, &one, &data, 1, &second));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddNode_v2(&from, graph, &other, &data, 1, &second)); /* no kernel */
+    EQUAL(CUDA_ERROR_INVALID_VALUE,
+          cuGraphAddNode_v2(&from, graph, &other, &data, 1, &second)); /* the dependency is not a kernel */
     EQUAL(CUDA_ERROR_LOSSY_QUERY, cuGraphGetEdges(graph, &from, &to, &count));
     EQUAL(CUDA_SUCCESS, cuGraphGetEdges_v2(graph, &from, &to, &got, &count));
     EQUAL(1, got.from_port);
@@ -779,7 +780,7 @@ static void captured_allocations_exist_while_their_graph_runs(void) {
     CUgraph graph = end_capture(stream);
     EQUAL(4, count_nodes(graph));
     EQUAL(0, graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(&out, pointer, 1)); /* an address, and nothing there */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(&out, pointer, 1)); /* the address is reserved but not mapped */
     CUgraphExec exec = instantiate_graph(graph);
     for (int i = 0; i < 3; i++) {
         out = 0;
@@ -822,7 +823,7 @@ static void memory_left_allocated_by_a_graph_is_freed_before_its_next_launch(voi
     CUgraphExec freeing = instantiate_graph(other);
     run(freeing);
     EQUAL(0, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(freeing, NULL)); /* nothing is left to free */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(freeing, NULL)); /* the memory is already free */
     EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(exec));
     EQUAL(CUDA_SUCCESS, cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
     run(exec);
@@ -844,8 +845,9 @@ static void graphs_with_memory_nodes_cannot_be_duplicated(void) {
     CUgraph graph = new_graph(), around = new_graph();
     node = add_alloc_node(graph, 1, &pointer);
     EQUAL(CUDA_SUCCESS, cuGraphAddMemFreeNode(&freed, graph, &node, 1, pointer));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, graph, &node, 1, pointer)); /* twice */
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, around, NULL, 0, pointer)); /* and elsewhere */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, graph, &node, 1, pointer)); /* second free */
+    EQUAL(CUDA_ERROR_INVALID_VALUE,
+          cuGraphAddMemFreeNode(&freed, around, NULL, 0, pointer)); /* free in another graph */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, around, NULL, 0, 0x10000));
     EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuGraphClone(&clone, graph));
     EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddChildGraphNode(&freed, around, NULL, 0, graph));
@@ -886,7 +888,7 @@ static void capturing_a_free_of_other_memory_frees_nothing(void) {
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, stream));
 }
 
-/* ---- time: without jitter, and behind a host function that returns when all that is measured has been put ---- */
+/* ---- time: without jitter; a host function blocks the stream until all measured work is submitted ---- */
 
 static void launch_busy_kernel(CUstream stream, uint64_t us, unsigned blocks) {
     uint64_t ns = us * 1000;
@@ -942,7 +944,7 @@ static void serial_nodes_take_the_sum_of_their_times(void) {
     EQUAL(7000, time_launches(exec, 7));
 }
 
-/* One kernel, two side by side, and one again. */
+/* One kernel, two in parallel, one. */
 static CUgraph diamond(uint64_t us, unsigned blocks) {
     CUevent forked = new_event(), joined = new_event();
     CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
@@ -972,10 +974,10 @@ static void roots_start_and_leaves_end_with_the_graph(void) {
     params.kernelParams = parameters;
     for (int i = 0; i < 100; i++)
         EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
-    ns = 0; /* it has been copied */
+    ns = 0; /* the node has its own copy of the parameter */
     CUgraphExec exec = instantiate_graph(graph);
     long alone = time_launches(exec, 1);
-    CHECK(alone >= 700 && alone <= 4 * 700); /* there are 32 queues for branches */
+    CHECK(alone >= 700 && alone <= 4 * 700); /* branches share 32 queues */
     EQUAL(2 * alone, time_launches(exec, 2));
 }
 
@@ -998,9 +1000,9 @@ static void launches_of_one_executable_graph_are_serialized_across_streams(void)
     pthread_mutex_unlock(&gate);
     EQUAL(CUDA_SUCCESS, cuEventSynchronize(finish));
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, start, middle));
-    EQUAL(1000, (long)(milliseconds * 1000 + 0.5f)); /* beside the first */
+    EQUAL(1000, (long)(milliseconds * 1000 + 0.5f)); /* parallel to the first launch */
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, start, finish));
-    EQUAL(2000, (long)(milliseconds * 1000 + 0.5f)); /* after it */
+    EQUAL(2000, (long)(milliseconds * 1000 + 0.5f)); /* after the first launch */
 }
 
 struct exchange {
@@ -1029,7 +1031,7 @@ static void host_functions_and_copies_see_the_results_of_earlier_nodes(void) {
     EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, send_next, &exchange));
     CUgraphExec exec = instantiate_graph(end_capture(stream));
     EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, stream));
-    EQUAL(0, exchange.calls); /* the kernel takes its time */
+    EQUAL(0, exchange.calls); /* the kernel still runs */
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
     EQUAL(2, exchange.calls);
     EQUAL(11, exchange.received);
@@ -1054,7 +1056,7 @@ static void a_launch_after_host_functions_sees_their_results(void) {
     pthread_mutex_unlock(&gate);
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
     EQUAL(5, exchange.calls);
-    EQUAL(50, exchange.sent); /* each launch has added ten to what the one before had sent */
+    EQUAL(50, exchange.sent); /* each launch adds ten to the value that the previous one sent */
 }
 
 static void a_graph_larger_than_the_gpu_queue_runs(void) {
@@ -1072,14 +1074,14 @@ static void a_graph_larger_than_the_gpu_queue_runs(void) {
     CUevent from = new_event(), to = new_event();
     float milliseconds;
     EQUAL(CUDA_SUCCESS, cuEventRecord(from, NULL));
-    EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, NULL)); /* waits for room on its way */
+    EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, NULL)); /* waits for queue space during the submission */
     EQUAL(CUDA_SUCCESS, cuEventRecord(to, NULL));
     EQUAL(CUDA_SUCCESS, cuEventSynchronize(to));
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, from, to));
-    CHECK(milliseconds >= 1.5f); /* what is put late starts late */
+    CHECK(milliseconds >= 1.5f); /* work that is submitted late starts late */
 }
 
-/* ---- changing what has been instantiated ---- */
+/* ---- executable graph updates ---- */
 
 static CUgraph captured_pair(CUdeviceptr pointer, unsigned value, CUmemorytype type, unsigned blocks) {
     CUgraph graph = new_graph();
@@ -1136,7 +1138,7 @@ static void an_executable_graph_is_updated_from_a_graph_of_the_same_topology(voi
     empty_node(another, &nodes[1], 1);
     EQUAL(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(exec, another, &info));
     EQUAL(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, info.result);
-    run(exec); /* and what failed has changed nothing */
+    run(exec); /* the failed updates changed nothing */
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&out, pointer + 32, sizeof out));
     EQUAL(2, out);
 }

@@ -1,8 +1,8 @@
 """
-The driver against NVIDIA's own headers: header_test.py SOURCES CLIENTS LIBRARY. Every source compiles with cuda.h in
-place of our declarations (a wrong type or value is a compiler error), every entry of the table is of a form and a
-version that cudaTypedefs.h knows, and the library exports the table's symbols and no others. NVML's functions, structures
-and values are compared with nvml.h, whose handles are structures around a pointer where ours are the pointer.
+Compares the driver with NVIDIA's headers: header_test.py SOURCES CLIENTS LIBRARY. Every source compiles with cuda.h in
+place of our declarations, so a wrong type or value is a compiler error. Every entry of the table has a name and version
+from cudaTypedefs.h, and the library exports exactly the table's symbols. NVML functions, structures and values are
+compared with nvml.h, whose handles are structures around a pointer where ours are the pointer.
 """
 import glob
 import os
@@ -15,7 +15,7 @@ import unittest
 SOURCES, CLIENTS, LIBRARY = sys.argv[1:4]
 del sys.argv[1:4]
 INCLUDE = os.path.join(CLIENTS, "nvidia", "cu13", "include")
-# Not in cudaTypedefs.h but in cudaProfilerTypedefs.h, which the runtime's package lacks.
+# Declared in cudaProfilerTypedefs.h, which the runtime's package lacks, and not in cudaTypedefs.h.
 ELSEWHERE = {("cuProfilerStart", 4000, ""), ("cuProfilerStop", 4000, "")}
 
 
@@ -75,7 +75,7 @@ class NvmlHeaderTest(unittest.TestCase):
         self.integers |= set(re.findall(r"typedef unsigned int (nvml\w+);", self.header))
 
     def prototypes(self, source, where):
-        """Functions as the compiler saw them in the file where: name to types, those of parameters included."""
+        """The functions that the compiler found in the file where: name to return and parameter types."""
         path = os.path.join(self.folder, "prototypes")
         compiled("-DFAKE_DRIVER_VERSION=\"\"", "-DFAKE_CUDA_VERSION=13000", "-U_GNU_SOURCE", "-fsyntax-only", "-aux-info",
                  path, source)
@@ -86,7 +86,7 @@ class NvmlHeaderTest(unittest.TestCase):
         return found
 
     def plain(self, text):
-        """A type without its parameter's name; what is an integer to the caller is an unsigned int."""
+        """A type without the parameter name, with every enum type as unsigned int."""
         words = re.findall(r"[\w]+|\*", text)
         if len(words) > 1 and "*" in words:
             words = words[:len(words) - words[::-1].index("*")]
@@ -104,7 +104,7 @@ class NvmlHeaderTest(unittest.TestCase):
         self.assertGreater(len(ours), 80)
         self.assertEqual(set(), set(ours) - set(theirs))
         for name, types in ours.items():
-            # Where the fake driver looks at nothing behind a pointer, it is one to void.
+            # The simulated driver declares pointers that it does not dereference as void *.
             seen = [own if own == "void *" and their.endswith("*") else their
                     for own, their in zip(types, theirs[name])] + theirs[name][len(types):]
             self.assertEqual(seen, types, name)
@@ -121,7 +121,7 @@ class NvmlHeaderTest(unittest.TestCase):
 
     def test_structures_and_values_match_nvml_h(self):
         own = re.sub(r"/\*.*?\*/", "", read(os.path.join(SOURCES, "nvml_abi.h")), flags=re.S)
-        own = re.sub(r"union \{.*?\}", "union", own, flags=re.S)  # by their own names
+        own = re.sub(r"union \{.*?\}", "union", own, flags=re.S)  # members are compared by name
         lines = []
         for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", own, re.S):
             lines.append((f"sizeof {name}", f"sizeof({name})"))

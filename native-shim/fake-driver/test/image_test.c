@@ -1,6 +1,6 @@
 /*
- * The reading of images, sound and broken ones. Further arguments name files, which are broken in the same ways where
- * they exist.
+ * Tests of the image parser, with valid and corrupted images. Arguments name further image files; those that exist are
+ * read and corrupted in the same way.
  */
 #include "check.h"
 #include "cubin.h"
@@ -72,7 +72,7 @@ static void ptx_kernels_and_variables_are_read(void) {
 
 static void cubin_kernels_and_variables_are_read(void) {
     struct image image;
-    unsigned char bytes[CUBIN_ROOM] __attribute__((aligned(8))) = {0};
+    unsigned char bytes[CUBIN_CAPACITY] __attribute__((aligned(8))) = {0};
     size_t size = make_cubin(bytes, 80);
     CHECK(read_with_and_without_size(&image, bytes, size, 89) == IMAGE_READ);
     CHECK(image.kernel_count == 1 && image.global_count == 2 && image.architecture == 80);
@@ -84,13 +84,13 @@ static void cubin_kernels_and_variables_are_read(void) {
     CHECK(*image_global(&image, "counter")->initial == 7);
     CHECK(image_global(&image, "zeros")->bytes == 1000 && image_global(&image, "zeros")->initial == NULL);
     image_clear(&image);
-    CHECK(read_with_and_without_size(&image, bytes, size, 90) == IMAGE_OF_OTHER_DEVICES); /* another generation */
-    CHECK(read_with_and_without_size(&image, bytes, size, 75) == IMAGE_OF_OTHER_DEVICES); /* an older one */
+    CHECK(read_with_and_without_size(&image, bytes, size, 90) == IMAGE_OF_OTHER_DEVICES); /* another major version */
+    CHECK(read_with_and_without_size(&image, bytes, size, 75) == IMAGE_OF_OTHER_DEVICES); /* an older device */
 }
 
 static void the_best_image_of_a_fat_binary_is_selected(void) {
     struct image image;
-    unsigned char bytes[2 * CUBIN_ROOM] __attribute__((aligned(8))) = {0};
+    unsigned char bytes[2 * CUBIN_CAPACITY] __attribute__((aligned(8))) = {0};
     size_t size = make_fatbin(bytes, 80, 86);
     static const unsigned pairs[][2] = {{80, 80}, {86, 86}, {89, 86}};
     for (size_t i = 0; i < 3; i++) {
@@ -105,12 +105,12 @@ static void the_best_image_of_a_fat_binary_is_selected(void) {
     } wrapper = {0x466243b1, 1, bytes, NULL};
     CHECK(image_read(&image, &wrapper, SIZE_MAX, 80) == IMAGE_READ);
     image_clear(&image);
-    CHECK(image_read(&image, &wrapper, sizeof wrapper, 80) == IMAGE_MALFORMED); /* a file has no pointers */
+    CHECK(image_read(&image, &wrapper, sizeof wrapper, 80) == IMAGE_MALFORMED); /* a file cannot contain pointers */
 }
 
 static void a_truncated_image_at_the_end_of_mapped_memory_is_an_error(void) {
     struct image image;
-    unsigned char bytes[2 * CUBIN_ROOM] __attribute__((aligned(8))) = {0};
+    unsigned char bytes[2 * CUBIN_CAPACITY] __attribute__((aligned(8))) = {0};
     unsigned char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(pages != MAP_FAILED && mprotect(pages + 4096, 4096, PROT_NONE) == 0);
     size_t size = make_fatbin(bytes, 80, 86);
@@ -118,13 +118,14 @@ static void a_truncated_image_at_the_end_of_mapped_memory_is_an_error(void) {
     for (size_t shown = 4; shown <= size; shown += 4) {
         memcpy(pages + 4096 - shown, bytes, shown);
         enum image_result result = image_read(&image, pages + 4096 - shown, SIZE_MAX, 80);
-        /* The second cubin isn't needed, and not looked at. */
+        /* The parser does not read the second cubin, which this device does not need. */
         CHECK(result == IMAGE_MALFORMED || (result == IMAGE_READ && shown > size / 2));
         CHECK(result == IMAGE_READ || shown < size);
         image_clear(&image);
     }
     memset(pages, ' ', 4096);
-    memcpy(pages + 4096 - (sizeof sample_ptx - 1), sample_ptx, sizeof sample_ptx - 1); /* without its zero */
+    memcpy(pages + 4096 - (sizeof sample_ptx - 1), sample_ptx,
+           sizeof sample_ptx - 1); /* without the terminating zero */
     CHECK(image_read(&image, pages + 4096 - (sizeof sample_ptx - 1), SIZE_MAX, 80) == IMAGE_MALFORMED);
     CHECK(image_read(&image, NULL, SIZE_MAX, 80) == IMAGE_MALFORMED);
     munmap(pages, 8192);
@@ -138,13 +139,13 @@ static uint64_t next_random(void) {
     return random_state ^= random_state << 17;
 }
 
-/* Cut anywhere, and with a few bytes changed: whatever comes out, it is one of the results and nothing is touched. */
+/* Reads truncated copies and copies with a few changed bytes: each must give a valid result and no stray access. */
 static void read_corrupted(const unsigned char *valid, size_t size, unsigned rounds) {
     static const unsigned char likely[] = {0, 1, 4, 0x7f, 0x80, 0xff, '{', '}', '(', ',', ';', '=', '"', '[', '.'};
     for (unsigned round = 0; round < rounds; round++) {
         struct image image;
         size_t length = round % 4 == 0 ? next_random() % size : size;
-        unsigned char *bytes = malloc(length + 1); /* exactly as many, so that a sanitizer sees any beyond */
+        unsigned char *bytes = malloc(length + 1); /* exact size, so that a sanitizer detects accesses beyond it */
         CHECK(bytes != NULL);
         memcpy(bytes, valid, length);
         for (unsigned changes = (unsigned)(next_random() % 8); changes > 0 && length > 0; changes--)
@@ -158,7 +159,7 @@ static void read_corrupted(const unsigned char *valid, size_t size, unsigned rou
 }
 
 static void corrupt_images_are_errors(void) {
-    unsigned char bytes[2 * CUBIN_ROOM] __attribute__((aligned(8))) = {0};
+    unsigned char bytes[2 * CUBIN_CAPACITY] __attribute__((aligned(8))) = {0};
     read_corrupted((const unsigned char *)sample_ptx, sizeof sample_ptx, 20000);
     read_corrupted(bytes, make_cubin(bytes, 80), 20000);
     memset(bytes, 0, sizeof bytes);
@@ -168,7 +169,7 @@ static void corrupt_images_are_errors(void) {
 static void read_corrupted_file(const char *path) {
     FILE *file = fopen(path, "re");
     if (file == NULL)
-        return; /* nvcc could not be had */
+        return; /* nvcc is not available */
     CHECK(fseek(file, 0, SEEK_END) == 0);
     long size = ftell(file);
     CHECK(size > 0 && fseek(file, 0, SEEK_SET) == 0);

@@ -1,4 +1,4 @@
-/* Memory pools and stream-ordered allocation, as a program sees them. */
+/* Tests of memory pools and stream-ordered allocation through the driver API. */
 #include "testing.h"
 
 enum { GPU_MIB = 1000 };
@@ -46,7 +46,7 @@ static void a_pool_reserves_whole_chunks(void) {
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(small, NULL));
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(large, NULL));
     expect_pool(pool, 31 * MIB, 134 * MIB);
-    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&large, 102 * MIB, NULL)); /* there is room for it already */
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&large, 102 * MIB, NULL)); /* fits into the reserved memory */
     expect_pool(pool, 133 * MIB, 134 * MIB);
     EQUAL(134 * MIB, gpu_used(gpu));
 }
@@ -150,7 +150,7 @@ static void unused_pool_memory_is_released_for_other_allocations(void) {
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pooled, NULL));
     EQUAL(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&other, 800 * MIB, second, NULL));
     EQUAL(901 * MIB, gpu_used(gpu));
-    /* Less than a chunk is left on the GPU: a pool takes what it needs. */
+    /* Less than a chunk is free on the GPU: the pool reserves only the requested size. */
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 90 * MIB));
     EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pooled, 3 * MIB, NULL));
     expect_pool(pool, 3 * MIB, 4 * MIB);
@@ -220,7 +220,7 @@ static void a_pool_belongs_to_its_device_not_to_the_current_context(void) {
     EQUAL(CUDA_SUCCESS, cuMemPoolSetAccess(pool, &allow, 1));
     EQUAL(CUDA_SUCCESS, cuMemPoolGetAccess(&access, pool, &here));
     EQUAL(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, access);
-    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(NULL)); /* a stream knows its device */
+    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(NULL)); /* the device follows from the stream */
     EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(NULL));
     EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointer, MIB, stream));
     EQUAL(CUDA_ERROR_INVALID_CONTEXT, cuMemAllocAsync(&pointer, MIB, NULL));
@@ -316,7 +316,7 @@ static void one_pool_serves_100000_allocations(void) {
 static const char busy_kernel_ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
                                       ".visible .entry aliquot_busy(.param .u64 ns)\n{\n\tret;\n}\n";
 
-/* Keeps a stream busy for so long. */
+/* Keeps a stream busy for ms milliseconds. */
 static void keep_busy(CUstream stream, uint64_t ms) {
     static CUmodule module;
     CUfunction busy;
@@ -347,10 +347,10 @@ static void stream_ordered_frees_take_effect_when_the_stream_reaches_them(void) 
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(idle));
     EQUAL(CUDA_SUCCESS, cuMemPoolTrimTo(pool, 0));
     EQUAL(150 * MIB, gpu_used(gpu));
-    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&other, 100 * MIB, idle)); /* another stream gets other memory */
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&other, 100 * MIB, idle)); /* another stream gets different memory */
     CHECK(other != pooled);
     EQUAL(250 * MIB, gpu_used(gpu));
-    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&same, 100 * MIB, busy)); /* the same one the same */
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&same, 100 * MIB, busy)); /* the same stream gets the same memory */
     EQUAL(pooled, same);
     EQUAL(250 * MIB, gpu_used(gpu));
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(same, busy));
@@ -360,7 +360,7 @@ static void stream_ordered_frees_take_effect_when_the_stream_reaches_them(void) 
     expect_pool(pool, 100 * MIB, 100 * MIB);
     keep_busy(busy, 10000);
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(other, busy));
-    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxReset_v2(0)); /* not this context's */
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxReset_v2(0)); /* not the context of these streams */
     EQUAL(100 * MIB, gpu_used(gpu));
     CUcontext context;
     EQUAL(CUDA_SUCCESS, cuCtxGetCurrent(&context));
@@ -386,7 +386,7 @@ static void on_a_full_gpu_a_stream_waits_for_memory_that_another_frees(void) {
     EQUAL(CUDA_SUCCESS, cuMemPoolSetAttribute(pool, lend, &yes));
     EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&later, 700 * MIB, idle));
     EQUAL(pointer, later);
-    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(idle)); /* it waits for the other */
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(idle)); /* it waits for the other stream */
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(idle));
     EQUAL(CUDA_SUCCESS, cuStreamQuery(busy));
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# programs_test.sh DRIVER CASE: the installer, nvidia-smi and the sample program, as a user types them.
+# programs_test.sh DRIVER CASE: tests the command lines of the installer, nvidia-smi and the sample program.
 set -eu
 driver=$1
 folder=$(mktemp -d /tmp/aliquot-fake-driver-programs-XXXXXX)
@@ -28,21 +28,21 @@ smi() {
     "$root/bin/nvidia-smi" "$@"
 }
 
-# refused WORDS COMMAND...: the command fails and says the words
+# refused TEXT COMMAND...: checks that the command fails and prints TEXT.
 refused() {
-    words=$1
+    text=$1
     shift
-    if said=$("$@" 2>&1); then
+    if output=$("$@" 2>&1); then
         fail "succeeded: $*"
     fi
-    case $said in
-    *"$words"*) ;;
-    *) fail "said \"$said\" without \"$words\": $*" ;;
+    case $output in
+    *"$text"*) ;;
+    *) fail "printed \"$output\" without \"$text\": $*" ;;
     esac
 }
 
-hold() { # hold MIB: a process that holds so much
-    : >"$folder/held" # or what an earlier one said would be taken for this one's
+hold() { # hold MIB: starts a process that holds MIB MiB
+    : >"$folder/held" # removes the output of an earlier process
     "$driver/vgpu-sample" alloc "$1" hold >"$folder/held" &
     users="$users $!"
     until grep -q hold "$folder/held"; do sleep 0.05; done
@@ -52,7 +52,7 @@ a_repeated_install_changes_nothing() {
     install >"$folder/first"
     (cd "$folder" && find root cdi -type f -exec sha256sum {} + | sort && find root cdi -printf '%p %i %T@\n' | sort) \
         >"$folder/before"
-    equal "node1 has 2 fake GPUs" "$(install)"
+    equal "node1 has 2 simulated GPUs" "$(install)"
     (cd "$folder" && find root cdi -type f -exec sha256sum {} + | sort && find root cdi -printf '%p %i %T@\n' | sort) \
         >"$folder/after"
     cmp "$folder/before" "$folder/after"
@@ -110,9 +110,9 @@ a_running_process_keeps_its_files_when_the_driver_is_replaced() {
     driver=$folder/newer
     echo >>"$driver/libcuda.so.1"
     echo >>"$driver/nvidia-smi"
-    install >"$folder/said" # to its end, which a grep -q behind a pipe would not let it reach
-    grep -q "installed $root/lib/libcuda.so.1" "$folder/said" || fail "the newer library was not installed"
-    grep -q "libcuda.so.1 (deleted)" "/proc/${users# }/maps" || fail "the user's library was written over"
+    install >"$folder/output" # not into a pipe: grep -q would end install early
+    grep -q "installed $root/lib/libcuda.so.1" "$folder/output" || fail "the newer library was not installed"
+    grep -q "libcuda.so.1 (deleted)" "/proc/${users# }/maps" || fail "the running process's library was overwritten"
     equal 2900 "$(smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)"
     hold 100
     equal 3000 "$(smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)"
@@ -122,8 +122,8 @@ the_installer_keeps_a_gpu_in_use_and_reports_it() {
     install >/dev/null
     hold 2900
     printf 'NVIDIA A100-SXM4-40GB;40960;108\nNVIDIA L4;23034;58\n' >"$folder/gpus"
-    install >"$folder/said" 2>&1
-    grep -q "is in use and stays as it is" "$folder/said" || fail "nothing was said"
+    install >"$folder/output" 2>&1
+    grep -q "is in use and stays as it is" "$folder/output" || fail "the installer reported nothing"
     equal 81920 "$(smi -i 0 --query-gpu=memory.total --format=csv,noheader,nounits)"
     kill -9 $users
     wait $users || true
@@ -140,10 +140,10 @@ errors_in_the_list_of_gpus_are_reported() {
         refused "line 2" install
     done
     printf 'A100;81920;108;;;2=sys\nA100;81920;108\n' >"$folder/gpus"
-    refused "GPU 0 is linked to GPU 2, which there isn't" install
+    refused "GPU 0 is linked to GPU 2, which does not exist" install
     printf 'A100;81920;108;;;1=sys\nA100;81920;108;;;0=pix\n' >"$folder/gpus"
-    refused "GPUs 0 and 1 tell different links" install
-    [ ! -e "$root" ] || fail "something was installed"
+    refused "GPUs 0 and 1 name different links" install
+    [ ! -e "$root" ] || fail "the installer created $root"
 }
 
 missing_arguments_are_reported() {
@@ -166,7 +166,7 @@ smi_shows_memory_in_mib_and_states_that_no_gpu_is_real() {
     install >/dev/null
     hold 2900
     smi >"$folder/table"
-    grep -q "Aliquot fake driver: no real GPU" "$folder/table"
+    grep -q "Aliquot simulated driver: no real GPU" "$folder/table"
     grep -q " 2900MiB / 81920MiB " "$folder/table"
     grep -q " 0MiB / 23034MiB " "$folder/table"
     grep -q "vgpu-sample .* 2900MiB" "$folder/table"
@@ -234,9 +234,9 @@ smi_shows_a_lost_gpu_until_it_is_healed() {
 the_sample_keeps_the_gpu_busy() {
     install >/dev/null
     "$driver/vgpu-sample" busy 2 >"$folder/busy"
-    equal 2 "$(grep -c '^busy: [0-9]* kernels of 1 ms a second$' "$folder/busy")"
+    equal 2 "$(grep -c '^busy: [0-9]* kernels of 1 ms per second$' "$folder/busy")"
     equal "busy 2: CUDA_SUCCESS" "$(tail -1 "$folder/busy")"
-    # A model's second is a second, give or take its jitter; a busy machine may come late with the next kernels.
+    # Kernels take 1 ms plus or minus jitter; a busy machine may launch the next ones late.
     awk '/^busy:/ && ($2 < 500 || $2 > 1100) { exit 1 }' "$folder/busy" || fail "$(cat "$folder/busy")"
 }
 
@@ -248,7 +248,7 @@ smi_reports_utilization_with_a_delay() {
         users="$users $!"
     done
     sleep 1.5
-    for try in 1 2 3 4 5; do # on a busy machine the samples may launch so late that the GPU was idle
+    for try in 1 2 3 4 5; do # on a busy machine late launches may leave the GPU idle
         smi -i 0 --query-gpu=utilization.gpu,utilization.memory --format=csv,noheader,nounits >"$folder/rates"
         smi pmon -c 1 >"$folder/shares"
         awk -F ', ' '$1 > 100 || $2 > 10 { exit 1 }' "$folder/rates" || fail "$(cat "$folder/rates")"
@@ -279,7 +279,7 @@ free: CUDA_SUCCESS
 free: nothing is allocated" \
         "$("$driver/vgpu-sample" alloc 81900 alloc 200 info free alloc 200 launch 3 free free)"
     refused 'alloc needs a whole number' "$driver/vgpu-sample" info alloc 3Gi
-    refused 'no step "allocate"' "$driver/vgpu-sample" allocate 3
+    refused 'unknown step "allocate"' "$driver/vgpu-sample" allocate 3
     refused "CUDA_ERROR_NO_DEVICE" env CUDA_VISIBLE_DEVICES=-1 "$driver/vgpu-sample" info
     "$driver/vgpu-sample" hold >"$folder/held" &
     users=$!

@@ -1,4 +1,4 @@
-"""PyPI's nvidia-ml-py, NVML's own Python client, on the fake driver."""
+"""nvidia-ml-py from PyPI, NVIDIA's Python client of NVML, on the simulated driver."""
 import ctypes
 import os
 import subprocess
@@ -152,7 +152,7 @@ class PynvmlTest(unittest.TestCase):
         self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(devices[1]).used)
         installer("fail", UUIDS[0], "--xid", "48", "--root", root)
         self.assertEqual(48, pynvml.nvmlEventSetWait(events, 5000).eventData)
-        self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(devices[0]).used)  # an error, but not lost
+        self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(devices[0]).used)  # XID 48 is an error, but the GPU is not lost
         installer("heal", UUIDS[0], "--root", root)
         pynvml.nvmlEventSetFree(events)
 

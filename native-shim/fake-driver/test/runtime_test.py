@@ -1,4 +1,4 @@
-"""PyPI's libcudart 12.9, 13.0 and 13.5 on the fake driver: it starts, and what it does most works."""
+"""libcudart 12.9, 13.0 and 13.5 from PyPI on the simulated driver: initialization and the most common calls."""
 import ctypes
 import glob
 import os
@@ -14,7 +14,7 @@ del sys.argv[1:]
 
 
 class RuntimeTest(unittest.TestCase):
-    """Each test runs in a process of its own for each runtime, which initialises itself once."""
+    """Runs each test once per runtime, in a new process, because a runtime initializes only once per process."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -73,7 +73,7 @@ for again in range(3):
         with open(self.log) as log:
             lines = log.read()
         self.assertIn("cuGetExportTable: no table", lines)
-        self.assertNotIn("slot", lines)  # of a table that it has, but whose meaning isn't known
+        self.assertNotIn("slot", lines)  # an unimplemented slot of an existing table
         for present in ("cuInit", "cuMemAlloc", "cuMemGetInfo", "cuDevicePrimaryCtxRetain", "cuLaunchKernel"):
             self.assertNotIn(f"no {present} of", lines)
 

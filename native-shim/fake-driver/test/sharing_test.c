@@ -1,4 +1,4 @@
-/* One GPU, many processes: nothing is oversold, nothing is lost, however they die. */
+/* Many processes on one GPU: no over-commit and no leak, however the processes die. */
 #define _GNU_SOURCE
 #include "testing.h"
 
@@ -19,8 +19,8 @@ static uint64_t sum_used_bytes(gpu_file *gpu) {
 }
 
 /*
- * The same while nobody can reserve: what one process gives back and another takes meanwhile would count twice else.
- * The lock is the one of gpu_file.c's struct layout.
+ * The sum while no process can reserve; otherwise memory that moves between processes would count twice. The lock is
+ * that of struct gpu_layout in gpu_file.c.
  */
 static uint64_t sum_used_bytes_locked(gpu_file *gpu) {
     char path[256];
@@ -38,7 +38,7 @@ static void sleep_ms(long ms) {
     nanosleep(&time, NULL);
 }
 
-/* Until it is killed, or a minute has passed, lest a failed test leaves it behind. */
+/* Waits for a kill, at most a minute, so that a failed test leaves no process behind. */
 static void wait_until_killed(void) {
     alarm(60);
     for (;;)
@@ -123,7 +123,7 @@ static void processes_killed_at_any_instruction_leak_nothing(void) {
     the_whole_memory_can_be_allocated();
 }
 
-/* Each child takes what it can, gives some back at random, and in the end takes until it is refused. */
+/* Each child allocates and frees at random, and finally allocates until an allocation is refused. */
 static void eight_racing_processes_get_all_the_memory_and_no_more(void) {
     enum { PROCESSES = 8, CHUNK_MIB = 30, MOST = GPU_MIB / CHUNK_MIB };
     pid_t children[PROCESSES];
@@ -149,7 +149,7 @@ static void eight_racing_processes_get_all_the_memory_and_no_more(void) {
             EQUAL(CUDA_ERROR_OUT_OF_MEMORY, result);
             CHECK(write(results[1], &count, sizeof count) == (ssize_t)sizeof count);
             char byte;
-            CHECK(read(done[0], &byte, 1) == 1); /* hold it until all have been refused */
+            CHECK(read(done[0], &byte, 1) == 1); /* hold the memory until all children were refused */
             _exit(0);
         }
     }
@@ -164,7 +164,7 @@ static void eight_racing_processes_get_all_the_memory_and_no_more(void) {
             reports++;
         }
     }
-    /* Refused only when less than a chunk was free, so together they have all but a rest. */
+    /* An allocation is refused only if less than a chunk is free, so less than a chunk remains. */
     EQUAL(GPU_MIB / CHUNK_MIB, total);
     EQUAL((uint64_t)total * CHUNK_MIB * MIB, gpu_used(gpu));
     CHECK(write(done[1], "12345678", PROCESSES) == PROCESSES);
@@ -209,7 +209,7 @@ static void a_forked_child_has_no_driver_and_does_not_hold_its_parents_memory(vo
 static void a_gpu_has_1024_slots_and_refuses_further_processes(void) {
     gpu_file *gpu = open_gpu(0);
     gpu_file *users[GPU_SLOTS];
-    for (int i = 0; i < GPU_SLOTS; i++) { /* each opens the file anew, as a process does */
+    for (int i = 0; i < GPU_SLOTS; i++) { /* each opens the file separately, as a process does */
         users[i] = open_gpu(0);
         CHECK(gpu_attach(users[i]));
     }
@@ -259,7 +259,7 @@ static void the_identity_of_a_gpu_in_use_does_not_change(void) {
     CHECK(strstr(error, "in use") != NULL);
     gpu_detach(user);
     EQUAL(GPU_CHANGED, gpu_create(test_folder, &smaller, error));
-    CHECK(!gpu_attach(late)); /* it still believes in the larger GPU */
+    CHECK(!gpu_attach(late)); /* it opened the file with the larger size */
     gpu_close(user);
     gpu_close(late);
 }

@@ -1,4 +1,4 @@
-/* Time as a program sees it: streams, events, launches, copies and host_function functions. */
+/* Tests of time through the driver API: streams, events, launches, copies and host functions. */
 #include "testing.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@ enum { GPU_MIB = 1000, SMS = 108 };
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
 
-/* Entry points that clients rarely need, by the names of cuda.h. */
+/* Entry points that cuda_client.h does not declare, with the names of cuda.h. */
 #define SYMBOL(type, name, ...) CUresult (*name)(__VA_ARGS__) = (CUresult(*)(__VA_ARGS__))dlsym(RTLD_DEFAULT, type)
 
 static CUfunction busy, other;
@@ -53,7 +53,7 @@ static double us_between(CUevent from, CUevent to) {
     return (double)ms * 1e3;
 }
 
-/* Launches come some us after each other, and on a busy machine some ms. */
+/* Launches are microseconds apart, on a busy machine milliseconds. */
 #define BETWEEN(least, most, us)                                                                                       \
     do {                                                                                                               \
         double measured_us = (us);                                                                                     \
@@ -186,7 +186,8 @@ static void host_functions_run_in_order_and_block_later_work(void) {
     EQUAL(0, call_count);
     BETWEEN(41000, 200000, us_between(before_call, end));
     EQUAL(2, call_count);
-    EQUAL(CUDA_SUCCESS, launch_host(stream, host_function, (void *)3)); /* the driver's thread may have ended */
+    EQUAL(CUDA_SUCCESS,
+          launch_host(stream, host_function, (void *)3)); /* the driver's callback thread may have ended */
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
     EQUAL(3, call_count);
 }
@@ -211,7 +212,7 @@ static void copies_take_time_by_their_size_and_synchronous_ones_wait(void) {
     CHECK((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec > 25000000);
     launch_busy(NULL, 30 * MS, SMS);
     EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 1, SIZE));
-    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL)); /* a fill doesn't wait */
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL)); /* a fill does not wait */
 }
 
 static void *use_per_thread_stream(void *unused) {
@@ -240,7 +241,7 @@ static void each_thread_has_its_own_per_thread_default_stream(void) {
     CHECK(pthread_create(&thread, NULL, use_per_thread_stream, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     EQUAL(CUDA_ERROR_NOT_READY, query_own(NULL));
-    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL)); /* it is a blocking one */
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL)); /* the per-thread stream is a blocking stream */
 }
 
 static void launches_into_a_full_queue_wait_for_space(void) {

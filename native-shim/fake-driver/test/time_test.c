@@ -1,4 +1,4 @@
-/* Time on one GPU file that several processes share: what runs when. */
+/* Tests of the simulation of time on one GPU that several processes share. */
 #include "gpu_time.h"
 #include "testing.h"
 
@@ -10,7 +10,7 @@ enum { GPU_MIB = 100, SMS = 108 };
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
 
-/* Within so many percent of what is expected, plus what a busy machine wakes late. */
+/* Checks that a value is within percent of the expected value. */
 #define NEAR(expected, actual, percent)                                                                                \
     do {                                                                                                               \
         double near_expected = (double)(expected), near_actual = (double)(actual);                                     \
@@ -54,7 +54,7 @@ static void work_takes_its_duration(void) {
     uint64_t end = completion_time(gpu, &last);
     CHECK(gpu_now() >= end);
     CHECK(completion_time(gpu, &first) >= before);
-    NEAR(5 * MS, end - first.at, 2); /* the first came a moment after the mark */
+    NEAR(5 * MS, end - first.at, 2); /* the kernels arrive shortly after the first work item */
 }
 
 static void queues_overlap_while_multiprocessors_are_free(void) {
@@ -81,7 +81,7 @@ static void work_waits_for_its_dependencies(void) {
     const struct gpu_work barrier = {.queue = 0, .flags = GPU_WORK_BARRIER};
     CHECK(gpu_submit(gpu, &barrier, &last) != 0);
     uint64_t barrier_end = completion_time(gpu, &last), end = completion_time(gpu, &mark);
-    NEAR(1 * MS, end - barrier_end, 2); /* queue 40 is none of those that a barrier waits for */
+    NEAR(1 * MS, end - barrier_end, 2); /* a barrier does not wait for queue 40 */
 }
 
 static void a_gate_blocks_its_queue_until_it_is_opened(void) {
@@ -97,7 +97,7 @@ static void a_gate_blocks_its_queue_until_it_is_opened(void) {
     CHECK(completion_time(gpu, &behind) >= opened + 1 * MS);
 }
 
-/* Keeps the GPU busy with work of so many ns until it is killed, and tells how much it got done in a shared word. */
+/* Keeps the GPU busy with work of ns each until it is killed, and adds up the completed time in a shared word. */
 static pid_t spawn_tenant(uint64_t ns, uint64_t *got) {
     pid_t pid = fork();
     if (pid != 0)
@@ -129,13 +129,13 @@ static void two_processes_take_turns_and_measure_each_others_turns(void) {
     uint64_t *got = shared_words();
     pid_t other = spawn_tenant(100 * MS, &got[0]);
     gpu_file *gpu = attach_to_gpu();
-    while (gpu_usage_history(gpu, -1, &(struct gpu_usage){0}, 1) == 0) /* it has begun */
+    while (gpu_usage_history(gpu, -1, &(struct gpu_usage){0}, 1) == 0) /* until the tenant runs */
         usleep(10000);
     struct gpu_completion begin, last;
     submit(gpu, 1, 0, 0, &begin);
     submit(gpu, 1, 40 * MS, SMS, &last);
     uint64_t took = completion_time(gpu, &last) - completion_time(gpu, &begin);
-    NEAR(78 * MS, took, 15); /* twenty slices of its own, nineteen of the other's between, unless that wakes late */
+    NEAR(78 * MS, took, 15); /* 20 slices of its own and 19 of the other process, unless that process wakes late */
     kill_process(other);
 }
 
@@ -181,7 +181,7 @@ static void completions_keep_their_time_after_their_entry_is_reused(void) {
     CHECK(completion_time(gpu, &late) - completion_time(gpu, &early) >= 5 * GPU_QUEUE_LENGTH * US);
 }
 
-/* Players die at any instruction: whatever they leave, the others' work goes on, in order and to the end. */
+/* Processes are killed at any instruction of the simulation; the other processes' work still completes in order. */
 static void the_simulation_survives_kills_at_any_instruction(void) {
     uint64_t *got = shared_words();
     pid_t tenants[3];

@@ -1,7 +1,7 @@
 /*
- * What NVML says about who used a GPU, in virtual time in which every look at the clock takes long
- * (ALIQUOT_VIRTUAL_TIME_TICK): so periods end while their figures are being read, as they may on a real machine once in
- * a few thousand times.
+ * Tests of NVML's process utilization in virtual time, with a clock that advances on every read
+ * (ALIQUOT_VIRTUAL_TIME_TICK). Periods therefore end during a query, which happens on a real machine once in a few
+ * thousand queries.
  */
 #include "gpu_time.h"
 #include "nvml_abi.h"
@@ -33,7 +33,7 @@ static void *nvml_function(const char *name) {
     return found;
 }
 
-/* Percent times microseconds, since a time that is moved on to what was measured. */
+/* Returns percent times microseconds since *since, and advances *since to the end of the measured time. */
 static unsigned long long query_usage(nvmlDevice_t device, unsigned long long *since) {
     nvmlReturn_t (*processes)(nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long) =
         nvml_function("nvmlDeviceGetProcessUtilization");
@@ -63,10 +63,10 @@ static void a_period_that_ends_during_a_query_is_counted_once(void) {
         tenants[i] = spawn_busy_tenant();
     usleep(2000000);
     unsigned long long since = 1, used = 0, measured = 0;
-    while (query_usage(device, &since) == 0) /* it has begun */
+    while (query_usage(device, &since) == 0) /* until the tenants run */
         usleep(100000);
     usleep(1000000);
-    query_usage(device, &since); /* from here on both have their turns */
+    query_usage(device, &since); /* both tenants have turns from here on */
     unsigned long long begin = since, reading = 0;
     for (int i = 0; i < QUERIES; i++) {
         usleep(600000 + (unsigned)i * 7000);
@@ -75,7 +75,7 @@ static void a_period_that_ends_during_a_query_is_counted_once(void) {
         reading += gpu_now() - before;
     }
     measured = since - begin;
-    CHECK(reading / QUERIES > 5 * MS); /* long enough for periods to end in it */
+    CHECK(reading / QUERIES > 5 * MS); /* long enough for periods to end during a query */
     double percent = (double)used / (double)measured;
     fprintf(stderr, "%.1f percent of %.1f s\n", percent, (double)measured / 1e6);
     CHECK(percent > 97 && percent < 102);

@@ -1,4 +1,4 @@
-/* Virtual memory management, as a program sees it. */
+/* Tests of virtual memory management through the driver API. */
 #include "testing.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static void mapped_memory_keeps_its_data_across_mappings(void) {
     CHECK(in != NULL && out != NULL);
     for (unsigned i = 0; i < 2 * MIB; i++)
         in[i] = i * 2654435761u;
-    for (unsigned i = 0; i < 4; i++) /* as an allocator does whose segments grow */
+    for (unsigned i = 0; i < 4; i++) /* like an allocator with growing segments */
         EQUAL(CUDA_SUCCESS, cuMemMap(at + i * 2 * MIB, 2 * MIB, 0, create_allocation(2), 0));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(at, in, 8)); /* no access yet */
     EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 8 * MIB, &read_write_access, 1));
@@ -128,7 +128,7 @@ static void invalid_arguments_are_refused(void) {
 
     handle = create_allocation(4);
     address = reserve_address(8);
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0)); /* an offset */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0)); /* offsets are not supported */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + MIB, 2 * MIB, 0, handle, 0));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 6 * MIB, 0, handle, 0));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 6 * MIB, 4 * MIB, 0, handle, 0));
@@ -231,7 +231,7 @@ static void host_memory_is_not_charged_to_the_gpu(void) {
 static void an_importing_process_shares_the_memory_and_is_not_charged(void) {
     int ends[2], status;
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
-    pid_t child = fork(); /* before CUDA is used */
+    pid_t child = fork(); /* before the first CUDA call */
     gpu_file *gpu = open_gpu(0);
     CUmemGenericAllocationHandle handle;
     char byte = 0;
@@ -252,7 +252,7 @@ static void an_importing_process_shares_the_memory_and_is_not_charged(void) {
         EQUAL(CUDA_SUCCESS, cuMemRelease(handle));
         CHECK(write(ends[1], &byte, 1) == 1);
         CHECK(read(ends[1], &byte, 1) == 1);
-        EQUAL(0, gpu_used(gpu)); /* the other has let it go */
+        EQUAL(0, gpu_used(gpu)); /* the exporter has released it */
         EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, address + 3 * MIB, 4));
         EQUAL(1234, value);
         EQUAL(CUDA_SUCCESS, cuMemUnmap(address, 4 * MIB));
