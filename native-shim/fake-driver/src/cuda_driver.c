@@ -105,7 +105,7 @@ static void after_fork(void) {
         return;
     atomic_store(&forked_child, true);
     for (size_t i = 0; i < all_gpu_count; i++)
-        gpu_abandon(all_gpus[i]);
+        gpu_close_in_child(all_gpus[i]);
 }
 
 static bool add_visible_device(gpu_file *gpu) {
@@ -183,7 +183,7 @@ API CUresult cuInit(unsigned int Flags) {
     if (!atomic_load(&initialized)) {
         static bool prepared;
         if (!prepared) {
-            all_gpu_count = gpu_open_all(gpu_folder(), all_gpus, GPU_MAX_PER_NODE, log_invalid_gpu_file);
+            all_gpu_count = gpu_open_all(gpu_directory(), all_gpus, GPU_MAX_PER_NODE, log_invalid_gpu_file);
             read_visible_devices();
             pthread_atfork(NULL, NULL, after_fork);
             prepared = true;

@@ -247,7 +247,7 @@ static void merge_steps(struct graph_launch *launch) {
  */
 static CUresult ensure_queue_space(struct graph_launch *launch, unsigned count) {
     struct capture_member *capturing;
-    if (gpu_has_room(stream_context(launch->context, launch->stream)->device->gpu, count))
+    if (gpu_has_queue_space(stream_context(launch->context, launch->stream)->device->gpu, count))
         return CUDA_SUCCESS;
     leave(CUDA_SUCCESS);
     CUresult result = enter_with_queue_space(&launch->context, launch->stream, count, &capturing);

@@ -373,7 +373,7 @@ static bool can_reuse_after_wait(const struct pending_free *pending, const void 
         return false;
     gpu_file *gpu = stream_context(request->context, request->stream)->device->gpu;
     for (int i = 0; i < GPU_QUEUES && gpu == pending->work.gpu; i++)
-        if (pending->work.numbers[i] != 0 && gpu_has_room(gpu, 1))
+        if (pending->work.numbers[i] != 0 && gpu_has_queue_space(gpu, 1))
             (void)work_submit(request->context, request->stream, (struct gpu_work){.after = {pending->work.numbers[i]}},
                               NULL);
     return true;

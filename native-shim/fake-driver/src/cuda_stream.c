@@ -202,7 +202,7 @@ void event_free(struct object *object) {
     struct CUevent_st *event = (struct CUevent_st *)object;
     capture_forget_event(event);
     if (event->gpu != NULL)
-        gpu_forget(event->gpu, &event->mark);
+        gpu_drop_completion(event->gpu, &event->completion);
 }
 
 API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags) {
@@ -261,7 +261,7 @@ API CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
 
 /* An event that was never recorded is complete. */
 static bool event_is_done(CUevent event) {
-    return event->gpu == NULL || gpu_look(event->gpu, &event->mark);
+    return event->gpu == NULL || gpu_poll_completion(event->gpu, &event->completion);
 }
 
 API CUresult cuEventQuery(CUevent hEvent) {
@@ -281,7 +281,8 @@ API CUresult cuEventSynchronize(CUevent hEvent) {
     result = capture_check_event_wait(hEvent);
     if (result != CUDA_SUCCESS)
         return leave(result);
-    const struct awaited_work work = {.gpu = hEvent->gpu, .numbers = {hEvent->gpu != NULL ? hEvent->mark.number : 0}};
+    const struct awaited_work work = {.gpu = hEvent->gpu,
+                                      .numbers = {hEvent->gpu != NULL ? hEvent->completion.number : 0}};
     return wait_and_leave(&work);
 }
 
@@ -317,7 +318,7 @@ API CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent
         return leave(CUDA_ERROR_INVALID_HANDLE);
     if (!event_is_done(hStart) || !event_is_done(hEnd))
         return leave(CUDA_ERROR_NOT_READY);
-    *pMilliseconds = (float)((double)(int64_t)(hEnd->mark.at - hStart->mark.at) / 1e6);
+    *pMilliseconds = (float)((double)(int64_t)(hEnd->completion.at - hStart->completion.at) / 1e6);
     return leave(CUDA_SUCCESS);
 }
 

@@ -61,10 +61,10 @@ CUresult enter_with_queue_space(struct CUctx_st **context, CUstream stream, unsi
         if (*capturing != NULL)
             return CUDA_SUCCESS;
         gpu_file *gpu = stream_context(*context, stream)->device->gpu;
-        if (gpu_has_room(gpu, pieces))
+        if (gpu_has_queue_space(gpu, pieces))
             return CUDA_SUCCESS;
         leave(CUDA_SUCCESS);
-        gpu_wait_for_room(gpu, pieces);
+        gpu_wait_for_queue_space(gpu, pieces);
     }
 }
 
@@ -87,14 +87,15 @@ static uint64_t *last_work_of_stream(struct CUctx_st *context, CUstream stream, 
     return &stream->last_work;
 }
 
-uint64_t work_submit(struct CUctx_st *current, CUstream stream, struct gpu_work work, struct gpu_mark *mark) {
+uint64_t work_submit(struct CUctx_st *current, CUstream stream, struct gpu_work work,
+                     struct gpu_completion *completion) {
     struct CUctx_st *context = stream_context(current, stream);
     uint64_t *last = last_work_of_stream(context, stream, &work.queue);
     if (work.queue == LEGACY_QUEUE)
         work.flags |= GPU_WORK_BARRIER;
     work.after[1] = work.queue < GPU_BARRIER_QUEUES ? context->last_work[LEGACY_QUEUE] : 0;
     work.priority = is_default_stream(stream) ? 0 : stream->priority;
-    uint64_t number = gpu_put(context->device->gpu, &work, mark);
+    uint64_t number = gpu_submit(context->device->gpu, &work, completion);
     *last = context->last_work[work.queue] = number;
     return number;
 }
@@ -103,7 +104,7 @@ uint64_t work_submit_branch(struct CUctx_st *current, CUstream stream, unsigned 
     struct CUctx_st *context = stream_context(current, stream);
     work.queue = GPU_QUEUES - 1 - branch % (GPU_QUEUES - GPU_BARRIER_QUEUES);
     work.priority = is_default_stream(stream) ? 0 : stream->priority;
-    return context->last_work[work.queue] = gpu_put(context->device->gpu, &work, NULL);
+    return context->last_work[work.queue] = gpu_submit(context->device->gpu, &work, NULL);
 }
 
 /* ---- waiting ---- */
@@ -143,9 +144,9 @@ void work_wait(const struct awaited_work *awaited) {
 
 void work_record_event(struct CUctx_st *current, CUstream stream, CUevent event) {
     if (event->gpu != NULL)
-        gpu_forget(event->gpu, &event->mark);
+        gpu_drop_completion(event->gpu, &event->completion);
     event->gpu = stream_context(current, stream)->device->gpu;
-    (void)work_submit(current, stream, (struct gpu_work){0}, &event->mark);
+    (void)work_submit(current, stream, (struct gpu_work){0}, &event->completion);
 }
 
 /* ---- host functions ---- */
@@ -173,7 +174,7 @@ static struct pending_call *take_ready_call(uint64_t *wake_time) {
     *wake_time = gpu_now() + CALL_POLL_NS; /* limits the sleep, for calls that are added meanwhile */
     for (struct pending_call **link = &pending_calls; *link != NULL; link = &(*link)->next) {
         struct pending_call *call = *link;
-        uint64_t earliest = gpu_earliest(call->awaited_gpu, call->awaited_number);
+        uint64_t earliest = gpu_earliest_completion(call->awaited_gpu, call->awaited_number);
         if (earliest == 0) {
             *link = call->next;
             return call;
@@ -255,11 +256,11 @@ CUresult work_call_host_function(struct CUctx_st *current, CUstream stream, void
 }
 
 CUresult work_wait_event(struct CUctx_st *current, CUstream stream, CUevent event) {
-    if (event->gpu == NULL || gpu_look(event->gpu, &event->mark))
+    if (event->gpu == NULL || gpu_poll_completion(event->gpu, &event->completion))
         return CUDA_SUCCESS;
     if (event->gpu != stream_context(current, stream)->device->gpu)
-        return submit_gate_after(current, stream, event->gpu, event->mark.number, NULL, NULL);
-    (void)work_submit(current, stream, (struct gpu_work){.after = {event->mark.number}}, NULL);
+        return submit_gate_after(current, stream, event->gpu, event->completion.number, NULL, NULL);
+    (void)work_submit(current, stream, (struct gpu_work){.after = {event->completion.number}}, NULL);
     return CUDA_SUCCESS;
 }
 

@@ -22,7 +22,7 @@ struct CUevent_st {
     struct object object;
     unsigned flags;
     gpu_file *gpu; /* NULL: never recorded */
-    struct gpu_mark mark;
+    struct gpu_completion completion;
 };
 
 #define LEGACY_STREAM ((CUstream)1)     /* CU_STREAM_LEGACY */
@@ -61,7 +61,8 @@ struct CUctx_st *stream_context(struct CUctx_st *current, CUstream stream);
  * Submits work after all work of the stream, and after other streams where the default-stream rules require it; returns
  * its number. Only ns, sms, flags and after[0] of work are used. With the lock held and queue space available.
  */
-uint64_t work_submit(struct CUctx_st *current, CUstream stream, struct gpu_work work, struct gpu_mark *mark);
+uint64_t work_submit(struct CUctx_st *current, CUstream stream, struct gpu_work work,
+                     struct gpu_completion *completion);
 
 /*
  * Submits work of a graph branch to a queue that branches share; it starts after work.after. The stream does not wait
