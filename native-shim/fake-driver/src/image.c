@@ -494,8 +494,7 @@ static bool read_entry(struct image *image, struct text text) {
     return true;
 }
 
-/* One value of an initializer: a number, the bits of a float after 0f or 0d, or 0 for a name (its address is unknown).
- */
+/* One value of an initializer: a number, the bits of a float after 0f or 0d, or 0 for a name (unknown address). */
 static uint64_t value_of(struct text token) {
     if (token.end - token.at > 2 && token.at[0] == '0' && strchr("fFdD", token.at[1]) != NULL)
         return strtoull(token.at + 2, NULL, 16);
