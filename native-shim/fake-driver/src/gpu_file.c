@@ -22,8 +22,7 @@ struct file_header {
     uint64_t checksum; /* of all fields above */
 };
 
-/* One slot per process, on its own cache line. Only its owner writes it; other processes zero `used` of a dead owner.
- */
+/* One slot per process, a cache line. Only its owner writes it, but other processes zero `used` of a dead owner. */
 struct slot {
     _Atomic uint64_t used;
     _Atomic uint64_t pid;

@@ -31,7 +31,7 @@ void gpu_sleep_until(uint64_t when) {
     (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL); /* after a signal the caller checks again */
 }
 
-/* Keeps the compiler's order: a killed process has done all stores before this call or no store after it. */
+/* Compiler barrier: a killed process that did any store after this call did all stores before it. */
 static void order_stores(void) {
     atomic_signal_fence(memory_order_seq_cst);
 }

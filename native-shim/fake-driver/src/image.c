@@ -494,8 +494,7 @@ static bool read_entry(struct image *image, struct text text) {
     return true;
 }
 
-/* One value of an initializer: a number, the bits of a float after 0f or 0d, or 0 for a name (its address is unknown).
- */
+/* One value of an initializer: a number, the bits of a float after 0f or 0d, or 0 for a name (unknown address). */
 static uint64_t value_of(struct text token) {
     if (token.end - token.at > 2 && token.at[0] == '0' && strchr("fFdD", token.at[1]) != NULL)
         return strtoull(token.at + 2, NULL, 16);
@@ -727,7 +726,7 @@ static enum image_result read_wrapper(struct image *image, const struct image_so
 
 /* ---- entry point ---- */
 
-static enum image_result read_image(struct image *image, const struct image_source *source, unsigned architecture) {
+static enum image_result parse_image(struct image *image, const struct image_source *source, unsigned architecture) {
     uint32_t magic;
     if (!copy_from(source, 0, &magic, sizeof magic))
         return IMAGE_MALFORMED;
@@ -753,7 +752,7 @@ static enum image_result read_image(struct image *image, const struct image_sour
 
 enum image_result image_read(struct image *image, const void *start, size_t bytes, unsigned architecture) {
     memset(image, 0, sizeof *image);
-    enum image_result result = read_image(image, &(struct image_source){start, bytes}, architecture);
+    enum image_result result = parse_image(image, &(struct image_source){start, bytes}, architecture);
     if (result != IMAGE_READ)
         image_clear(image);
     return result;

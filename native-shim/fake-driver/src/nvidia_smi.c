@@ -14,7 +14,7 @@
 #include <time.h>
 
 #if defined(__x86_64__)
-/* The symbol versions from before glibc 2.34 moved these functions, so that the program runs in older containers. */
+/* The symbol versions from before glibc 2.34, which moved these functions to libc.so.6, for older containers. */
 __asm__(".symver dlopen, dlopen@GLIBC_2.2.5\n.symver dlsym, dlsym@GLIBC_2.2.5\n.symver dlerror, dlerror@GLIBC_2.2.5");
 #endif
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# cuda_test.sh DRIVER PROGRAMS NAME [SHIM]: runs all versions of a program of cuda_programs.sh on new simulated GPUs; with
-# SHIM, under the shim with a limit of 3,000 MiB on the first GPU.
+# cuda_test.sh DRIVER PROGRAMS NAME [SHIM]: runs all versions of a program of cuda_programs.sh on new simulated GPUs;
+# with SHIM, under the shim with a limit of 3,000 MiB on the first GPU.
 set -eu
 driver=$1 programs=$2 name=$3 shim=${4:-}
 if [ ! -e "$programs/$name-13-static" ]; then

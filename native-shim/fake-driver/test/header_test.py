@@ -78,8 +78,8 @@ class NvmlHeaderTest(unittest.TestCase):
     def prototypes(self, source, where):
         """The functions that the compiler found in the file where: name to return and parameter types."""
         path = os.path.join(self.folder, "prototypes")
-        compiled("-DFAKE_DRIVER_VERSION=\"\"", "-DFAKE_CUDA_VERSION=13000", "-U_GNU_SOURCE", "-fsyntax-only", "-aux-info",
-                 path, source)
+        compiled("-DFAKE_DRIVER_VERSION=\"\"", "-DFAKE_CUDA_VERSION=13000", "-U_GNU_SOURCE", "-fsyntax-only",
+                 "-aux-info", path, source)
         found = {}
         for answer, name, parameters in re.findall(
                 rf"^/\* \S*{where}:\d+:\w+ \*/ (?:extern )?(.*?)(nvml[A-Z]\w*) \((.*?)\);", read(path), re.M):
@@ -93,8 +93,8 @@ class NvmlHeaderTest(unittest.TestCase):
             words = words[:len(words) - words[::-1].index("*")]
         elif len(words) > 1 and words[-1] not in ("int", "char", "long", "short"):
             words = words[:-1]
-        return " ".join("unsigned int" if word in self.integers else word.replace("nvmlProcessInfo_t", "nvmlProcessInfo_v2_t")
-                        for word in words)
+        return " ".join("unsigned int" if word in self.integers else
+                        word.replace("nvmlProcessInfo_t", "nvmlProcessInfo_v2_t") for word in words)
 
     def test_every_function_matches_its_declaration_in_nvml_h(self):
         include = os.path.join(self.folder, "include.c")

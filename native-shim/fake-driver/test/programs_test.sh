@@ -132,10 +132,10 @@ the_installer_keeps_a_gpu_in_use_and_reports_it() {
 }
 
 errors_in_the_list_of_gpus_are_reported() {
-    for wrong in "A100;81920" "A100;80Gi;108" "A100;0;108" "A100;81920;0" "A100;-1;108" ";81920;108" "A100;81920;108;9;1;;1" \
-        "A100;99999999999999999999;108" "A100;81920;108;" "A100;81920;108;81921" "A100;81920;108;1Gi" "A100;81920;108;;one" \
-        "A100;81920;108;;64" "A100;81920;108;;;0" "A100;81920;108;;;0=nvlink" "A100;81920;108;;;0=nvlink19" \
-        "A100;81920;108;;;1=sys"; do
+    for wrong in "A100;81920" "A100;80Gi;108" "A100;0;108" "A100;81920;0" "A100;-1;108" ";81920;108" \
+        "A100;81920;108;9;1;;1" "A100;99999999999999999999;108" "A100;81920;108;" "A100;81920;108;81921" \
+        "A100;81920;108;1Gi" "A100;81920;108;;one" "A100;81920;108;;64" "A100;81920;108;;;0" \
+        "A100;81920;108;;;0=nvlink" "A100;81920;108;;;0=nvlink19" "A100;81920;108;;;1=sys"; do
         printf 'NVIDIA L4;23034;58\n%s\n' "$wrong" >"$folder/gpus"
         refused "line 2" install
     done
@@ -148,7 +148,8 @@ errors_in_the_list_of_gpus_are_reported() {
 
 missing_arguments_are_reported() {
     refused "install needs --root" "$driver/aliquot-fake-driver" install
-    refused "must be an absolute path" "$driver/aliquot-fake-driver" install --root here --source . --cdi . --gpus . --node n
+    refused "must be an absolute path" "$driver/aliquot-fake-driver" install --root here --source . --cdi . --gpus . \
+        --node n
     refused "unknown command" "$driver/aliquot-fake-driver" uninstall
     refused "expected a GPU's UUID" "$driver/aliquot-fake-driver" fail 0
     refused "--xid must be" "$driver/aliquot-fake-driver" fail GPU-00000000-0000-0000-0000-000000000000 --xid 0

@@ -126,8 +126,8 @@ class PynvmlTest(unittest.TestCase):
                 """
             answer = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True,
                                     env=dict(os.environ, ALIQUOT_FAKE_GPUS=f"{root}/root/gpus")).stdout
-            self.assertEqual("[[2], [2], [1], [1]]\n[0, 40, 10, 50]\n[50, 50, 40, 0]\n[4, 6, 2]\n[1, 1, 1, 1, 3, 3]\n0\n",
-                             answer)
+            self.assertEqual("[[2], [2], [1], [1]]\n[0, 40, 10, 50]\n[50, 50, 40, 0]\n[4, 6, 2]\n"
+                             "[1, 1, 1, 1, 3, 3]\n0\n", answer)
 
     def test_a_failure_raises_an_event_until_the_gpu_is_healed(self):
         devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(2)]
@@ -152,7 +152,7 @@ class PynvmlTest(unittest.TestCase):
         self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(devices[1]).used)
         installer("fail", UUIDS[0], "--xid", "48", "--root", root)
         self.assertEqual(48, pynvml.nvmlEventSetWait(events, 5000).eventData)
-        self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(devices[0]).used)  # XID 48 is an error, but the GPU is not lost
+        self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(devices[0]).used)  # not lost
         installer("heal", UUIDS[0], "--root", root)
         pynvml.nvmlEventSetFree(events)
 
