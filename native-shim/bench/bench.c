@@ -309,15 +309,15 @@ int main(int argc, char **argv) {
     unsetenv("LD_PRELOAD");
 
     enum { BARE, SHIM, LIMITED, SIDES };
-    enum { ONE, IDLE, ACTIVE, CROWDS };
+    enum { ONE, IDLE, ACTIVE, PROCESS_FIGURES };
     const struct side sides[SIDES] = {{NULL, "0"}, {argv[1], "0"}, {argv[1], "50"}};
     char peers[16];
     snprintf(peers, sizeof peers, "%d", PEERS);
     char *calls[] = {argv[0], "measure", "calls", NULL};
-    char *crowds[CROWDS][5] = {{argv[0], "measure", "0", "idle", NULL},
-                               {argv[0], "measure", peers, "idle", NULL},
-                               {argv[0], "measure", peers, "active", NULL}};
-    static double found[SIDES][CALL_FIGURES][REPEATS], crowd[2][CROWDS][REPEATS];
+    char *process_arguments[PROCESS_FIGURES][5] = {{argv[0], "measure", "0", "idle", NULL},
+                                                   {argv[0], "measure", peers, "idle", NULL},
+                                                   {argv[0], "measure", peers, "active", NULL}};
+    static double found[SIDES][CALL_FIGURES][REPEATS], process_times[2][PROCESS_FIGURES][REPEATS];
     double figures[CALL_FIGURES];
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         for (int side = 0; side < SIDES; side++) {
@@ -326,9 +326,9 @@ int main(int argc, char **argv) {
                 found[side][i][repeat] = figures[i];
             }
         }
-        for (int i = 0; i < CROWDS; i++) {
-            run(sides[BARE], crowds[i], &crowd[BARE][i][repeat], 1);
-            run(sides[SHIM], crowds[i], &crowd[SHIM][i][repeat], 1);
+        for (int i = 0; i < PROCESS_FIGURES; i++) {
+            run(sides[BARE], process_arguments[i], &process_times[BARE][i][repeat], 1);
+            run(sides[SHIM], process_arguments[i], &process_times[SHIM][i][repeat], 1);
         }
     }
     unlink(limits);
@@ -348,8 +348,9 @@ int main(int argc, char **argv) {
     row("alloc+free, 4 threads, per pair", found[BARE][PAIRS_THREADS], found[SHIM][PAIRS_THREADS], MEDIAN, 200,
         "4,800");
     ROW("cuMemGetInfo", INFO, SHIM, 30, "926-1,174");
-    double one = row("alloc+free, one process", crowd[BARE][ONE], crowd[SHIM][ONE], MIN, 0, "");
-    row("alloc+free, 64 processes, 63 idle", crowd[BARE][IDLE], crowd[SHIM][IDLE], MIN, 2 * one, "");
-    row("alloc+free, 64 processes, all active", crowd[BARE][ACTIVE], crowd[SHIM][ACTIVE], MEDIAN, 2 * one, "");
+    double one = row("alloc+free, one process", process_times[BARE][ONE], process_times[SHIM][ONE], MIN, 0, "");
+    row("alloc+free, 64 processes, 63 idle", process_times[BARE][IDLE], process_times[SHIM][IDLE], MIN, 2 * one, "");
+    row("alloc+free, 64 processes, all active", process_times[BARE][ACTIVE], process_times[SHIM][ACTIVE], MEDIAN,
+        2 * one, "");
     return EXIT_SUCCESS;
 }
