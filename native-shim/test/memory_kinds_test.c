@@ -499,7 +499,7 @@ TEST(memory_imported_from_another_process_is_charged_only_to_the_exporter) {
     CHECK(pipe(ends) == 0 && write(ends[1], &memory, sizeof memory) == sizeof memory, "pipe");
     IN_CHILD({
         CHECK(dup2(fd, MEMORY_FD) == MEMORY_FD && dup2(ends[0], IPC_FD) == IPC_FD, "descriptors");
-        execl("/proc/self/exe", "kinds_test", "helper_that_imports_100_MiB_and_can_allocate_50", NULL);
+        execl("/proc/self/exe", "memory_kinds_test", "helper_that_imports_100_MiB_and_can_allocate_50", NULL);
         exit(EXIT_FAILURE);
     });
     CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
