@@ -1,6 +1,6 @@
 /*
- * Every kind of memory that a driver has, in front of the fake driver: pools, virtual memory, arrays, graphs, contexts.
- * Where it can be seen, what is charged is compared with what the GPU really lost.
+ * Tests of all kinds of GPU memory, on the fake driver: pools, virtual memory, arrays, graphs and contexts. They
+ * compare the charge with the GPU's own free memory where the driver reports it.
  */
 #include "sandbox.h"
 
@@ -10,7 +10,7 @@ typedef CUmemGenericAllocationHandle handle_t;
 
 #define NO_LIMIT ((size_t)1 << 42) /* more than the GPU has */
 
-/* As the driver has it, without the shim. */
+/* The driver's own function, without the shim's hook. */
 static void *bare(const char *symbol) {
     void *real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
     real = real == NULL ? dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17") : real; /* arm64 */
@@ -18,14 +18,14 @@ static void *bare(const char *symbol) {
     return ((void *(*)(void *, const char *))real)(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), symbol);
 }
 
-/* What the GPU has left, whoever may have it. */
-static size_t really_free(void) {
+/* Free memory of the GPU, regardless of limits. */
+static size_t gpu_free_memory(void) {
     size_t available = 0;
     CHECK_EQUAL(((CUresult(*)(size_t *, size_t *))bare("cuMemGetInfo_v2"))(&available, NULL), CUDA_SUCCESS);
     return available;
 }
 
-/* Runs body in so many threads, with their numbers from 1, to their ends. */
+/* Runs body in `count` threads, numbered from 1, and joins them. */
 static void run_threads(size_t count, void *(*body)(void *number)) {
     pthread_t threads[8];
     for (size_t i = 0; i < count; i++) {
@@ -76,7 +76,7 @@ static CUmemoryPool new_pool(int device) {
     return pool;
 }
 
-/* What is freed stays in the pool. */
+/* The pool keeps freed memory instead of returning it to the GPU. */
 static void keep_freed_memory(CUmemoryPool pool) {
     cuuint64_t all = UINT64_MAX;
     CHECK_EQUAL(CALL(cuMemPoolSetAttribute, CUmemoryPool, CUmemPool_attribute,
@@ -84,54 +84,54 @@ static void keep_freed_memory(CUmemoryPool pool) {
                 CUDA_SUCCESS);
 }
 
-TEST(a_pool_is_charged_what_it_has_reserved_and_that_is_what_the_GPU_lost) {
+TEST(a_pool_is_charged_its_reserved_memory_which_is_what_the_GPU_allocated) {
     CUdeviceptr first = 0, second = 0;
     sandbox(NO_LIMIT, 0);
     use_device(0);
-    size_t before = really_free();
+    size_t before = gpu_free_memory();
     CHECK_EQUAL(allocate_async(&first, 1000), CUDA_SUCCESS);
     CHECK(used_in_region() >= 1000, "%llu", used_in_region());
     CHECK_EQUAL(used_in_region(), reserved_by(default_pool(0)));
-    CHECK_EQUAL(used_in_region(), before - really_free());
+    CHECK_EQUAL(used_in_region(), before - gpu_free_memory());
     CHECK_EQUAL(allocate_async(&second, 100 * MIB), CUDA_SUCCESS);
-    CHECK_EQUAL(used_in_region(), before - really_free());
+    CHECK_EQUAL(used_in_region(), before - gpu_free_memory());
     CHECK_EQUAL(free_async(first), CUDA_SUCCESS);
     CHECK_EQUAL(free_async(second), CUDA_SUCCESS);
     synchronize();
     CHECK_EQUAL(used_in_region(), 0);
-    CHECK_EQUAL(really_free(), before);
+    CHECK_EQUAL(gpu_free_memory(), before);
 }
 
-TEST(a_pool_that_shrinks_is_seen_at_once_where_programs_synchronise_and_where_they_ask) {
-    static const char *const ways[] = {"stream", "context", "event", "trim", "info"};
+TEST(a_pool_that_shrinks_is_charged_less_after_the_next_synchronization_or_query) {
+    static const char *const operations[] = {"stream", "context", "event", "trim", "info"};
     sandbox(1000 * MIB, 0);
     use_device(0);
-    for (size_t way = 0; way < sizeof ways / sizeof ways[0]; way++) {
+    for (size_t operation = 0; operation < sizeof operations / sizeof operations[0]; operation++) {
         CUdeviceptr address = 0;
         CUevent event = NULL;
         CHECK_EQUAL(allocate_async(&address, 100 * MIB), CUDA_SUCCESS);
         CHECK_EQUAL(CALL(cuEventCreate, CUevent *, unsigned)(&event, 0), CUDA_SUCCESS);
         CHECK_EQUAL(free_async(address), CUDA_SUCCESS);
         CHECK_EQUAL(CALL(cuEventRecord, CUevent, CUstream)(event, NULL), CUDA_SUCCESS);
-        CUresult result = way == 0   ? CALL(cuStreamSynchronize, CUstream)(NULL)
-                          : way == 1 ? CALL(cuCtxSynchronize, void)()
-                          : way == 2 ? CALL(cuEventSynchronize, CUevent)(event)
-                          : way == 3 ? CALL(cuMemPoolTrimTo, CUmemoryPool, size_t)(default_pool(0), 0)
-                                     : ((CUresult(*)(CUstream))bare("cuStreamSynchronize"))(NULL);
+        CUresult result = operation == 0   ? CALL(cuStreamSynchronize, CUstream)(NULL)
+                          : operation == 1 ? CALL(cuCtxSynchronize, void)()
+                          : operation == 2 ? CALL(cuEventSynchronize, CUevent)(event)
+                          : operation == 3 ? CALL(cuMemPoolTrimTo, CUmemoryPool, size_t)(default_pool(0), 0)
+                                           : ((CUresult(*)(CUstream))bare("cuStreamSynchronize"))(NULL);
         CHECK_EQUAL(result, CUDA_SUCCESS);
-        CHECK(way == 4 || used_in_region() == 0, "%s: %llu", ways[way], used_in_region());
+        CHECK(operation == 4 || used_in_region() == 0, "%s: %llu", operations[operation], used_in_region());
         CHECK_EQUAL(free_memory(), 1000 * MIB);
         CHECK_EQUAL(used_in_region(), 0);
     }
 }
 
-TEST(a_pool_over_the_limit_is_refused_and_holds_nothing) {
+TEST(a_pool_allocation_over_the_limit_is_refused_and_reserves_nothing) {
     CUdeviceptr plain = 0, address = 7;
     sandbox(40 * MIB, 0);
     use_device(0);
     CHECK_EQUAL(allocate(&plain, 20 * MIB), CUDA_SUCCESS);
     CHECK_EQUAL(allocate_async(&address, 20 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK_EQUAL(allocate_async(&address, 1), CUDA_ERROR_OUT_OF_MEMORY); /* a chunk is 32 MiB */
+    CHECK_EQUAL(allocate_async(&address, 1), CUDA_ERROR_OUT_OF_MEMORY); /* a pool allocates chunks of 32 MiB */
     CHECK_EQUAL(allocate_async(&address, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK_EQUAL(address, 7);
     CHECK_EQUAL(used_in_region(), 20 * MIB);
@@ -154,7 +154,7 @@ TEST(a_pool_fills_the_limit_to_the_byte) {
     CHECK_EQUAL(allocate(&second, 96 * MIB), CUDA_SUCCESS);
 }
 
-TEST(what_a_pool_keeps_in_vain_is_no_reason_to_refuse) {
+TEST(a_pool_releases_unused_memory_before_an_allocation_is_refused) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -176,7 +176,7 @@ TEST(what_a_pool_keeps_in_vain_is_no_reason_to_refuse) {
     }
 }
 
-TEST(any_memory_may_be_freed_in_any_way) {
+TEST(plain_and_pool_memory_can_be_freed_by_either_function) {
     CUdeviceptr plain = 0, pooled = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -192,7 +192,7 @@ TEST(any_memory_may_be_freed_in_any_way) {
     }
 }
 
-TEST(a_pool_is_charged_to_its_device_whichever_is_current) {
+TEST(a_pool_is_charged_to_its_own_device_and_not_to_the_current_one) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 50 * MIB);
     use_device(1);
@@ -207,7 +207,7 @@ TEST(a_pool_is_charged_to_its_device_whichever_is_current) {
     CHECK_EQUAL(used_on(1), reserved_by(pool));
 }
 
-TEST(a_pool_made_the_devices_own_is_the_one_that_is_charged) {
+TEST(a_pool_that_is_set_as_the_devices_pool_is_charged) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -217,25 +217,25 @@ TEST(a_pool_made_the_devices_own_is_the_one_that_is_charged) {
     CHECK_EQUAL(used_in_region(), 64 * MIB);
     CHECK_EQUAL(reserved_by(pool), 64 * MIB);
     CHECK_EQUAL(CALL(cuMemPoolDestroy, CUmemoryPool)(pool), CUDA_SUCCESS);
-    CHECK_EQUAL(used_in_region(), 64 * MIB); /* it lives until its memory is freed */
+    CHECK_EQUAL(used_in_region(), 64 * MIB); /* a destroyed pool stays until its memory is freed */
     CHECK_EQUAL(free_async(address), CUDA_SUCCESS);
     synchronize();
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(a_default_pool_outlives_the_attempt_to_destroy_it) {
+TEST(a_default_pool_stays_charged_when_destroying_it_fails) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
     CHECK_EQUAL(allocate_async(&address, 64 * MIB), CUDA_SUCCESS);
-    CHECK(CALL(cuMemPoolDestroy, CUmemoryPool)(default_pool(0)) != CUDA_SUCCESS, "it can't be");
+    CHECK(CALL(cuMemPoolDestroy, CUmemoryPool)(default_pool(0)) != CUDA_SUCCESS, "a default pool cannot be destroyed");
     CHECK_EQUAL(used_in_region(), 64 * MIB);
     CHECK_EQUAL(free_async(address), CUDA_SUCCESS);
     synchronize();
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(the_end_of_the_last_context_is_the_end_of_what_pools_hold) {
+TEST(resetting_the_primary_context_releases_all_pool_memory) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -267,7 +267,7 @@ static void *use_one_pool(void *number) {
     return NULL;
 }
 
-TEST(eight_threads_that_share_a_pool_charge_nothing_twice_and_leave_nothing) {
+TEST(eight_threads_that_share_a_pool_are_charged_exactly_its_memory) {
     sandbox(300 * MIB, 0);
     use_device(0);
     run_threads(8, use_one_pool);
@@ -276,8 +276,8 @@ TEST(eight_threads_that_share_a_pool_charge_nothing_twice_and_leave_nothing) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-/* Six requests of a chunk each: they all fit, whoever comes first. */
-static void *take_a_chunk(void *number) {
+/* Six of these threads allocate one chunk each, and all six chunks fit the limit. */
+static void *allocate_a_chunk(void *number) {
     (void)number;
     use_device(0);
     for (int i = 0; i < 300; i++) {
@@ -288,10 +288,10 @@ static void *take_a_chunk(void *number) {
     return NULL;
 }
 
-TEST(requests_that_fit_together_are_not_refused_because_one_is_counted_twice_for_a_moment) {
+TEST(concurrent_pool_allocations_that_fit_together_are_not_refused) {
     sandbox(192 * MIB, 0);
     use_device(0);
-    run_threads(6, take_a_chunk);
+    run_threads(6, allocate_a_chunk);
 }
 
 /* ---- virtual memory ---- */
@@ -348,11 +348,11 @@ TEST(virtual_memory_that_is_released_while_mapped_is_charged_until_it_is_unmappe
     CHECK_EQUAL(create(&handle, 100 * MIB, 0), CUDA_SUCCESS);
     CHECK_EQUAL(release(handle), CUDA_SUCCESS);
     CHECK_EQUAL(used_in_region(), 0);
-    CHECK(release(handle) != CUDA_SUCCESS, "a stale handle is the driver's to refuse");
+    CHECK(release(handle) != CUDA_SUCCESS, "the driver refuses a stale handle");
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(a_retained_handle_holds_its_memory) {
+TEST(a_retained_handle_keeps_its_memory_charged) {
     handle_t handle = 0, again = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -371,7 +371,7 @@ TEST(a_retained_handle_holds_its_memory) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(several_mappings_are_unmapped_at_once_and_half_of_one_is_not) {
+TEST(several_mappings_can_be_unmapped_at_once_but_not_half_of_one) {
     enum { PARTS = 20 };
     handle_t handle = 0;
     sandbox(100 * MIB, 0);
@@ -383,7 +383,7 @@ TEST(several_mappings_are_unmapped_at_once_and_half_of_one_is_not) {
         CHECK_EQUAL(release(handle), CUDA_SUCCESS);
     }
     CHECK_EQUAL(used_in_region(), PARTS * 2 * MIB);
-    CHECK(unmap(address, 3 * MIB) != CUDA_SUCCESS, "one and a half");
+    CHECK(unmap(address, 3 * MIB) != CUDA_SUCCESS, "one mapping and a half");
     CHECK_EQUAL(used_in_region(), PARTS * 2 * MIB);
     CHECK_EQUAL(unmap(address + 2 * MIB, 6 * MIB), CUDA_SUCCESS);
     CHECK_EQUAL(used_in_region(), (PARTS - 3) * 2 * MIB);
@@ -392,7 +392,7 @@ TEST(several_mappings_are_unmapped_at_once_and_half_of_one_is_not) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(virtual_memory_is_charged_to_the_device_that_it_lies_on) {
+TEST(virtual_memory_is_charged_to_the_device_that_holds_it) {
     handle_t handle = 0;
     sandbox(100 * MIB, 50 * MIB);
     use_device(1);
@@ -405,18 +405,18 @@ TEST(virtual_memory_is_charged_to_the_device_that_it_lies_on) {
     CHECK_EQUAL(used_on(1), 0);
 }
 
-static CUresult export_piece(int *fd, handle_t handle) {
+static CUresult export_handle(int *fd, handle_t handle) {
     return CALL(cuMemExportToShareableHandle, void *, handle_t, CUmemAllocationHandleType,
                 unsigned long long)(fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 }
 
-TEST(what_is_imported_is_not_charged) {
+TEST(imported_memory_is_not_charged) {
     handle_t handle = 0, imported = 0;
     int fd = -1;
     sandbox(100 * MIB, 0);
     use_device(0);
     CHECK_EQUAL(create(&handle, 60 * MIB, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(export_piece(&fd, handle), CUDA_SUCCESS);
+    CHECK_EQUAL(export_handle(&fd, handle), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuMemImportFromShareableHandle, handle_t *, void *, CUmemAllocationHandleType)(
                     &imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                 CUDA_SUCCESS);
@@ -449,7 +449,7 @@ static void *create_and_map(void *number) {
     return NULL;
 }
 
-TEST(threads_that_create_and_map_leave_nothing) {
+TEST(threads_that_create_and_map_memory_leave_no_charge) {
     sandbox(24 * MIB, 0);
     use_device(0);
     run_threads(6, create_and_map);
@@ -462,48 +462,48 @@ typedef struct {
     char reserved[64];
 } CUipcMemHandle;
 
-enum { PIECE = 200, HANDLE = 201 }; /* descriptors in which the helper finds what it imports */
+enum { MEMORY_FD = 200, IPC_FD = 201 }; /* descriptors from which the helper imports */
 
-HELPER(helper_that_imports_100_MiB_and_has_room_for_50) {
+HELPER(helper_that_imports_100_MiB_and_can_allocate_50) {
     CUipcMemHandle memory;
     CUdeviceptr opened = 0, own = 0;
-    handle_t piece = 0;
+    handle_t handle = 0;
     join_sandbox();
-    CHECK_EQUAL(read(HANDLE, &memory, sizeof memory), sizeof memory);
+    CHECK_EQUAL(read(IPC_FD, &memory, sizeof memory), sizeof memory);
     CHECK_EQUAL(CALL(cuIpcOpenMemHandle_v2, CUdeviceptr *, CUipcMemHandle, unsigned)(&opened, memory, 1), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuMemImportFromShareableHandle, handle_t *, void *, CUmemAllocationHandleType)(
-                    &piece, (void *)(intptr_t)PIECE, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                    &handle, (void *)(intptr_t)MEMORY_FD, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                 CUDA_SUCCESS);
     CUdeviceptr address = reserve_addresses(40 * MIB);
-    CHECK_EQUAL(map(address, 40 * MIB, piece), CUDA_SUCCESS);
+    CHECK_EQUAL(map(address, 40 * MIB, handle), CUDA_SUCCESS);
     CHECK_EQUAL(used_in_region(), 100 * MIB);
     CHECK_EQUAL(allocate(&own, 50 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK_EQUAL(allocate(&own, 50 * MIB), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuIpcCloseMemHandle, CUdeviceptr)(opened), CUDA_SUCCESS);
     CHECK_EQUAL(unmap(address, 40 * MIB), CUDA_SUCCESS);
-    CHECK_EQUAL(release(piece), CUDA_SUCCESS);
-    CHECK_EQUAL(used_in_region(), 150 * MIB); /* nor is what was never charged given back */
+    CHECK_EQUAL(release(handle), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 150 * MIB); /* releasing imported memory changes no charge */
 }
 
-TEST(what_a_process_imports_from_another_is_charged_to_the_other_alone) {
+TEST(memory_imported_from_another_process_is_charged_only_to_the_exporter) {
     CUipcMemHandle memory;
     CUdeviceptr address = 0;
-    handle_t piece = 0;
+    handle_t handle = 0;
     int fd = -1, ends[2];
     sandbox(150 * MIB, 0);
     use_device(0);
     CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuIpcGetMemHandle, CUipcMemHandle *, CUdeviceptr)(&memory, address), CUDA_SUCCESS);
-    CHECK_EQUAL(create(&piece, 40 * MIB, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(export_piece(&fd, piece), CUDA_SUCCESS);
-    CHECK(pipe(ends) == 0 && write(ends[1], &memory, sizeof memory) == sizeof memory, "a pipe");
+    CHECK_EQUAL(create(&handle, 40 * MIB, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(export_handle(&fd, handle), CUDA_SUCCESS);
+    CHECK(pipe(ends) == 0 && write(ends[1], &memory, sizeof memory) == sizeof memory, "pipe");
     IN_CHILD({
-        CHECK(dup2(fd, PIECE) == PIECE && dup2(ends[0], HANDLE) == HANDLE, "descriptors");
-        execl("/proc/self/exe", "kinds_test", "helper_that_imports_100_MiB_and_has_room_for_50", NULL);
+        CHECK(dup2(fd, MEMORY_FD) == MEMORY_FD && dup2(ends[0], IPC_FD) == IPC_FD, "descriptors");
+        execl("/proc/self/exe", "memory_kinds_test", "helper_that_imports_100_MiB_and_can_allocate_50", NULL);
         exit(EXIT_FAILURE);
     });
     CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
-    CHECK_EQUAL(release(piece), CUDA_SUCCESS);
+    CHECK_EQUAL(release(handle), CUDA_SUCCESS);
     CHECK_EQUAL(allocate(&address, 150 * MIB), CUDA_SUCCESS);
 }
 
@@ -518,7 +518,7 @@ static CUresult create_mipmap(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRI
                 unsigned)(array, descriptor, levels);
 }
 
-TEST(an_array_is_charged_what_the_GPU_lost) {
+TEST(an_array_is_charged_what_the_GPU_allocated) {
     static const CUDA_ARRAY3D_DESCRIPTOR_v2 shapes[] = {
         {1, 0, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0},
         {100000, 0, 0, CU_AD_FORMAT_FLOAT, 4, 0},
@@ -535,21 +535,22 @@ TEST(an_array_is_charged_what_the_GPU_lost) {
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         CUarray array = NULL;
         CUmipmappedArray mipmap = NULL;
-        size_t before = really_free();
+        size_t before = gpu_free_memory();
         CHECK_EQUAL(create_array(&array, &shapes[i]), CUDA_SUCCESS);
-        CHECK(used_in_region() > 0 && used_in_region() == before - really_free(), "shape %zu: %llu, not %zu", i,
-              used_in_region(), before - really_free());
+        CHECK(used_in_region() > 0 && used_in_region() == before - gpu_free_memory(),
+              "shape %zu: charged %llu, expected %zu", i, used_in_region(), before - gpu_free_memory());
         CHECK_EQUAL(CALL(cuArrayDestroy, CUarray)(array), CUDA_SUCCESS);
         CHECK_EQUAL(used_in_region(), 0);
         for (unsigned levels = 1; levels <= 4; levels++) {
             if (create_mipmap(&mipmap, &shapes[i], levels) == CUDA_SUCCESS) {
-                CHECK(used_in_region() == before - really_free(), "shape %zu, %u levels: %llu, not %zu", i, levels,
-                      used_in_region(), before - really_free());
+                CHECK(used_in_region() == before - gpu_free_memory(),
+                      "shape %zu, %u levels: charged %llu, expected %zu", i, levels, used_in_region(),
+                      before - gpu_free_memory());
                 CHECK_EQUAL(CALL(cuMipmappedArrayDestroy, CUmipmappedArray)(mipmap), CUDA_SUCCESS);
             }
         }
         CHECK_EQUAL(used_in_region(), 0);
-        CHECK_EQUAL(really_free(), before);
+        CHECK_EQUAL(gpu_free_memory(), before);
     }
 }
 
@@ -559,14 +560,14 @@ TEST(arrays_of_the_32_bit_ABI_are_charged_too) {
     CUarray first = NULL, second = NULL;
     sandbox(NO_LIMIT, 0);
     use_device(0);
-    size_t before = really_free();
+    size_t before = gpu_free_memory();
     CHECK_EQUAL(CALL(cuArrayCreate, CUarray *, const CUDA_ARRAY_DESCRIPTOR_v1 *)(&first, &flat), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuArray3DCreate, CUarray *, const CUDA_ARRAY3D_DESCRIPTOR_v1 *)(&second, &deep), CUDA_SUCCESS);
     CHECK(used_in_region() >= 8000000, "%llu", used_in_region());
-    CHECK_EQUAL(used_in_region(), before - really_free());
+    CHECK_EQUAL(used_in_region(), before - gpu_free_memory());
 }
 
-TEST(arrays_share_the_limit_and_end_with_their_context) {
+TEST(arrays_count_toward_the_limit_until_their_context_is_destroyed) {
     CUDA_ARRAY3D_DESCRIPTOR_v2 shape = {4096, 4096, 0, CU_AD_FORMAT_FLOAT, 1, 0}; /* 64 MiB */
     CUarray array = NULL;
     CUmipmappedArray mipmap = NULL;
@@ -583,13 +584,14 @@ TEST(arrays_share_the_limit_and_end_with_their_context) {
     CHECK_EQUAL(used_in_region(), 64 * MIB);
     CHECK_EQUAL(CALL(cuCtxDestroy_v2, CUcontext)(context), CUDA_SUCCESS);
     CHECK_EQUAL(used_in_region(), 0);
-    CHECK(create_array(NULL, &shape) != CUDA_SUCCESS && create_array(&array, NULL) != CUDA_SUCCESS, "the driver's");
+    CHECK(create_array(NULL, &shape) != CUDA_SUCCESS && create_array(&array, NULL) != CUDA_SUCCESS,
+          "the driver refuses NULL");
     shape.Width = shape.Height = SIZE_MAX / 2;
-    CHECK(create_array(&array, &shape) != CUDA_SUCCESS, "more than there is");
+    CHECK(create_array(&array, &shape) != CUDA_SUCCESS, "more than the GPU has");
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(an_array_that_is_mapped_later_is_charged_as_what_is_mapped_to_it) {
+TEST(an_array_with_deferred_mapping_is_charged_as_the_memory_mapped_to_it) {
     CUDA_ARRAY3D_DESCRIPTOR_v2 shape = {1024, 1024, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_DEFERRED_MAPPING};
     CUarray array = NULL;
     handle_t handle = 0;
@@ -623,7 +625,7 @@ static CUstream new_stream(void) {
     return stream;
 }
 
-/* A captured allocation, freed in the graph again. */
+/* A graph that allocates memory and frees it. */
 static CUgraph capture_allocation(CUstream stream, size_t bytes) {
     CUdeviceptr address = 0;
     CUgraph graph = NULL;
@@ -654,16 +656,16 @@ static unsigned long long reserved_by_graphs(void) {
     return bytes;
 }
 
-TEST(a_captured_allocation_is_charged_when_its_graph_is_launched_and_until_it_is_trimmed) {
+TEST(a_captured_allocation_is_charged_from_the_launch_of_its_graph_until_the_trim) {
     sandbox(NO_LIMIT, 0);
     use_device(0);
     CUstream stream = new_stream();
-    size_t before = really_free();
+    size_t before = gpu_free_memory();
     CUgraphExec graph = instantiate(capture_allocation(stream, 60 * MIB));
-    CHECK_EQUAL(used_in_region(), before - really_free());
+    CHECK_EQUAL(used_in_region(), before - gpu_free_memory());
     for (int i = 0; i < 5; i++) {
         CHECK_EQUAL(launch(graph, stream), CUDA_SUCCESS);
-        CHECK_EQUAL(used_in_region(), before - really_free());
+        CHECK_EQUAL(used_in_region(), before - gpu_free_memory());
         CHECK_EQUAL(used_in_region(), reserved_by_graphs());
     }
     CHECK(used_in_region() >= 60 * MIB, "%llu", used_in_region());
@@ -671,10 +673,10 @@ TEST(a_captured_allocation_is_charged_when_its_graph_is_launched_and_until_it_is
     CHECK_EQUAL(CALL(cuGraphExecDestroy, CUgraphExec)(graph), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuDeviceGraphMemTrim, CUdevice)(0), CUDA_SUCCESS);
     CHECK_EQUAL(used_in_region(), 0);
-    CHECK_EQUAL(really_free(), before);
+    CHECK_EQUAL(gpu_free_memory(), before);
 }
 
-TEST(a_graph_without_room_for_what_it_allocates_is_not_launched) {
+TEST(a_graph_whose_allocations_do_not_fit_is_not_launched) {
     CUdeviceptr plain = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -688,19 +690,19 @@ TEST(a_graph_without_room_for_what_it_allocates_is_not_launched) {
     CHECK_EQUAL(used_in_region(), 60 * MIB);
     CHECK_EQUAL(deallocate(plain), CUDA_SUCCESS);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQUAL(launch(graph, stream), CUDA_SUCCESS); /* again and again in the same memory */
+        CHECK_EQUAL(launch(graph, stream), CUDA_SUCCESS); /* each launch uses the same memory */
     }
     CHECK_EQUAL(CALL(cuStreamSynchronize, CUstream)(stream), CUDA_SUCCESS);
     CHECK_EQUAL(used_in_region(), reserved_by_graphs());
-    CHECK_EQUAL(allocate(&plain, 100 * MIB),
-                CUDA_SUCCESS); /* what is kept for the next launch is no reason to refuse */
+    /* The shim releases the memory that the driver keeps for the next launch before it refuses a request. */
+    CHECK_EQUAL(allocate(&plain, 100 * MIB), CUDA_SUCCESS);
     CHECK_EQUAL(launch(graph, stream), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK_EQUAL(deallocate(plain), CUDA_SUCCESS);
     CHECK_EQUAL(launch(graph, stream), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuStreamSynchronize, CUstream)(stream), CUDA_SUCCESS);
 }
 
-TEST(a_refusal_in_the_middle_of_a_capture_leaves_the_capture_alone) {
+TEST(a_refused_allocation_does_not_invalidate_a_capture_in_progress) {
     CUdeviceptr address = 0;
     CUgraph graph = NULL;
     sandbox(100 * MIB, 0);
@@ -720,7 +722,7 @@ TEST(a_refusal_in_the_middle_of_a_capture_leaves_the_capture_alone) {
 
 /* ---- contexts ---- */
 
-static unsigned long long context_in_region(void) {
+static unsigned long long context_charge(void) {
     struct aliquot_region *region = map_region();
     unsigned long long sum = 0;
     for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
@@ -730,7 +732,7 @@ static unsigned long long context_in_region(void) {
     return sum;
 }
 
-TEST(a_processs_contexts_on_a_GPU_cost_what_the_limit_file_says_from_the_first_to_the_last) {
+TEST(a_process_is_charged_once_for_its_contexts_from_the_first_to_the_last) {
     CUcontext context = NULL, retained = NULL;
     CUdeviceptr address = 0;
     sandbox_context = 256;
@@ -739,7 +741,7 @@ TEST(a_processs_contexts_on_a_GPU_cost_what_the_limit_file_says_from_the_first_t
     CHECK_EQUAL(used_in_region(), 0);
     use_device(0);
     CHECK_EQUAL(used_in_region(), 256 * MIB);
-    CHECK_EQUAL(context_in_region(), 256 * MIB);
+    CHECK_EQUAL(context_charge(), 256 * MIB);
     CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&retained, 0), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&context, 0, 0), CUDA_SUCCESS);
     CHECK_EQUAL(used_in_region(), 256 * MIB);
@@ -748,12 +750,12 @@ TEST(a_processs_contexts_on_a_GPU_cost_what_the_limit_file_says_from_the_first_t
     CHECK_EQUAL(used_in_region(), 257 * MIB);
     CHECK_EQUAL(CALL(cuCtxDestroy_v2, CUcontext)(context), CUDA_SUCCESS);
     CHECK_EQUAL(used_in_region(), 0);
-    CHECK_EQUAL(context_in_region(), 0);
+    CHECK_EQUAL(context_charge(), 0);
     use_device(0);
     CHECK_EQUAL(used_in_region(), 256 * MIB);
 }
 
-TEST(a_context_without_room_is_out_of_memory) {
+TEST(a_context_that_does_not_fit_fails_with_out_of_memory) {
     CUcontext context = NULL;
     CUdeviceptr address = 0;
     sandbox_context = 256;
@@ -766,7 +768,7 @@ TEST(a_context_without_room_is_out_of_memory) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(a_context_that_nobody_saw_being_made_is_charged_with_the_first_allocation) {
+TEST(a_context_created_without_the_shim_is_charged_with_the_first_allocation) {
     CUcontext context = NULL;
     CUdeviceptr address = 0;
     sandbox_context = 256;
@@ -782,20 +784,20 @@ TEST(a_context_that_nobody_saw_being_made_is_charged_with_the_first_allocation) 
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(each_process_pays_for_its_own_contexts) {
+TEST(each_process_is_charged_for_its_own_contexts) {
     int ready[2];
     char byte = 0;
     CUdeviceptr address = 0;
     sandbox_context = 100;
     sandbox(250 * MIB, 0);
-    CHECK(pipe(ready) == 0, "a pipe");
+    CHECK(pipe(ready) == 0, "pipe");
     pid_t peer = fork();
     if (peer == 0) {
         use_device(0);
-        CHECK(write(ready[1], "", 1) == 1, "a pipe");
+        CHECK(write(ready[1], "", 1) == 1, "pipe");
         pause();
     }
-    CHECK(read(ready[0], &byte, 1) == 1, "a pipe");
+    CHECK(read(ready[0], &byte, 1) == 1, "pipe");
     use_device(0);
     CHECK_EQUAL(used_in_region(), 200 * MIB);
     CHECK_EQUAL(allocate(&address, 50 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
@@ -804,9 +806,9 @@ TEST(each_process_pays_for_its_own_contexts) {
     CHECK_EQUAL(allocate(&address, 150 * MIB), CUDA_SUCCESS);
 }
 
-/* ---- what others say ---- */
+/* ---- unattributed memory and the peak ---- */
 
-TEST(what_the_node_agent_sees_beyond_the_charges_counts_as_used) {
+TEST(unattributed_memory_found_by_the_node_agent_counts_as_used) {
     CUdeviceptr address = 0;
     size_t available = 0;
     sandbox(100 * MIB, 0);
@@ -825,7 +827,7 @@ TEST(what_the_node_agent_sees_beyond_the_charges_counts_as_used) {
     CHECK_EQUAL(allocate(&address, 30 * MIB), CUDA_SUCCESS);
 }
 
-TEST(the_region_keeps_the_most_that_was_held) {
+TEST(the_region_records_the_peak_usage) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     use_device(0);

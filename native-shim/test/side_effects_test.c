@@ -1,4 +1,4 @@
-/* What the shim must leave alone in a process that uses CUDA: everything that is the program's. */
+/* Tests that the shim has no side effects in a process that uses CUDA: signals, environment, threads, descriptors. */
 #include "sandbox.h"
 
 #include <dirent.h>
@@ -7,7 +7,7 @@
 
 extern char **environ;
 
-/* Everything of the memory limit that a program can set off: success, refusal, re-reading, fork. */
+/* Triggers every action of the memory limit: success, refusal, a changed limit file, a fork. */
 static void use_everything(void) {
     CUdeviceptr address = 0;
     size_t total = 0;
@@ -24,7 +24,7 @@ static void use_everything(void) {
     });
 }
 
-#define SIGNAL_BYTES 8 /* of a mask that the kernel fills; the rest of what glibc returns is anything */
+#define SIGNAL_BYTES 8 /* bytes of a mask that the kernel sets; glibc leaves the rest undefined */
 
 static void on_signal(int number) {
     (void)number;
@@ -40,7 +40,7 @@ TEST(signal_handlers_masks_and_alternate_stacks_stay_as_the_program_set_them) {
         struct sigaction action = {.sa_flags = SA_RESTART | (number % 2 ? SA_NODEFER : 0)};
         action.sa_handler = number % 3 == 0 ? SIG_IGN : number % 3 == 1 ? on_signal : SIG_DFL;
         sigaddset(&action.sa_mask, SIGUSR2);
-        if (number != SIGCHLD) { /* its children are waited for */
+        if (number != SIGCHLD) { /* the test waits for children */
             sigaction(number, &action, NULL);
         }
         sigaction(number, NULL, &set[number]);
@@ -62,7 +62,7 @@ TEST(signal_handlers_masks_and_alternate_stacks_stay_as_the_program_set_them) {
     CHECK(sigaltstack(NULL, &found_stack) == 0 && found_stack.ss_sp == memory, "the stack");
 }
 
-TEST(umask_environment_folder_and_locale_stay_as_they_are) {
+TEST(umask_environment_working_directory_and_locale_stay_unchanged) {
     char folder[4096];
     sandbox(100 * MIB, 0);
     umask(0123);
@@ -92,12 +92,12 @@ static size_t entries_of(const char *path) {
     return count;
 }
 
-TEST(no_thread_and_no_descriptor_stays_behind_and_nothing_is_printed) {
+TEST(no_thread_and_no_descriptor_is_left_and_nothing_is_printed) {
     int ends[2], out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
     char text[256];
     sandbox(100 * MIB, 0);
     sandbox_function("cuInit");
-    CHECK(pipe(ends) == 0, "a pipe");
+    CHECK(pipe(ends) == 0, "pipe");
     size_t descriptors = entries_of("/proc/self/fd");
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
@@ -110,7 +110,7 @@ TEST(no_thread_and_no_descriptor_stays_behind_and_nothing_is_printed) {
     CHECK_EQUAL(read(ends[0], text, sizeof text), 0);
 }
 
-TEST(a_program_that_is_short_of_descriptors_is_refused_nothing_it_has_room_for) {
+TEST(a_program_without_free_descriptors_can_allocate_up_to_its_limit) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -123,7 +123,7 @@ TEST(a_program_that_is_short_of_descriptors_is_refused_nothing_it_has_room_for) 
     CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* dlsym as programs of before and after glibc 2.34 name it, and libraries with versions of their own. */
+/* The version of dlsym that programs built before glibc 2.34 use. */
 #if defined(__x86_64__)
 void *old_dlsym(void *handle, const char *name);
 __asm__(".symver old_dlsym, dlsym@GLIBC_2.2.5");
@@ -139,10 +139,10 @@ TEST(dlsym_of_any_version_finds_the_hooks) {
     for (size_t i = 0; i < 2; i++) {
         CHECK(dladdr(found[i], &info) != 0 && strstr(info.dli_fname, "libaliquot") != NULL, "%s", info.dli_fname);
     }
-    CHECK(old_dlsym(RTLD_DEFAULT, "realpath") == dlsym(RTLD_DEFAULT, "realpath"), "one of libc's");
+    CHECK(old_dlsym(RTLD_DEFAULT, "realpath") == dlsym(RTLD_DEFAULT, "realpath"), "the default version");
 }
 
-TEST(versions_of_other_libraries_symbols_are_what_they_are_without_us) {
+TEST(symbol_versions_of_other_libraries_are_unchanged) {
     void *library = dlopen(getenv("VERSIONED_PATH"), RTLD_LAZY);
     CHECK(library != NULL, "%s", dlerror());
     CHECK_EQUAL(((int (*)(void))dlsym(library, "versioned"))(), 2); /* the default */
