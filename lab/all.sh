@@ -5,7 +5,7 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/prerequisites.sh"
 . "$here/build.sh"
 . "$here/images.sh"
-. "$here/world.sh"
+. "$here/namespaces.sh"
 . "$here/cluster.sh"
 . "$here/node.sh"
 . "$here/install.sh"

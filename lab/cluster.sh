@@ -177,7 +177,7 @@ await_or_die() { # SECONDS WHAT LOG COMMAND...
 # What a running cluster was made from; another one is needed when it changes.
 cluster_sources() {
     (cd "$root" && printf '%s %s %s\n' "$(kube_program)" "$(nvidia_runtime_program)" \
-        "$(cat lab/common.sh lab/world.sh lab/init.sh lab/cluster.sh lab/node.sh lab/node-mounts.sh lab/audit-policy.yaml | sha256sum)")
+        "$(cat lab/common.sh lab/namespaces.sh lab/init.sh lab/cluster.sh lab/node.sh lab/node-mounts.sh lab/audit-policy.yaml | sha256sum)")
 }
 
 # Whether the cluster stands whole; then brings back programs that a test has killed.
