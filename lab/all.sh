@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Everything ./aliquot is made of, in the order in which each part may use the ones before it.
+# Sources all parts of ./aliquot; each may use the ones before it.
 here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/common.sh"
 . "$here/prerequisites.sh"

@@ -166,4 +166,4 @@ load_images() { # NAME...
     return "$status"
 }
 
-load_images_in_world() { find_world && load_images "$@"; }
+load_images_in_lab() { find_lab && load_images "$@"; }

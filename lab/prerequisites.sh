@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the machine must have, checked before anything else; Debian's missing packages are installed and named.
+# Checks that the machine has what the lab needs, and installs missing Debian packages.
 
 version_at_least() { # MINIMUM VERSION
     [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
@@ -55,8 +55,8 @@ offered_package_now() { # MINIMUM PACKAGE...
     offered_package "$@"
 }
 
-# Debian packages whose command or file is missing. What another package already provides (Docker's containerd.io, say)
-# is left alone, since installing Debian's would remove it.
+# Prints the Debian packages whose command or file is missing. A command that another package provides (such as Docker's
+# containerd.io) counts, since apt would remove that package to install Debian's.
 missing_packages() { # "PACKAGE COMMAND-OR-PATH" lines on standard input
     local package probe
     while read -r package probe; do
@@ -94,13 +94,13 @@ install_packages() { # WHAT FOR, PACKAGE...
     fi
 }
 
-# Checks that need nothing but bash, for every command that touches the machine.
+# Checks that need only bash, for every command that changes the machine
 check_machine() {
     [ "$(uname -s)" = Linux ] && [ "$(uname -m)" = x86_64 ] ||
         die "the lab needs Linux on x86-64; this is $(uname -s) on $(uname -m)."
     [ "$(id -u)" -eq 0 ] ||
         die "the lab needs root: it makes namespaces, mounts and cgroups." "Try: sudo ./aliquot ${command:-up}"
-    [ -d /sys/fs/cgroup ] || die "the lab needs cgroups; /sys/fs/cgroup isn't there."
+    [ -d /sys/fs/cgroup ] || die "the lab needs cgroups; /sys/fs/cgroup does not exist."
 }
 
 # Java in this shell and its children is the JDK that find_jdk chooses.
@@ -131,7 +131,7 @@ check_go() {
     install_packages "the lab" "$package"
 }
 
-# Building Kubernetes takes about 4 GB on the way; images, in the cache and in the nodes, 3.
+# Building Kubernetes takes about 4 GB temporarily; images take 3 GB in the cache and in the nodes.
 check_disk() {
     local folder free needed=3
     [ -x "$(kube_program)" ] || needed=7
@@ -139,11 +139,11 @@ check_disk() {
     for folder in "$cache" "$lab"; do
         free=$(($(df --output=avail --block-size=1M "$folder" | tail -n 1) / 1000))
         [ "$free" -ge "$needed" ] ||
-            die "the lab needs $needed GB of free disk space below $folder; there are $free." "Make room, or set XDG_CACHE_HOME to a folder elsewhere for the build cache."
+            die "the lab needs $needed GB of free disk space below $folder; there are $free GB." "Free some, or set XDG_CACHE_HOME to a folder elsewhere for the build cache."
     done
 }
 
-# Everything `up` needs. gcc: the fake driver, the shim and NVIDIA's runtime are linked to C.
+# Everything that `up` needs. gcc builds the simulated driver, the shim and the cgo part of NVIDIA's runtime.
 check_prerequisites() {
     check_machine
     check_jdk
@@ -164,5 +164,4 @@ check_prerequisites() {
 		make make
 		cmake cmake
 	END
-    # containernetworking-plugins: elsewhere than on Debian they live in /opt/cni/bin
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The gate: everything that is tested, and one line at the end that counts it.
+# The gate: runs all tests; the last line of its output counts them.
 
 # --- JDK 21, the oldest that Aliquot runs on ------------------------------------------------------------------------
 
@@ -32,8 +32,8 @@ in_jdk21_root() { # COMMAND...
         exec chroot "$folder" bash -c 'cd "$1"; shift; exec "$@"' - "$root" "$@"
 }
 
-# A Python with the driver's real clients, NVIDIA's own packages from PyPI, which the native tests run, and with
-# schemathesis, which tries the scheduler's API.
+# A Python environment with NVIDIA's driver clients from PyPI, for the native tests, and schemathesis, for the scheduler's
+# API.
 test_requirements() { cat "$root/native-shim/fake-driver/test/clients.txt" "$root/lab/schemathesis.txt"; }
 test_python() { printf '%s/python-%s' "$cache" "$(test_requirements | sha256sum | cut -c1-16)"; }
 
@@ -47,7 +47,7 @@ make_test_python() {
     : > "$folder/complete"
 }
 
-# "PACKAGE COMMAND-OR-PATH" lines; clang's fuzzer and sanitizers are a package of their own only in newer systems.
+# "PACKAGE COMMAND-OR-PATH" lines; newer distributions ship clang's fuzzer and sanitizers in a separate package.
 test_packages() {
     cat <<-'END'
 		python3 python3
@@ -74,14 +74,14 @@ prepare_tests() { # long?
     PATH=$(test_python)/bin:$PATH
 }
 
-# Where the test runners of one run have written: JUnit's XML, by Surefire, Failsafe and CTest.
-reports() {
+# Prints the JUnit XML reports of Surefire, Failsafe and CTest that are newer than a file.
+reports() { # FILE
     find "$root" \( -name .git -o -name .lab \) -prune -o -type f -name '*.xml' \
         \( -path "*/surefire-reports/TEST-*" -o -path "*/failsafe-reports/TEST-*" -o -path "*/native-shim/target/ctest.xml" \) -newer "$1" -print
 }
 
-# Keeps a run's reports, since the next run writes over them.
-keep_reports() { # NAME, MARK: a file older than the reports
+# Copies a run's reports, since the next run overwrites them.
+keep_reports() { # NAME FILE: older than the reports
     local file
     mkdir -p "$lab/reports/$1"
     reports "$2" | while read -r file; do
@@ -95,7 +95,7 @@ run_tests() { # long?
     local mark=$lab/reports/mark status=0
     local -a more=()
     if [ -n "$1" ]; then
-        more=(-Daliquot.histories=10000) # of 1,000 steps each, against the ledger
+        more=(-Daliquot.histories=10000) # of 1,000 steps each against the ledger
         export ALIQUOT_KILL_ROUNDS=5000  # of processes that allocate
         export ALIQUOT_LONG=1            # every fault of two schedulers at once
     fi
@@ -103,7 +103,7 @@ run_tests() { # long?
     mkdir -p "$lab/reports"
     cd "$root"
     touch "$mark"
-    export ALIQUOT_BUILT=1 # the lab's tests bring the lab up with what this build has just made
+    export ALIQUOT_BUILT=1 # the lab's tests start the lab with the output of this build
     setpriv --pdeathsig KILL ./mvnw -B -ntp --fail-at-end verify "${more[@]}" < /dev/null || status=$?
     keep_reports newest "$mark"
     if [ -n "$1" ]; then
