@@ -1,4 +1,4 @@
-"""count-tests.py FOLDER: counts the tests in JUnit XML reports, prints the failed ones, then "N passed, M failed, K skipped".
+"""count-tests.py FOLDER: counts the tests in JUnit XML; prints the failed ones, then "N passed, M failed, K skipped".
 
 Fails if a test failed or none ran. It counts <testcase> elements, since Surefire, Failsafe and CTest define the sums
 in <testsuite> differently.

@@ -10,7 +10,7 @@ helm() {
         setpriv --pdeathsig KILL "${in_network[@]}" "$(helm_program)" --kubeconfig "$KUBECONFIG" "$@"
 }
 
-# A pod annotation with the hash of the images' contents, which restarts the pods when it changes: the names never change.
+# A pod annotation with the hash of the images' contents. The images' names never change; the hash restarts the pods.
 image_annotation() { # CHART-VALUE IMAGE...
     local value=$1
     shift

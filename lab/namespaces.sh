@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# The lab's namespaces and cgroups. All processes of the lab run in one PID, network and mount namespace; each node has a
-# mount namespace of its own inside them. No file refers to the namespaces: killing their first process ends the lab.
+# The lab's namespaces and cgroups. All processes of the lab run in one PID, network and mount namespace; each node has
+# a mount namespace of its own inside them. No file refers to the namespaces: killing their first process ends the lab.
 
 init= # the PID of the lab's first process on this machine; set by find_lab
 
-# PIDs of the processes that carry the marker of this checkout's lab: its first process, and the `unshare` that waits for it.
+# PIDs of the processes with the marker of this checkout's lab: its first process, and the `unshare` waiting for it.
 marked_processes() {
     local pid line
     for pid in $(cd /proc && grep -lsaxz -e "$marker" [0-9]*/cmdline | cut -d / -f 1); do
@@ -103,8 +103,8 @@ remove_cgroups() {
 
 # --- the lab's programs ---------------------------------------------------------------------------------------------
 
-# Starts a program in the background. .lab/run/NAME.pid gets its PID in the lab's PID namespace and its start time, which
-# distinguishes it from a later process with the same PID. Its output goes to .lab/log/NAME.log.
+# Starts a program in the background. .lab/run/NAME.pid gets its PID in the lab's PID namespace and its start time,
+# which distinguishes it from a later process with the same PID. Its output goes to .lab/log/NAME.log.
 launch() { # NAME COMMAND...
     local name=$1
     shift

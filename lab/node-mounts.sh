@@ -23,8 +23,8 @@ mkdir -p /etc/cdi /etc/nvidia-container-runtime
 mount --bind /run/node/cdi /etc/cdi
 mount --bind /run/node/nvidia-container-runtime /etc/nvidia-container-runtime
 
-# The kubelet sets these for the whole machine (pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables). It finds
-# its values in these files, so it leaves the machine's settings alone.
+# The kubelet sets these for the whole machine (pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables). It
+# finds its values in these files, so it leaves the machine's settings alone.
 while read -r name value; do
     [ -e "/proc/sys/$name" ] || continue
     file=/run/node/sysctl/${name//\//.}

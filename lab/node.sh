@@ -9,8 +9,8 @@ in_node() { # NODE COMMAND...
 }
 
 # The path of the node's mount namespace in the lab's PID namespace: that of the process which made the mounts. A bind
-# mount of the namespace's file would need no process, but Linux 6.18 sometimes refuses it: mnt_ns_loop compares namespace
-# numbers, which each processor hands out from a batch of its own.
+# mount of the namespace's file would need no process, but Linux 6.18 sometimes refuses it: mnt_ns_loop compares
+# namespace numbers, which each processor hands out from a batch of its own.
 node_mounts() { printf '/proc/%s/ns/mnt' "$(cut -d ' ' -f 1 "$lab/run/$1/mounts.pid")"; }
 
 node_number() { printf '%s' "${1#node}"; }

@@ -16,10 +16,10 @@ jdk_version() { # HOME
 
 # Prints the home of the newest JDK in JAVA_HOME, on the PATH and in a folder of JDKs; fails if all are older than
 # jdk_minimum. A newer JDK wins over an older JAVA_HOME; of equal versions the first in that order wins.
-find_jdk() { # [FOLDER OF JDKS]
+find_jdk() { # FOLDER OF JDKS
     local home version newest='' found='' javac
     javac=$(readlink -f "$(command -v javac || echo /none)")
-    for home in "${JAVA_HOME:-}" "${javac%/bin/javac}" "${1:-/usr/lib/jvm}"/*; do
+    for home in "${JAVA_HOME:-}" "${javac%/bin/javac}" "$1"/*; do
         version=$(jdk_version "$home")
         [ -n "$version" ] && version_at_least "$jdk_minimum" "$version" || continue
         if [ -n "$newest" ] && version_at_least "$version" "$newest"; then continue; fi
@@ -106,11 +106,11 @@ check_machine() {
 # Java in this shell and its children is the JDK that find_jdk chooses.
 check_jdk() {
     local home package
-    if ! home=$(find_jdk); then
+    if ! home=$(find_jdk /usr/lib/jvm); then
         package=$(offered_package_now "$jdk_minimum" openjdk-25-jdk-headless openjdk-21-jdk-headless) ||
             die "install a JDK of version $jdk_minimum or later, for example Eclipse Temurin 25 from https://adoptium.net: there is none in JAVA_HOME, on the PATH or in /usr/lib/jvm, and apt offers none."
         install_packages "the build" "$package"
-        home=$(find_jdk) || die "$package is installed, but /usr/lib/jvm holds no JDK of version $jdk_minimum or later." \
+        home=$(find_jdk /usr/lib/jvm) || die "$package is installed, but /usr/lib/jvm holds no JDK of version $jdk_minimum or later." \
             "Set JAVA_HOME to one and try again."
     fi
     export JAVA_HOME=$home PATH=$home/bin:$PATH

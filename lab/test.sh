@@ -11,14 +11,14 @@ make_jdk21_root() {
     folder=$(jdk21_root)
     rm -rf "$cache"/jdk21-*
     mmdebstrap --variant=minbase --include=openjdk-21-jdk-headless \
-        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+        --dpkgopt='path-exclude=/usr/share/doc/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' trixie "$folder"
     : > "$folder/complete"
 }
 
 # Runs a command in that root, with the checkout, ~/.m2 and the lab's programs at the paths that they have outside.
-# Call it through `contained`, whose mount namespace takes the mounts with it. Python is not in the root: the API test that
-# needs schemathesis is skipped there.
+# Call it through `contained`, whose mount namespace takes the mounts with it. The root has no Python, so the API test
+# with schemathesis is skipped there.
 in_jdk21_root() { # COMMAND...
     local folder path
     folder=$(jdk21_root)
@@ -32,8 +32,8 @@ in_jdk21_root() { # COMMAND...
         exec chroot "$folder" bash -c 'cd "$1"; shift; exec "$@"' - "$root" "$@"
 }
 
-# A Python environment with NVIDIA's driver clients from PyPI, for the native tests, and schemathesis, for the scheduler's
-# API.
+# A Python environment with NVIDIA's driver clients from PyPI, for the native tests, and with schemathesis, for the
+# scheduler's API
 test_requirements() { cat "$root/native-shim/fake-driver/test/clients.txt" "$root/lab/schemathesis.txt"; }
 test_python() { printf '%s/python-%s' "$cache" "$(test_requirements | sha256sum | cut -c1-16)"; }
 
