@@ -127,7 +127,7 @@ check_go() {
     [ -n "$version" ] && version_at_least "$go_minimum" "$version" && return
     # An old Go that comes first on the PATH would hide the package.
     [ -z "$version" ] && package=$(offered_package_now "$go_minimum" golang-go) ||
-        die "install Go 1.25 or later (or $go_minimum and later, which fetches it) from https://go.dev/doc/install, to build Kubernetes for the lab: the PATH has ${version:-none}, and apt cannot install one that comes before it."
+        die "install Go 1.25 or later (or $go_minimum and later, which fetches it) from https://go.dev/doc/install, to build Kubernetes for the lab: the PATH has ${version:+version }${version:-none}, and apt none that could replace it."
     install_packages "the lab" "$package"
 }
 
