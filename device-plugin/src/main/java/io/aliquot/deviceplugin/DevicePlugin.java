@@ -1,11 +1,11 @@
 package io.aliquot.deviceplugin;
 
 import io.aliquot.api.FormatException;
-import io.aliquot.deviceplugin.kubelet.KubeletPlugin;
-import io.aliquot.deviceplugin.metrics.Metrics;
-import io.aliquot.deviceplugin.metrics.Monitoring;
-import io.aliquot.deviceplugin.node.ApiServer;
-import io.aliquot.deviceplugin.node.KubernetesNode;
+import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.metrics.MonitoringServer;
+import io.aliquot.deviceplugin.node.ApiServerClient;
+import io.aliquot.deviceplugin.node.NodeInformer;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.shim.Shim;
 import java.io.IOException;
@@ -49,15 +49,15 @@ public final class DevicePlugin {
     }
 
     private static int run(Settings settings) {
-        var metrics = new Metrics();
+        var metrics = new AgentMetrics();
         try {
-            ApiServer server = ApiServer.ofPod(System.getenv(), ApiServer.SERVICE_ACCOUNT);
+            ApiServerClient server = ApiServerClient.ofPod(System.getenv(), ApiServerClient.SERVICE_ACCOUNT);
             Shim shim = Shim.install(settings.shimSource(), settings.stateDir());
-            var plugin = new KubeletPlugin(settings.kubeletDir(), settings.stateDir(), shim, metrics);
-            var agent = new Agent(settings, () -> Nvml.open(settings.nvml(), SYS), plugin, metrics, LOOK);
-            var monitoring = new Monitoring(settings.metricsPort(), metrics, agent::stuck, agent::waitingFor);
+            var plugin = new KubeletRegistrar(settings.kubeletDir(), settings.stateDir(), shim, metrics);
+            var agent = new NodeAgent(settings, () -> Nvml.open(settings.nvml(), SYS), plugin, metrics, LOOK);
+            var monitoring = new MonitoringServer(settings.metricsPort(), metrics, agent::stuck, agent::waitingFor);
             Runtime.getRuntime().addShutdownHook(new Thread(agent::close, "shutdown"));
-            boolean asked = agent.run(new KubernetesNode(server, settings.nodeName(), agent::wake));
+            boolean asked = agent.run(new NodeInformer(server, settings.nodeName(), agent::wake));
             monitoring.close();
             return asked ? 0 : TRY_AGAIN;
         } catch (IOException | FormatException e) {

@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.Link;
-import io.aliquot.deviceplugin.metrics.Metrics;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -141,10 +141,10 @@ final class NvmlTest {
     @Test
     void aCriticalXidTakesAGpuOutOfUseForGood() throws Exception {
         driver.install(A100, A100);
-        var metrics = new Metrics();
+        var metrics = new AgentMetrics();
         var changed = new Semaphore(0);
         try (Nvml nvml = driver.open();
-                var watch = new XidWatch(nvml, metrics, changed::release)) {
+                var watch = new XidWatcher(nvml, metrics, changed::release)) {
             String first = nvml.gpus().get(0).uuid();
             String second = nvml.gpus().get(1).uuid();
             Thread.sleep(Duration.ofMillis(300).toMillis()); // listening
@@ -163,9 +163,9 @@ final class NvmlTest {
     @Test
     void anApplicationsOwnXidLeavesTheGpuInUse() throws Exception {
         driver.install(A100);
-        var metrics = new Metrics();
+        var metrics = new AgentMetrics();
         try (Nvml nvml = driver.open();
-                var watch = new XidWatch(nvml, metrics, () -> {})) {
+                var watch = new XidWatcher(nvml, metrics, () -> {})) {
             String uuid = nvml.gpus().get(0).uuid();
             Thread.sleep(Duration.ofMillis(300).toMillis()); // listening
 

@@ -4,7 +4,7 @@ import java.util.Map;
 import java.util.Optional;
 
 /** Our own Node in the API server. */
-public interface NodeApi extends AutoCloseable {
+public interface NodeClient extends AutoCloseable {
     /** The Node as last seen; empty before the first look. Never waits. */
     Optional<NodeView> latest();
 

@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.kubelet;
 
 import io.aliquot.api.Resources;
-import io.aliquot.deviceplugin.metrics.Metrics;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.shim.Shim;
 import java.io.IOException;
 import java.lang.System.Logger;
@@ -32,16 +32,16 @@ import java.util.Optional;
  * <p>The kubelet's folder is looked at once a second rather than watched: two {@code stat} calls, nothing to lose and
  * nothing to overflow.
  */
-public final class KubeletPlugin implements AutoCloseable {
-    private static final Logger LOG = System.getLogger(KubeletPlugin.class.getName());
+public final class KubeletRegistrar implements AutoCloseable {
+    private static final Logger LOG = System.getLogger(KubeletRegistrar.class.getName());
 
     private static final String KUBELET_SOCKET = "kubelet.sock";
     private static final String OUR_SOCKETS = "aliquot-";
     private static final int LONGEST_PAUSE_IN_LOOKS = 30;
 
     private final Path folder;
-    private final SlotService service;
-    private final Metrics metrics;
+    private final DevicePluginService service;
+    private final AgentMetrics metrics;
     private final Duration look;
     private final Duration patience;
     private final Thread thread;
@@ -50,7 +50,7 @@ public final class KubeletPlugin implements AutoCloseable {
     private volatile State state = new State(false, "not registered with the kubelet yet");
 
     // Of the thread alone.
-    private Optional<Session> session = Optional.empty();
+    private Optional<Registration> session = Optional.empty();
     private Duration pause;
     private long notBefore = System.nanoTime();
     private String lastTrouble = "";
@@ -68,7 +68,7 @@ public final class KubeletPlugin implements AutoCloseable {
      * @param state the host's folder of Aliquot
      * @throws IOException if the folder of slots can't be made
      */
-    public KubeletPlugin(Path folder, Path state, Shim shim, Metrics metrics) throws IOException {
+    public KubeletRegistrar(Path folder, Path state, Shim shim, AgentMetrics metrics) throws IOException {
         // The kubelet tells the Node about changed devices with its status, every 10 s by default, a minute at most in
         // the configurations we know (nodeStatusUpdateFrequency).
         this(folder, state, shim, metrics, Duration.ofSeconds(1), Duration.ofSeconds(75));
@@ -80,21 +80,21 @@ public final class KubeletPlugin implements AutoCloseable {
      * @param look pause between looks at the folder
      * @param patience time the Node may show another number of slots than ours before that means something
      */
-    KubeletPlugin(Path folder, Path state, Shim shim, Metrics metrics, Duration look, Duration patience)
+    KubeletRegistrar(Path folder, Path state, Shim shim, AgentMetrics metrics, Duration look, Duration patience)
             throws IOException {
         this.folder = folder;
         this.metrics = metrics;
         this.look = look;
         this.patience = patience;
         pause = look;
-        service = new SlotService(shim, new SlotFiles(state), metrics);
+        service = new DevicePluginService(shim, new RegionFiles(state), metrics);
         service.warmUp();
         thread = new Thread(this::run, "kubelet");
         thread.setDaemon(true);
     }
 
     /** Offers these slots from now on. */
-    public synchronized void offer(SlotOffer offer) {
+    public synchronized void offer(AdvertisedSlots offer) {
         if (!offer.equals(service.offer())) {
             agreedAt = System.nanoTime();
             service.offer(offer);
@@ -174,7 +174,7 @@ public final class KubeletPlugin implements AutoCloseable {
                 backOff();
             }
         }
-        session.ifPresent(Session::close);
+        session.ifPresent(Registration::close);
     }
 
     private void step() throws IOException, InterruptedException {
@@ -198,7 +198,7 @@ public final class KubeletPlugin implements AutoCloseable {
         }
     }
 
-    private Optional<String> whyEnded(Session session, Optional<Object> kubelet) {
+    private Optional<String> whyEnded(Registration session, Optional<Object> kubelet) {
         synchronized (this) {
             if (lost) {
                 lost = false;
@@ -220,7 +220,8 @@ public final class KubeletPlugin implements AutoCloseable {
         Path socket = folder.resolve(OUR_SOCKETS + Long.toHexString(System.currentTimeMillis()) + ".sock");
         backOff(); // in effect until the registration has stood for a while
         try {
-            Session opened = Session.open(kubelet, folder.resolve(KUBELET_SOCKET), socket, service, this::wake);
+            Registration opened =
+                    Registration.open(kubelet, folder.resolve(KUBELET_SOCKET), socket, service, this::wake);
             session = Optional.of(opened);
             agree();
             lastTrouble = "";

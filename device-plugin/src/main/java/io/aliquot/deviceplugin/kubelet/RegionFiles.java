@@ -19,7 +19,7 @@ import java.util.Set;
  * and never removed: the kubelet replays Allocate's answer, which names it, at each restart of a container, also after a
  * reboot.
  */
-final class SlotFiles {
+final class RegionFiles {
     // A container may run as any user.
     private static final Set<PosixFilePermission> WRITABLE_BY_ALL = PosixFilePermissions.fromString("rw-rw-rw-");
     private static final String TEMPORARY = ".new";
@@ -28,7 +28,7 @@ final class SlotFiles {
     private final ByteBuffer fresh = ByteBuffer.allocateDirect(Region.SIZE);
 
     /** Makes the folder, and takes away what a killed run left half-written. */
-    SlotFiles(Path state) throws IOException {
+    RegionFiles(Path state) throws IOException {
         folder = state.resolve("slots");
         Files.createDirectories(folder);
         try (DirectoryStream<Path> halves = Files.newDirectoryStream(folder, ".*" + TEMPORARY)) {

@@ -29,7 +29,7 @@ import javax.net.ssl.TrustManagerFactory;
  * 7.8.0, this process took 130 MB of memory, of which at most 130 are allowed, and 106 without it (JDK 17, one Node, after
  * 1,000 allocations; most of the difference are classes).
  */
-public final class ApiServer {
+public final class ApiServerClient {
     /** Where the kubelet mounts a pod's service account. */
     public static final Path SERVICE_ACCOUNT = Path.of("/var/run/secrets/kubernetes.io/serviceaccount");
 
@@ -45,7 +45,7 @@ public final class ApiServer {
      *
      * @param token a file, read for each request since it is replaced before it expires; empty for none
      */
-    ApiServer(URI base, HttpClient client, Optional<Path> token) {
+    ApiServerClient(URI base, HttpClient client, Optional<Path> token) {
         this.base = base;
         this.client = client;
         this.token = token;
@@ -57,7 +57,7 @@ public final class ApiServer {
      * @throws IOException if the service account's files can't be read
      * @throws FormatException if the environment is not a pod's
      */
-    public static ApiServer ofPod(Map<String, String> environment, Path serviceAccount) throws IOException {
+    public static ApiServerClient ofPod(Map<String, String> environment, Path serviceAccount) throws IOException {
         String host = environment.getOrDefault("KUBERNETES_SERVICE_HOST", "");
         String port = environment.getOrDefault("KUBERNETES_SERVICE_PORT", "");
         if (!host.matches("[0-9a-zA-Z.:-]+") || !port.matches("[0-9]{1,5}")) {
@@ -71,7 +71,7 @@ public final class ApiServer {
                     .connectTimeout(ANSWER)
                     .sslContext(trusting(serviceAccount.resolve("ca.crt")))
                     .build();
-            return new ApiServer(base, client, Optional.of(serviceAccount.resolve("token")));
+            return new ApiServerClient(base, client, Optional.of(serviceAccount.resolve("token")));
         } catch (GeneralSecurityException e) {
             throw new IOException("cannot use " + serviceAccount.resolve("ca.crt") + ": " + e.getMessage(), e);
         }
@@ -110,7 +110,7 @@ public final class ApiServer {
     private HttpRequest.Builder request(String path) throws IOException {
         HttpRequest.Builder request = HttpRequest.newBuilder(base.resolve(path))
                 .header("Accept", "application/json")
-                .header("User-Agent", "aliquot-device-plugin");
+                .header("User-NodeAgent", "aliquot-device-plugin");
         if (token.isPresent()) {
             request.header(
                     "Authorization", "Bearer " + Files.readString(token.get()).strip());

@@ -33,18 +33,18 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Against the few answers of an API server that matter here, over real HTTP; a real one takes part in the lab. */
 @Timeout(60)
-final class KubernetesNodeTest {
+final class NodeInformerTest {
     private final Path token;
     private final HttpServer server;
     private final ExecutorService threads = Executors.newCachedThreadPool();
     private final BlockingQueue<String> events = new LinkedBlockingQueue<>();
     private final List<String> requests = new CopyOnWriteArrayList<>();
-    private final KubernetesNode node;
+    private final NodeInformer node;
     private volatile String list =
             items(node(7, "\"gpu\":\"on\"", "\"aliquot.io/slots\":\"20\"", "\"nvidia.com/gpu\":\"20\""));
     private volatile int patchStatus = 200;
 
-    KubernetesNodeTest(@TempDir Path folder) throws IOException {
+    NodeInformerTest(@TempDir Path folder) throws IOException {
         token = folder.resolve("token");
         Files.writeString(token, "first\n");
         server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
@@ -52,8 +52,8 @@ final class KubernetesNodeTest {
         server.createContext("/", this::answer);
         server.start();
         URI base = URI.create("http://127.0.0.1:" + server.getAddress().getPort());
-        node = new KubernetesNode(
-                new ApiServer(base, HttpClient.newHttpClient(), Optional.of(token)), "node1", () -> {});
+        node = new NodeInformer(
+                new ApiServerClient(base, HttpClient.newHttpClient(), Optional.of(token)), "node1", () -> {});
     }
 
     @AfterEach
@@ -161,11 +161,11 @@ final class KubernetesNodeTest {
 
     @Test
     void outsideAPodTheMissingEnvironmentIsSaid(@TempDir Path account) {
-        assertThatThrownBy(() -> ApiServer.ofPod(Map.of(), account))
+        assertThatThrownBy(() -> ApiServerClient.ofPod(Map.of(), account))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining("KUBERNETES_SERVICE_HOST")
                 .hasMessageContaining("runs in a pod");
-        assertThatThrownBy(() -> ApiServer.ofPod(
+        assertThatThrownBy(() -> ApiServerClient.ofPod(
                         Map.of("KUBERNETES_SERVICE_HOST", "fd00::1", "KUBERNETES_SERVICE_PORT", "443"), account))
                 .isInstanceOf(NoSuchFileException.class)
                 .hasMessageContaining("ca.crt");

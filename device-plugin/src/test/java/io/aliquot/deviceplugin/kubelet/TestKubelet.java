@@ -38,7 +38,7 @@ import java.util.function.Predicate;
  * The kubelet's side of the device plugin API over real unix sockets: takes registrations, calls back before it answers,
  * listens to the list of devices, asks for allocations. Starting empties the folder of sockets, as the kubelet does.
  */
-public final class SmallKubelet implements AutoCloseable {
+public final class TestKubelet implements AutoCloseable {
     private final Path folder;
     private final EventLoopGroup loop = new MultiThreadIoEventLoopGroup(2, EpollIoHandler.newFactory());
     private final BlockingQueue<RegisterRequest> registrations = new LinkedBlockingQueue<>();
@@ -47,7 +47,7 @@ public final class SmallKubelet implements AutoCloseable {
     private volatile Optional<ManagedChannel> plugin = Optional.empty();
     private volatile boolean refusing;
 
-    public SmallKubelet(Path folder) throws IOException {
+    public TestKubelet(Path folder) throws IOException {
         this.folder = folder;
         server = serve();
     }
@@ -67,7 +67,7 @@ public final class SmallKubelet implements AutoCloseable {
                 .channelType(EpollServerDomainSocketChannel.class)
                 .bossEventLoopGroup(loop)
                 .workerEventLoopGroup(loop)
-                .addService(new Registration())
+                .addService(new RegistrationService())
                 .build()
                 .start();
     }
@@ -138,7 +138,7 @@ public final class SmallKubelet implements AutoCloseable {
         }
     }
 
-    private final class Registration extends RegistrationGrpc.RegistrationImplBase {
+    private final class RegistrationService extends RegistrationGrpc.RegistrationImplBase {
         @Override
         public void register(RegisterRequest request, StreamObserver<Empty> answer) {
             if (refusing) {

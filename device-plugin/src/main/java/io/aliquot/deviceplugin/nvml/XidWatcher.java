@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.nvml;
 
-import io.aliquot.deviceplugin.metrics.Metrics;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -13,8 +13,8 @@ import java.util.concurrent.ConcurrentHashMap;
  * Listens for XID errors. A GPU with one that is not its application's own fault is out of use for as long as this
  * process lives: nothing tells that it has been repaired, and who resets it has to drain it anyway.
  */
-public final class XidWatch implements AutoCloseable {
-    private static final Logger LOG = System.getLogger(XidWatch.class.getName());
+public final class XidWatcher implements AutoCloseable {
+    private static final Logger LOG = System.getLogger(XidWatcher.class.getName());
 
     /** Errors of programs, after which the GPU is as good as before (docs.nvidia.com/deploy/xid-errors). */
     private static final Set<Long> OF_APPLICATIONS = Set.of(
@@ -30,14 +30,14 @@ public final class XidWatch implements AutoCloseable {
     private static final String EVERY_GPU = "";
 
     private final Nvml nvml;
-    private final Metrics metrics;
+    private final AgentMetrics metrics;
     private final Runnable changed;
     private final Map<String, String> troubles = new ConcurrentHashMap<>();
     private final Thread thread;
     private volatile boolean closed;
 
     /** Starts listening; {@code changed} is called when {@link #trouble} may answer something else. */
-    public XidWatch(Nvml nvml, Metrics metrics, Runnable changed) {
+    public XidWatcher(Nvml nvml, AgentMetrics metrics, Runnable changed) {
         this.nvml = nvml;
         this.metrics = metrics;
         this.changed = changed;

@@ -5,10 +5,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Scaling;
-import io.aliquot.deviceplugin.kubelet.KubeletPlugin;
-import io.aliquot.deviceplugin.kubelet.SmallKubelet;
-import io.aliquot.deviceplugin.metrics.Metrics;
-import io.aliquot.deviceplugin.node.NodeApi;
+import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
+import io.aliquot.deviceplugin.kubelet.TestKubelet;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.node.NodeView;
 import io.aliquot.deviceplugin.node.NodeWriteException;
 import io.aliquot.deviceplugin.nvml.FakeDriver;
@@ -28,22 +28,22 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** The whole process but for its API client: real NVML (the fake driver's), real sockets, a Node in memory. */
 @Timeout(60)
-final class AgentTest {
+final class NodeAgentTest {
     private static final String A100 = "NVIDIA A100-SXM4-80GB;81920;108";
     private static final Duration LOOK = Duration.ofMillis(50);
 
     private final FakeDriver driver = new FakeDriver();
     private final NodeInMemory node = new NodeInMemory();
-    private final Metrics metrics = new Metrics();
+    private final AgentMetrics metrics = new AgentMetrics();
     private final Path host;
     private final Path sockets;
-    private final SmallKubelet kubelet;
-    private Agent agent;
+    private final TestKubelet kubelet;
+    private NodeAgent agent;
 
-    AgentTest(@TempDir Path host, @TempDir Path sockets) throws IOException {
+    NodeAgentTest(@TempDir Path host, @TempDir Path sockets) throws IOException {
         this.host = host;
         this.sockets = sockets;
-        kubelet = new SmallKubelet(sockets);
+        kubelet = new TestKubelet(sockets);
         agent = newAgent(driver::open);
     }
 
@@ -281,14 +281,14 @@ final class AgentTest {
         await(() -> agent.waitingFor().isEmpty());
     }
 
-    private Agent newAgent(Agent.NvmlOpener opener) throws IOException {
+    private NodeAgent newAgent(NodeAgent.NvmlOpener opener) throws IOException {
         Settings settings = Settings.parse(Map.of("NODE_NAME", "node1"));
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
-        return new Agent(settings, opener, new KubeletPlugin(sockets, host, shim, metrics), metrics, LOOK);
+        return new NodeAgent(settings, opener, new KubeletRegistrar(sockets, host, shim, metrics), metrics, LOOK);
     }
 
     private void start() {
-        Agent started = agent;
+        NodeAgent started = agent;
         new Thread(() -> started.run(node), "agent").start();
     }
 
@@ -300,7 +300,7 @@ final class AgentTest {
         assertThat(condition.call()).isTrue();
     }
 
-    private static final class NodeInMemory implements NodeApi {
+    private static final class NodeInMemory implements NodeClient {
         private final Map<String, String> labels = new HashMap<>(Map.of("gpu", "on"));
         private final Map<String, String> annotations = new HashMap<>();
         private final Map<String, Long> resources = new HashMap<>();

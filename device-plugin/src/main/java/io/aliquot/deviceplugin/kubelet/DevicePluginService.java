@@ -2,7 +2,7 @@ package io.aliquot.deviceplugin.kubelet;
 
 import io.aliquot.api.Paths;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.deviceplugin.metrics.Metrics;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.v1beta1.AllocateRequest;
 import io.aliquot.deviceplugin.v1beta1.AllocateResponse;
@@ -29,28 +29,28 @@ import java.util.List;
  * What the kubelet calls. Allocate answers from memory and one local file: it knows slots only, never the pod, so there
  * is nothing to look up and nobody to ask.
  */
-final class SlotService extends DevicePluginGrpc.DevicePluginImplBase {
-    private static final Logger LOG = System.getLogger(SlotService.class.getName());
+final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
+    private static final Logger LOG = System.getLogger(DevicePluginService.class.getName());
 
     private final Shim shim;
-    private final SlotFiles files;
-    private final Metrics metrics;
+    private final RegionFiles files;
+    private final AgentMetrics metrics;
     private final List<ServerCallStreamObserver<ListAndWatchResponse>> watchers = new ArrayList<>();
-    private SlotOffer offer = SlotOffer.NONE;
+    private AdvertisedSlots offer = AdvertisedSlots.NONE;
     /** The kubelet may still hold ids of a longer list that it saw before. */
     private int everOffered;
 
     private Runnable onStreamEnd = () -> {};
     private boolean watched;
 
-    SlotService(Shim shim, SlotFiles files, Metrics metrics) {
+    DevicePluginService(Shim shim, RegionFiles files, AgentMetrics metrics) {
         this.shim = shim;
         this.files = files;
         this.metrics = metrics;
     }
 
     /** Tells the kubelet, if it listens, and remembers for when it does. */
-    synchronized void offer(SlotOffer changed) {
+    synchronized void offer(AdvertisedSlots changed) {
         if (changed.equals(offer)) {
             return;
         }
@@ -60,7 +60,7 @@ final class SlotService extends DevicePluginGrpc.DevicePluginImplBase {
         watchers.forEach(watcher -> watcher.onNext(list));
     }
 
-    synchronized SlotOffer offer() {
+    synchronized AdvertisedSlots offer() {
         return offer;
     }
 
@@ -133,9 +133,9 @@ final class SlotService extends DevicePluginGrpc.DevicePluginImplBase {
         }
         int known = everOffered();
         for (String slot : slots) {
-            if (SlotOffer.number(slot).orElse(Integer.MAX_VALUE) >= known) {
+            if (AdvertisedSlots.number(slot).orElse(Integer.MAX_VALUE) >= known) {
                 throw invalid("expected slots from slot-000 to "
-                        + (known == 0 ? "none yet" : SlotOffer.id(known - 1)) + ", found "
+                        + (known == 0 ? "none yet" : AdvertisedSlots.id(known - 1)) + ", found "
                         + slot.replaceAll("[^!-~]", "?")
                         + "; if another device plugin serves nvidia.com/gpu on this node, remove it");
             }

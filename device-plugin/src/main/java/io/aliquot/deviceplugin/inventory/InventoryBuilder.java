@@ -1,10 +1,10 @@
-package io.aliquot.deviceplugin;
+package io.aliquot.deviceplugin.inventory;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.deviceplugin.kubelet.SlotOffer;
-import io.aliquot.deviceplugin.node.NodeWishes;
+import io.aliquot.deviceplugin.kubelet.AdvertisedSlots;
+import io.aliquot.deviceplugin.node.NodeSettings;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -21,8 +21,8 @@ import java.util.stream.Collectors;
  * never be less than is allocated, or a restarted kubelet would refuse running pods of the GPUs that are well. It is
  * forgotten with the Node object, which whoever takes a GPU out of a machine deletes after draining it.
  */
-final class GpuInventory {
-    private GpuInventory() {}
+public final class InventoryBuilder {
+    private InventoryBuilder() {}
 
     /**
      * Puts it together.
@@ -31,8 +31,8 @@ final class GpuInventory {
      * @param before what the node's annotation said last
      * @param wishes of the node's admin
      */
-    static Inventory of(
-            List<PhysicalGpu> seen, Optional<Inventory> before, VisibleDevices visibleDevices, NodeWishes wishes) {
+    public static Inventory of(
+            List<PhysicalGpu> seen, Optional<Inventory> before, VisibleDevices visibleDevices, NodeSettings wishes) {
         List<Gpu> gpus = new ArrayList<>();
         Set<Integer> indexes = new HashSet<>();
         Set<String> uuids = new HashSet<>();
@@ -64,14 +64,14 @@ final class GpuInventory {
     }
 
     /** The slots of all its GPUs, of which the unhealthy ones' share is out of use. */
-    static SlotOffer offer(Inventory inventory) {
+    public static AdvertisedSlots offer(Inventory inventory) {
         int unhealthy =
                 (int) inventory.gpus().stream().filter(gpu -> !gpu.healthy()).count();
-        return new SlotOffer(inventory.gpus().size() * inventory.slots(), unhealthy * inventory.slots());
+        return new AdvertisedSlots(inventory.gpus().size() * inventory.slots(), unhealthy * inventory.slots());
     }
 
     /** The same GPUs with other words about them. */
-    static List<PhysicalGpu> allTroubled(Inventory inventory, String trouble) {
+    public static List<PhysicalGpu> allTroubled(Inventory inventory, String trouble) {
         return inventory.gpus().stream()
                 .map(gpu -> new PhysicalGpu(
                         gpu.uuid(), gpu.index(), gpu.model(), gpu.memoryMiB(), gpu.numa(), trouble, gpu.links()))

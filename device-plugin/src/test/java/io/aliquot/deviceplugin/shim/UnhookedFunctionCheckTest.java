@@ -3,23 +3,23 @@ package io.aliquot.deviceplugin.shim;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Region;
-import io.aliquot.deviceplugin.metrics.Metrics;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-final class ShimReportsTest {
+final class UnhookedFunctionCheckTest {
     private static final int UNPLACED_ADDRESSES_AT = 128; // region.h
 
     private final Path slots;
-    private final Metrics metrics = new Metrics();
-    private final ShimReports reports;
+    private final AgentMetrics metrics = new AgentMetrics();
+    private final UnhookedFunctionCheck reports;
 
-    ShimReportsTest(@TempDir Path state) throws IOException {
+    UnhookedFunctionCheckTest(@TempDir Path state) throws IOException {
         slots = Files.createDirectory(state.resolve("slots"));
-        reports = new ShimReports(state, metrics);
+        reports = new UnhookedFunctionCheck(state, metrics);
     }
 
     @Test

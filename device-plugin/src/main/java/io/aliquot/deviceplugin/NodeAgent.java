@@ -6,17 +6,18 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Resources;
 import io.aliquot.api.Share;
-import io.aliquot.deviceplugin.kubelet.KubeletPlugin;
-import io.aliquot.deviceplugin.metrics.Metrics;
-import io.aliquot.deviceplugin.node.NodeApi;
+import io.aliquot.deviceplugin.inventory.InventoryBuilder;
+import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.node.NodeClient;
+import io.aliquot.deviceplugin.node.NodeSettings;
 import io.aliquot.deviceplugin.node.NodeView;
-import io.aliquot.deviceplugin.node.NodeWishes;
 import io.aliquot.deviceplugin.node.NodeWriteException;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
-import io.aliquot.deviceplugin.nvml.XidWatch;
-import io.aliquot.deviceplugin.shim.ShimReports;
+import io.aliquot.deviceplugin.nvml.XidWatcher;
+import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -36,8 +37,8 @@ import java.util.concurrent.TimeUnit;
  *
  * <p>A wish that we refuse leaves the inventory as it was: the scheduler refuses the same and leaves the node out.
  */
-final class Agent implements AutoCloseable {
-    private static final Logger LOG = System.getLogger(Agent.class.getName());
+final class NodeAgent implements AutoCloseable {
+    private static final Logger LOG = System.getLogger(NodeAgent.class.getName());
 
     private static final Duration LONGEST_PAUSE = Duration.ofSeconds(60);
     /** With no library in the container only a new container helps: NVIDIA's runtime brings it at the start. */
@@ -53,16 +54,16 @@ final class Agent implements AutoCloseable {
 
     private final Settings settings;
     private final NvmlOpener opener;
-    private final KubeletPlugin plugin;
-    private final Metrics metrics;
+    private final KubeletRegistrar plugin;
+    private final AgentMetrics metrics;
     private final Duration look;
-    private final ShimReports reports;
+    private final UnhookedFunctionCheck reports;
     private final Map<String, String> said = new HashMap<>();
     private final CountDownLatch shut = new CountDownLatch(1);
 
-    private volatile Optional<NodeApi> node = Optional.empty();
+    private volatile Optional<NodeClient> node = Optional.empty();
     private Optional<Nvml> nvml = Optional.empty();
-    private Optional<XidWatch> xids = Optional.empty();
+    private Optional<XidWatcher> xids = Optional.empty();
     private Optional<Inventory> told = Optional.empty();
     /** The node's totals as they were at most, of this Node object. */
     private final Map<String, Long> highest = new HashMap<>();
@@ -85,13 +86,13 @@ final class Agent implements AutoCloseable {
      * @param plugin closed by this
      * @param look pause between looks when nothing happens
      */
-    Agent(Settings settings, NvmlOpener opener, KubeletPlugin plugin, Metrics metrics, Duration look) {
+    NodeAgent(Settings settings, NvmlOpener opener, KubeletRegistrar plugin, AgentMetrics metrics, Duration look) {
         this.settings = settings;
         this.opener = opener;
         this.plugin = plugin;
         this.metrics = metrics;
         this.look = look;
-        reports = new ShimReports(settings.stateDir(), metrics);
+        reports = new UnhookedFunctionCheck(settings.stateDir(), metrics);
     }
 
     /** Something may have changed. */
@@ -109,7 +110,7 @@ final class Agent implements AutoCloseable {
     /** What keeps the node from taking shares; empty for nothing. */
     String waitingFor() {
         List<String> now = new ArrayList<>(waitingFor);
-        KubeletPlugin.State state = plugin.state();
+        KubeletRegistrar.State state = plugin.state();
         if (!state.registered()) {
             now.add(state.trouble());
         }
@@ -122,7 +123,7 @@ final class Agent implements AutoCloseable {
      * @param node closed by this
      * @return false when this process should be started anew
      */
-    boolean run(NodeApi node) {
+    boolean run(NodeClient node) {
         this.node = Optional.of(node);
         try {
             while (!closed) {
@@ -177,18 +178,18 @@ final class Agent implements AutoCloseable {
     private void shut() {
         plugin.close();
         closeNvml();
-        node.ifPresent(NodeApi::close);
+        node.ifPresent(NodeClient::close);
         shut.countDown();
     }
 
     private void closeNvml() {
-        xids.ifPresent(XidWatch::close);
+        xids.ifPresent(XidWatcher::close);
         nvml.ifPresent(Nvml::close);
         xids = Optional.empty();
         nvml = Optional.empty();
     }
 
-    private List<String> stepOrReason(NodeApi node) {
+    private List<String> stepOrReason(NodeClient node) {
         try {
             List<String> lacking = step(node);
             said.remove("step");
@@ -200,7 +201,7 @@ final class Agent implements AutoCloseable {
     }
 
     /** One look at everything. Answers what the node still lacks. */
-    private List<String> step(NodeApi node) {
+    private List<String> step(NodeClient node) {
         List<String> lacking = new ArrayList<>();
         Optional<NodeView> view = node.latest();
         if (view.isEmpty()) {
@@ -219,18 +220,18 @@ final class Agent implements AutoCloseable {
         if (view.isEmpty()) {
             return lacking;
         }
-        Optional<NodeWishes> wishes = wishes(view.get());
+        Optional<NodeSettings> wishes = wishes(view.get());
         if (told.isEmpty() && (wishes.isEmpty() || nvml.isEmpty())) {
             if (wishes.isEmpty()) {
                 lacking.add(said.getOrDefault("wishes", "the node asks for something that is refused"));
             }
             return lacking;
         }
-        Inventory present = GpuInventory.of(
+        Inventory present = InventoryBuilder.of(
                 gpus,
                 told,
                 settings.visibleDevices(),
-                wishes.or(() -> told.map(NodeWishes::grantedBy)).orElseThrow());
+                wishes.or(() -> told.map(NodeSettings::grantedBy)).orElseThrow());
         if (present.gpus().isEmpty()) {
             lacking.add(say(
                     "none",
@@ -240,10 +241,10 @@ final class Agent implements AutoCloseable {
             said.remove("none");
         }
         sayHealth(gpus, present);
-        plugin.offer(GpuInventory.offer(present));
+        plugin.offer(InventoryBuilder.offer(present));
         metrics.slots(
-                GpuInventory.offer(present).healthy(),
-                GpuInventory.offer(present).unhealthy());
+                InventoryBuilder.offer(present).healthy(),
+                InventoryBuilder.offer(present).unhealthy());
         plugin.observe(view.get().allocatable().getOrDefault(Resources.GPU, 0L));
         if (wishes.isPresent()) {
             told = Optional.of(present);
@@ -265,7 +266,7 @@ final class Agent implements AutoCloseable {
                 nvmlPause = shorter(nvmlPause.multipliedBy(2), LONGEST_PAUSE);
                 Nvml opened = opener.open();
                 nvml = Optional.of(opened);
-                xids = Optional.of(new XidWatch(opened, metrics, this::wake));
+                xids = Optional.of(new XidWatcher(opened, metrics, this::wake));
             }
             List<PhysicalGpu> gpus =
                     nvml.get().gpus().stream().map(this::withXid).toList();
@@ -284,7 +285,7 @@ final class Agent implements AutoCloseable {
     }
 
     private List<PhysicalGpu> beforeInTrouble(String trouble) {
-        return told.map(inventory -> GpuInventory.allTroubled(inventory, trouble))
+        return told.map(inventory -> InventoryBuilder.allTroubled(inventory, trouble))
                 .orElse(List.of());
     }
 
@@ -296,9 +297,9 @@ final class Agent implements AutoCloseable {
     }
 
     /** What the node's admin wishes; empty while that is something that we refuse. */
-    private Optional<NodeWishes> wishes(NodeView view) {
+    private Optional<NodeSettings> wishes(NodeView view) {
         try {
-            NodeWishes wishes = NodeWishes.parse(view, settings.slots());
+            NodeSettings wishes = NodeSettings.parse(view, settings.slots());
             metrics.nodeSettingsRefused(false);
             if (said.remove("wishes") != null) {
                 LOG.log(Level.INFO, "The node's labels and annotations are all right again");
@@ -333,7 +334,7 @@ final class Agent implements AutoCloseable {
     }
 
     /** Puts right what differs on the Node. Answers why it couldn't. */
-    private Optional<String> write(NodeApi node, NodeView view, boolean inventoryToo) {
+    private Optional<String> write(NodeClient node, NodeView view, boolean inventoryToo) {
         if (told.isEmpty()) {
             return Optional.empty();
         }

@@ -13,11 +13,11 @@ import java.util.regex.Pattern;
  * @param slots all of them, 0 or more
  * @param unhealthy those out of use, at most all
  */
-public record SlotOffer(int slots, int unhealthy) {
-    static final SlotOffer NONE = new SlotOffer(0, 0);
+public record AdvertisedSlots(int slots, int unhealthy) {
+    static final AdvertisedSlots NONE = new AdvertisedSlots(0, 0);
     private static final Pattern ID = Pattern.compile("slot-([0-9]{3,6})");
 
-    public SlotOffer {
+    public AdvertisedSlots {
         if (slots < 0 || slots > 999_999 || unhealthy < 0 || unhealthy > slots) {
             throw new IllegalArgumentException(unhealthy + " unhealthy of " + slots + " slots");
         }

@@ -18,10 +18,10 @@ import java.util.function.BiFunction;
  * @param memoryScaling memory sold per memory there is
  * @param coreScaling compute sold per compute there is
  */
-public record NodeWishes(int slots, Scaling memoryScaling, Scaling coreScaling) {
+public record NodeSettings(int slots, Scaling memoryScaling, Scaling coreScaling) {
     /** Those that an inventory was made by. */
-    public static NodeWishes grantedBy(Inventory inventory) {
-        return new NodeWishes(inventory.slots(), inventory.memoryScaling(), inventory.coreScaling());
+    public static NodeSettings grantedBy(Inventory inventory) {
+        return new NodeSettings(inventory.slots(), inventory.memoryScaling(), inventory.coreScaling());
     }
 
     /**
@@ -30,7 +30,7 @@ public record NodeWishes(int slots, Scaling memoryScaling, Scaling coreScaling) 
      * @param slotsByDefault where the Node doesn't say
      * @throws FormatException that names everything on the Node that we refuse, and what is allowed
      */
-    public static NodeWishes parse(NodeView node, int slotsByDefault) {
+    public static NodeSettings parse(NodeView node, int slotsByDefault) {
         List<String> refused = new ArrayList<>();
         // Cordon, share and placement are the scheduler's to heed; it leaves the node out where it can't read one.
         try {
@@ -45,7 +45,7 @@ public record NodeWishes(int slots, Scaling memoryScaling, Scaling coreScaling) 
         if (!refused.isEmpty()) {
             throw new FormatException(String.join("; ", refused));
         }
-        return new NodeWishes(slots, memory, cores);
+        return new NodeSettings(slots, memory, cores);
     }
 
     private static <T> T read(

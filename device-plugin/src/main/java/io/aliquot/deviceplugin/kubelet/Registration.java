@@ -24,19 +24,19 @@ import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 
 /** One registration: a socket of ours, served for as long as one life of the kubelet lasts. */
-final class Session implements AutoCloseable {
+final class Registration implements AutoCloseable {
     private static final String API = "v1beta1";
     private static final Duration ANSWER = Duration.ofSeconds(10);
 
     private final Object kubelet;
     private final Path socket;
-    private final SlotService service;
+    private final DevicePluginService service;
     private final EventLoopGroup loop;
     private final Server server;
     private final long openedAt = System.nanoTime();
     private volatile boolean streamEnded;
 
-    private Session(Object kubelet, Path socket, SlotService service, Runnable wake) throws IOException {
+    private Registration(Object kubelet, Path socket, DevicePluginService service, Runnable wake) throws IOException {
         this.kubelet = kubelet;
         this.socket = socket;
         this.service = service;
@@ -68,9 +68,10 @@ final class Session implements AutoCloseable {
      * @param wake called when {@link #ended} may have changed
      * @throws IOException if the socket can't be made or the kubelet refuses; says why
      */
-    static Session open(Object kubelet, Path kubeletSocket, Path socket, SlotService service, Runnable wake)
+    static Registration open(
+            Object kubelet, Path kubeletSocket, Path socket, DevicePluginService service, Runnable wake)
             throws IOException {
-        var session = new Session(kubelet, socket, service, wake);
+        var session = new Registration(kubelet, socket, service, wake);
         ManagedChannel channel = NettyChannelBuilder.forAddress(new DomainSocketAddress(kubeletSocket.toFile()))
                 .channelType(EpollDomainSocketChannel.class)
                 .eventLoopGroup(session.loop)

@@ -8,7 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.function.Supplier;
 
 /** {@code /livez}, {@code /readyz} and {@code /metrics} over plain HTTP; anything else is 404. */
-public final class Monitoring implements AutoCloseable {
+public final class MonitoringServer implements AutoCloseable {
     private static final int OK = 200;
     private static final int NOT_FOUND = 404;
     private static final int METHOD_NOT_ALLOWED = 405;
@@ -24,7 +24,8 @@ public final class Monitoring implements AutoCloseable {
      * @param ready what it still waits for; empty for nothing
      * @throws IOException if the port is taken
      */
-    public Monitoring(int port, Metrics metrics, Supplier<String> live, Supplier<String> ready) throws IOException {
+    public MonitoringServer(int port, AgentMetrics metrics, Supplier<String> live, Supplier<String> ready)
+            throws IOException {
         try {
             server = HttpServer.create(new InetSocketAddress(port), 0);
         } catch (IOException e) {

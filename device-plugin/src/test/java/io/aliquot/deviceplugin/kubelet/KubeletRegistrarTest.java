@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.Region;
-import io.aliquot.deviceplugin.metrics.Metrics;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.v1beta1.ContainerAllocateResponse;
 import io.aliquot.deviceplugin.v1beta1.Device;
@@ -25,19 +25,19 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 @Timeout(60)
-final class KubeletPluginTest {
+final class KubeletRegistrarTest {
     private static final Duration LOOK = Duration.ofMillis(20);
     private static final Duration PATIENCE = Duration.ofMillis(200);
 
     private final Path folder;
     private final Path host;
-    private final SmallKubelet kubelet;
-    private KubeletPlugin plugin;
+    private final TestKubelet kubelet;
+    private KubeletRegistrar plugin;
 
-    KubeletPluginTest(@TempDir Path folder, @TempDir Path host) throws IOException {
+    KubeletRegistrarTest(@TempDir Path folder, @TempDir Path host) throws IOException {
         this.folder = folder;
         this.host = host;
-        kubelet = new SmallKubelet(folder);
+        kubelet = new TestKubelet(folder);
         plugin = newPlugin();
     }
 
@@ -49,7 +49,7 @@ final class KubeletPluginTest {
 
     @Test
     void theKubeletIsOfferedAnonymousSlotsOfWhichSomeAreUnhealthy() throws InterruptedException {
-        plugin.offer(new SlotOffer(20, 10));
+        plugin.offer(new AdvertisedSlots(20, 10));
 
         RegisterRequest registration = kubelet.nextRegistration();
         assertThat(registration.getVersion()).isEqualTo("v1beta1");
@@ -66,10 +66,10 @@ final class KubeletPluginTest {
 
     @Test
     void aChangedOfferReachesTheKubeletWithoutANewRegistration() throws InterruptedException {
-        plugin.offer(new SlotOffer(20, 0));
+        plugin.offer(new AdvertisedSlots(20, 0));
         kubelet.nextRegistration();
 
-        plugin.offer(new SlotOffer(40, 1));
+        plugin.offer(new AdvertisedSlots(40, 1));
 
         List<Device> devices = kubelet.nextList(list -> list.size() == 40);
         assertThat(devices)
@@ -192,7 +192,7 @@ final class KubeletPluginTest {
     void aKubeletThatIsNotThereYetIsWaitedFor() throws Exception {
         kubelet.kill();
         Files.delete(folder.resolve("kubelet.sock"));
-        plugin.offer(new SlotOffer(5, 0));
+        plugin.offer(new AdvertisedSlots(5, 0));
         await(() -> plugin.state().trouble().contains("kubelet.sock"));
         assertThat(plugin.state().registered()).isFalse();
 
@@ -205,7 +205,7 @@ final class KubeletPluginTest {
     @Test
     void aRefusedRegistrationIsSaidAndTriedAgain() throws Exception {
         kubelet.refuseRegistrations(true);
-        plugin.offer(new SlotOffer(5, 0));
+        plugin.offer(new AdvertisedSlots(5, 0));
         await(() -> plugin.state().trouble().contains("not today"));
 
         kubelet.refuseRegistrations(false);
@@ -283,17 +283,17 @@ final class KubeletPluginTest {
         assertThat(kubelet.registersWithin(Duration.ofMillis(100))).isFalse();
     }
 
-    private KubeletPlugin newPlugin() throws IOException {
+    private KubeletRegistrar newPlugin() throws IOException {
         return newPlugin(PATIENCE);
     }
 
-    private KubeletPlugin newPlugin(Duration patience) throws IOException {
+    private KubeletRegistrar newPlugin(Duration patience) throws IOException {
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
-        return new KubeletPlugin(folder, host, shim, new Metrics(), LOOK, patience);
+        return new KubeletRegistrar(folder, host, shim, new AgentMetrics(), LOOK, patience);
     }
 
     private void register(int slots) throws Exception {
-        plugin.offer(new SlotOffer(slots, 0));
+        plugin.offer(new AdvertisedSlots(slots, 0));
         kubelet.nextRegistration();
         kubelet.nextList(list -> list.size() == slots);
         await(() -> plugin.state().registered());

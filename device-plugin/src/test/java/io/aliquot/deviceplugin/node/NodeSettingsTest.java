@@ -7,34 +7,34 @@ import io.aliquot.api.Scaling;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
-final class NodeWishesTest {
+final class NodeSettingsTest {
     @Test
     void theNodesSlotsBeatTheDefault() {
-        assertThat(NodeWishes.parse(node(Map.of(), Map.of()), 10).slots()).isEqualTo(10);
-        assertThat(NodeWishes.parse(node(Map.of(), Map.of("aliquot.io/slots", "20")), 10)
+        assertThat(NodeSettings.parse(node(Map.of(), Map.of()), 10).slots()).isEqualTo(10);
+        assertThat(NodeSettings.parse(node(Map.of(), Map.of("aliquot.io/slots", "20")), 10)
                         .slots())
                 .isEqualTo(20);
     }
 
     @Test
     void theNodesScalingsAreReadAndAreOneWhereItDoesNotSay() {
-        assertThat(NodeWishes.parse(node(Map.of(), Map.of()), 10))
-                .isEqualTo(new NodeWishes(10, Scaling.ONE, Scaling.ONE));
-        assertThat(NodeWishes.parse(
+        assertThat(NodeSettings.parse(node(Map.of(), Map.of()), 10))
+                .isEqualTo(new NodeSettings(10, Scaling.ONE, Scaling.ONE));
+        assertThat(NodeSettings.parse(
                         node(Map.of(), Map.of("aliquot.io/memory-scaling", "1.5", "aliquot.io/core-scaling", "2")), 10))
-                .isEqualTo(new NodeWishes(10, new Scaling(150), new Scaling(200)));
+                .isEqualTo(new NodeSettings(10, new Scaling(150), new Scaling(200)));
     }
 
     @Test
     void whatIsNotSupportedYetIsRefusedAndNeverIgnored() {
-        assertThatThrownBy(() -> NodeWishes.parse(node(Map.of("aliquot.io/share", "mig"), Map.of()), 10))
+        assertThatThrownBy(() -> NodeSettings.parse(node(Map.of("aliquot.io/share", "mig"), Map.of()), 10))
                 .hasMessageContaining("not supported yet")
                 .hasMessageContaining("allowed: core-memory");
     }
 
     @Test
     void everythingRefusedIsSaidAtOnce() {
-        assertThatThrownBy(() -> NodeWishes.parse(
+        assertThatThrownBy(() -> NodeSettings.parse(
                         node(
                                 Map.of("aliquot.io/share", "everything"),
                                 Map.of("aliquot.io/slots", "many", "aliquot.io/core-scaling", "double")),

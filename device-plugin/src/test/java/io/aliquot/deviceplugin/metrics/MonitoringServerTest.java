@@ -9,13 +9,13 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import org.junit.jupiter.api.Test;
 
-final class MonitoringTest {
+final class MonitoringServerTest {
     private final HttpClient client = HttpClient.newHttpClient();
-    private final Metrics metrics = new Metrics();
+    private final AgentMetrics metrics = new AgentMetrics();
 
     @Test
     void healthIsWhatTheProcessSaysOfItself() throws Exception {
-        try (var monitoring = new Monitoring(0, metrics, () -> "", () -> "waiting for the kubelet")) {
+        try (var monitoring = new MonitoringServer(0, metrics, () -> "", () -> "waiting for the kubelet")) {
             assertThat(get(monitoring, "/livez").statusCode()).isEqualTo(200);
             assertThat(get(monitoring, "/readyz").statusCode()).isEqualTo(503);
             assertThat(get(monitoring, "/readyz").body()).isEqualTo("waiting for the kubelet\n");
@@ -25,7 +25,7 @@ final class MonitoringTest {
     @Test
     void metricsAreInPrometheussTextFormat() throws Exception {
         metrics.allocated(700_000);
-        try (var monitoring = new Monitoring(0, metrics, () -> "", () -> "")) {
+        try (var monitoring = new MonitoringServer(0, metrics, () -> "", () -> "")) {
             HttpResponse<String> answer = get(monitoring, "/metrics");
 
             assertThat(answer.headers().firstValue("Content-Type"))
@@ -36,7 +36,7 @@ final class MonitoringTest {
 
     @Test
     void otherPathsAndMethodsAreRefused() throws Exception {
-        try (var monitoring = new Monitoring(0, metrics, () -> "", () -> "")) {
+        try (var monitoring = new MonitoringServer(0, metrics, () -> "", () -> "")) {
             assertThat(get(monitoring, "/").statusCode()).isEqualTo(404);
             var post = HttpRequest.newBuilder(uri(monitoring, "/metrics"))
                     .POST(HttpRequest.BodyPublishers.ofString("x"))
@@ -48,18 +48,18 @@ final class MonitoringTest {
 
     @Test
     void aPortThatIsTakenIsSaidWithTheSettingToChange() throws Exception {
-        try (var monitoring = new Monitoring(0, metrics, () -> "", () -> "")) {
-            assertThatThrownBy(() -> new Monitoring(monitoring.port(), metrics, () -> "", () -> ""))
+        try (var monitoring = new MonitoringServer(0, metrics, () -> "", () -> "")) {
+            assertThatThrownBy(() -> new MonitoringServer(monitoring.port(), metrics, () -> "", () -> ""))
                     .hasMessageContaining("port " + monitoring.port())
                     .hasMessageContaining("ALIQUOT_METRICS_PORT");
         }
     }
 
-    private HttpResponse<String> get(Monitoring monitoring, String path) throws Exception {
+    private HttpResponse<String> get(MonitoringServer monitoring, String path) throws Exception {
         return client.send(HttpRequest.newBuilder(uri(monitoring, path)).build(), HttpResponse.BodyHandlers.ofString());
     }
 
-    private static URI uri(Monitoring monitoring, String path) {
+    private static URI uri(MonitoringServer monitoring, String path) {
         return URI.create("http://localhost:" + monitoring.port() + path);
     }
 }

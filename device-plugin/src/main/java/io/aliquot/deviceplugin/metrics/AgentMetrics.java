@@ -11,7 +11,7 @@ import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 
 /** What this process counts. Thread-safe. */
-public final class Metrics {
+public final class AgentMetrics {
     private final PrometheusRegistry registry = new PrometheusRegistry();
 
     private final Histogram allocate = Histogram.builder()

@@ -2,7 +2,7 @@ package io.aliquot.deviceplugin.shim;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Region;
-import io.aliquot.deviceplugin.metrics.Metrics;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
@@ -23,16 +23,16 @@ import java.util.Map;
  *
  * <p>Not thread-safe.
  */
-public final class ShimReports {
-    private static final Logger LOG = System.getLogger(ShimReports.class.getName());
+public final class UnhookedFunctionCheck {
+    private static final Logger LOG = System.getLogger(UnhookedFunctionCheck.class.getName());
 
     private final Path folder;
-    private final Metrics metrics;
+    private final AgentMetrics metrics;
     private final ByteBuffer header = ByteBuffer.allocate(Region.HEADER_SIZE);
     private Map<String, Long> told = Map.of();
 
     /** Reads nothing yet. */
-    public ShimReports(Path state, Metrics metrics) {
+    public UnhookedFunctionCheck(Path state, AgentMetrics metrics) {
         folder = state.resolve("slots");
         this.metrics = metrics;
     }

@@ -19,8 +19,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** The Node through a watch on it alone, and merge patches that name nothing but what changes. */
-public final class KubernetesNode implements NodeApi {
-    private static final Logger LOG = System.getLogger(KubernetesNode.class.getName());
+public final class NodeInformer implements NodeClient {
+    private static final Logger LOG = System.getLogger(NodeInformer.class.getName());
     private static final ObjectMapper JSON = new ObjectMapper(new JsonFactory());
     private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
 
@@ -36,7 +36,7 @@ public final class KubernetesNode implements NodeApi {
     private static final Map<String, Long> UNITS = Map.of(
             "", 1L, "k", 1_000L, "M", 1_000_000L, "G", 1_000_000_000L, "Ki", 1L << 10, "Mi", 1L << 20, "Gi", 1L << 30);
 
-    private final ApiServer server;
+    private final ApiServerClient server;
     private final String name;
     private final Runnable changed;
     private final Thread thread;
@@ -53,7 +53,7 @@ public final class KubernetesNode implements NodeApi {
      * @param name the Node's, of a valid form
      * @param changed called at each change
      */
-    public KubernetesNode(ApiServer server, String name, Runnable changed) {
+    public NodeInformer(ApiServerClient server, String name, Runnable changed) {
         this.server = server;
         this.name = name;
         this.changed = changed;
@@ -67,7 +67,7 @@ public final class KubernetesNode implements NodeApi {
         if (stream.isPresent() && System.nanoTime() - streamSince > OVERDUE.toNanos()) {
             closeStream();
         }
-        return latest.map(KubernetesNode::view);
+        return latest.map(NodeInformer::view);
     }
 
     @Override
