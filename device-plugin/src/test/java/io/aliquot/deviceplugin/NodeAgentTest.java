@@ -13,10 +13,12 @@ import io.aliquot.deviceplugin.node.NodeView;
 import io.aliquot.deviceplugin.node.NodeWriteException;
 import io.aliquot.deviceplugin.nvml.FakeDriver;
 import io.aliquot.deviceplugin.nvml.Nvml;
+import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.Shim;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.InstantSource;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
@@ -26,14 +28,14 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The whole process but for its API client: real NVML (the fake driver's), real sockets, a Node in memory. */
+/** The whole process except its API client: NVML of the fake driver, unix sockets, a Node in memory. */
 @Timeout(60)
 final class NodeAgentTest {
     private static final String A100 = "NVIDIA A100-SXM4-80GB;81920;108";
-    private static final Duration LOOK = Duration.ofMillis(50);
+    private static final Duration INTERVAL = Duration.ofMillis(50);
 
     private final FakeDriver driver = new FakeDriver();
-    private final NodeInMemory node = new NodeInMemory();
+    private final InMemoryNode node = new InMemoryNode();
     private final AgentMetrics metrics = new AgentMetrics();
     private final Path host;
     private final Path sockets;
@@ -54,60 +56,60 @@ final class NodeAgentTest {
     }
 
     @Test
-    void aNodeGetsItsInventoryItsTotalsAndItsSlots() throws Exception {
+    void publishesInventoryExtendedResourcesAndSlots() throws Exception {
         driver.install(A100, A100);
         start();
 
         kubelet.nextRegistration();
         kubelet.nextList(list -> list.size() == 20);
-        await(() -> node.total("nvidia.com/gpumem") == 163_840);
-        assertThat(node.total("nvidia.com/gpumem-percentage")).isEqualTo(200);
-        assertThat(node.total("nvidia.com/gpucores")).isEqualTo(200);
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+        assertThat(node.capacity("nvidia.com/gpumem-percentage")).isEqualTo(200);
+        assertThat(node.capacity("nvidia.com/gpucores")).isEqualTo(200);
         Inventory inventory = node.inventory();
         assertThat(inventory.slots()).isEqualTo(10);
         assertThat(inventory.gpus()).extracting(Gpu::memoryMiB).containsExactly(81920, 81920);
         assertThat(inventory.gpus()).allMatch(Gpu::healthy);
-        await(() -> agent.waitingFor().isEmpty());
+        await(() -> agent.readinessProblems().isEmpty());
     }
 
     @Test
-    void nothingIsWrittenWhileNothingChanges() throws Exception {
+    void writesNothingWhileNothingChanges() throws Exception {
         driver.install(A100);
         start();
         await(() -> node.writes() == 2);
 
-        Thread.sleep(LOOK.multipliedBy(6).toMillis());
+        Thread.sleep(INTERVAL.multipliedBy(6).toMillis());
 
         assertThat(node.writes()).isEqualTo(2);
     }
 
     @Test
-    void totalsThatAKubeletZeroedAreWrittenAgain() throws Exception {
+    void rewritesExtendedResourcesThatTheKubeletHasZeroed() throws Exception {
         driver.install(A100);
         start();
-        await(() -> node.total("nvidia.com/gpumem") == 81920);
+        await(() -> node.capacity("nvidia.com/gpumem") == 81920);
 
-        node.zeroTotals();
+        node.zeroExtendedResources();
         agent.wake();
 
-        await(() -> node.total("nvidia.com/gpumem") == 81920);
+        await(() -> node.capacity("nvidia.com/gpumem") == 81920);
     }
 
     @Test
-    void totalsAreWrittenAgainEvenWhileAWishOfTheNodeIsRefused() throws Exception {
+    void rewritesExtendedResourcesWhileANodeSettingIsInvalid() throws Exception {
         driver.install(A100);
         start();
-        await(() -> node.total("nvidia.com/gpumem") == 81920);
+        await(() -> node.capacity("nvidia.com/gpumem") == 81920);
         node.annotateAsAdmin("aliquot.io/memory-scaling", "double");
 
-        node.zeroTotals();
+        node.zeroExtendedResources();
         agent.wake();
 
-        await(() -> node.total("nvidia.com/gpumem") == 81920);
+        await(() -> node.capacity("nvidia.com/gpumem") == 81920);
     }
 
     @Test
-    void theNodesAnnotationOfSlotsIsLive() throws Exception {
+    void appliesAChangedSlotsAnnotation() throws Exception {
         driver.install(A100, A100);
         start();
         kubelet.nextList(list -> list.size() == 20);
@@ -120,86 +122,86 @@ final class NodeAgentTest {
     }
 
     @Test
-    void theNodesScalingsAreLiveAndTotalsFollowThemUpwards() throws Exception {
+    void appliesRaisedScalingsToInventoryAndExtendedResources() throws Exception {
         driver.install(A100, A100);
         start();
-        await(() -> node.total("nvidia.com/gpumem") == 163_840);
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
 
         node.annotateAsAdmin("aliquot.io/memory-scaling", "1.5");
         node.annotateAsAdmin("aliquot.io/core-scaling", "2");
         agent.wake();
 
-        await(() -> node.total("nvidia.com/gpumem") == 245_760 && node.total("nvidia.com/gpucores") == 400);
-        assertThat(node.total("nvidia.com/gpumem-percentage")).isEqualTo(300);
+        await(() -> node.capacity("nvidia.com/gpumem") == 245_760 && node.capacity("nvidia.com/gpucores") == 400);
+        assertThat(node.capacity("nvidia.com/gpumem-percentage")).isEqualTo(300);
         assertThat(node.inventory().memoryScaling()).isEqualTo(new Scaling(150));
         assertThat(node.inventory().coreScaling()).isEqualTo(new Scaling(200));
     }
 
-    /** Or kube-scheduler would refuse pods for compute that nobody reserves. */
+    /** kube-scheduler counts the cores of pods, although Aliquot does not reserve them in this mode. */
     @Test
-    void whereMemoryAloneIsSharedTheTotalOfComputeIsAllThatCanBeAskedFor() throws Exception {
+    void inSharingModeMemoryTheCoresAreAllThatPodsCanRequest() throws Exception {
         driver.install(A100, A100);
         start();
-        await(() -> node.total("nvidia.com/gpucores") == 200);
+        await(() -> node.capacity("nvidia.com/gpucores") == 200);
 
         node.labelAsAdmin("aliquot.io/share", "memory");
         agent.wake();
 
-        await(() -> node.total("nvidia.com/gpucores") == 2000);
-        assertThat(node.total("nvidia.com/gpumem")).isEqualTo(163_840);
+        await(() -> node.capacity("nvidia.com/gpucores") == 2000);
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
         node.labelAsAdmin("aliquot.io/share", "half");
         agent.wake();
-        await(() -> metrics.print().contains("aliquot_agent_node_setting_errors 1.0"));
-        assertThat(node.total("nvidia.com/gpucores")).isEqualTo(2000);
+        await(() -> metrics.print().contains("aliquot_agent_node_settings_invalid 1.0"));
+        assertThat(node.capacity("nvidia.com/gpucores")).isEqualTo(2000);
     }
 
-    /** A restarted kubelet rejects running pods whose requests are more than its node has. */
+    /** A restarted kubelet rejects running pods whose requests exceed the node's allocatable. */
     @Test
-    void totalsStayWhenAScalingIsLoweredWhatIsSoldDoesNot() throws Exception {
+    void aLoweredScalingAppliesToTheInventoryButNotToExtendedResources() throws Exception {
         driver.install(A100);
         node.annotateAsAdmin("aliquot.io/memory-scaling", "2");
         start();
-        await(() -> node.total("nvidia.com/gpumem") == 163_840);
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
 
         node.annotateAsAdmin("aliquot.io/memory-scaling", "1");
         agent.wake();
         await(() -> node.inventory().memoryScaling().equals(Scaling.ONE));
-        node.zeroTotals();
+        node.zeroExtendedResources();
         agent.wake();
 
-        await(() -> node.total("nvidia.com/gpumem") == 163_840);
-        assertThat(node.total("nvidia.com/gpumem-percentage")).isEqualTo(200);
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+        assertThat(node.capacity("nvidia.com/gpumem-percentage")).isEqualTo(200);
         agent.close();
         agent = newAgent(driver::open);
         start();
-        await(() -> agent.waitingFor().isEmpty());
-        assertThat(node.total("nvidia.com/gpumem")).isEqualTo(163_840);
+        await(() -> agent.readinessProblems().isEmpty());
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
     }
 
     @Test
-    void aWishThatIsRefusedLeavesInventoryAndSlotsAsTheyWere() throws Exception {
+    void anInvalidNodeSettingLeavesInventoryAndSlotsUnchanged() throws Exception {
         driver.install(A100, A100);
         start();
         kubelet.nextList(list -> list.size() == 20);
         await(() -> node.writes() == 2);
         String before = node.inventory().print();
 
-        node.annotateAsAdmin("aliquot.io/memory-scaling", "1000"); // first, or slots alone might be seen and granted
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "1000"); // first, or a pass could apply slots alone
         node.annotateAsAdmin("aliquot.io/slots", "25");
         agent.wake();
 
-        await(() -> metrics.print().contains("aliquot_agent_node_setting_errors 1.0"));
-        Thread.sleep(LOOK.multipliedBy(3).toMillis());
+        await(() -> metrics.print().contains("aliquot_agent_node_settings_invalid 1.0"));
+        Thread.sleep(INTERVAL.multipliedBy(3).toMillis());
         assertThat(node.inventory().print()).isEqualTo(before);
         assertThat(node.writes()).isEqualTo(2);
     }
 
     @Test
-    void aLostGpuIsUnhealthyInInventoryAndSlotsAndKeepsItsTotals() throws Exception {
+    void aLostGpuIsUnhealthyInInventoryAndSlotsAndStillCountsInExtendedResources() throws Exception {
         driver.install(A100, A100);
         start();
         kubelet.nextList(list -> list.size() == 20);
-        await(() -> node.total("nvidia.com/gpumem") == 163_840);
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
         String lost = node.inventory().gpus().get(0).uuid();
 
         driver.fail(lost, 79);
@@ -210,23 +212,23 @@ final class NodeAgentTest {
                 == 10);
         await(() -> node.inventory().gpus().stream().anyMatch(gpu -> gpu.uuid().equals(lost) && !gpu.healthy()));
         assertThat(node.inventory().gpus()).hasSize(2);
-        assertThat(node.total("nvidia.com/gpumem")).isEqualTo(163_840);
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
     }
 
     @Test
-    void aRestartedAgentRemembersAGpuThatIsGone() throws Exception {
+    void aRestartedAgentKeepsAMissingGpuAsUnhealthy() throws Exception {
         driver.install(A100, A100);
         start();
         await(() -> node.writes() == 2);
-        String gone = node.inventory().gpus().get(1).uuid();
+        String missing = node.inventory().gpus().get(1).uuid();
         agent.close();
 
-        driver.remove(gone);
+        driver.remove(missing);
         agent = newAgent(driver::open);
         start();
 
-        await(() -> node.inventory().gpus().stream().anyMatch(gpu -> gpu.uuid().equals(gone) && !gpu.healthy()));
-        assertThat(node.total("nvidia.com/gpumem")).isEqualTo(163_840);
+        await(() -> node.inventory().gpus().stream().anyMatch(gpu -> gpu.uuid().equals(missing) && !gpu.healthy()));
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
         kubelet.nextList(list -> list.size() == 20
                 && list.stream()
                                 .filter(slot -> slot.getHealth().equals("Healthy"))
@@ -235,33 +237,33 @@ final class NodeAgentTest {
     }
 
     @Test
-    void withoutADriverTheReasonIsSaidAndTriedAgain() throws Exception {
+    void reportsAMissingDriverAndRetries() throws Exception {
         driver.install(A100);
-        var tries = new int[1];
+        var attempts = new int[1];
         agent.close();
         agent = newAgent(() -> {
-            if (tries[0]++ == 0) {
+            if (attempts[0]++ == 0) {
                 return Nvml.open("/nowhere/libnvidia-ml.so.1", Path.of("/sys"));
             }
             return driver.open();
         });
         start();
 
-        await(() -> agent.waitingFor().contains("install NVIDIA's driver"));
+        await(() -> unready("install NVIDIA's driver"));
 
         kubelet.nextRegistration();
-        await(() -> agent.waitingFor().isEmpty());
+        await(() -> agent.readinessProblems().isEmpty());
     }
 
     @Test
-    void aNodeWithoutGpusIsSaidToBeOne() throws Exception {
+    void reportsANodeWithoutGpus() throws Exception {
         start();
 
-        await(() -> agent.waitingFor().contains("NVML shows no GPU"));
+        await(() -> unready("NVML lists no GPU"));
     }
 
     @Test
-    void anUnreadableInventoryIsWrittenAnew() throws Exception {
+    void replacesAnUnreadableInventory() throws Exception {
         driver.install(A100);
         node.annotateAsAdmin("aliquot.io/gpus", "{");
         start();
@@ -271,20 +273,25 @@ final class NodeAgentTest {
     }
 
     @Test
-    void aWriteThatFailsIsSaidAndTriedAgain() throws Exception {
+    void reportsAFailedWriteAndRetries() throws Exception {
         driver.install(A100);
-        node.refuseOnce();
+        node.rejectOneWrite();
         start();
 
-        await(() -> agent.waitingFor().contains("not now"));
+        await(() -> unready("not now"));
         await(() -> node.writes() == 2);
-        await(() -> agent.waitingFor().isEmpty());
+        await(() -> agent.readinessProblems().isEmpty());
     }
 
-    private NodeAgent newAgent(NodeAgent.NvmlOpener opener) throws IOException {
+    private boolean unready(String problem) {
+        return agent.readinessProblems().stream().anyMatch(reason -> reason.contains(problem));
+    }
+
+    private NodeAgent newAgent(NvmlSession.Opener opener) throws IOException {
         Settings settings = Settings.parse(Map.of("NODE_NAME", "node1"));
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
-        return new NodeAgent(settings, opener, new KubeletRegistrar(sockets, host, shim, metrics), metrics, LOOK);
+        var registrar = new KubeletRegistrar(sockets, host, shim, metrics, InstantSource.system(), System::nanoTime);
+        return new NodeAgent(settings, opener, registrar, metrics, INTERVAL, System::nanoTime);
     }
 
     private void start() {
@@ -293,19 +300,19 @@ final class NodeAgentTest {
     }
 
     private static void await(Callable<Boolean> condition) throws Exception {
-        long until = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-        while (!condition.call() && System.nanoTime() < until) {
+        long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+        while (!condition.call() && System.nanoTime() - deadline < 0) {
             Thread.sleep(10);
         }
         assertThat(condition.call()).isTrue();
     }
 
-    private static final class NodeInMemory implements NodeClient {
+    private static final class InMemoryNode implements NodeClient {
         private final Map<String, String> labels = new HashMap<>(Map.of("gpu", "on"));
         private final Map<String, String> annotations = new HashMap<>();
         private final Map<String, Long> resources = new HashMap<>();
         private int writes;
-        private boolean refusing;
+        private boolean rejecting;
 
         @Override
         public synchronized Optional<NodeView> latest() {
@@ -313,9 +320,9 @@ final class NodeAgentTest {
         }
 
         @Override
-        public synchronized void annotate(String key, String value) throws NodeWriteException {
-            if (refusing) {
-                refusing = false;
+        public synchronized void setAnnotation(String key, String value) throws NodeWriteException {
+            if (rejecting) {
+                rejecting = false;
                 throw new NodeWriteException("not now", new IOException());
             }
             annotations.put(key, value);
@@ -323,7 +330,7 @@ final class NodeAgentTest {
         }
 
         @Override
-        public synchronized void putResources(Map<String, Long> amounts) {
+        public synchronized void setExtendedResources(Map<String, Long> amounts) {
             resources.putAll(amounts);
             writes++;
         }
@@ -339,19 +346,19 @@ final class NodeAgentTest {
             annotations.put(key, value);
         }
 
-        synchronized void zeroTotals() {
+        synchronized void zeroExtendedResources() {
             resources.replaceAll((resource, amount) -> 0L);
         }
 
-        synchronized void refuseOnce() {
-            refusing = true;
+        synchronized void rejectOneWrite() {
+            rejecting = true;
         }
 
         synchronized int writes() {
             return writes;
         }
 
-        synchronized long total(String resource) {
+        synchronized long capacity(String resource) {
             return resources.getOrDefault(resource, 0L);
         }
 

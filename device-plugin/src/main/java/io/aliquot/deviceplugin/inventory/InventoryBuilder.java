@@ -5,77 +5,84 @@ import io.aliquot.api.Inventory;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.AdvertisedSlots;
 import io.aliquot.deviceplugin.node.NodeSettings;
+import io.aliquot.deviceplugin.nvml.GpuHealth;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Optional;
 import java.util.Set;
-import java.util.stream.Collectors;
 
 /**
- * What the node has, from what NVML shows now and what we said before.
+ * Builds the inventory from the GPUs that NVML lists and those of the previous inventory.
  *
- * <p>A GPU once told of stays, unhealthy while NVML doesn't show it: pods may hold shares of it, and the totals must
- * never be less than is allocated, or a restarted kubelet would refuse running pods of the GPUs that are well. It is
- * forgotten with the Node object, which whoever takes a GPU out of a machine deletes after draining it.
+ * <p>A GPU that NVML no longer lists stays in the inventory as unhealthy. Pods may still hold shares of it, and the node's
+ * extended resources must not become less than is allocated, or a restarted kubelet rejects running pods of healthy GPUs.
+ * The GPU leaves the inventory with the Node object, which an admin deletes after draining a node to take a GPU out.
  */
 public final class InventoryBuilder {
+    private static final int CONTEXT_NOT_MEASURED = 0;
+    private static final int INDEXES = 1024;
+
     private InventoryBuilder() {}
 
     /**
-     * Puts it together.
+     * Builds an inventory.
      *
-     * @param seen by NVML, each with its trouble
-     * @param before what the node's annotation said last
-     * @param wishes of the node's admin
+     * @param detected the GPUs that NVML lists
+     * @param previous the GPUs of the previous inventory
      */
-    public static Inventory of(
-            List<PhysicalGpu> seen, Optional<Inventory> before, VisibleDevices visibleDevices, NodeSettings wishes) {
+    public static Inventory build(
+            List<PhysicalGpu> detected, List<Gpu> previous, VisibleDevices visibleDevices, NodeSettings settings) {
         List<Gpu> gpus = new ArrayList<>();
         Set<Integer> indexes = new HashSet<>();
         Set<String> uuids = new HashSet<>();
-        for (PhysicalGpu gpu : seen) {
+        for (PhysicalGpu gpu : detected) {
             gpus.add(new Gpu(
                     gpu.uuid(),
                     gpu.index(),
                     gpu.model(),
                     gpu.memoryMiB(),
-                    0, // not measured yet
+                    CONTEXT_NOT_MEASURED,
                     gpu.numa(),
-                    gpu.trouble().isEmpty(),
+                    gpu.health().unhealthyReason().isEmpty(),
                     Gpu.SHIM,
                     gpu.links()));
             indexes.add(gpu.index());
             uuids.add(gpu.uuid());
         }
-        for (Gpu gone : before.map(Inventory::gpus).orElse(List.of())) {
-            if (!uuids.contains(gone.uuid())) {
-                int index = gone.index();
+        for (Gpu missing : previous) {
+            if (!uuids.contains(missing.uuid())) {
+                int index = missing.index();
                 while (!indexes.add(index)) {
-                    index = (index + 1) % 1024; // NVML numbers the others anew
+                    index = (index + 1) % INDEXES; // NVML has renumbered the others
                 }
-                gpus.add(unhealthy(gone, index));
+                gpus.add(unhealthy(missing, index));
             }
         }
         gpus.sort(Comparator.comparing(Gpu::index));
-        return new Inventory(visibleDevices, wishes.memoryScaling(), wishes.coreScaling(), wishes.slots(), gpus);
+        return new Inventory(visibleDevices, settings.memoryScaling(), settings.coreScaling(), settings.slots(), gpus);
     }
 
-    /** The slots of all its GPUs, of which the unhealthy ones' share is out of use. */
-    public static AdvertisedSlots offer(Inventory inventory) {
+    /** The slots to advertise to the kubelet: those of all GPUs, with the slots of unhealthy GPUs unhealthy. */
+    public static AdvertisedSlots slots(Inventory inventory) {
         int unhealthy =
                 (int) inventory.gpus().stream().filter(gpu -> !gpu.healthy()).count();
         return new AdvertisedSlots(inventory.gpus().size() * inventory.slots(), unhealthy * inventory.slots());
     }
 
-    /** The same GPUs with other words about them. */
-    public static List<PhysicalGpu> allTroubled(Inventory inventory, String trouble) {
-        return inventory.gpus().stream()
+    /** The GPUs of an inventory as NVML listed them, all unhealthy for one reason. */
+    public static List<PhysicalGpu> allUnhealthy(List<Gpu> gpus, String reason) {
+        return gpus.stream()
                 .map(gpu -> new PhysicalGpu(
-                        gpu.uuid(), gpu.index(), gpu.model(), gpu.memoryMiB(), gpu.numa(), trouble, gpu.links()))
-                .collect(Collectors.toList());
+                        gpu.uuid(),
+                        gpu.index(),
+                        gpu.model(),
+                        gpu.memoryMiB(),
+                        gpu.numa(),
+                        new GpuHealth.Unhealthy(reason),
+                        gpu.links()))
+                .toList();
     }
 
     private static Gpu unhealthy(Gpu gpu, int index) {

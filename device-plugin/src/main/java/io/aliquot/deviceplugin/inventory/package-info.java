@@ -1,4 +1,4 @@
-/** The node's GPU inventory: assembled from NVML, published to the Node. */
+/** The node's GPU inventory: built from what NVML lists, published to the Node with its extended resources. */
 @NullMarked
 package io.aliquot.deviceplugin.inventory;
 

@@ -7,30 +7,33 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The slots that the kubelet may give away: anonymous, {@code slot-000} and on, one per vGPU. Which GPU a slot becomes
- * is decided elsewhere, so an unhealthy GPU takes a share of them out of use, the last ones, and not particular ones.
+ * The devices that ListAndWatch advertises: anonymous slots, {@code slot-000} onwards, one per possible vGPU. A slot
+ * belongs to no particular GPU, because the scheduler chooses the GPU at Bind. So for each unhealthy GPU, that many slots
+ * at the end of the list are unhealthy.
  *
- * @param slots all of them, 0 or more
- * @param unhealthy those out of use, at most all
+ * @param total 0 to 999999
+ * @param unhealthy 0 to {@code total}
  */
-public record AdvertisedSlots(int slots, int unhealthy) {
+public record AdvertisedSlots(int total, int unhealthy) {
     static final AdvertisedSlots NONE = new AdvertisedSlots(0, 0);
+    private static final int MOST = 999_999;
     private static final Pattern ID = Pattern.compile("slot-([0-9]{3,6})");
 
     public AdvertisedSlots {
-        if (slots < 0 || slots > 999_999 || unhealthy < 0 || unhealthy > slots) {
-            throw new IllegalArgumentException(unhealthy + " unhealthy of " + slots + " slots");
+        if (total < 0 || total > MOST || unhealthy < 0 || unhealthy > total) {
+            throw new IllegalArgumentException("expected 0 to " + MOST
+                    + " slots and at most as many unhealthy ones, found " + total + " and " + unhealthy);
         }
     }
 
-    /** Slots that the kubelet may give away now. */
+    /** Slots that the kubelet may allocate. */
     public int healthy() {
-        return slots - unhealthy;
+        return total - unhealthy;
     }
 
     ListAndWatchResponse print() {
         var list = ListAndWatchResponse.newBuilder();
-        for (int i = 0; i < slots; i++) {
+        for (int i = 0; i < total; i++) {
             list.addDevices(Device.newBuilder().setID(id(i)).setHealth(i < healthy() ? "Healthy" : "Unhealthy"));
         }
         return list.build();
@@ -40,8 +43,8 @@ public record AdvertisedSlots(int slots, int unhealthy) {
         return String.format("slot-%03d", number);
     }
 
-    /** The number of a slot; empty for an id that isn't one of ours. */
-    static OptionalInt number(String id) {
+    /** The number of a slot; empty if the id is not a slot's. */
+    static OptionalInt parseId(String id) {
         Matcher form = ID.matcher(id);
         if (form.matches()) {
             int number = Integer.parseInt(form.group(1));

@@ -1,86 +1,73 @@
 package io.aliquot.deviceplugin.kubelet;
 
-import io.aliquot.api.Paths;
-import io.aliquot.api.VisibleDevices;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
-import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.v1beta1.AllocateRequest;
 import io.aliquot.deviceplugin.v1beta1.AllocateResponse;
 import io.aliquot.deviceplugin.v1beta1.ContainerAllocateRequest;
-import io.aliquot.deviceplugin.v1beta1.ContainerAllocateResponse;
 import io.aliquot.deviceplugin.v1beta1.DevicePluginGrpc;
 import io.aliquot.deviceplugin.v1beta1.DevicePluginOptions;
 import io.aliquot.deviceplugin.v1beta1.Empty;
 import io.aliquot.deviceplugin.v1beta1.ListAndWatchResponse;
-import io.aliquot.deviceplugin.v1beta1.Mount;
-import io.grpc.Status;
 import io.grpc.StatusException;
 import io.grpc.stub.ServerCallStreamObserver;
 import io.grpc.stub.StreamObserver;
-import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
-import java.nio.file.Files;
-import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.LongSupplier;
 
-/**
- * What the kubelet calls. Allocate answers from memory and one local file: it knows slots only, never the pod, so there
- * is nothing to look up and nobody to ask.
- */
+/** The gRPC service that the kubelet calls: ListAndWatch and Allocate. Thread-safe. */
 final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
     private static final Logger LOG = System.getLogger(DevicePluginService.class.getName());
 
-    private final Shim shim;
-    private final RegionFiles files;
+    private final Allocator allocator;
     private final AgentMetrics metrics;
-    private final List<ServerCallStreamObserver<ListAndWatchResponse>> watchers = new ArrayList<>();
-    private AdvertisedSlots offer = AdvertisedSlots.NONE;
-    /** The kubelet may still hold ids of a longer list that it saw before. */
-    private int everOffered;
+    private final LongSupplier nanoTime;
 
+    // Guarded by this.
+    private final List<ServerCallStreamObserver<ListAndWatchResponse>> streams = new ArrayList<>();
+    private AdvertisedSlots advertised = AdvertisedSlots.NONE;
+    private int everAdvertised;
     private Runnable onStreamEnd = () -> {};
-    private boolean watched;
+    private boolean streamOpened;
 
-    DevicePluginService(Shim shim, RegionFiles files, AgentMetrics metrics) {
-        this.shim = shim;
-        this.files = files;
+    DevicePluginService(Allocator allocator, AgentMetrics metrics, LongSupplier nanoTime) {
+        this.allocator = allocator;
         this.metrics = metrics;
+        this.nanoTime = nanoTime;
     }
 
-    /** Tells the kubelet, if it listens, and remembers for when it does. */
-    synchronized void offer(AdvertisedSlots changed) {
-        if (changed.equals(offer)) {
+    /** Sends changed slots to the kubelet, now if its stream is open, else when it opens one. */
+    synchronized void advertise(AdvertisedSlots slots) {
+        if (slots.equals(advertised)) {
             return;
         }
-        offer = changed;
-        everOffered = Math.max(everOffered, changed.slots());
-        ListAndWatchResponse list = changed.print();
-        watchers.forEach(watcher -> watcher.onNext(list));
+        advertised = slots;
+        everAdvertised = Math.max(everAdvertised, slots.total());
+        ListAndWatchResponse list = slots.print();
+        streams.forEach(stream -> stream.onNext(list));
     }
 
-    synchronized AdvertisedSlots offer() {
-        return offer;
+    synchronized AdvertisedSlots advertised() {
+        return advertised;
     }
 
-    /** Answers once, to nobody, so that the first pod doesn't wait for classes to load. */
-    void warmUp() throws IOException {
-        Path file = files.renew(".warm-up");
-        int unused = answer(file).getSerializedSize();
-        Files.delete(file);
+    /**
+     * Prepares for a new registration: forgets the streams of the one before.
+     *
+     * @param onStreamEnd called when the kubelet closes a stream of the new registration
+     */
+    synchronized void expectStream(Runnable onStreamEnd) {
+        streams.clear();
+        streamOpened = false;
+        this.onStreamEnd = onStreamEnd;
     }
 
-    /** Begins a new registration. */
-    synchronized void expectWatcher(Runnable whenItEnds) {
-        watchers.clear();
-        watched = false;
-        onStreamEnd = whenItEnds;
-    }
-
-    /** Whether the kubelet has begun to listen since {@link #expectWatcher}. */
-    synchronized boolean watched() {
-        return watched;
+    /** Whether the kubelet has called ListAndWatch since {@link #expectStream}. */
+    synchronized boolean streamOpened() {
+        return streamOpened;
     }
 
     @Override
@@ -91,92 +78,44 @@ final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
 
     @Override
     public synchronized void listAndWatch(Empty request, StreamObserver<ListAndWatchResponse> answer) {
-        var watcher = (ServerCallStreamObserver<ListAndWatchResponse>) answer;
-        watcher.setOnCancelHandler(() -> ended(watcher));
-        watchers.add(watcher);
-        watched = true;
-        watcher.onNext(offer.print());
+        var stream = (ServerCallStreamObserver<ListAndWatchResponse>) answer;
+        stream.setOnCancelHandler(() -> ended(stream));
+        streams.add(stream);
+        streamOpened = true;
+        stream.onNext(advertised.print());
     }
 
-    private void ended(ServerCallStreamObserver<ListAndWatchResponse> watcher) {
-        Runnable tell;
+    private void ended(ServerCallStreamObserver<ListAndWatchResponse> stream) {
+        Runnable callback;
         synchronized (this) {
-            if (!watchers.remove(watcher)) {
-                return; // of an earlier registration
+            if (!streams.remove(stream)) {
+                return; // a stream of an earlier registration
             }
-            tell = onStreamEnd;
+            callback = onStreamEnd;
         }
-        tell.run();
+        callback.run();
     }
 
     @Override
     public void allocate(AllocateRequest request, StreamObserver<AllocateResponse> answer) {
-        long start = System.nanoTime();
+        long start = nanoTime.getAsLong();
         try {
+            int known = everAdvertised();
             var response = AllocateResponse.newBuilder();
             for (ContainerAllocateRequest container : request.getContainerRequestsList()) {
-                response.addContainerResponses(allocate(container.getDevicesIdsList()));
+                response.addContainerResponses(allocator.allocate(container.getDevicesIdsList(), known));
             }
             answer.onNext(response.build());
             answer.onCompleted();
-            metrics.allocated(System.nanoTime() - start);
+            metrics.allocateAnswered(Duration.ofNanos(nanoTime.getAsLong() - start));
         } catch (StatusException e) {
-            LOG.log(Level.ERROR, "Allocate: {0}", e.getStatus().getDescription());
-            metrics.allocationFailed();
+            LOG.log(Level.ERROR, "Allocate failed: {0}", e.getStatus().getDescription());
+            metrics.allocateFailed();
             answer.onError(e);
         }
     }
 
-    private ContainerAllocateResponse allocate(List<String> slots) throws StatusException {
-        if (slots.isEmpty()) {
-            throw invalid("expected at least one slot for a container, found none");
-        }
-        int known = everOffered();
-        for (String slot : slots) {
-            if (AdvertisedSlots.number(slot).orElse(Integer.MAX_VALUE) >= known) {
-                throw invalid("expected slots from slot-000 to "
-                        + (known == 0 ? "none yet" : AdvertisedSlots.id(known - 1)) + ", found "
-                        + slot.replaceAll("[^!-~]", "?")
-                        + "; if another device plugin serves nvidia.com/gpu on this node, remove it");
-            }
-        }
-        // Ids arrive in random order; all of a container's share one state file.
-        String first = slots.stream().sorted().findFirst().orElseThrow();
-        Path state;
-        try {
-            state = files.renew(first);
-        } catch (IOException e) {
-            throw Status.INTERNAL
-                    .withDescription("cannot write the state file of " + first + ": " + e)
-                    .withCause(e)
-                    .asException();
-        }
-        return answer(state);
-    }
-
-    private ContainerAllocateResponse answer(Path state) {
-        return ContainerAllocateResponse.newBuilder()
-                // The pod's own env, made at admission, beats this one (docs/architecture: the life of a pod, 5).
-                .putEnvs("NVIDIA_VISIBLE_DEVICES", VisibleDevices.NONE)
-                .addMounts(mount(shim.library(), shim.libraryInContainer(), true))
-                .addMounts(mount(shim.preload(), Paths.PRELOAD, true))
-                .addMounts(mount(state, Paths.REGION, false))
-                .build();
-    }
-
-    private synchronized int everOffered() {
-        return everOffered;
-    }
-
-    private static Mount mount(Path host, String container, boolean readOnly) {
-        return Mount.newBuilder()
-                .setHostPath(host.toString())
-                .setContainerPath(container)
-                .setReadOnly(readOnly)
-                .build();
-    }
-
-    private static StatusException invalid(String message) {
-        return Status.INVALID_ARGUMENT.withDescription(message).asException();
+    private synchronized int everAdvertised() {
+        return everAdvertised;
     }
 }

@@ -2,102 +2,111 @@ package io.aliquot.deviceplugin.kubelet;
 
 import io.aliquot.api.Resources;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.problem.Backoff;
+import io.aliquot.deviceplugin.problem.Problem;
 import io.aliquot.deviceplugin.shim.Shim;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
-import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
-import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.attribute.BasicFileAttributes;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.Collections;
+import java.time.InstantSource;
 import java.util.List;
 import java.util.Locale;
-import java.util.Objects;
 import java.util.Optional;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 
 /**
- * Serves {@code nvidia.com/gpu} to the kubelet, and stays registered.
+ * Serves {@code nvidia.com/gpu} to the kubelet and stays registered, on a thread of its own.
  *
- * <p>A registration ends when the kubelet restarts (it empties its folder of sockets and makes its own anew), when it
- * drops our stream, or when it says on the Node that it has no device of ours although we offer some. Then we register
- * again, each time with a new socket, and only once the old one is closed: the kubelet finds a plugin that went away by
- * resource and socket, and takes the resource from whoever holds it by then (pkg/kubelet/cm/devicemanager/plugin/v1beta1,
- * {@code runClient} and {@code disconnectClient}).
+ * <p>A registration ends when the kubelet restarts (it empties the plugin folder and creates a new socket), when it closes
+ * the ListAndWatch stream, or when the Node has no {@code nvidia.com/gpu} although slots are advertised. The plugin then
+ * registers again with a new socket, after the old one is closed: the kubelet identifies a plugin that disconnects by
+ * resource and socket, and removes the resource whichever registration holds it by then
+ * (pkg/kubelet/cm/devicemanager/plugin/v1beta1, {@code runClient} and {@code disconnectClient}).
  *
- * <p>The kubelet's folder is looked at once a second rather than watched: two {@code stat} calls, nothing to lose and
- * nothing to overflow.
+ * <p>The thread polls the plugin folder once a second instead of watching it: that costs two {@code stat} calls, and no
+ * event can be lost.
  */
 public final class KubeletRegistrar implements AutoCloseable {
     private static final Logger LOG = System.getLogger(KubeletRegistrar.class.getName());
+    private static final int LONGEST_PAUSE_IN_INTERVALS = 30;
 
-    private static final String KUBELET_SOCKET = "kubelet.sock";
-    private static final String OUR_SOCKETS = "aliquot-";
-    private static final int LONGEST_PAUSE_IN_LOOKS = 30;
-
-    private final Path folder;
+    private final PluginFolder folder;
     private final DevicePluginService service;
     private final AgentMetrics metrics;
-    private final Duration look;
-    private final Duration patience;
+    private final Duration interval;
+    private final LongSupplier nanoTime;
     private final Thread thread;
 
     private volatile boolean closed;
-    private volatile State state = new State(false, "not registered with the kubelet yet");
+    private volatile boolean registered;
+    private volatile String notRegisteredReason = "not registered with the kubelet yet";
 
-    // Of the thread alone.
-    private Optional<Registration> session = Optional.empty();
-    private Duration pause;
-    private long notBefore = System.nanoTime();
-    private String lastTrouble = "";
-    private List<String> othersSockets = List.of();
+    // Used by the thread alone.
+    private final Backoff backoff;
+    private final Problem failure = new Problem(LOG, Level.WARNING);
+    private @Nullable Registration registration;
+    private List<String> otherSockets = List.of();
 
     // Guarded by this.
-    private boolean lost;
-    private long agreedAt = System.nanoTime();
-    private Optional<String> conflict = Optional.empty();
+    private final AllocatableCheck allocatableCheck;
+    private final Problem otherPlugin = new Problem(LOG, Level.ERROR);
+    private boolean registrationLost;
 
     /**
-     * Starts to serve; nothing is registered before the first {@link #offer}.
+     * Prepares to serve; {@link #advertise} registers.
      *
      * @param folder the kubelet's folder of plugin sockets
-     * @param state the host's folder of Aliquot
-     * @throws IOException if the folder of slots can't be made
+     * @param stateDir Aliquot's folder on the host
+     * @param nanoTime a clock such as {@link System#nanoTime}
+     * @throws IOException if the folder of regions cannot be created
      */
-    public KubeletRegistrar(Path folder, Path state, Shim shim, AgentMetrics metrics) throws IOException {
-        // The kubelet tells the Node about changed devices with its status, every 10 s by default, a minute at most in
-        // the configurations we know (nodeStatusUpdateFrequency).
-        this(folder, state, shim, metrics, Duration.ofSeconds(1), Duration.ofSeconds(75));
+    public KubeletRegistrar(
+            Path folder, Path stateDir, Shim shim, AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime)
+            throws IOException {
+        // The kubelet writes changed devices to the Node with its status: every 10 s by default, every minute in the
+        // slowest configurations that we know (nodeStatusUpdateFrequency).
+        this(folder, stateDir, shim, metrics, clock, nanoTime, Duration.ofSeconds(1), Duration.ofSeconds(75));
     }
 
     /**
-     * The same with other times.
+     * Prepares to serve with other periods.
      *
-     * @param look pause between looks at the folder
-     * @param patience time the Node may show another number of slots than ours before that means something
+     * @param interval pause between two polls of the folder
+     * @param tolerance how long the Node's allocatable may differ from the advertised slots
      */
-    KubeletRegistrar(Path folder, Path state, Shim shim, AgentMetrics metrics, Duration look, Duration patience)
+    KubeletRegistrar(
+            Path folder,
+            Path stateDir,
+            Shim shim,
+            AgentMetrics metrics,
+            InstantSource clock,
+            LongSupplier nanoTime,
+            Duration interval,
+            Duration tolerance)
             throws IOException {
-        this.folder = folder;
+        this.folder = new PluginFolder(folder, clock);
         this.metrics = metrics;
-        this.look = look;
-        this.patience = patience;
-        pause = look;
-        service = new DevicePluginService(shim, new RegionFiles(state), metrics);
-        service.warmUp();
+        this.interval = interval;
+        this.nanoTime = nanoTime;
+        backoff = new Backoff(nanoTime, interval, interval.multipliedBy(LONGEST_PAUSE_IN_INTERVALS));
+        allocatableCheck = new AllocatableCheck(nanoTime, tolerance);
+        var allocator = new Allocator(shim, new RegionFiles(stateDir));
+        allocator.warmUp();
+        service = new DevicePluginService(allocator, metrics, nanoTime);
         thread = new Thread(this::run, "kubelet");
         thread.setDaemon(true);
     }
 
-    /** Offers these slots from now on. */
-    public synchronized void offer(AdvertisedSlots offer) {
-        if (!offer.equals(service.offer())) {
-            agreedAt = System.nanoTime();
-            service.offer(offer);
+    /** Advertises these slots to the kubelet from now on; the first call starts the registration. */
+    public synchronized void advertise(AdvertisedSlots slots) {
+        if (!slots.equals(service.advertised())) {
+            allocatableCheck.restart();
+            service.advertise(slots);
         }
         if (thread.getState() == Thread.State.NEW && !closed) {
             thread.start();
@@ -105,54 +114,48 @@ public final class KubeletRegistrar implements AutoCloseable {
     }
 
     /**
-     * Compares what the Node says is allocatable with what we offer. None although we offer some: the kubelet has lost
-     * us, so register again. Another number: another plugin answers for our resource; two of them would take it from
-     * each other for ever, so say so and leave it.
+     * Takes note of the Node's allocatable {@code nvidia.com/gpu}. If it is 0 for long although slots are advertised, the
+     * plugin registers again. If it is another wrong number for long, another device plugin has registered the resource.
+     * This plugin then reports a problem and does not register again, since two plugins would take the resource from each
+     * other forever.
      */
-    public synchronized void observe(long allocatable) {
-        if (allocatable == service.offer().healthy()) {
-            agreedAt = System.nanoTime();
-            conflict = Optional.empty();
-        } else if (System.nanoTime() - agreedAt > patience.toNanos() && state.registered()) {
-            agreedAt = System.nanoTime();
-            if (allocatable == 0) {
-                lost = true;
+    public synchronized void observeAllocatable(long allocatable) {
+        int advertised = service.advertised().healthy();
+        if (!registered && allocatable != advertised) {
+            return;
+        }
+        switch (allocatableCheck.compare(allocatable, advertised)) {
+            case AGREES -> otherPlugin.resolve();
+            case TOLERATED -> {}
+            case REGISTRATION_LOST -> {
+                registrationLost = true;
                 notifyAll();
-            } else {
-                String sentence = "the node has " + allocatable + " " + Resources.GPU + " where this plugin offers "
-                        + service.offer().healthy() + ": another device plugin has registered " + Resources.GPU
-                        + " with the kubelet (sockets beside ours: " + others()
-                        + "); remove it from this node, then restart the kubelet or this pod";
-                if (!conflict.equals(Optional.of(sentence))) {
-                    LOG.log(Level.ERROR, sentence);
-                }
-                conflict = Optional.of(sentence);
+            }
+            case OTHER_PLUGIN ->
+                otherPlugin.report(
+                        "the node has " + allocatable + " " + Resources.GPU + " where this plugin advertises "
+                                + advertised + ": another device plugin has registered " + Resources.GPU
+                                + " with the kubelet (other sockets in the folder: " + folder.otherSockets()
+                                + "); remove it from this node, then restart the kubelet or this pod");
+        }
+    }
+
+    /** Why the kubelet does not allocate this plugin's slots; empty while it does. */
+    public Optional<String> problem() {
+        synchronized (this) {
+            if (otherPlugin.message().isPresent()) {
+                return otherPlugin.message();
             }
         }
+        return registered ? Optional.empty() : Optional.of(notRegisteredReason);
     }
-
-    /** Whether the kubelet knows us, and what is wrong if not. */
-    public State state() {
-        State now = state;
-        synchronized (this) {
-            return conflict.map(sentence -> new State(false, sentence)).orElse(now);
-        }
-    }
-
-    /**
-     * How things stand with the kubelet.
-     *
-     * @param registered the kubelet listens to our list
-     * @param trouble why not; empty when registered
-     */
-    public record State(boolean registered, String trouble) {}
 
     @Override
     public void close() {
         closed = true;
         wake();
         try {
-            thread.join(); // returns at once where it was never started
+            thread.join(); // returns at once if the thread was never started
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
@@ -161,158 +164,117 @@ public final class KubeletRegistrar implements AutoCloseable {
     private void run() {
         while (!closed) {
             try {
-                step();
+                poll();
                 synchronized (this) {
-                    if (!closed && !lost) {
-                        wait(look.toMillis());
+                    if (!closed && !registrationLost) {
+                        wait(interval.toMillis());
                     }
                 }
             } catch (InterruptedException e) {
                 closed = true;
             } catch (IOException | RuntimeException e) {
-                trouble("cannot serve the kubelet in " + folder + ": " + e);
-                backOff();
+                failed("cannot serve the kubelet in " + folder + ": " + e);
+                backoff.start();
             }
         }
-        session.ifPresent(Registration::close);
+        closeRegistration();
     }
 
-    private void step() throws IOException, InterruptedException {
-        warnOfOthers();
-        Optional<Object> kubelet = kubeletSocket();
-        if (session.isPresent()) {
-            Optional<String> ended = whyEnded(session.get(), kubelet);
-            if (ended.isEmpty()) {
+    /** Ends a registration that the kubelet no longer holds, and registers if there is none. */
+    private void poll() throws IOException {
+        warnOfOtherPlugins();
+        Optional<KubeletInstance> kubelet = folder.kubelet();
+        if (registration != null) {
+            Optional<String> end = endOf(registration, kubelet);
+            if (end.isEmpty()) {
                 return;
             }
-            LOG.log(Level.INFO, "The registration has ended: {0}", ended.get());
-            session.get().close();
-            session = Optional.empty();
-            state = new State(false, ended.get());
+            LOG.log(Level.INFO, "The registration has ended: {0}", end.get());
+            closeRegistration();
+            unregistered(end.get());
         }
         if (kubelet.isEmpty()) {
-            trouble("waiting for " + folder.resolve(KUBELET_SOCKET) + ": the kubelet isn't running, or "
-                    + "ALIQUOT_KUBELET_DIR is not its folder of device plugins");
-        } else if (System.nanoTime() - notBefore >= 0) {
+            failed("waiting for " + folder.kubeletSocket()
+                    + ": the kubelet is not running, or ALIQUOT_KUBELET_DIR is not" + " its folder of device plugins");
+        } else if (backoff.isOver()) {
             register(kubelet.get());
         }
     }
 
-    private Optional<String> whyEnded(Registration session, Optional<Object> kubelet) {
+    /** Why a registration has ended; empty while it stands. */
+    private Optional<String> endOf(Registration registration, Optional<KubeletInstance> kubelet) {
         synchronized (this) {
-            if (lost) {
-                lost = false;
-                return Optional.of("the Node shows no " + Resources.GPU + " although slots are offered");
+            if (registrationLost) {
+                registrationLost = false;
+                return Optional.of("the Node has no " + Resources.GPU + " although slots are advertised");
             }
         }
-        if (!kubelet.equals(Optional.of(session.kubelet()))) {
+        if (!kubelet.equals(Optional.of(registration.kubelet()))) {
             return Optional.of("the kubelet has restarted");
         }
-        if (!Files.exists(session.socket(), LinkOption.NOFOLLOW_LINKS)) {
-            return Optional.of("the kubelet has removed our socket");
+        if (!Files.exists(registration.socket(), LinkOption.NOFOLLOW_LINKS)) {
+            return Optional.of("the kubelet has removed the plugin's socket");
         }
-        return session.ended();
+        return registration.end();
     }
 
-    private void register(Object kubelet) throws IOException, InterruptedException {
-        removeOldSockets();
-        // A name that no earlier run has used.
-        Path socket = folder.resolve(OUR_SOCKETS + Long.toHexString(System.currentTimeMillis()) + ".sock");
-        backOff(); // in effect until the registration has stood for a while
+    private void register(KubeletInstance kubelet) throws IOException {
+        folder.removeOwnSockets();
+        Path socket = folder.newOwnSocket();
+        backoff.start(); // also after a success, so that registrations that end soon become rarer
         try {
-            Registration opened =
-                    Registration.open(kubelet, folder.resolve(KUBELET_SOCKET), socket, service, this::wake);
-            session = Optional.of(opened);
-            agree();
-            lastTrouble = "";
-            state = new State(true, "");
-            metrics.registered();
-            LOG.log(
-                    Level.INFO,
-                    "Registered {0} with the kubelet: {1} slots",
-                    Resources.GPU,
-                    service.offer().slots());
+            registration = Registration.open(kubelet, folder.kubeletSocket(), socket, service, this::wake, nanoTime);
         } catch (IOException e) {
             Files.deleteIfExists(socket);
-            trouble(String.valueOf(e.getMessage()));
+            failed(String.valueOf(e.getMessage()));
+            return;
+        }
+        synchronized (this) {
+            allocatableCheck.restart();
+            otherPlugin.resolve();
+        }
+        failure.resolve();
+        registered = true;
+        metrics.registered();
+        LOG.log(
+                Level.INFO,
+                "Registered {0} with the kubelet: {1} slots",
+                Resources.GPU,
+                service.advertised().total());
+    }
+
+    private void closeRegistration() {
+        if (registration != null) {
+            registration.close();
+            registration = null;
         }
     }
 
-    private synchronized void agree() {
-        agreedAt = System.nanoTime();
-        conflict = Optional.empty();
+    private void failed(String reason) {
+        unregistered(failure.report(reason));
+    }
+
+    private void unregistered(String reason) {
+        notRegisteredReason = reason;
+        registered = false;
     }
 
     private synchronized void wake() {
         notifyAll();
     }
 
-    /** Doubles the pause before the next try; one that lasted longer than the longest pause starts anew. */
-    private void backOff() {
-        Duration longest = look.multipliedBy(LONGEST_PAUSE_IN_LOOKS);
-        long now = System.nanoTime();
-        pause = now - notBefore > longest.toNanos() ? look : pause;
-        notBefore = now + pause.toNanos();
-        Duration doubled = pause.multipliedBy(2);
-        pause = doubled.compareTo(longest) < 0 ? doubled : longest;
-    }
-
-    private void trouble(String sentence) {
-        if (!sentence.equals(lastTrouble)) {
-            LOG.log(Level.WARNING, sentence);
-            lastTrouble = sentence;
-        }
-        state = new State(false, sentence);
-    }
-
-    /** The kubelet's socket, told from one that it made later; empty where there is none. */
-    private Optional<Object> kubeletSocket() throws IOException {
-        try {
-            var attributes = Files.readAttributes(
-                    folder.resolve(KUBELET_SOCKET), BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
-            // An inode's number is soon used again.
-            return Optional.of(List.of(Objects.toString(attributes.fileKey()), attributes.lastModifiedTime()));
-        } catch (NoSuchFileException e) {
-            return Optional.empty();
-        }
-    }
-
-    private void removeOldSockets() throws IOException {
-        try (DirectoryStream<Path> old = Files.newDirectoryStream(folder, OUR_SOCKETS + "*.sock")) {
-            for (Path socket : old) {
-                Files.deleteIfExists(socket);
-            }
-        }
-    }
-
-    private void warnOfOthers() {
-        List<String> others = others();
-        if (!others.equals(othersSockets)) {
-            othersSockets = others;
-            if (others.stream().anyMatch(name -> name.toLowerCase(Locale.ROOT).contains("nvidia"))) {
+    private void warnOfOtherPlugins() {
+        List<String> present = folder.otherSockets();
+        if (!present.equals(otherSockets)) {
+            otherSockets = present;
+            if (present.stream().anyMatch(name -> name.toLowerCase(Locale.ROOT).contains("nvidia"))) {
                 LOG.log(
                         Level.WARNING,
                         "Another device plugin for NVIDIA GPUs seems to serve this node: {0}. Only one may register {1};"
                                 + " remove the other from nodes with the label gpu=on",
-                        others,
+                        present,
                         Resources.GPU);
             }
         }
-    }
-
-    private List<String> others() {
-        var names = new ArrayList<String>();
-        try (DirectoryStream<Path> sockets = Files.newDirectoryStream(folder, "*.sock")) {
-            for (Path socket : sockets) {
-                String name = socket.getFileName().toString();
-                if (!name.equals(KUBELET_SOCKET) && !name.startsWith(OUR_SOCKETS)) {
-                    names.add(name);
-                }
-            }
-        } catch (IOException e) {
-            return List.of(); // no folder, no others
-        }
-        Collections.sort(names);
-        return names;
     }
 }

@@ -15,8 +15,8 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Set;
 
 /**
- * The containers' state files, {@code <state>/slots/<slot>}. A slot's file is replaced when its slot is given away again
- * and never removed: the kubelet replays Allocate's answer, which names it, at each restart of a container, also after a
+ * The regions of the containers on the host, {@code <state>/slots/<slot>}. Allocate replaces a slot's file; nothing
+ * removes it, because the kubelet repeats Allocate's answer, which names it, at each restart of a container, even after a
  * reboot.
  */
 final class RegionFiles {
@@ -25,27 +25,27 @@ final class RegionFiles {
     private static final String TEMPORARY = ".new";
 
     private final Path folder;
-    private final ByteBuffer fresh = ByteBuffer.allocateDirect(Region.SIZE);
+    private final ByteBuffer emptyRegion = ByteBuffer.allocateDirect(Region.SIZE);
 
-    /** Makes the folder, and takes away what a killed run left half-written. */
-    RegionFiles(Path state) throws IOException {
-        folder = state.resolve("slots");
+    /** Creates the folder, and removes incomplete files that a killed process left. */
+    RegionFiles(Path stateDir) throws IOException {
+        folder = stateDir.resolve("slots");
         Files.createDirectories(folder);
-        try (DirectoryStream<Path> halves = Files.newDirectoryStream(folder, ".*" + TEMPORARY)) {
-            for (Path half : halves) {
-                Files.delete(half);
+        try (DirectoryStream<Path> incomplete = Files.newDirectoryStream(folder, ".*" + TEMPORARY)) {
+            for (Path file : incomplete) {
+                Files.delete(file);
             }
         }
-        fresh.put(Region.fresh());
+        emptyRegion.put(Region.fresh());
     }
 
     /**
-     * Puts an unused state file in the slot's place. All its bytes are written, not left as a hole: a process of the
-     * container that touches a hole of its mapping while the disk is full dies of SIGBUS.
+     * Replaces a slot's region by an empty one. All bytes are written, so that the file has no sparse hole: a process
+     * that touches a hole of a mapping while the disk is full dies of SIGBUS.
      *
-     * @return its path on the host
+     * @return the path on the host
      */
-    Path renew(String slot) throws IOException {
+    Path replace(String slot) throws IOException {
         Path file = folder.resolve(slot);
         Path temporary = folder.resolve("." + slot + TEMPORARY);
         try (var channel = FileChannel.open(
@@ -54,14 +54,14 @@ final class RegionFiles {
                 StandardOpenOption.TRUNCATE_EXISTING,
                 StandardOpenOption.WRITE,
                 LinkOption.NOFOLLOW_LINKS)) {
-            ByteBuffer content = fresh.duplicate().rewind();
+            ByteBuffer content = emptyRegion.duplicate().rewind();
             while (content.hasRemaining()) {
                 channel.write(content);
             }
         }
         Files.setPosixFilePermissions(temporary, WRITABLE_BY_ALL);
         if (Files.isDirectory(file, LinkOption.NOFOLLOW_LINKS)) {
-            // containerd makes a folder of a mount's missing source (internal/cri/opts/spec_linux_opts.go).
+            // containerd creates a folder for a mount whose source is missing (internal/cri/opts/spec_linux_opts.go).
             Files.delete(file);
         }
         Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);

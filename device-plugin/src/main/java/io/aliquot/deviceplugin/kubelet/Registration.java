@@ -22,34 +22,42 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 
-/** One registration: a socket of ours, served for as long as one life of the kubelet lasts. */
+/** One registration with one run of the kubelet: the plugin's socket and the gRPC server on it. */
 final class Registration implements AutoCloseable {
-    private static final String API = "v1beta1";
-    private static final Duration ANSWER = Duration.ofSeconds(10);
+    private static final String API_VERSION = "v1beta1";
+    private static final Duration TIMEOUT = Duration.ofSeconds(10);
 
-    private final Object kubelet;
+    private final KubeletInstance kubelet;
     private final Path socket;
     private final DevicePluginService service;
-    private final EventLoopGroup loop;
+    private final LongSupplier nanoTime;
+    private final long openedAt;
+    private final EventLoopGroup eventLoop;
     private final Server server;
-    private final long openedAt = System.nanoTime();
     private volatile boolean streamEnded;
 
-    private Registration(Object kubelet, Path socket, DevicePluginService service, Runnable wake) throws IOException {
+    private Registration(
+            KubeletInstance kubelet, Path socket, DevicePluginService service, Runnable onEnd, LongSupplier nanoTime)
+            throws IOException {
         this.kubelet = kubelet;
         this.socket = socket;
         this.service = service;
-        loop = new MultiThreadIoEventLoopGroup(1, EpollIoHandler.newFactory());
-        service.expectWatcher(() -> {
+        this.nanoTime = nanoTime;
+        openedAt = nanoTime.getAsLong();
+        eventLoop = new MultiThreadIoEventLoopGroup(1, EpollIoHandler.newFactory());
+        service.expectStream(() -> {
             streamEnded = true;
-            wake.run();
+            onEnd.run();
         });
-        // The kubelet admits one pod at a time, and our answers take less than handing them to another thread saves.
+        // Calls run on the event loop: the kubelet admits one pod at a time, and an answer takes less time than a
+        // handover
+        // to another thread.
         server = NettyServerBuilder.forAddress(new DomainSocketAddress(socket.toFile()))
                 .channelType(EpollServerDomainSocketChannel.class)
-                .bossEventLoopGroup(loop)
-                .workerEventLoopGroup(loop)
+                .bossEventLoopGroup(eventLoop)
+                .workerEventLoopGroup(eventLoop)
                 .directExecutor()
                 .addService(service)
                 .build();
@@ -62,49 +70,55 @@ final class Registration implements AutoCloseable {
     }
 
     /**
-     * Serves on {@code socket} and registers it.
+     * Serves on {@code socket} and registers it with the kubelet.
      *
-     * @param kubelet what tells this life of the kubelet from the next
-     * @param wake called when {@link #ended} may have changed
-     * @throws IOException if the socket can't be made or the kubelet refuses; says why
+     * @param onEnd called when {@link #end} may have changed
+     * @param nanoTime a clock such as {@link System#nanoTime}
+     * @throws IOException if the socket cannot be created or the kubelet refuses the registration
      */
     static Registration open(
-            Object kubelet, Path kubeletSocket, Path socket, DevicePluginService service, Runnable wake)
+            KubeletInstance kubelet,
+            Path kubeletSocket,
+            Path socket,
+            DevicePluginService service,
+            Runnable onEnd,
+            LongSupplier nanoTime)
             throws IOException {
-        var session = new Registration(kubelet, socket, service, wake);
+        var registration = new Registration(kubelet, socket, service, onEnd, nanoTime);
         ManagedChannel channel = NettyChannelBuilder.forAddress(new DomainSocketAddress(kubeletSocket.toFile()))
                 .channelType(EpollDomainSocketChannel.class)
-                .eventLoopGroup(session.loop)
+                .eventLoopGroup(registration.eventLoop)
                 .directExecutor()
                 .overrideAuthority("localhost")
                 .usePlaintext()
                 .build();
         try {
-            // The kubelet calls us back before it answers.
+            // The kubelet calls the plugin before it answers Register.
             RegistrationGrpc.newBlockingStub(channel)
-                    .withDeadlineAfter(ANSWER.toMillis(), TimeUnit.MILLISECONDS)
+                    .withDeadlineAfter(TIMEOUT.toMillis(), TimeUnit.MILLISECONDS)
                     .register(RegisterRequest.newBuilder()
-                            .setVersion(API)
+                            .setVersion(API_VERSION)
                             .setEndpoint(socket.getFileName().toString())
                             .setResourceName(Resources.GPU)
                             .build());
-            return session;
+            return registration;
         } catch (StatusRuntimeException e) {
-            session.close();
+            registration.close();
             throw new IOException(
-                    "the kubelet did not take our registration at " + kubeletSocket + ": " + reason(e.getStatus()), e);
+                    "the kubelet did not accept the registration at " + kubeletSocket + ": " + reason(e.getStatus()),
+                    e);
         } finally {
             channel.shutdownNow();
         }
     }
 
-    /** Without the stack trace that a status prints of its cause. */
+    /** The status in one line; its own text contains the stack trace of the cause. */
     private static String reason(Status status) {
         Throwable cause = status.getCause();
         return status.getCode() + ", " + (cause == null ? status.getDescription() : cause.getMessage());
     }
 
-    Object kubelet() {
+    KubeletInstance kubelet() {
         return kubelet;
     }
 
@@ -112,25 +126,25 @@ final class Registration implements AutoCloseable {
         return socket;
     }
 
-    /** Why this registration is over; empty while it isn't. */
-    Optional<String> ended() {
+    /** Why this registration has ended; empty while it stands. */
+    Optional<String> end() {
         if (streamEnded) {
-            return Optional.of("the kubelet has closed our stream");
+            return Optional.of("the kubelet has closed the ListAndWatch stream");
         }
-        if (!service.watched() && System.nanoTime() - openedAt > ANSWER.toNanos()) {
-            return Optional.of("the kubelet never asked for our slots");
+        if (!service.streamOpened() && nanoTime.getAsLong() - openedAt > TIMEOUT.toNanos()) {
+            return Optional.of("the kubelet has not called ListAndWatch within " + TIMEOUT.toSeconds() + " s");
         }
         return Optional.empty();
     }
 
-    /** Closed when this returns, so that the kubelet has seen it go before it sees another come. */
+    /** Waits until the server has ended, so that the kubelet sees this socket close before the next one registers. */
     @Override
     public void close() {
         try {
             server.shutdownNow();
-            server.awaitTermination(ANSWER.toMillis(), TimeUnit.MILLISECONDS);
-            var closing = loop.shutdownGracefully(0, 1, TimeUnit.SECONDS);
-            closing.await(ANSWER.toMillis());
+            server.awaitTermination(TIMEOUT.toMillis(), TimeUnit.MILLISECONDS);
+            var closing = eventLoop.shutdownGracefully(0, 1, TimeUnit.SECONDS);
+            closing.await(TIMEOUT.toMillis());
             Files.deleteIfExists(socket);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();

@@ -9,21 +9,25 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Locale;
 
-/** What this process counts. Thread-safe. */
+/** The metrics of this process. Thread-safe. */
 public final class AgentMetrics {
+    private static final double NANOS_PER_SECOND = 1e9;
+
     private final PrometheusRegistry registry = new PrometheusRegistry();
 
-    private final Histogram allocate = Histogram.builder()
-            .name("aliquot_agent_allocate_seconds")
+    private final Histogram allocateDuration = Histogram.builder()
+            .name("aliquot_agent_allocate_duration_seconds")
             .help("Time to answer the kubelet's Allocate.")
             .classicUpperBounds(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1)
             .classicOnly()
             .withoutExemplars()
             .register(registry);
-    private final Counter allocationFailures = Counter.builder()
+    private final Counter allocateFailures = Counter.builder()
             .name("aliquot_agent_allocate_failures_total")
-            .help("Calls of Allocate that were answered with an error.")
+            .help("Allocate calls answered with an error.")
             .withoutExemplars()
             .register(registry);
     private final Counter registrations = Counter.builder()
@@ -31,10 +35,10 @@ public final class AgentMetrics {
             .help("Registrations with the kubelet; more than one means that it restarted or lost the plugin.")
             .withoutExemplars()
             .register(registry);
-    private final Counter nodeWrites = Counter.builder()
-            .name("aliquot_agent_node_writes_total")
-            .help("PATCHes of the node: inventory (an annotation) and totals (its status).")
-            .labelNames("what")
+    private final Counter nodePatches = Counter.builder()
+            .name("aliquot_agent_node_patches_total")
+            .help("PATCHes of the Node, by target: inventory (an annotation) or extended_resources (its status).")
+            .labelNames("target")
             .withoutExemplars()
             .register(registry);
     private final Gauge gpus = Gauge.builder()
@@ -45,44 +49,52 @@ public final class AgentMetrics {
             .register(registry);
     private final Gauge slots = Gauge.builder()
             .name("aliquot_agent_slots")
-            .help("Slots offered to the kubelet by health.")
+            .help("Slots advertised to the kubelet by health.")
             .labelNames("healthy")
             .withoutExemplars()
             .register(registry);
-    private final Gauge nodeErrors = Gauge.builder()
-            .name("aliquot_agent_node_setting_errors")
-            .help("1 while a label or annotation of the node has a value that we refuse; see the log.")
+    private final Gauge nodeSettingsInvalid = Gauge.builder()
+            .name("aliquot_agent_node_settings_invalid")
+            .help("1 while a label or annotation of the Node has an invalid value, else 0; the log names it.")
             .withoutExemplars()
             .register(registry);
-    private final Counter xids = Counter.builder()
-            .name("aliquot_agent_xid_events_total")
-            .help("XID errors that the driver reported.")
-            .labelNames("uuid", "xid")
+    private final Counter xidErrors = Counter.builder()
+            .name("aliquot_agent_xid_errors_total")
+            .help("XID errors reported by the driver, by GPU UUID and XID number.")
+            .labelNames("gpu", "xid")
+            .withoutExemplars()
+            .register(registry);
+    private final Gauge unhookedContainers = Gauge.builder()
+            .name("aliquot_agent_containers_with_unhooked_functions")
+            .help("Containers, the latest of each slot, that got a CUDA function from the driver that the shim must"
+                    + " hook and does not know; its calls bypass the limits.")
             .withoutExemplars()
             .register(registry);
 
-    private final Gauge holes = Gauge.builder()
-            .name("aliquot_agent_containers_with_holes")
-            .help(
-                    "Containers, the last one of each slot, where the driver gave out addresses that the shim can't place.")
-            .withoutExemplars()
-            .register(registry);
+    /** What a PATCH of the Node writes. */
+    public enum PatchTarget {
+        INVENTORY,
+        EXTENDED_RESOURCES;
 
-    public void allocated(long nanos) {
-        allocate.observe(nanos / 1e9);
+        private String label() {
+            return name().toLowerCase(Locale.ROOT);
+        }
     }
 
-    public void allocationFailed() {
-        allocationFailures.inc();
+    public void allocateAnswered(Duration duration) {
+        allocateDuration.observe(duration.toNanos() / NANOS_PER_SECOND);
+    }
+
+    public void allocateFailed() {
+        allocateFailures.inc();
     }
 
     public void registered() {
         registrations.inc();
     }
 
-    /** Counts a PATCH of the node's {@code inventory} or {@code totals}. */
-    public void wroteNode(String what) {
-        nodeWrites.labelValues(what).inc();
+    public void nodePatched(PatchTarget target) {
+        nodePatches.labelValues(target.label()).inc();
     }
 
     public void gpus(int healthy, int unhealthy) {
@@ -95,19 +107,24 @@ public final class AgentMetrics {
         slots.labelValues("false").set(unhealthy);
     }
 
-    public void nodeSettingsRefused(boolean refused) {
-        nodeErrors.set(refused ? 1 : 0);
+    public void nodeSettingsInvalid(boolean invalid) {
+        nodeSettingsInvalid.set(invalid ? 1 : 0);
     }
 
-    public void xid(String uuid, long xid) {
-        xids.labelValues(uuid, Long.toString(xid)).inc();
+    /**
+     * Counts an XID error.
+     *
+     * @param uuid the GPU's; empty if unknown
+     */
+    public void xidReported(String uuid, long xid) {
+        xidErrors.labelValues(uuid, Long.toString(xid)).inc();
     }
 
-    public void containersWithHoles(int containers) {
-        holes.set(containers);
+    public void containersWithUnhookedFunctions(int containers) {
+        unhookedContainers.set(containers);
     }
 
-    /** All of it in Prometheus's text format. */
+    /** All metrics in Prometheus's text format. */
     public String print() {
         var text = new ByteArrayOutputStream();
         try {

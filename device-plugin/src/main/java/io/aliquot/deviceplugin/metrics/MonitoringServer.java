@@ -5,9 +5,10 @@ import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.function.Supplier;
 
-/** {@code /livez}, {@code /readyz} and {@code /metrics} over plain HTTP; anything else is 404. */
+/** Serves {@code /livez}, {@code /readyz} and {@code /metrics} over plain HTTP; any other path is 404. */
 public final class MonitoringServer implements AutoCloseable {
     private static final int OK = 200;
     private static final int NOT_FOUND = 404;
@@ -17,14 +18,15 @@ public final class MonitoringServer implements AutoCloseable {
     private final HttpServer server;
 
     /**
-     * Serves.
+     * Starts to serve.
      *
-     * @param port 0 for any free one
-     * @param live what is wrong with this process, for which it should be restarted; empty for nothing
-     * @param ready what it still waits for; empty for nothing
-     * @throws IOException if the port is taken
+     * @param port 0 for any free port
+     * @param liveness the problems for which this process should be restarted; none: alive
+     * @param readiness the problems that keep this node from taking GPU pods; none: ready
+     * @throws IOException if the port is in use
      */
-    public MonitoringServer(int port, AgentMetrics metrics, Supplier<String> live, Supplier<String> ready)
+    public MonitoringServer(
+            int port, AgentMetrics metrics, Supplier<List<String>> liveness, Supplier<List<String>> readiness)
             throws IOException {
         try {
             server = HttpServer.create(new InetSocketAddress(port), 0);
@@ -41,8 +43,8 @@ public final class MonitoringServer implements AutoCloseable {
                     return;
                 }
                 switch (exchange.getRequestURI().getPath()) {
-                    case "/livez" -> health(exchange, live.get());
-                    case "/readyz" -> health(exchange, ready.get());
+                    case "/livez" -> answerProbe(exchange, liveness.get());
+                    case "/readyz" -> answerProbe(exchange, readiness.get());
                     case "/metrics" ->
                         answer(exchange, OK, "text/plain; version=0.0.4; charset=utf-8", metrics.print());
                     default -> answer(exchange, NOT_FOUND, "text/plain", "try /livez, /readyz or /metrics\n");
@@ -61,12 +63,12 @@ public final class MonitoringServer implements AutoCloseable {
         server.stop(0);
     }
 
-    private static void health(HttpExchange exchange, String trouble) throws IOException {
-        answer(
-                exchange,
-                trouble.isEmpty() ? OK : UNAVAILABLE,
-                "text/plain",
-                trouble.isEmpty() ? "ok\n" : trouble + "\n");
+    private static void answerProbe(HttpExchange exchange, List<String> problems) throws IOException {
+        if (problems.isEmpty()) {
+            answer(exchange, OK, "text/plain", "ok\n");
+        } else {
+            answer(exchange, UNAVAILABLE, "text/plain", String.join("\n", problems) + "\n");
+        }
     }
 
     private static void answer(HttpExchange exchange, int status, String type, String text) throws IOException {

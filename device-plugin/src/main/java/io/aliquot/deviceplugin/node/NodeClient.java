@@ -3,24 +3,24 @@ package io.aliquot.deviceplugin.node;
 import java.util.Map;
 import java.util.Optional;
 
-/** Our own Node in the API server. */
+/** Reads and writes the agent's own Node. */
 public interface NodeClient extends AutoCloseable {
-    /** The Node as last seen; empty before the first look. Never waits. */
+    /** The latest Node that the watch has delivered; empty before the first one and after a deletion. Never blocks. */
     Optional<NodeView> latest();
 
     /**
-     * Writes an annotation.
+     * Sets an annotation.
      *
-     * @throws NodeWriteException if the API server didn't take it
+     * @throws NodeWriteException if the API server did not accept it
      */
-    void annotate(String key, String value) throws NodeWriteException;
+    void setAnnotation(String key, String value) throws NodeWriteException;
 
     /**
-     * Writes resources into the status, capacity and allocatable alike; others stay as they are.
+     * Sets extended resources in the status, capacity and allocatable alike; other resources stay.
      *
-     * @throws NodeWriteException if the API server didn't take it
+     * @throws NodeWriteException if the API server did not accept them
      */
-    void putResources(Map<String, Long> resources) throws NodeWriteException;
+    void setExtendedResources(Map<String, Long> resources) throws NodeWriteException;
 
     @Override
     void close();

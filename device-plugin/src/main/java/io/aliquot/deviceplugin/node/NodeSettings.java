@@ -12,57 +12,63 @@ import java.util.Map;
 import java.util.function.BiFunction;
 
 /**
- * What the node's admin asks of the agent by labels and annotations.
+ * The settings for the agent that the node's admin makes with annotations of the Node.
  *
- * @param slots vGPUs per GPU at most
- * @param memoryScaling memory sold per memory there is
- * @param coreScaling compute sold per compute there is
+ * @param slots vGPUs per GPU, at most
+ * @param memoryScaling allocatable memory in proportion to physical memory
+ * @param coreScaling allocatable compute in proportion to physical compute
  */
 public record NodeSettings(int slots, Scaling memoryScaling, Scaling coreScaling) {
-    /** Those that an inventory was made by. */
-    public static NodeSettings grantedBy(Inventory inventory) {
+    public NodeSettings {
+        if (slots < 1 || slots > Slots.MOST) {
+            throw new FormatException("expected slots from 1 to " + Slots.MOST + ", found \"" + slots + "\"");
+        }
+    }
+
+    /** The settings that an inventory was made with. */
+    public static NodeSettings of(Inventory inventory) {
         return new NodeSettings(inventory.slots(), inventory.memoryScaling(), inventory.coreScaling());
     }
 
     /**
-     * Reads the Node.
+     * Reads the settings from a Node. Also checks its label for the sharing mode, which the scheduler applies, so that the
+     * agent's log and metrics report an invalid one.
      *
-     * @param slotsByDefault where the Node doesn't say
-     * @throws FormatException that names everything on the Node that we refuse, and what is allowed
+     * @param defaultSlots the number of slots if the Node has no annotation for it
+     * @throws FormatException with each invalid value of the Node, and what is allowed
      */
-    public static NodeSettings parse(NodeView node, int slotsByDefault) {
-        List<String> refused = new ArrayList<>();
-        // Cordon, share and placement are the scheduler's to heed; it leaves the node out where it can't read one.
+    public static NodeSettings parse(NodeView node, int defaultSlots) {
+        List<String> errors = new ArrayList<>();
         try {
             Share.of(node.labels());
         } catch (FormatException e) {
-            refused.add(e.getMessage());
+            errors.add(e.getMessage());
         }
         Map<String, String> annotations = node.annotations();
-        int slots = read(annotations, Annotations.SLOTS, slotsByDefault, Slots::parse, refused);
-        Scaling memory = read(annotations, Annotations.MEMORY_SCALING, Scaling.ONE, Scaling::parse, refused);
-        Scaling cores = read(annotations, Annotations.CORE_SCALING, Scaling.ONE, Scaling::parse, refused);
-        if (!refused.isEmpty()) {
-            throw new FormatException(String.join("; ", refused));
+        int slots = parse(annotations, Annotations.SLOTS, defaultSlots, Slots::parse, errors);
+        Scaling memory = parse(annotations, Annotations.MEMORY_SCALING, Scaling.ONE, Scaling::parse, errors);
+        Scaling cores = parse(annotations, Annotations.CORE_SCALING, Scaling.ONE, Scaling::parse, errors);
+        if (!errors.isEmpty()) {
+            throw new FormatException(String.join("; ", errors));
         }
         return new NodeSettings(slots, memory, cores);
     }
 
-    private static <T> T read(
+    private static <T> T parse(
             Map<String, String> annotations,
             String name,
-            T absent,
-            BiFunction<String, String, T> parse,
-            List<String> refused) {
+            T defaultValue,
+            BiFunction<String, String, T> parser,
+            List<String> errors) {
         String text = annotations.get(name);
         if (text == null) {
-            return absent;
+            return defaultValue;
         }
         try {
-            return parse.apply(name, text);
+            return parser.apply(name, text);
         } catch (FormatException e) {
-            refused.add(e.getMessage());
-            return absent;
+            errors.add(e.getMessage());
+            return defaultValue;
         }
     }
 }

@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.nvml;
 
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.problem.Problem;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -8,16 +9,18 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 
 /**
- * Listens for XID errors. A GPU with one that is not its application's own fault is out of use for as long as this
- * process lives: nothing tells that it has been repaired, and who resets it has to drain it anyway.
+ * Listens for XID errors on a thread of its own. After a critical one, the GPU stays unhealthy until this process ends:
+ * no event reports a repair, and an admin has to drain a GPU before resetting it anyway.
  */
-public final class XidWatcher implements AutoCloseable {
+final class XidWatcher implements AutoCloseable {
     private static final Logger LOG = System.getLogger(XidWatcher.class.getName());
 
-    /** Errors of programs, after which the GPU is as good as before (docs.nvidia.com/deploy/xid-errors). */
-    private static final Set<Long> OF_APPLICATIONS = Set.of(
+    /** Errors caused by a program, after which the GPU works as before (docs.nvidia.com/deploy/xid-errors). */
+    private static final Set<Long> APPLICATION_ERRORS = Set.of(
             13L, // graphics engine exception
             31L, // memory page fault
             43L, // stopped processing
@@ -31,83 +34,79 @@ public final class XidWatcher implements AutoCloseable {
 
     private final Nvml nvml;
     private final AgentMetrics metrics;
-    private final Runnable changed;
-    private final Map<String, String> troubles = new ConcurrentHashMap<>();
+    private final Runnable onFailure;
+    private final Map<String, String> failures = new ConcurrentHashMap<>();
+    private final Problem listening = new Problem(LOG, Level.WARNING);
+    private final CountDownLatch closed = new CountDownLatch(1);
     private final Thread thread;
-    private volatile boolean closed;
 
-    /** Starts listening; {@code changed} is called when {@link #trouble} may answer something else. */
-    public XidWatcher(Nvml nvml, AgentMetrics metrics, Runnable changed) {
+    /**
+     * Starts to listen.
+     *
+     * @param onFailure called after an error that makes a GPU unhealthy
+     */
+    XidWatcher(Nvml nvml, AgentMetrics metrics, Runnable onFailure) {
         this.nvml = nvml;
         this.metrics = metrics;
-        this.changed = changed;
+        this.onFailure = onFailure;
         thread = new Thread(this::run, "xid");
         thread.setDaemon(true);
         thread.start();
     }
 
-    /** What is wrong with a GPU; empty if nothing. */
-    public String trouble(String uuid) {
-        return troubles.getOrDefault(uuid, troubles.getOrDefault(EVERY_GPU, ""));
+    /** The first critical XID error of a GPU, as a reason for being unhealthy; empty if there was none. */
+    Optional<String> failure(String uuid) {
+        return Optional.ofNullable(failures.get(uuid)).or(() -> Optional.ofNullable(failures.get(EVERY_GPU)));
     }
 
     @Override
     public void close() {
-        closed = true;
+        closed.countDown();
         try {
-            thread.join(); // within WAIT; NVML must not be shut down under it
+            thread.join(); // within WAIT: the thread must not call NVML after its shutdown
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
     }
 
     private void run() {
-        boolean failed = false;
-        while (!closed) {
-            try {
-                Optional<Nvml.Xid> xid = nvml.nextXid(WAIT);
-                failed = false;
-                xid.ifPresent(this::note);
-            } catch (NvmlException e) {
-                if (!failed) {
-                    LOG.log(Level.WARNING, "Cannot listen for XID errors, trying on: {0}", e.getMessage());
-                    failed = true;
+        try {
+            while (closed.getCount() > 0) {
+                try {
+                    Optional<Nvml.Xid> xid = nvml.nextXid(WAIT);
+                    listening.resolve();
+                    xid.ifPresent(this::record);
+                } catch (NvmlException e) {
+                    listening.report("Cannot listen for XID errors, retrying: " + e.getMessage());
+                    if (closed.await(PAUSE_AFTER_FAILURE.toMillis(), TimeUnit.MILLISECONDS)) {
+                        return;
+                    }
                 }
-                pause();
-            } catch (InterruptedException e) {
-                closed = true;
             }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
         }
     }
 
-    private void note(Nvml.Xid xid) {
-        metrics.xid(xid.uuid(), xid.number());
-        if (OF_APPLICATIONS.contains(xid.number())) {
+    private void record(Nvml.Xid xid) {
+        metrics.xidReported(xid.uuid(), xid.number());
+        if (APPLICATION_ERRORS.contains(xid.number())) {
             LOG.log(
                     Level.INFO,
-                    "XID {0} on {1}: an application's own error, the GPU stays in use",
+                    "XID {0} on GPU {1}: the error of an application; the GPU stays healthy",
                     xid.number(),
                     xid.uuid());
-        } else if (troubles.putIfAbsent(
+        } else if (failures.putIfAbsent(
                         xid.uuid(), "XID error " + xid.number() + " (docs.nvidia.com/deploy/xid-errors)")
                 == null) {
             LOG.log(
                     Level.ERROR,
-                    "XID {0} on {1}: no new vGPU lands there until this pod is restarted",
+                    "XID {0} on {1}: unhealthy until this pod restarts, so no new vGPU is placed there",
                     xid.number(),
-                    xid.uuid().isEmpty() ? "a GPU that does not tell its name, so on any" : xid.uuid());
-            changed.run();
-        }
-    }
-
-    private void pause() {
-        long until = System.nanoTime() + PAUSE_AFTER_FAILURE.toNanos();
-        while (!closed && System.nanoTime() < until) {
-            try {
-                Thread.sleep(Duration.ofMillis(200).toMillis());
-            } catch (InterruptedException e) {
-                closed = true;
-            }
+                    xid.uuid().isEmpty()
+                            ? "a GPU that does not return its UUID, so every GPU is"
+                            : "GPU " + xid.uuid());
+            onFailure.run();
         }
     }
 }

@@ -13,64 +13,69 @@ import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.util.HashMap;
-import java.util.Map;
+import java.util.HashSet;
+import java.util.Set;
 
 /**
- * What the shim tells of itself in the containers' state files, since it may not write a log of its own: addresses that
- * the driver gave out and the shim could not place. Each is a way around the limit, so the log and a metric say so. A
- * container can write its file: this finds accidents, such as a driver newer than the shim knows, and no liars.
+ * Finds containers in which the driver returned a function that the shim must hook but does not know, probably because
+ * the driver is newer than the shim. Calls of that function bypass the limits. The shim has no log of its own, so it
+ * counts such functions in the container's region, and this check logs them and sets a metric. A container can write its
+ * region, so the check finds accidents and not attacks.
  *
  * <p>Not thread-safe.
  */
 public final class UnhookedFunctionCheck {
     private static final Logger LOG = System.getLogger(UnhookedFunctionCheck.class.getName());
 
-    private final Path folder;
+    private final Path regions;
     private final AgentMetrics metrics;
     private final ByteBuffer header = ByteBuffer.allocate(Region.HEADER_SIZE);
-    private Map<String, Long> told = Map.of();
+    private Set<String> affected = Set.of();
 
-    /** Reads nothing yet. */
-    public UnhookedFunctionCheck(Path state, AgentMetrics metrics) {
-        folder = state.resolve("slots");
+    /**
+     * Creates the check.
+     *
+     * @param stateDir Aliquot's folder on the host
+     */
+    public UnhookedFunctionCheck(Path stateDir, AgentMetrics metrics) {
+        regions = stateDir.resolve("slots");
         this.metrics = metrics;
     }
 
-    /** Reads every slot's file, a page of each, and tells what is new. */
-    public void read() {
-        var now = new HashMap<String, Long>();
-        try (DirectoryStream<Path> files = Files.newDirectoryStream(folder, "slot-*")) {
+    /** Reads the header of each slot's region. */
+    public void run() {
+        var found = new HashSet<String>();
+        try (DirectoryStream<Path> files = Files.newDirectoryStream(regions, "slot-*")) {
             for (Path file : files) {
-                long unplaced = unplaced(file);
-                if (unplaced != 0) {
-                    String slot = file.getFileName().toString();
-                    now.put(slot, unplaced);
-                    if (!told.containsKey(slot)) {
-                        LOG.log(
-                                Level.ERROR,
-                                "In the container of {0} the driver answered with addresses that the shim cannot place:"
-                                        + " its limits have a hole; probably a driver newer than this version of"
-                                        + " Aliquot knows",
-                                slot);
-                    }
+                if (unhookedFunctions(file) != 0) {
+                    found.add(file.getFileName().toString());
                 }
             }
         } catch (IOException e) {
-            LOG.log(Level.DEBUG, "Cannot list {0}: {1}", folder, e.getMessage());
+            LOG.log(Level.DEBUG, "Cannot list {0}: {1}", regions, e.getMessage());
         }
-        told = now;
-        metrics.containersWithHoles(now.size());
+        for (String slot : found) {
+            if (!affected.contains(slot)) {
+                LOG.log(
+                        Level.ERROR,
+                        "In the container of {0} the driver returned a CUDA function that the shim does not know, so its"
+                                + " calls bypass the limits: the driver is probably newer than this version of Aliquot"
+                                + " supports; upgrade Aliquot, or report the driver's version",
+                        slot);
+            }
+        }
+        affected = found;
+        metrics.containersWithUnhookedFunctions(found.size());
     }
 
-    private long unplaced(Path file) {
+    private long unhookedFunctions(Path file) {
         header.clear();
-        // Without following a link, and never by mmap: a container may do with its file what it likes.
+        // Neither a link nor a mapping: the container may replace or truncate its file at any time.
         try (var channel = FileChannel.open(file, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS)) {
             while (header.hasRemaining() && channel.read(header, header.position()) > 0) {}
             return Region.unplacedAddresses(header.flip());
         } catch (IOException | FormatException e) {
-            return 0; // empty, or spoilt by its container, which the shim then puts right or refuses
+            return 0; // empty or damaged by its container; the shim repairs or refuses it
         }
     }
 }

@@ -9,10 +9,10 @@ import io.aliquot.api.Share;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.AdvertisedSlots;
 import io.aliquot.deviceplugin.node.NodeSettings;
+import io.aliquot.deviceplugin.nvml.GpuHealth;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 final class InventoryBuilderTest {
@@ -20,24 +20,24 @@ final class InventoryBuilderTest {
     private static final NodeSettings TEN_SLOTS = new NodeSettings(10, Scaling.ONE, Scaling.ONE);
 
     @Test
-    void totalsCountEveryGpuWhateverItsHealthAndSlotsOnlyTheHealthyOnes() {
-        Inventory inventory = InventoryBuilder.of(
-                List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), Optional.empty(), UUIDS, TEN_SLOTS);
+    void extendedResourcesCountEachGpuAndHealthySlotsOnlyHealthyGpus() {
+        Inventory inventory = InventoryBuilder.build(
+                List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), List.of(), UUIDS, TEN_SLOTS);
 
         assertThat(inventory.totals(Share.CORE_MEMORY))
                 .isEqualTo(Map.of(
                         "nvidia.com/gpumem", 2000L, "nvidia.com/gpumem-percentage", 200L, "nvidia.com/gpucores", 200L));
-        assertThat(InventoryBuilder.offer(inventory)).isEqualTo(new AdvertisedSlots(20, 10));
+        assertThat(InventoryBuilder.slots(inventory)).isEqualTo(new AdvertisedSlots(20, 10));
         assertThat(inventory.gpus()).extracting(Gpu::healthy).containsExactly(true, false);
     }
 
     @Test
-    void aGpuThatNvmlNoLongerShowsStaysUnhealthySoThatTotalsNeverShrink() {
+    void aGpuThatNvmlNoLongerListsStaysAsUnhealthySoThatExtendedResourcesDoNotShrink() {
         Inventory before =
-                InventoryBuilder.of(List.of(gpu(0, "a", ""), gpu(1, "b", "")), Optional.empty(), UUIDS, TEN_SLOTS);
+                InventoryBuilder.build(List.of(gpu(0, "a", ""), gpu(1, "b", "")), List.of(), UUIDS, TEN_SLOTS);
 
-        // The other one is numbered anew.
-        Inventory now = InventoryBuilder.of(List.of(gpu(0, "b", "")), Optional.of(before), UUIDS, TEN_SLOTS);
+        // NVML has renumbered the other GPU.
+        Inventory now = InventoryBuilder.build(List.of(gpu(0, "b", "")), before.gpus(), UUIDS, TEN_SLOTS);
 
         assertThat(now.gpus()).extracting(Gpu::uuid).containsExactly(uuid("b"), uuid("a"));
         assertThat(now.gpus()).extracting(Gpu::index).containsExactly(0, 1);
@@ -46,18 +46,20 @@ final class InventoryBuilderTest {
     }
 
     @Test
-    void aGpuThatComesBackIsWellAgainAndNothingElseChanges() {
+    void aGpuThatNvmlListsAgainIsHealthyAndNothingElseChanges() {
         List<PhysicalGpu> both = List.of(gpu(0, "a", ""), gpu(1, "b", ""));
-        Inventory first = InventoryBuilder.of(both, Optional.empty(), UUIDS, TEN_SLOTS);
-        Inventory without = InventoryBuilder.of(List.of(gpu(0, "a", "")), Optional.of(first), UUIDS, TEN_SLOTS);
+        Inventory first = InventoryBuilder.build(both, List.of(), UUIDS, TEN_SLOTS);
+        Inventory without = InventoryBuilder.build(List.of(gpu(0, "a", "")), first.gpus(), UUIDS, TEN_SLOTS);
 
-        Inventory back = InventoryBuilder.of(both, Optional.of(without), UUIDS, TEN_SLOTS);
+        Inventory back = InventoryBuilder.build(both, without.gpus(), UUIDS, TEN_SLOTS);
 
         assertThat(back.print()).isEqualTo(first.print());
     }
 
-    private static PhysicalGpu gpu(int index, String name, String trouble) {
-        return new PhysicalGpu(uuid(name), index, "model", 1000, -1, trouble, Map.of());
+    private static PhysicalGpu gpu(int index, String name, String unhealthyReason) {
+        GpuHealth health =
+                unhealthyReason.isEmpty() ? new GpuHealth.Healthy() : new GpuHealth.Unhealthy(unhealthyReason);
+        return new PhysicalGpu(uuid(name), index, "model", 1000, -1, health, Map.of());
     }
 
     private static String uuid(String name) {
@@ -65,10 +67,10 @@ final class InventoryBuilderTest {
     }
 
     @Test
-    void totalsAreWhatIsSold() {
-        var wishes = new NodeSettings(10, new Scaling(150), new Scaling(80));
-        Inventory inventory = InventoryBuilder.of(
-                List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), Optional.empty(), UUIDS, wishes);
+    void extendedResourcesAreScaled() {
+        var settings = new NodeSettings(10, new Scaling(150), new Scaling(80));
+        Inventory inventory = InventoryBuilder.build(
+                List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), List.of(), UUIDS, settings);
         long memory = inventory.gpus().stream()
                 .mapToLong(gpu -> gpu.memoryMiB() * 3L / 2)
                 .sum();

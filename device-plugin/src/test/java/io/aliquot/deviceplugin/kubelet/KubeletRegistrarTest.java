@@ -17,6 +17,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
+import java.time.InstantSource;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
@@ -26,30 +27,30 @@ import org.junit.jupiter.api.io.TempDir;
 
 @Timeout(60)
 final class KubeletRegistrarTest {
-    private static final Duration LOOK = Duration.ofMillis(20);
-    private static final Duration PATIENCE = Duration.ofMillis(200);
+    private static final Duration INTERVAL = Duration.ofMillis(20);
+    private static final Duration TOLERANCE = Duration.ofMillis(200);
 
     private final Path folder;
     private final Path host;
     private final TestKubelet kubelet;
-    private KubeletRegistrar plugin;
+    private KubeletRegistrar registrar;
 
     KubeletRegistrarTest(@TempDir Path folder, @TempDir Path host) throws IOException {
         this.folder = folder;
         this.host = host;
         kubelet = new TestKubelet(folder);
-        plugin = newPlugin();
+        registrar = newRegistrar();
     }
 
     @AfterEach
     void stop() {
-        plugin.close();
+        registrar.close();
         kubelet.close();
     }
 
     @Test
-    void theKubeletIsOfferedAnonymousSlotsOfWhichSomeAreUnhealthy() throws InterruptedException {
-        plugin.offer(new AdvertisedSlots(20, 10));
+    void advertisesAnonymousSlotsWithTheirHealth() throws InterruptedException {
+        registrar.advertise(new AdvertisedSlots(20, 10));
 
         RegisterRequest registration = kubelet.nextRegistration();
         assertThat(registration.getVersion()).isEqualTo("v1beta1");
@@ -65,11 +66,11 @@ final class KubeletRegistrarTest {
     }
 
     @Test
-    void aChangedOfferReachesTheKubeletWithoutANewRegistration() throws InterruptedException {
-        plugin.offer(new AdvertisedSlots(20, 0));
+    void sendsChangedSlotsWithoutANewRegistration() throws InterruptedException {
+        registrar.advertise(new AdvertisedSlots(20, 0));
         kubelet.nextRegistration();
 
-        plugin.offer(new AdvertisedSlots(40, 1));
+        registrar.advertise(new AdvertisedSlots(40, 1));
 
         List<Device> devices = kubelet.nextList(list -> list.size() == 40);
         assertThat(devices)
@@ -79,7 +80,7 @@ final class KubeletRegistrarTest {
     }
 
     @Test
-    void allocateMountsTheShimAndAFreshStateFileAndShowsNoGpu() throws Exception {
+    void allocateMountsTheShimAndAnEmptyRegionAndMakesNoGpuVisible() throws Exception {
         register(20);
 
         ContainerAllocateResponse answer = kubelet.allocate("slot-007").getContainerResponses(0);
@@ -89,14 +90,14 @@ final class KubeletRegistrarTest {
                 .containsExactlyInAnyOrder(
                         mount("/host/libaliquot.so", "/usr/local/aliquot/1.0-abc/libaliquot.so", true),
                         mount("/host/ld.so.preload", "/etc/ld.so.preload", true),
-                        mount(slot("slot-007").toString(), "/usr/local/aliquot/region", false));
-        assertThat(Files.readAllBytes(slot("slot-007"))).isEqualTo(Region.fresh());
-        assertThat(Files.getPosixFilePermissions(slot("slot-007")))
+                        mount(region("slot-007").toString(), "/usr/local/aliquot/region", false));
+        assertThat(Files.readAllBytes(region("slot-007"))).isEqualTo(Region.fresh());
+        assertThat(Files.getPosixFilePermissions(region("slot-007")))
                 .isEqualTo(PosixFilePermissions.fromString("rw-rw-rw-"));
     }
 
     @Test
-    void aContainerWithSeveralSlotsHasTheFileOfTheLexicallyFirst() throws Exception {
+    void aContainerWithSeveralSlotsGetsTheRegionOfTheLexicallyFirst() throws Exception {
         register(20);
 
         ContainerAllocateResponse answer =
@@ -105,45 +106,45 @@ final class KubeletRegistrarTest {
         assertThat(answer.getMountsList())
                 .filteredOn(mount -> mount.getContainerPath().equals("/usr/local/aliquot/region"))
                 .extracting(Mount::getHostPath)
-                .containsExactly(slot("slot-003").toString());
+                .containsExactly(region("slot-003").toString());
     }
 
     @Test
-    void eachContainerOfARequestIsAnswered() throws Exception {
+    void allocateAnswersEachContainerOfTheRequest() throws Exception {
         register(20);
 
         assertThat(kubelet.allocate(List.of(List.of("slot-001"), List.of("slot-002")))
                         .getContainerResponsesList())
                 .hasSize(2);
-        assertThat(slot("slot-001")).exists();
-        assertThat(slot("slot-002")).exists();
+        assertThat(region("slot-001")).exists();
+        assertThat(region("slot-002")).exists();
     }
 
     @Test
-    void aSlotGivenAwayAgainGetsANewFileWhileTheOldOneStaysWhoeverHasItOpen() throws Exception {
+    void aSlotAllocatedAgainGetsANewRegionAndProcessesKeepTheOldOneOpen() throws Exception {
         register(20);
         kubelet.allocate("slot-000");
-        Files.writeString(slot("slot-000"), "used");
-        try (var old = Files.newByteChannel(slot("slot-000"))) {
+        Files.writeString(region("slot-000"), "used");
+        try (var old = Files.newByteChannel(region("slot-000"))) {
             kubelet.allocate("slot-000");
 
             assertThat(old.size()).isEqualTo(4);
-            assertThat(Files.readAllBytes(slot("slot-000"))).isEqualTo(Region.fresh());
+            assertThat(Files.readAllBytes(region("slot-000"))).isEqualTo(Region.fresh());
         }
     }
 
     @Test
-    void aFolderInTheStateFilesPlaceGivesWay() throws Exception {
+    void replacesAFolderAtTheRegionsPath() throws Exception {
         register(20);
-        Files.createDirectories(slot("slot-004"));
+        Files.createDirectories(region("slot-004"));
 
         kubelet.allocate("slot-004");
 
-        assertThat(slot("slot-004")).isRegularFile();
+        assertThat(region("slot-004")).isRegularFile();
     }
 
     @Test
-    void idsThatAreNotOursAreRefused() throws Exception {
+    void rejectsIdsThatWereNotAdvertised() throws Exception {
         register(20);
 
         for (String id :
@@ -162,17 +163,17 @@ final class KubeletRegistrarTest {
     }
 
     @Test
-    void aStateFileThatCannotBeWrittenFailsTheAllocationWithItsReason() throws Exception {
+    void allocateFailsWithTheReasonIfTheRegionCannotBeWritten() throws Exception {
         register(20);
-        Files.createDirectories(slot("slot-005").resolve("somebody's"));
+        Files.createDirectories(region("slot-005").resolve("file-of-another-program"));
 
         assertThatThrownBy(() -> kubelet.allocate("slot-005"))
                 .hasMessageContaining("INTERNAL")
-                .hasMessageContaining("cannot write the state file of slot-005");
+                .hasMessageContaining("cannot write the region of slot-005");
     }
 
     @Test
-    void aKilledAndRestartedKubeletIsRegisteredWithAgain() throws Exception {
+    void registersAgainAfterTheKubeletIsKilledAndRestarted() throws Exception {
         register(20);
         String before = socket();
 
@@ -189,12 +190,12 @@ final class KubeletRegistrarTest {
     }
 
     @Test
-    void aKubeletThatIsNotThereYetIsWaitedFor() throws Exception {
+    void waitsForTheKubeletToStart() throws Exception {
         kubelet.kill();
         Files.delete(folder.resolve("kubelet.sock"));
-        plugin.offer(new AdvertisedSlots(5, 0));
-        await(() -> plugin.state().trouble().contains("kubelet.sock"));
-        assertThat(plugin.state().registered()).isFalse();
+        registrar.advertise(new AdvertisedSlots(5, 0));
+        await(() -> registrar.problem().orElse("").contains("kubelet.sock"));
+        assertThat(registrar.problem()).isPresent();
 
         kubelet.start();
 
@@ -203,19 +204,19 @@ final class KubeletRegistrarTest {
     }
 
     @Test
-    void aRefusedRegistrationIsSaidAndTriedAgain() throws Exception {
-        kubelet.refuseRegistrations(true);
-        plugin.offer(new AdvertisedSlots(5, 0));
-        await(() -> plugin.state().trouble().contains("not today"));
+    void reportsARefusedRegistrationAndRetries() throws Exception {
+        kubelet.rejectRegistrations(true);
+        registrar.advertise(new AdvertisedSlots(5, 0));
+        await(() -> registrar.problem().orElse("").contains("not today"));
 
-        kubelet.refuseRegistrations(false);
+        kubelet.rejectRegistrations(false);
 
         kubelet.nextRegistration();
-        await(() -> plugin.state().registered());
+        await(() -> registrar.problem().isEmpty());
     }
 
     @Test
-    void aStreamThatTheKubeletClosesIsRegisteredAgain() throws Exception {
+    void registersAgainAfterTheKubeletClosesTheStream() throws Exception {
         register(20);
 
         kubelet.disconnect();
@@ -225,81 +226,83 @@ final class KubeletRegistrarTest {
     }
 
     @Test
-    void whatAKilledRunLeftBehindIsClearedAwayAndItsStateFilesAreKept() throws Exception {
+    void removesIncompleteFilesAndSocketsOfAKilledProcessAndKeepsRegions() throws Exception {
         register(20);
         kubelet.allocate("slot-000");
-        plugin.close();
-        Files.writeString(slot("slot-000"), "of a running container");
-        Files.writeString(slot(".slot-001.new"), "half-written");
+        registrar.close();
+        Files.writeString(region("slot-000"), "of a running container");
+        Files.writeString(region(".slot-001.new"), "incomplete");
         Files.createFile(folder.resolve("aliquot-0.sock"));
 
-        plugin = newPlugin();
+        registrar = newRegistrar();
         register(20);
 
-        assertThat(Files.readString(slot("slot-000"))).isEqualTo("of a running container");
-        assertThat(slot(".slot-001.new")).doesNotExist();
+        assertThat(Files.readString(region("slot-000"))).isEqualTo("of a running container");
+        assertThat(region(".slot-001.new")).doesNotExist();
         assertThat(folder.resolve("aliquot-0.sock")).doesNotExist();
     }
 
     @Test
-    void anotherPluginForOurResourceIsNoticedByTheNodesCountAndNotFoughtAgainst() throws Exception {
+    void reportsAnotherPluginForTheResourceAndDoesNotRegisterAgain() throws Exception {
         register(20);
         Files.createFile(folder.resolve("nvidia-gpu.sock"));
 
-        awaitWhile(() -> plugin.observe(2), () -> !plugin.state().registered());
+        awaitWhile(
+                () -> registrar.observeAllocatable(2), () -> registrar.problem().isPresent());
 
-        assertThat(plugin.state().trouble())
-                .contains("the node has 2 nvidia.com/gpu where this plugin offers 20")
+        assertThat(registrar.problem().orElseThrow())
+                .contains("the node has 2 nvidia.com/gpu where this plugin advertises 20")
                 .contains("another device plugin has registered nvidia.com/gpu")
                 .contains("nvidia-gpu.sock");
         assertThat(kubelet.registersWithin(Duration.ofMillis(300))).isFalse();
 
-        plugin.observe(20);
-        assertThat(plugin.state().registered()).isTrue();
+        registrar.observeAllocatable(20);
+        assertThat(registrar.problem()).isEmpty();
     }
 
     @Test
-    void aNodeThatShowsNoneOfTheOfferedSlotsMeansTheKubeletHasLostUs() throws Exception {
+    void registersAgainIfTheNodeHasNoneOfTheAdvertisedSlots() throws Exception {
         register(20);
         String before = socket();
 
         awaitWhile(
-                () -> plugin.observe(0),
-                () -> !socket().equals(before) && plugin.state().registered());
+                () -> registrar.observeAllocatable(0),
+                () -> !socket().equals(before) && registrar.problem().isEmpty());
 
         kubelet.nextRegistration();
         kubelet.allocate("slot-000");
     }
 
     @Test
-    void aNodeThatShowsAnOldCountForAShortWhileIsNotMinded() throws Exception {
-        plugin = newPlugin(Duration.ofMinutes(1)); // a short while may be long on a busy machine
+    void toleratesAnOutdatedAllocatableForAWhile() throws Exception {
+        registrar = newRegistrar(Duration.ofMinutes(1)); // longer than this test takes on a busy machine
         register(20);
 
-        plugin.observe(10);
-        plugin.observe(0);
+        registrar.observeAllocatable(10);
+        registrar.observeAllocatable(0);
 
-        assertThat(plugin.state().registered()).isTrue();
+        assertThat(registrar.problem()).isEmpty();
         assertThat(kubelet.registersWithin(Duration.ofMillis(100))).isFalse();
     }
 
-    private KubeletRegistrar newPlugin() throws IOException {
-        return newPlugin(PATIENCE);
+    private KubeletRegistrar newRegistrar() throws IOException {
+        return newRegistrar(TOLERANCE);
     }
 
-    private KubeletRegistrar newPlugin(Duration patience) throws IOException {
+    private KubeletRegistrar newRegistrar(Duration tolerance) throws IOException {
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
-        return new KubeletRegistrar(folder, host, shim, new AgentMetrics(), LOOK, patience);
+        return new KubeletRegistrar(
+                folder, host, shim, new AgentMetrics(), InstantSource.system(), System::nanoTime, INTERVAL, tolerance);
     }
 
     private void register(int slots) throws Exception {
-        plugin.offer(new AdvertisedSlots(slots, 0));
+        registrar.advertise(new AdvertisedSlots(slots, 0));
         kubelet.nextRegistration();
         kubelet.nextList(list -> list.size() == slots);
-        await(() -> plugin.state().registered());
+        await(() -> registrar.problem().isEmpty());
     }
 
-    private Path slot(String slot) {
+    private Path region(String slot) {
         return host.resolve("slots").resolve(slot);
     }
 
@@ -323,11 +326,11 @@ final class KubeletRegistrarTest {
     }
 
     private static void awaitWhile(Runnable meanwhile, Condition condition) throws Exception {
-        long until = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+        long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
         do {
             meanwhile.run();
             Thread.sleep(10);
-        } while (!condition.holds() && System.nanoTime() < until);
+        } while (!condition.holds() && System.nanoTime() - deadline < 0);
         assertThat(condition.holds()).isTrue();
     }
 

@@ -35,8 +35,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 
 /**
- * The kubelet's side of the device plugin API over real unix sockets: takes registrations, calls back before it answers,
- * listens to the list of devices, asks for allocations. Starting empties the folder of sockets, as the kubelet does.
+ * The kubelet's side of the device plugin API over unix sockets: accepts registrations, calls the plugin before it answers
+ * Register, keeps ListAndWatch open, and calls Allocate. At its start it empties the plugin folder, as the kubelet does.
  */
 public final class TestKubelet implements AutoCloseable {
     private final Path folder;
@@ -45,7 +45,7 @@ public final class TestKubelet implements AutoCloseable {
     private final BlockingQueue<List<Device>> lists = new LinkedBlockingQueue<>();
     private Server server;
     private volatile Optional<ManagedChannel> plugin = Optional.empty();
-    private volatile boolean refusing;
+    private volatile boolean rejecting;
 
     public TestKubelet(Path folder) throws IOException {
         this.folder = folder;
@@ -59,7 +59,7 @@ public final class TestKubelet implements AutoCloseable {
     private Server serve() throws IOException {
         try (DirectoryStream<Path> sockets = Files.newDirectoryStream(folder, "*.sock")) {
             for (Path socket : sockets) {
-                Files.deleteIfExists(socket); // a plugin removes its own, meanwhile
+                Files.deleteIfExists(socket); // the plugin may remove its own at the same time
             }
         }
         return NettyServerBuilder.forAddress(
@@ -72,7 +72,7 @@ public final class TestKubelet implements AutoCloseable {
                 .start();
     }
 
-    /** As SIGKILL would: connections break, the socket's file stays. */
+    /** Behaves like SIGKILL: connections break, and the socket's file stays. */
     public void kill() throws InterruptedException, IOException {
         server.shutdownNow().awaitTermination(); // removes the socket's file
         disconnect();
@@ -83,14 +83,14 @@ public final class TestKubelet implements AutoCloseable {
         plugin.ifPresent(ManagedChannel::shutdownNow);
     }
 
-    void refuseRegistrations(boolean refuse) {
-        refusing = refuse;
+    void rejectRegistrations(boolean reject) {
+        rejecting = reject;
     }
 
     public RegisterRequest nextRegistration() throws InterruptedException {
         RegisterRequest next = registrations.poll(20, TimeUnit.SECONDS);
         if (next == null) {
-            throw new AssertionError("nobody registered within 20 s");
+            throw new AssertionError("no registration within 20 s");
         }
         return next;
     }
@@ -99,13 +99,13 @@ public final class TestKubelet implements AutoCloseable {
         return registrations.poll(time.toMillis(), TimeUnit.MILLISECONDS) != null;
     }
 
-    /** Waits for a list of devices that is as wanted. */
+    /** Waits for a list of devices that satisfies the condition. */
     public List<Device> nextList(Predicate<List<Device>> wanted) throws InterruptedException {
-        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
         while (true) {
-            List<Device> list = lists.poll(Math.max(0, until - System.nanoTime()), TimeUnit.NANOSECONDS);
+            List<Device> list = lists.poll(Math.max(0, deadline - System.nanoTime()), TimeUnit.NANOSECONDS);
             if (list == null) {
-                throw new AssertionError("no such list of devices within 20 s");
+                throw new AssertionError("no list of devices satisfied the condition within 20 s");
             }
             if (wanted.test(list)) {
                 return list;
@@ -141,7 +141,7 @@ public final class TestKubelet implements AutoCloseable {
     private final class RegistrationService extends RegistrationGrpc.RegistrationImplBase {
         @Override
         public void register(RegisterRequest request, StreamObserver<Empty> answer) {
-            if (refusing) {
+            if (rejecting) {
                 answer.onError(Status.UNKNOWN.withDescription("not today").asException());
                 return;
             }
@@ -156,7 +156,7 @@ public final class TestKubelet implements AutoCloseable {
                     .withDeadlineAfter(10, TimeUnit.SECONDS)
                     .getDevicePluginOptions(Empty.getDefaultInstance());
             plugin = Optional.of(channel);
-            // Not in this call's context, with whose end the stream would end.
+            // In the root context: a stream of this call's context would end with the call.
             Context.ROOT.run(() -> listen(channel));
             answer.onNext(Empty.getDefaultInstance());
             answer.onCompleted();

@@ -18,7 +18,6 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -31,20 +30,20 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Against the few answers of an API server that matter here, over real HTTP; a real one takes part in the lab. */
+/** Over HTTP against a server that gives the few responses needed here; the lab runs a real API server. */
 @Timeout(60)
-final class NodeInformerTest {
+final class ApiServerNodeClientTest {
     private final Path token;
     private final HttpServer server;
     private final ExecutorService threads = Executors.newCachedThreadPool();
     private final BlockingQueue<String> events = new LinkedBlockingQueue<>();
     private final List<String> requests = new CopyOnWriteArrayList<>();
-    private final NodeInformer node;
+    private final ApiServerNodeClient node;
     private volatile String list =
             items(node(7, "\"gpu\":\"on\"", "\"aliquot.io/slots\":\"20\"", "\"nvidia.com/gpu\":\"20\""));
     private volatile int patchStatus = 200;
 
-    NodeInformerTest(@TempDir Path folder) throws IOException {
+    ApiServerNodeClientTest(@TempDir Path folder) throws IOException {
         token = folder.resolve("token");
         Files.writeString(token, "first\n");
         server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
@@ -52,8 +51,8 @@ final class NodeInformerTest {
         server.createContext("/", this::answer);
         server.start();
         URI base = URI.create("http://127.0.0.1:" + server.getAddress().getPort());
-        node = new NodeInformer(
-                new ApiServerClient(base, HttpClient.newHttpClient(), Optional.of(token)), "node1", () -> {});
+        node = new ApiServerNodeClient(
+                new ApiServerClient(base, HttpClient.newHttpClient(), token), "node1", () -> {}, System::nanoTime);
     }
 
     @AfterEach
@@ -64,8 +63,8 @@ final class NodeInformerTest {
     }
 
     @Test
-    void theNodeIsListedByItsNameAlone() throws Exception {
-        NodeView view = seen(found -> true);
+    void listsOnlyTheNodeOfItsName() throws Exception {
+        NodeView view = awaitNode(found -> true);
 
         assertThat(view.labels()).containsEntry("gpu", "on");
         assertThat(view.annotations()).containsEntry("aliquot.io/slots", "20");
@@ -76,30 +75,31 @@ final class NodeInformerTest {
     }
 
     @Test
-    void aWatchedChangeIsSeen() throws Exception {
-        seen(found -> true);
+    void returnsAChangeThatTheWatchDelivers() throws Exception {
+        awaitNode(found -> true);
 
         events.add(event("MODIFIED", node(8, "", "\"aliquot.io/slots\":\"30\"", "\"nvidia.com/gpumem\":\"3k\"")));
 
-        NodeView view = seen(found -> found.annotations().containsValue("30"));
+        NodeView view = awaitNode(found -> found.annotations().containsValue("30"));
         assertThat(view.capacity()).containsEntry("nvidia.com/gpumem", 3000L);
     }
 
     @Test
-    void aStateFromBeforeOurOwnWriteIsNotBelieved() throws Exception {
-        seen(found -> true);
-        node.annotate("aliquot.io/gpus", "{}");
+    void ignoresAnEventOlderThanItsOwnWrite() throws Exception {
+        awaitNode(found -> true);
+        node.setAnnotation("aliquot.io/gpus", "{}");
 
         events.add(event("MODIFIED", node(8, "", "\"old\":\"\"", "")));
         events.add(event("MODIFIED", node(90, "", "\"new\":\"\"", "")));
 
-        assertThat(seen(found -> !found.annotations().containsKey("written")).annotations())
+        assertThat(awaitNode(found -> !found.annotations().containsKey("written"))
+                        .annotations())
                 .containsKey("new");
     }
 
     @Test
-    void aDeletedNodeIsGoneAndANewOneOfItsNameIsSeenWhateverItsVersion() throws Exception {
-        seen(found -> true);
+    void aDeletedNodeIsAbsentAndItsSuccessorIsReturnedAtAnyVersion() throws Exception {
+        awaitNode(found -> true);
 
         list = items("");
         events.add(event("DELETED", node(9, "", "", "")));
@@ -107,23 +107,23 @@ final class NodeInformerTest {
         list = items(node(1, "", "\"young\":\"\"", ""));
         events.add("");
 
-        seen(found -> found.annotations().containsKey("young"));
+        awaitNode(found -> found.annotations().containsKey("young"));
     }
 
     @Test
-    void aWatchThatBreaksOffOrIsTooOldBeginsWithANewList() throws Exception {
-        seen(found -> true);
+    void listsAgainAfterAWatchError() throws Exception {
+        awaitNode(found -> true);
         list = items(node(20, "", "\"after\":\"\"", ""));
 
         events.add("{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n");
 
-        seen(found -> found.annotations().containsKey("after"));
+        awaitNode(found -> found.annotations().containsKey("after"));
     }
 
     @Test
-    void patchesNameNothingButWhatChanges() throws Exception {
-        node.annotate("aliquot.io/gpus", "{\"version\":1}");
-        node.putResources(Map.of("nvidia.com/gpumem", 163_840L, "nvidia.com/gpucores", 200L));
+    void patchesContainOnlyWhatChanges() throws Exception {
+        node.setAnnotation("aliquot.io/gpus", "{\"version\":1}");
+        node.setExtendedResources(Map.of("nvidia.com/gpumem", 163_840L, "nvidia.com/gpucores", 200L));
 
         assertThat(requests)
                 .anySatisfy(request -> assertThat(request)
@@ -137,11 +137,11 @@ final class NodeInformerTest {
     }
 
     @Test
-    void aReplacedTokenIsUsedFromTheNextRequestOn() throws Exception {
-        node.annotate("a", "b");
+    void readsTheTokenForEachRequest() throws Exception {
+        node.setAnnotation("a", "b");
 
         Files.writeString(token, "second");
-        node.annotate("a", "c");
+        node.setAnnotation("a", "c");
 
         assertThat(requests)
                 .filteredOn(request -> request.startsWith("PATCH"))
@@ -151,16 +151,17 @@ final class NodeInformerTest {
     }
 
     @Test
-    void aRefusedPatchIsSaidInTheServersOwnWords() {
+    void aRejectedPatchThrowsTheMessageOfTheApiServer() {
         patchStatus = 403;
 
-        assertThatThrownBy(() -> node.annotate("a", "b"))
+        assertThatThrownBy(() -> node.setAnnotation("a", "b"))
                 .isInstanceOf(NodeWriteException.class)
-                .hasMessage("cannot write to node node1: the API server answers 403 to /api/v1/nodes/node1: not yours");
+                .hasMessage(
+                        "cannot write to node node1: the API server answered 403 to /api/v1/nodes/node1: not yours");
     }
 
     @Test
-    void outsideAPodTheMissingEnvironmentIsSaid(@TempDir Path account) {
+    void outsideAPodTheErrorNamesTheMissingEnvironment(@TempDir Path account) {
         assertThatThrownBy(() -> ApiServerClient.ofPod(Map.of(), account))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining("KUBERNETES_SERVICE_HOST")
@@ -171,7 +172,7 @@ final class NodeInformerTest {
                 .hasMessageContaining("ca.crt");
     }
 
-    private NodeView seen(Predicate<NodeView> wanted) throws Exception {
+    private NodeView awaitNode(Predicate<NodeView> wanted) throws Exception {
         await(() -> node.latest().filter(wanted).isPresent());
         return node.latest().orElseThrow();
     }
@@ -226,8 +227,8 @@ final class NodeInformerTest {
     }
 
     private static void await(Callable<Boolean> condition) throws Exception {
-        long until = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-        while (!condition.call() && System.nanoTime() < until) {
+        long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+        while (!condition.call() && System.nanoTime() - deadline < 0) {
             Thread.sleep(10);
         }
         assertThat(condition.call()).isTrue();

@@ -9,7 +9,7 @@ import org.junit.jupiter.api.Test;
 
 final class NodeSettingsTest {
     @Test
-    void theNodesSlotsBeatTheDefault() {
+    void theSlotsAnnotationOverridesTheDefault() {
         assertThat(NodeSettings.parse(node(Map.of(), Map.of()), 10).slots()).isEqualTo(10);
         assertThat(NodeSettings.parse(node(Map.of(), Map.of("aliquot.io/slots", "20")), 10)
                         .slots())
@@ -17,7 +17,7 @@ final class NodeSettingsTest {
     }
 
     @Test
-    void theNodesScalingsAreReadAndAreOneWhereItDoesNotSay() {
+    void scalingsAreOneByDefault() {
         assertThat(NodeSettings.parse(node(Map.of(), Map.of()), 10))
                 .isEqualTo(new NodeSettings(10, Scaling.ONE, Scaling.ONE));
         assertThat(NodeSettings.parse(
@@ -26,14 +26,14 @@ final class NodeSettingsTest {
     }
 
     @Test
-    void whatIsNotSupportedYetIsRefusedAndNeverIgnored() {
+    void anUnsupportedSharingModeIsInvalid() {
         assertThatThrownBy(() -> NodeSettings.parse(node(Map.of("aliquot.io/share", "mig"), Map.of()), 10))
                 .hasMessageContaining("not supported yet")
                 .hasMessageContaining("allowed: core-memory");
     }
 
     @Test
-    void everythingRefusedIsSaidAtOnce() {
+    void reportsAllInvalidValues() {
         assertThatThrownBy(() -> NodeSettings.parse(
                         node(
                                 Map.of("aliquot.io/share", "everything"),

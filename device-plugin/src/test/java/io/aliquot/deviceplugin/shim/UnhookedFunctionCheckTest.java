@@ -15,51 +15,52 @@ final class UnhookedFunctionCheckTest {
 
     private final Path slots;
     private final AgentMetrics metrics = new AgentMetrics();
-    private final UnhookedFunctionCheck reports;
+    private final UnhookedFunctionCheck check;
 
     UnhookedFunctionCheckTest(@TempDir Path state) throws IOException {
         slots = Files.createDirectory(state.resolve("slots"));
-        reports = new UnhookedFunctionCheck(state, metrics);
+        check = new UnhookedFunctionCheck(state, metrics);
     }
 
     @Test
-    void aContainerThatFoundAHoleIsCounted() throws IOException {
-        Files.write(slots.resolve("slot-000"), withHoles(0));
-        Files.write(slots.resolve("slot-001"), withHoles(3));
+    void countsAContainerWithUnhookedFunctions() throws IOException {
+        Files.write(slots.resolve("slot-000"), withUnhookedFunctions(0));
+        Files.write(slots.resolve("slot-001"), withUnhookedFunctions(3));
 
-        reports.read();
+        check.run();
 
-        assertThat(metrics.print()).contains("aliquot_agent_containers_with_holes 1.0");
+        assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 1.0");
     }
 
     @Test
-    void aSlotThatIsGivenAwayAgainCountsNoMore() throws IOException {
-        Files.write(slots.resolve("slot-001"), withHoles(3));
-        reports.read();
+    void doesNotCountASlotThatIsAllocatedAgain() throws IOException {
+        Files.write(slots.resolve("slot-001"), withUnhookedFunctions(3));
+        check.run();
 
         Files.write(slots.resolve("slot-001"), Region.fresh());
-        reports.read();
+        check.run();
 
-        assertThat(metrics.print()).contains("aliquot_agent_containers_with_holes 0.0");
+        assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 0.0");
     }
 
     @Test
-    void whatAContainerDidToItsFileStopsNothing() throws IOException {
+    void ignoresRegionsThatAContainerHasDamaged() throws IOException {
         Files.write(slots.resolve("slot-000"), new byte[0]);
         Files.write(slots.resolve("slot-001"), new byte[] {1, 2, 3});
         Files.write(slots.resolve("slot-002"), new byte[Region.SIZE]);
         Files.createDirectory(slots.resolve("slot-003"));
-        Files.createSymbolicLink(slots.resolve("slot-004"), Files.write(slots.resolve("elsewhere"), withHoles(1)));
-        Files.write(slots.resolve("slot-005"), withHoles(7));
+        Files.createSymbolicLink(
+                slots.resolve("slot-004"), Files.write(slots.resolve("elsewhere"), withUnhookedFunctions(1)));
+        Files.write(slots.resolve("slot-005"), withUnhookedFunctions(7));
 
-        reports.read();
+        check.run();
 
-        assertThat(metrics.print()).contains("aliquot_agent_containers_with_holes 1.0");
+        assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 1.0");
     }
 
-    private static byte[] withHoles(int holes) {
+    private static byte[] withUnhookedFunctions(int count) {
         byte[] region = Region.fresh();
-        region[UNPLACED_ADDRESSES_AT] = (byte) holes;
+        region[UNPLACED_ADDRESSES_AT] = (byte) count;
         return region;
     }
 }
