@@ -17,8 +17,8 @@ import java.util.logging.Level;
 import java.util.logging.Logger;
 
 /**
- * The process's entry point: connects the parts to each other, to the environment and to the clocks. Exit codes: 0 after
- * SIGTERM, 2 for invalid settings or a damaged image, 1 if only a restart of the container can help.
+ * The process's entry point: connects the parts to each other, to the environment and to the clocks. Exit codes: 0
+ * after SIGTERM, 2 for invalid settings or a damaged image, 1 if only a restart of the container can help.
  */
 public final class DevicePlugin {
     private static final Path SYS = Path.of("/sys");
@@ -27,8 +27,8 @@ public final class DevicePlugin {
     private static final int EXIT_INVALID_SETTINGS = 2;
 
     /**
-     * Logs at each connection that unix sockets have no keep-alive, so its level is raised. A field refers to it because
-     * java.util.logging does not keep unreferenced loggers.
+     * Logs at each connection that unix sockets have no keep-alive, so its level is raised. A field refers to it
+     * because java.util.logging does not keep unreferenced loggers.
      */
     private static final Logger NETTY_BOOTSTRAP = Logger.getLogger("io.grpc.netty.shaded.io.netty.bootstrap");
 

@@ -21,7 +21,7 @@ import java.util.function.LongSupplier;
 final class NodeAgent implements AutoCloseable {
     private static final Logger LOG = System.getLogger(NodeAgent.class.getName());
 
-    /** NVIDIA's runtime mounts NVML when a container starts, so without NVML only a restart of the container can help. */
+    /** NVIDIA's runtime mounts NVML when a container starts, so without NVML only a restart can help. */
     private static final Duration RESTART_WITHOUT_NVML = Duration.ofMinutes(10);
 
     private static final Duration SHUTDOWN_TIMEOUT = Duration.ofSeconds(5);
@@ -96,8 +96,8 @@ final class NodeAgent implements AutoCloseable {
                 if (nvml.unavailableFor().compareTo(RESTART_WITHOUT_NVML) > 0) {
                     LOG.log(
                             Level.ERROR,
-                            "NVML has not answered for {0} minutes: exiting, because NVIDIA''s runtime mounts the driver''s"
-                                    + " libraries when a container starts",
+                            "NVML has not answered for {0} minutes: exiting, because NVIDIA''s runtime mounts the"
+                                    + " driver''s libraries when a container starts",
                             RESTART_WITHOUT_NVML.toMinutes());
                     return End.RESTART;
                 }

@@ -27,11 +27,12 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Makes the kubelet's slots and the Node's inventory and extended resources match the GPUs and the admin's settings. Each
- * pass compares the whole state and corrects what differs, so a missed event or a write by another client does no harm.
+ * Makes the kubelet's slots and the Node's inventory and extended resources match the GPUs and the admin's settings.
+ * Each pass compares the whole state and corrects what differs, so a missed event or a write by another client does no
+ * harm.
  *
- * <p>While a setting on the Node is invalid, the published inventory stays as it is; the scheduler rejects the same setting
- * and leaves the node out.
+ * <p>While a setting on the Node is invalid, the published inventory stays as it is; the scheduler rejects the same
+ * setting and leaves the node out.
  *
  * <p>Not thread-safe.
  */
@@ -158,7 +159,7 @@ final class Reconciler {
             NodeSettings parsed = NodeSettings.parse(node, settings.slots());
             metrics.nodeSettingsInvalid(false);
             if (invalidSettings.resolve()) {
-                LOG.log(Level.INFO, "The Node''s labels and annotations are valid again");
+                LOG.log(Level.INFO, "The labels and annotations of the Node are valid again");
             }
             return Optional.of(parsed);
         } catch (FormatException e) {

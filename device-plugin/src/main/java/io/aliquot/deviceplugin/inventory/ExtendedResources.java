@@ -8,9 +8,10 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * The Node's extended resources: the sums of memory and compute over its GPUs. A sum never shrinks while the Node object
- * exists. After an admin lowers a scaling, pods may hold more than the new sum, and a kubelet that restarts would reject
- * running pods. The scheduler applies the lower scaling at once, since it counts each GPU by the inventory.
+ * The Node's extended resources: the sums of memory and of compute of its GPUs. A sum never shrinks while the Node
+ * object exists. After an admin lowers a scaling, pods may hold more than the new sum, and a kubelet that restarts
+ * would reject running pods. The scheduler applies the lower scaling at once, since it counts each GPU by the
+ * inventory.
  *
  * <p>Not thread-safe.
  */

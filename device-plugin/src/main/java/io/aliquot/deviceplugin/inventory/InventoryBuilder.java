@@ -16,9 +16,10 @@ import java.util.Set;
 /**
  * Builds the inventory from the GPUs that NVML lists and those of the previous inventory.
  *
- * <p>A GPU that NVML no longer lists stays in the inventory as unhealthy. Pods may still hold shares of it, and the node's
- * extended resources must not become less than is allocated, or a restarted kubelet rejects running pods of healthy GPUs.
- * The GPU leaves the inventory with the Node object, which an admin deletes after draining a node to take a GPU out.
+ * <p>A GPU that NVML no longer lists stays in the inventory as unhealthy. Pods may still hold shares of it, and the
+ * node's extended resources must not become less than is allocated, or a restarted kubelet rejects running pods of
+ * healthy GPUs. The GPU leaves the inventory with the Node object, which an admin deletes after draining a node to take
+ * a GPU out.
  */
 public final class InventoryBuilder {
     private static final int CONTEXT_NOT_MEASURED = 0;

@@ -17,9 +17,9 @@ import java.util.Optional;
 import java.util.function.LongSupplier;
 
 /**
- * Publishes the inventory to the Node: the annotation {@code aliquot.io/gpus}, which the scheduler reads, and the extended
- * resources in the status, which kube-scheduler and the kubelet count. Writes only what differs, and repeats a failed
- * write with exponential backoff.
+ * Publishes the inventory to the Node: the annotation {@code aliquot.io/gpus}, which the scheduler reads, and the
+ * extended resources in the status, which kube-scheduler and the kubelet count. Writes only what differs, and repeats a
+ * failed write with exponential backoff.
  *
  * <p>Not thread-safe.
  */

@@ -8,8 +8,8 @@ import java.util.regex.Pattern;
 
 /**
  * The devices that ListAndWatch advertises: anonymous slots, {@code slot-000} onwards, one per possible vGPU. A slot
- * belongs to no particular GPU, because the scheduler chooses the GPU at Bind. So for each unhealthy GPU, that many slots
- * at the end of the list are unhealthy.
+ * belongs to no particular GPU, because the scheduler chooses the GPU at Bind. So for each unhealthy GPU, that many
+ * slots at the end of the list are unhealthy.
  *
  * @param total 0 to 999999
  * @param unhealthy 0 to {@code total}

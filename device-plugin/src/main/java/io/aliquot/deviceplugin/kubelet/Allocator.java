@@ -14,8 +14,8 @@ import java.util.List;
 
 /**
  * Answers Allocate for one container: mounts the shim, the file that preloads it, and an empty region, and makes no GPU
- * visible. The answer does not depend on the pod, which Allocate does not name: the pod's annotations, which Bind wrote,
- * set its GPUs and limits. So Allocate needs no API call and one local file.
+ * visible. The answer does not depend on the pod, which Allocate does not name: the pod's annotations, which Bind
+ * wrote, set its GPUs and limits. So Allocate needs no API call and one local file.
  */
 final class Allocator {
     private final Shim shim;

@@ -22,10 +22,10 @@ import org.jspecify.annotations.Nullable;
 /**
  * Serves {@code nvidia.com/gpu} to the kubelet and stays registered, on a thread of its own.
  *
- * <p>A registration ends when the kubelet restarts (it empties the plugin folder and creates a new socket), when it closes
- * the ListAndWatch stream, or when the Node has no {@code nvidia.com/gpu} although slots are advertised. The plugin then
- * registers again with a new socket, after the old one is closed: the kubelet identifies a plugin that disconnects by
- * resource and socket, and removes the resource whichever registration holds it by then
+ * <p>A registration ends when the kubelet restarts (it empties the plugin folder and creates a new socket), when it
+ * closes the ListAndWatch stream, or when the Node has no {@code nvidia.com/gpu} although slots are advertised. The
+ * plugin then registers again with a new socket, after the old one is closed: the kubelet identifies a plugin that
+ * disconnects by resource and socket, and removes the resource whichever registration holds it by then
  * (pkg/kubelet/cm/devicemanager/plugin/v1beta1, {@code runClient} and {@code disconnectClient}).
  *
  * <p>The thread polls the plugin folder once a second instead of watching it: that costs two {@code stat} calls, and no
@@ -114,10 +114,10 @@ public final class KubeletRegistrar implements AutoCloseable {
     }
 
     /**
-     * Takes note of the Node's allocatable {@code nvidia.com/gpu}. If it is 0 for long although slots are advertised, the
-     * plugin registers again. If it is another wrong number for long, another device plugin has registered the resource.
-     * This plugin then reports a problem and does not register again, since two plugins would take the resource from each
-     * other forever.
+     * Takes note of the Node's allocatable {@code nvidia.com/gpu}. If it is 0 for long although slots are advertised,
+     * the plugin registers again. If it is another wrong number for long, another device plugin has registered the
+     * resource. This plugin then reports a problem and does not register again, since two plugins would take the
+     * resource from each other forever.
      */
     public synchronized void observeAllocatable(long allocatable) {
         int advertised = service.advertised().healthy();
@@ -270,8 +270,8 @@ public final class KubeletRegistrar implements AutoCloseable {
             if (present.stream().anyMatch(name -> name.toLowerCase(Locale.ROOT).contains("nvidia"))) {
                 LOG.log(
                         Level.WARNING,
-                        "Another device plugin for NVIDIA GPUs seems to serve this node: {0}. Only one may register {1};"
-                                + " remove the other from nodes with the label gpu=on",
+                        "Another device plugin for NVIDIA GPUs seems to serve this node: {0}. Only one may register"
+                                + " {1}; remove the other from nodes with the label gpu=on",
                         present,
                         Resources.GPU);
             }

@@ -16,8 +16,8 @@ import java.util.Set;
 
 /**
  * The regions of the containers on the host, {@code <state>/slots/<slot>}. Allocate replaces a slot's file; nothing
- * removes it, because the kubelet repeats Allocate's answer, which names it, at each restart of a container, even after a
- * reboot.
+ * removes it, because the kubelet repeats Allocate's answer, which names it, at each restart of a container, even after
+ * a reboot.
  */
 final class RegionFiles {
     // A container may run as any user.

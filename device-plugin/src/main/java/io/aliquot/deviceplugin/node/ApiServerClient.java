@@ -22,12 +22,12 @@ import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 
 /**
- * An HTTP client for the API server of the cluster that this process runs in; the address comes from the environment that
- * the kubelet sets, the credentials from the pod's service account. Thread-safe.
+ * An HTTP client for the API server of the cluster that this process runs in; the address comes from the environment
+ * that the kubelet sets, the credentials from the pod's service account. Thread-safe.
  *
- * <p>The agent reads and patches one object, on each GPU node. With fabric8's client 7.8.0, which the scheduler uses, this
- * process took 130 MB of memory, and 106 MB without it; the limit is 130 MB (JDK 17, one Node, after 1,000 allocations;
- * most of the difference is loaded classes).
+ * <p>The agent reads and patches one object, on each GPU node. With fabric8's client 7.8.0, which the scheduler uses,
+ * this process took 130 MB of memory, and 106 MB without it; the limit is 130 MB (JDK 17, one Node, after 1,000
+ * allocations; most of the difference is loaded classes).
  */
 public final class ApiServerClient {
     /** Where the kubelet mounts a pod's service account. */
@@ -43,7 +43,8 @@ public final class ApiServerClient {
     /**
      * Creates a client.
      *
-     * @param token the file with the bearer token, read for each request because the kubelet replaces it before it expires
+     * @param token the file with the bearer token, read for each request because the kubelet replaces it before it
+     *     expires
      */
     ApiServerClient(URI base, HttpClient client, Path token) {
         this.base = base;

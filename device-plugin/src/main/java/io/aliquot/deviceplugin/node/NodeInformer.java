@@ -64,7 +64,7 @@ final class NodeInformer implements AutoCloseable {
         return Optional.ofNullable(latest).map(NodeView::parse);
     }
 
-    /** Stores a state unless a newer one is stored: the watch may still deliver a state from before our own write. */
+    /** Stores a state unless a newer one is stored: the watch may deliver one from before the agent's own write. */
     void store(JsonNode node) {
         synchronized (this) {
             JsonNode stored = latest;

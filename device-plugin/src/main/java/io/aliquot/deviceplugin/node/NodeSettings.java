@@ -31,8 +31,8 @@ public record NodeSettings(int slots, Scaling memoryScaling, Scaling coreScaling
     }
 
     /**
-     * Reads the settings from a Node. Also checks its label for the sharing mode, which the scheduler applies, so that the
-     * agent's log and metrics report an invalid one.
+     * Reads the settings from a Node. Also checks its label for the sharing mode, which the scheduler applies, so that
+     * the agent's log and metrics report an invalid one.
      *
      * @param defaultSlots the number of slots if the Node has no annotation for it
      * @throws FormatException with each invalid value of the Node, and what is allowed

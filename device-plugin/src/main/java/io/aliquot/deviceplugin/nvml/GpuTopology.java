@@ -64,8 +64,8 @@ final class GpuTopology {
     }
 
     /**
-     * The NUMA node that a GPU is attached to, from the kernel or else from NVML; -1 if unknown. (nvmlDeviceGetNumaNodeId
-     * is about the GPU's own memory, where that is a NUMA node of its own.)
+     * The NUMA node that a GPU is attached to, from the kernel or else from NVML; -1 if unknown.
+     * (nvmlDeviceGetNumaNodeId is about the GPU's own memory, where that is a NUMA node of its own.)
      */
     int numaNode(Pointer handle, String busId) {
         int node = numaNodeFromKernel(busId);

@@ -79,8 +79,8 @@ public final class Nvml implements AutoCloseable {
     }
 
     /**
-     * The GPUs that NVML lists, with their health. A GPU that does not return its UUID, or has never returned its memory,
-     * is left out; {@link io.aliquot.deviceplugin.inventory.InventoryBuilder} keeps a known one as unhealthy.
+     * The GPUs that NVML lists, with their health. A GPU that does not return its UUID, or has never returned its
+     * memory, is left out; {@link io.aliquot.deviceplugin.inventory.InventoryBuilder} keeps a known one as unhealthy.
      *
      * @throws NvmlException if NVML as a whole fails
      */
@@ -121,7 +121,8 @@ public final class Nvml implements AutoCloseable {
     /**
      * Waits for the next critical XID error of any GPU.
      *
-     * @return empty if none came within {@code timeout}; also, after that time, if the driver does not report XID errors
+     * @return empty if none came within {@code timeout}; also, after that time, if the driver does not report XID
+     *     errors
      */
     Optional<Xid> nextXid(Duration timeout) throws NvmlException, InterruptedException {
         Optional<Pointer> set = eventSet();
@@ -282,7 +283,7 @@ public final class Nvml implements AutoCloseable {
         }
     }
 
-    /** In bytes, from version 2 of the structure where the driver has it: its total is the one that nvidia-smi prints. */
+    /** In bytes. Uses version 2 of the structure if the driver has it: its total is the one that nvidia-smi prints. */
     private long totalMemory(Pointer handle) throws NvmlException {
         Optional<Function> version2 = library.function("nvmlDeviceGetMemoryInfo_v2");
         try (var memory = new Memory(MEMORY_V2_SIZE)) {

@@ -9,8 +9,8 @@ import com.sun.jna.ptr.PointerByReference;
 import java.util.Optional;
 
 /**
- * The binding of NVML's functions, and its return codes as messages. Functions that every driver has are bound directly;
- * functions that newer drivers add or virtual machines lack are looked up by name and may be absent.
+ * The binding of NVML's functions, and its return codes as messages. Functions that every driver has are bound
+ * directly; functions that newer drivers add or virtual machines lack are looked up by name and may be absent.
  *
  * <p>At most one is open in a process, because JNA binds the functions to the class {@link Calls}.
  */
@@ -47,8 +47,8 @@ final class NvmlLibrary {
             String reason = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
             throw new NvmlException(
                     "cannot open " + name + " (" + reason + "): on a GPU node install NVIDIA's driver and"
-                            + " container toolkit and give this pod NVIDIA's runtime (chart value runtimeClass.name where it is"
-                            + " not the default); a node without GPUs should not have the label gpu=on");
+                            + " container toolkit and give this pod NVIDIA's runtime (chart value runtimeClass.name"
+                            + " where it is not the default); a node without GPUs should not have the label gpu=on");
         }
         int code = Calls.nvmlInit_v2();
         if (code != SUCCESS) {

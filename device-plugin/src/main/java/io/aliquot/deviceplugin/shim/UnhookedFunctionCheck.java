@@ -19,8 +19,8 @@ import java.util.Set;
 /**
  * Finds containers in which the driver returned a function that the shim must hook but does not know, probably because
  * the driver is newer than the shim. Calls of that function bypass the limits. The shim has no log of its own, so it
- * counts such functions in the container's region, and this check logs them and sets a metric. A container can write its
- * region, so the check finds accidents and not attacks.
+ * counts such functions in the container's region, and this check logs them and sets a metric. A container can write
+ * its region, so the check finds accidents and not attacks.
  *
  * <p>Not thread-safe.
  */
@@ -58,9 +58,9 @@ public final class UnhookedFunctionCheck {
             if (!affected.contains(slot)) {
                 LOG.log(
                         Level.ERROR,
-                        "In the container of {0} the driver returned a CUDA function that the shim does not know, so its"
-                                + " calls bypass the limits: the driver is probably newer than this version of Aliquot"
-                                + " supports; upgrade Aliquot, or report the driver's version",
+                        "In the container of {0} the driver returned a CUDA function that the shim does not know, so"
+                                + " its calls bypass the limits: the driver is probably newer than this version of"
+                                + " Aliquot supports; upgrade Aliquot, or report the driver''s version",
                         slot);
             }
         }

@@ -56,16 +56,6 @@ final class InventoryBuilderTest {
         assertThat(back.print()).isEqualTo(first.print());
     }
 
-    private static PhysicalGpu gpu(int index, String name, String unhealthyReason) {
-        GpuHealth health =
-                unhealthyReason.isEmpty() ? new GpuHealth.Healthy() : new GpuHealth.Unhealthy(unhealthyReason);
-        return new PhysicalGpu(uuid(name), index, "model", 1000, -1, health, Map.of());
-    }
-
-    private static String uuid(String name) {
-        return "GPU-00000000-0000-0000-0000-00000000000" + name;
-    }
-
     @Test
     void extendedResourcesAreScaled() {
         var settings = new NodeSettings(10, new Scaling(150), new Scaling(80));
@@ -83,5 +73,15 @@ final class InventoryBuilderTest {
                         300L,
                         "nvidia.com/gpucores",
                         160L));
+    }
+
+    private static PhysicalGpu gpu(int index, String name, String unhealthyReason) {
+        GpuHealth health =
+                unhealthyReason.isEmpty() ? new GpuHealth.Healthy() : new GpuHealth.Unhealthy(unhealthyReason);
+        return new PhysicalGpu(uuid(name), index, "model", 1000, -1, health, Map.of());
+    }
+
+    private static String uuid(String name) {
+        return "GPU-00000000-0000-0000-0000-00000000000" + name;
     }
 }

@@ -35,8 +35,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 
 /**
- * The kubelet's side of the device plugin API over unix sockets: accepts registrations, calls the plugin before it answers
- * Register, keeps ListAndWatch open, and calls Allocate. At its start it empties the plugin folder, as the kubelet does.
+ * The kubelet's side of the device plugin API over unix sockets: accepts registrations, calls the plugin before it
+ * answers Register, keeps ListAndWatch open, and calls Allocate. At its start it empties the plugin folder, as the
+ * kubelet does.
  */
 public final class TestKubelet implements AutoCloseable {
     private final Path folder;

@@ -47,7 +47,7 @@ final class BackoffTest {
         assertThat(backoff.start()).isEqualTo(FIRST);
     }
 
-    /** System.nanoTime may overflow: deadlines were compared with {@code <}, so a wait ended at once or lasted centuries. */
+    /** System.nanoTime may overflow: deadlines compared with {@code <} then end at once or after centuries. */
     @Test
     void aPauseLastsItsTimeWhenTheClockOverflows() {
         now = Long.MAX_VALUE - Duration.ofMillis(500).toNanos();
