@@ -101,11 +101,11 @@ final class XidWatcher implements AutoCloseable {
                 == null) {
             LOG.log(
                     Level.ERROR,
-                    "XID {0} on {1}: unhealthy until this pod restarts, so no new vGPU is placed there",
+                    "XID {0}: {1} until this pod restarts",
                     xid.number(),
                     xid.uuid().isEmpty()
-                            ? "a GPU that does not return its UUID, so every GPU is"
-                            : "GPU " + xid.uuid());
+                            ? "the GPU did not return its UUID, so all GPUs are unhealthy and take no new vGPU"
+                            : "GPU " + xid.uuid() + " is unhealthy and takes no new vGPU");
             onFailure.run();
         }
     }
