@@ -1,35 +1,41 @@
 package io.aliquot.deviceplugin;
 
 import io.aliquot.api.FormatException;
-import io.aliquot.deviceplugin.kubelet.KubeletPlugin;
-import io.aliquot.deviceplugin.metrics.Metrics;
-import io.aliquot.deviceplugin.metrics.Monitoring;
-import io.aliquot.deviceplugin.node.ApiServer;
-import io.aliquot.deviceplugin.node.KubernetesNode;
+import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.metrics.MonitoringServer;
+import io.aliquot.deviceplugin.node.ApiServerClient;
+import io.aliquot.deviceplugin.node.ApiServerNodeClient;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.shim.Shim;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.InstantSource;
+import java.util.function.LongSupplier;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 
 /**
- * The process's entry. Exit codes: 0 after SIGTERM, 2 for wrong settings or a damaged image, 1 when only a new container
- * can help.
+ * The process's entry point: connects the parts to each other, to the environment and to the clocks. Exit codes: 0
+ * after SIGTERM, 2 for invalid settings or a damaged image, 1 if only a restart of the container can help.
  */
 public final class DevicePlugin {
     private static final Path SYS = Path.of("/sys");
-    private static final Duration LOOK = Duration.ofSeconds(5);
-    private static final int TRY_AGAIN = 1;
-    private static final int WRONG_SETTINGS = 2;
-    /** Says at every connection that unix sockets have no keep-alive. Held, since loggers are else collected. */
+    private static final Duration INTERVAL = Duration.ofSeconds(5);
+    private static final int EXIT_RESTART = 1;
+    private static final int EXIT_INVALID_SETTINGS = 2;
+
+    /**
+     * Logs at each connection that unix sockets have no keep-alive, so its level is raised. A field refers to it
+     * because java.util.logging does not keep unreferenced loggers.
+     */
     private static final Logger NETTY_BOOTSTRAP = Logger.getLogger("io.grpc.netty.shaded.io.netty.bootstrap");
 
     private DevicePlugin() {}
 
     public static void main(String[] args) {
-        // One line a message, before anybody logs.
+        // One line per message; set before the first message.
         System.setProperty("java.util.logging.SimpleFormatter.format", "%1$tFT%1$tT.%1$tL%1$tz %4$s %5$s%6$s%n");
         NETTY_BOOTSTRAP.setLevel(Level.SEVERE);
         Settings settings;
@@ -37,32 +43,37 @@ public final class DevicePlugin {
             settings = Settings.parse(System.getenv());
         } catch (FormatException e) {
             System.err.println(e.getMessage());
-            System.exit(WRONG_SETTINGS);
+            System.exit(EXIT_INVALID_SETTINGS);
             return;
         }
         try {
             System.exit(run(settings));
         } catch (RuntimeException e) {
-            e.printStackTrace(); // and don't live on as a process that does nothing but answer probes
-            System.exit(TRY_AGAIN);
+            // Exit explicitly: other threads would keep the process alive and answer its probes.
+            e.printStackTrace();
+            System.exit(EXIT_RESTART);
         }
     }
 
     private static int run(Settings settings) {
-        var metrics = new Metrics();
+        LongSupplier nanoTime = System::nanoTime;
+        var metrics = new AgentMetrics();
         try {
-            ApiServer server = ApiServer.ofPod(System.getenv(), ApiServer.SERVICE_ACCOUNT);
+            ApiServerClient server = ApiServerClient.ofPod(System.getenv(), ApiServerClient.SERVICE_ACCOUNT);
             Shim shim = Shim.install(settings.shimSource(), settings.stateDir());
-            var plugin = new KubeletPlugin(settings.kubeletDir(), settings.stateDir(), shim, metrics);
-            var agent = new Agent(settings, () -> Nvml.open(settings.nvml(), SYS), plugin, metrics, LOOK);
-            var monitoring = new Monitoring(settings.metricsPort(), metrics, agent::stuck, agent::waitingFor);
+            var registrar = new KubeletRegistrar(
+                    settings.kubeletDir(), settings.stateDir(), shim, metrics, InstantSource.system(), nanoTime);
+            var agent = new NodeAgent(
+                    settings, () -> Nvml.open(settings.nvml(), SYS), registrar, metrics, INTERVAL, nanoTime);
+            var monitoring = new MonitoringServer(
+                    settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems);
             Runtime.getRuntime().addShutdownHook(new Thread(agent::close, "shutdown"));
-            boolean asked = agent.run(new KubernetesNode(server, settings.nodeName(), agent::wake));
+            NodeAgent.End end = agent.run(new ApiServerNodeClient(server, settings.nodeName(), agent::wake, nanoTime));
             monitoring.close();
-            return asked ? 0 : TRY_AGAIN;
+            return end == NodeAgent.End.CLOSED ? 0 : EXIT_RESTART;
         } catch (IOException | FormatException e) {
             System.err.println(e.getMessage());
-            return WRONG_SETTINGS;
+            return EXIT_INVALID_SETTINGS;
         }
     }
 }

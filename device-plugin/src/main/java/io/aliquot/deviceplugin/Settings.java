@@ -7,26 +7,27 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.function.Function;
 import java.util.regex.Pattern;
 
 /**
- * All settings of this process, from its environment.
+ * All settings of this process, read from its environment. An unset or empty variable has its default.
  *
- * @param nodeName {@code NODE_NAME}: the Node this process looks after, by the downward API; no default
- * @param slots {@code ALIQUOT_SLOTS}: vGPUs per GPU at most, where the node's annotation doesn't say; default 10
+ * @param nodeName {@code NODE_NAME}: the name of the Node that this process serves, from the downward API; no default
+ * @param slots {@code ALIQUOT_SLOTS}: vGPUs per GPU, 1 to 1000, where the Node has no annotation for it; default 10
  * @param visibleDevices {@code ALIQUOT_VISIBLE_DEVICES}: how the node's NVIDIA runtime names GPUs; default
  *     <code>{uuid}</code>
- * @param kubeletDir {@code ALIQUOT_KUBELET_DIR}: the folder of the kubelet's plugin sockets; default
+ * @param kubeletDir {@code ALIQUOT_KUBELET_DIR}: the kubelet's folder of device plugin sockets; default
  *     {@code /var/lib/kubelet/device-plugins}
- * @param stateDir {@code ALIQUOT_STATE_DIR}: shims and slots, on the host and here at the same path; default
- *     {@code /var/lib/aliquot}
- * @param shimSource {@code ALIQUOT_SHIM_SOURCE}: {@code libaliquot.so} and {@code VERSION}; default
+ * @param stateDir {@code ALIQUOT_STATE_DIR}: the folder of shims and regions, at the same path on the host and in this
+ *     container; default {@code /var/lib/aliquot}
+ * @param shimSource {@code ALIQUOT_SHIM_SOURCE}: the folder with {@code libaliquot.so} and {@code VERSION}; default
  *     {@code /opt/aliquot/shim}
- * @param nvml {@code ALIQUOT_NVML}: the library to open, by name or path; default {@code libnvidia-ml.so.1}
- * @param metricsPort {@code ALIQUOT_METRICS_PORT}: health and metrics over HTTP, 0 for any free port; default 9091
+ * @param nvml {@code ALIQUOT_NVML}: name or path of the NVML library; default {@code libnvidia-ml.so.1}
+ * @param metricsPort {@code ALIQUOT_METRICS_PORT}: TCP port of health and metrics, 0 for any free one; default 9091
  */
-public record Settings(
+record Settings(
         String nodeName,
         int slots,
         VisibleDevices visibleDevices,
@@ -42,21 +43,29 @@ public record Settings(
     /**
      * Reads the environment.
      *
-     * @throws FormatException that names every setting that is wrong, and what to write
+     * @throws FormatException with each invalid setting and what to write instead
      */
-    public static Settings parse(Map<String, String> environment) {
+    static Settings parse(Map<String, String> environment) {
         var reader = new Reader(environment);
-        String nodeName = reader.read("NODE_NAME", "", Settings::nodeName);
-        int slots = reader.read(
+        var nodeName = reader.read("NODE_NAME", "", Settings::nodeName);
+        var slots = reader.read(
                 "ALIQUOT_SLOTS", Integer.toString(SlotCount.DEFAULT), text -> SlotCount.parse("slots", text));
-        VisibleDevices visibleDevices = reader.read("ALIQUOT_VISIBLE_DEVICES", "{uuid}", VisibleDevices::new);
-        Path kubeletDir = reader.read("ALIQUOT_KUBELET_DIR", "/var/lib/kubelet/device-plugins", Settings::folder);
-        Path stateDir = reader.read("ALIQUOT_STATE_DIR", "/var/lib/aliquot", Settings::folder);
-        Path shimSource = reader.read("ALIQUOT_SHIM_SOURCE", "/opt/aliquot/shim", Settings::folder);
-        String nvml = reader.read("ALIQUOT_NVML", "libnvidia-ml.so.1", Settings::library);
-        int metricsPort = reader.read("ALIQUOT_METRICS_PORT", "9091", Settings::port);
-        reader.throwIfWrong();
-        return new Settings(nodeName, slots, visibleDevices, kubeletDir, stateDir, shimSource, nvml, metricsPort);
+        var visibleDevices = reader.read("ALIQUOT_VISIBLE_DEVICES", "{uuid}", VisibleDevices::new);
+        var kubeletDir = reader.read("ALIQUOT_KUBELET_DIR", "/var/lib/kubelet/device-plugins", Settings::folder);
+        var stateDir = reader.read("ALIQUOT_STATE_DIR", "/var/lib/aliquot", Settings::folder);
+        var shimSource = reader.read("ALIQUOT_SHIM_SOURCE", "/opt/aliquot/shim", Settings::folder);
+        var nvml = reader.read("ALIQUOT_NVML", "libnvidia-ml.so.1", Settings::library);
+        var metricsPort = reader.read("ALIQUOT_METRICS_PORT", "9091", Settings::port);
+        reader.throwIfInvalid();
+        return new Settings(
+                nodeName.orElseThrow(),
+                slots.orElseThrow(),
+                visibleDevices.orElseThrow(),
+                kubeletDir.orElseThrow(),
+                stateDir.orElseThrow(),
+                shimSource.orElseThrow(),
+                nvml.orElseThrow(),
+                metricsPort.orElseThrow());
     }
 
     private static String nodeName(String text) {
@@ -76,7 +85,7 @@ public record Settings(
 
     private static String library(String text) {
         if (!text.matches("[!-~]{1,4096}")) {
-            throw new FormatException("expected the name or the path of NVML's library, found \"" + text + "\"");
+            throw new FormatException("expected the name or path of the NVML library, found \"" + text + "\"");
         }
         return text;
     }
@@ -88,29 +97,29 @@ public record Settings(
         return Integer.parseInt(text);
     }
 
-    /** Reads on after a wrong setting, so that one start tells them all. */
+    /** Collects the errors of all settings, so that one start reports all of them. */
     private static final class Reader {
         private final Map<String, String> environment;
-        private final List<String> wrong = new ArrayList<>();
+        private final List<String> errors = new ArrayList<>();
 
         Reader(Map<String, String> environment) {
             this.environment = environment;
         }
 
-        <T> T read(String name, String byDefault, Function<String, T> parse) {
+        /** Parses one setting; empty if it is invalid. */
+        <T> Optional<T> read(String name, String defaultText, Function<String, T> parser) {
             String text = environment.getOrDefault(name, "");
             try {
-                return parse.apply(text.isEmpty() ? byDefault : text);
+                return Optional.of(parser.apply(text.isEmpty() ? defaultText : text));
             } catch (FormatException e) {
-                wrong.add(name + ": " + e.getMessage());
-                // Never used: throwIfWrong comes before the settings are made.
-                return byDefault.isEmpty() ? parse.apply("unset") : parse.apply(byDefault);
+                errors.add(name + ": " + e.getMessage());
+                return Optional.empty();
             }
         }
 
-        void throwIfWrong() {
-            if (!wrong.isEmpty()) {
-                throw new FormatException(String.join("\n", wrong));
+        void throwIfInvalid() {
+            if (!errors.isEmpty()) {
+                throw new FormatException(String.join("\n", errors));
             }
         }
     }

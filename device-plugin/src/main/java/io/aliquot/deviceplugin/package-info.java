@@ -1,4 +1,4 @@
-/** The node agent's process: GPUs and their health from NVML, the kubelet's device plugin, the node's inventory. */
+/** The node agent: main loop, settings, and the wiring of the process. */
 @NullMarked
 package io.aliquot.deviceplugin;
 

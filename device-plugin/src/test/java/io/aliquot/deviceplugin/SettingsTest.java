@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 
 final class SettingsTest {
     @Test
-    void allButTheNodesNameHasADefault() {
+    void eachSettingExceptTheNodeNameHasADefault() {
         Settings settings = Settings.parse(Map.of("NODE_NAME", "gpu-1.example.com", "ALIQUOT_SLOTS", ""));
 
         assertThat(settings.nodeName()).isEqualTo("gpu-1.example.com");
@@ -24,7 +24,7 @@ final class SettingsTest {
     }
 
     @Test
-    void eachCanBeSet() {
+    void readsEachSetting() {
         Settings settings = Settings.parse(Map.of(
                 "NODE_NAME", "n",
                 "ALIQUOT_SLOTS", "20",
@@ -43,7 +43,7 @@ final class SettingsTest {
     }
 
     @Test
-    void everythingWrongIsSaidAtOnceWithWhatWasExpected() {
+    void reportsAllInvalidSettingsWithWhatWasExpected() {
         assertThatThrownBy(() -> Settings.parse(Map.of(
                         "ALIQUOT_SLOTS", "0",
                         "ALIQUOT_VISIBLE_DEVICES", "all",

@@ -1,4 +1,4 @@
-/** The kubelet's device plugin: slots, Allocate, and staying registered. */
+/** The kubelet's device plugin API: registration, ListAndWatch, Allocate. */
 @NullMarked
 package io.aliquot.deviceplugin.kubelet;
 

@@ -1,4 +1,4 @@
-/** What this process counts, and its health, over HTTP. */
+/** Prometheus metrics and health probes over HTTP. */
 @NullMarked
 package io.aliquot.deviceplugin.metrics;
 

@@ -1,22 +1,60 @@
 package io.aliquot.deviceplugin.node;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.HashMap;
 import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
- * What of our Node concerns us.
+ * The fields of a Node that the agent uses.
  *
- * @param capacity whole amounts of extended resources; others are left out
- * @param allocatable the same, of what may be given away
+ * @param capacity extended resources with whole amounts; other resources are left out
+ * @param allocatable the same of {@code status.allocatable}
  */
 public record NodeView(
         Map<String, String> labels,
         Map<String, String> annotations,
         Map<String, Long> capacity,
         Map<String, Long> allocatable) {
+    // Whole numbers as the API server prints them (k8s.io/apimachinery, pkg/api/resource).
+    private static final Pattern WHOLE_QUANTITY = Pattern.compile("([0-9]{1,9})(k|M|G|Ki|Mi|Gi)?");
+    private static final Map<String, Long> UNITS = Map.of(
+            "", 1L, "k", 1_000L, "M", 1_000_000L, "G", 1_000_000_000L, "Ki", 1L << 10, "Mi", 1L << 20, "Gi", 1L << 30);
+
     public NodeView {
         labels = Map.copyOf(labels);
         annotations = Map.copyOf(annotations);
         capacity = Map.copyOf(capacity);
         allocatable = Map.copyOf(allocatable);
+    }
+
+    static NodeView parse(JsonNode node) {
+        JsonNode metadata = node.path("metadata");
+        JsonNode status = node.path("status");
+        return new NodeView(
+                strings(metadata.path("labels")),
+                strings(metadata.path("annotations")),
+                extendedResources(status.path("capacity")),
+                extendedResources(status.path("allocatable")));
+    }
+
+    private static Map<String, String> strings(JsonNode object) {
+        Map<String, String> strings = new HashMap<>();
+        object.properties()
+                .forEach(field -> strings.put(field.getKey(), field.getValue().asText()));
+        return strings;
+    }
+
+    private static Map<String, Long> extendedResources(JsonNode object) {
+        Map<String, Long> amounts = new HashMap<>();
+        strings(object).forEach((resource, quantity) -> {
+            Matcher whole = WHOLE_QUANTITY.matcher(quantity);
+            if (resource.contains("/") && whole.matches()) {
+                String unit = whole.group(2) == null ? "" : whole.group(2);
+                amounts.put(resource, Math.multiplyExact(Long.parseLong(whole.group(1)), UNITS.getOrDefault(unit, 1L)));
+            }
+        });
+        return amounts;
     }
 }

@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.node;
 
-/** A PATCH of the Node that the API server did not take; the message is a sentence. */
+/** The API server did not accept a PATCH of the Node; the message says why. */
 public final class NodeWriteException extends Exception {
     private static final long serialVersionUID = 1L;
 

@@ -1,4 +1,4 @@
-/** The Node object: inventory, totals, and what its admin asks for. */
+/** The agent's own Node in the API server: watched, patched, and read for the admin's settings. */
 @NullMarked
 package io.aliquot.deviceplugin.node;
 

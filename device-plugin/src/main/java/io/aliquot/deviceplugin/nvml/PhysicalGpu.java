@@ -4,19 +4,26 @@ import io.aliquot.api.Link;
 import java.util.Map;
 
 /**
- * What NVML says about one GPU.
+ * One GPU as NVML describes it. The inventory's {@code Gpu} checks the ranges.
  *
  * @param uuid as NVML prints it
  * @param index NVML's, from 0
  * @param model product name
- * @param memoryMiB all of its memory
- * @param numa the NUMA domain it hangs on; -1 where unknown
- * @param trouble why no new vGPU may land on it now; empty when nothing is wrong
- * @param links by the other GPU's UUID; absent means unknown
+ * @param memoryMiB total device memory
+ * @param numa the NUMA node that the GPU is attached to; -1 if unknown
+ * @param links by the other GPU's UUID; absent if unknown
  */
 public record PhysicalGpu(
-        String uuid, int index, String model, int memoryMiB, int numa, String trouble, Map<String, Link> links) {
+        String uuid, int index, String model, int memoryMiB, int numa, GpuHealth health, Map<String, Link> links) {
     public PhysicalGpu {
+        if (uuid.isBlank() || index < 0) {
+            throw new IllegalArgumentException(
+                    "expected a GPU's UUID and an index from 0, found \"" + uuid + "\" and " + index);
+        }
         links = Map.copyOf(links);
+    }
+
+    PhysicalGpu withHealth(GpuHealth health) {
+        return new PhysicalGpu(uuid, index, model, memoryMiB, numa, health, links);
     }
 }

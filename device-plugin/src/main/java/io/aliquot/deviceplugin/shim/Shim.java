@@ -21,14 +21,13 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The shim as it lies on the host, below {@code <state>/shim/<version>}: the library, and the file that has the dynamic
- * linker load it. A version's files never change: another library has another version, since the version ends with its
- * hash. Old versions stay, because the kubelet replays Allocate's answers, which name them, at every restart of a
- * container.
+ * The shim as installed on the host in {@code <state>/shim/<version>}: the library, and the file that makes the dynamic
+ * linker load it. The files of a version never change, because a version ends with the library's hash. Old versions
+ * stay, because the kubelet repeats Allocate's answers, which name them, at each restart of a container.
  *
  * @param version content of {@code VERSION}
- * @param library the host's path of {@code libaliquot.so}
- * @param preload the host's path of the file for {@link ContainerPaths#PRELOAD}
+ * @param library path of {@code libaliquot.so} on the host
+ * @param preload path on the host of the file to mount at {@link Paths#PRELOAD}
  */
 public record Shim(String version, Path library, Path preload) {
     private static final String LIBRARY = "libaliquot.so";
@@ -37,39 +36,40 @@ public record Shim(String version, Path library, Path preload) {
     private static final Pattern VERSION = Pattern.compile("[A-Za-z0-9][A-Za-z0-9._+-]{0,100}-([0-9a-f]{12})");
     private static final Set<PosixFilePermission> READABLE_BY_ALL = PosixFilePermissions.fromString("rw-r--r--");
 
-    /** The library's path in the container. */
+    /** The library's path in a container. */
     public String libraryInContainer() {
         return libraryInContainer(version);
     }
 
     /**
-     * Puts the shim of this release in place, atomically and only where it isn't already.
+     * Installs this release's shim, each file atomically, unless it is installed.
      *
-     * @param source folder of {@code libaliquot.so} and {@code VERSION}
-     * @param state the host's folder of Aliquot
-     * @throws IOException if the source is incomplete, contradicts itself, or the host's folder can't be written
+     * @param source folder with {@code libaliquot.so} and {@code VERSION}
+     * @param stateDir Aliquot's folder on the host
+     * @throws IOException if a file of the source is missing, the version does not match the library, or the host's
+     *     folder cannot be written
      */
-    public static Shim install(Path source, Path state) throws IOException {
+    public static Shim install(Path source, Path stateDir) throws IOException {
         byte[] library = read(source.resolve(LIBRARY));
         String version = new String(read(source.resolve("VERSION")), StandardCharsets.UTF_8).strip();
         Matcher form = VERSION.matcher(version);
         String hash = sha256(library).substring(0, 12);
         if (!form.matches() || !form.group(1).equals(hash)) {
-            throw new IOException(source.resolve("VERSION") + ": expected <release>-" + hash + " (the end is "
-                    + LIBRARY + "'s SHA-256), found \""
+            throw new IOException(source.resolve("VERSION") + ": expected <release>-" + hash + " (the end of"
+                    + " the version is the SHA-256 of " + LIBRARY + "), found \""
                     + version.lines().findFirst().orElse("")
-                    + "\"; the image is damaged, pull it again");
+                    + "\"; the image is damaged: pull it again");
         }
-        Path folder = state.resolve("shim").resolve(version);
+        Path folder = stateDir.resolve("shim").resolve(version);
         Files.createDirectories(folder);
-        try (DirectoryStream<Path> halves = Files.newDirectoryStream(folder, ".*" + TEMPORARY)) {
-            for (Path half : halves) { // of a run that was killed
-                Files.delete(half);
+        try (DirectoryStream<Path> incomplete = Files.newDirectoryStream(folder, ".*" + TEMPORARY)) {
+            for (Path file : incomplete) { // left by a killed process
+                Files.delete(file);
             }
         }
         var shim = new Shim(version, folder.resolve(LIBRARY), folder.resolve(PRELOAD));
-        place(shim.library, library);
-        place(shim.preload, (libraryInContainer(version) + "\n").getBytes(StandardCharsets.US_ASCII));
+        write(shim.library, library);
+        write(shim.preload, (libraryInContainer(version) + "\n").getBytes(StandardCharsets.US_ASCII));
         return shim;
     }
 
@@ -81,12 +81,12 @@ public record Shim(String version, Path library, Path preload) {
         try {
             return Files.readAllBytes(file);
         } catch (NoSuchFileException e) {
-            throw new IOException(file + " is missing; ALIQUOT_SHIM_SOURCE names the folder that holds it", e);
+            throw new IOException(file + " is missing; ALIQUOT_SHIM_SOURCE must name the folder that contains it", e);
         }
     }
 
-    /** A damaged file gets a new inode: what running containers have mapped is never written to. */
-    private static void place(Path file, byte[] content) throws IOException {
+    /** Replaces a damaged file by a new inode: running containers have mapped the old one, which must not change. */
+    private static void write(Path file, byte[] content) throws IOException {
         if (Files.isRegularFile(file) && Arrays.equals(Files.readAllBytes(file), content)) {
             return;
         }
@@ -95,7 +95,7 @@ public record Shim(String version, Path library, Path preload) {
             Files.write(temporary, content);
             Files.setPosixFilePermissions(temporary, READABLE_BY_ALL);
             try (var channel = FileChannel.open(temporary, StandardOpenOption.WRITE)) {
-                channel.force(true); // a container started after a power cut must not load half a library
+                channel.force(true); // a container started after a power cut must not load an incomplete library
             }
             Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
         } finally {
@@ -107,7 +107,7 @@ public record Shim(String version, Path library, Path preload) {
         try {
             return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(content));
         } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException("every Java platform has SHA-256", e);
+            throw new IllegalStateException("each Java platform has SHA-256", e);
         }
     }
 }

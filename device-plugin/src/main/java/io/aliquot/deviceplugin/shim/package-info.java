@@ -1,4 +1,4 @@
-/** Putting the shim where containers can mount it. */
+/** The interception library on the host: installed where containers can mount it, and what it reports. */
 @NullMarked
 package io.aliquot.deviceplugin.shim;
 

@@ -10,7 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** The project's fake driver, built by {@code native-shim}; its GPUs are files that every process of this JVM sees. */
+/** The fake driver that {@code native-shim} builds. Its GPUs are files in a folder that all tests of this JVM share. */
 public final class FakeDriver {
     private static final Path BUILD = Path.of("..", "native-shim", "build", "fake-driver")
             .toAbsolutePath()
@@ -19,10 +19,10 @@ public final class FakeDriver {
     private final Path root =
             Path.of(System.getenv().getOrDefault("ALIQUOT_FAKE_GPUS", "")).resolveSibling("");
 
-    /** Takes the GPUs of an earlier test away. */
+    /** Removes the GPUs of an earlier test. */
     public FakeDriver() throws IOException {
         assertThat(System.getenv())
-                .as("a folder of the build's own, since all in it is deleted")
+                .as("a folder of this build, because its content is deleted")
                 .containsKey("ALIQUOT_FAKE_GPUS");
         assertThat(BUILD.resolve("libnvidia-ml.so.1"))
                 .as("the fake driver, built by ./mvnw -pl native-shim compile")
@@ -37,7 +37,7 @@ public final class FakeDriver {
         Files.createDirectories(root.resolve("gpus"));
     }
 
-    /** Puts GPUs in, each {@code model;MiB;multiprocessors}. */
+    /** Installs GPUs, each {@code model;MiB;multiprocessors}. */
     public void install(String... gpus) throws IOException, InterruptedException {
         Path list = root.resolve("list");
         Files.write(list, List.of(gpus));
@@ -63,7 +63,7 @@ public final class FakeDriver {
         run("heal", uuid, "--root", root.toString());
     }
 
-    /** Takes a GPU out of the machine. */
+    /** Removes a GPU from the machine. */
     public void remove(String uuid) throws IOException {
         Files.delete(root.resolve("gpus").resolve(uuid));
     }

@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.Link;
-import io.aliquot.deviceplugin.metrics.Metrics;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -26,7 +26,7 @@ final class NvmlTest {
     NvmlTest() throws IOException {}
 
     @Test
-    void gpusAreListedWithModelMemoryAndLinks() throws Exception {
+    void listsGpusWithModelMemoryAndLinks() throws Exception {
         driver.install(A100, A100, "NVIDIA T4;15360;40");
         try (Nvml nvml = driver.open()) {
             List<PhysicalGpu> gpus = nvml.gpus();
@@ -36,7 +36,7 @@ final class NvmlTest {
                     .extracting(PhysicalGpu::model)
                     .containsExactly("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", "NVIDIA T4");
             assertThat(gpus).extracting(PhysicalGpu::memoryMiB).containsExactly(81920, 81920, 15360);
-            assertThat(gpus).extracting(PhysicalGpu::trouble).containsOnly("");
+            assertThat(gpus).extracting(PhysicalGpu::health).containsOnly(new GpuHealth.Healthy());
             assertThat(gpus).extracting(PhysicalGpu::uuid).doesNotHaveDuplicates();
             for (PhysicalGpu gpu : gpus) {
                 assertThat(gpu.uuid()).matches("GPU-[0-9a-f-]{36}");
@@ -47,7 +47,7 @@ final class NvmlTest {
     }
 
     @Test
-    void theNumaDomainIsTheKernelsOrElseNvmls(@TempDir Path sys) throws Exception {
+    void readsTheNumaNodeFromTheKernelOrElseFromNvml(@TempDir Path sys) throws Exception {
         driver.install(A100 + ";;0", A100 + ";;2", A100 + ";;3");
         pciDevice(sys, "0000:01:00.0", "0x10de", "1");
         pciDevice(sys, "0000:02:00.0", "0x10de", "-1");
@@ -64,7 +64,7 @@ final class NvmlTest {
     }
 
     @Test
-    void linksAreLanesOfNvlinkOrElseTheWayOverPcie() throws Exception {
+    void linksAreNvlinkLanesOrElseThePathOverPcie() throws Exception {
         driver.install(A100 + ";;0;1=nvlink4,2=pix", A100 + ";;0;2=nvlink2", A100 + ";;0", A100 + ";;1");
         try (Nvml nvml = driver.open()) {
             assertThat(links(nvml))
@@ -77,7 +77,7 @@ final class NvmlTest {
     }
 
     @Test
-    void throughASwitchEveryGpuReachesEveryOtherWithAllItsLanes() throws Exception {
+    void throughAnNvSwitchEachGpuReachesEachOtherWithAllItsLanes() throws Exception {
         driver.install(A100 + ";;0;1=nvlink12,2=nvlink12", A100 + ";;0;2=nvlink12", A100);
         try (Nvml nvml = driver.open()) {
             assertThat(links(nvml))
@@ -88,7 +88,7 @@ final class NvmlTest {
         }
     }
 
-    /** From each GPU to each, in their order. */
+    /** The link from each GPU (row) to each GPU (column). */
     private static List<List<String>> links(Nvml nvml) throws NvmlException {
         List<PhysicalGpu> gpus = nvml.gpus();
         return gpus.stream()
@@ -101,29 +101,30 @@ final class NvmlTest {
     }
 
     @Test
-    void aGpuThatFallsOffTheBusIsInTroubleUntilItIsBack() throws Exception {
+    void aGpuThatFallsOffTheBusIsUnhealthyUntilItIsBack() throws Exception {
         driver.install(A100, A100);
         try (Nvml nvml = driver.open()) {
             String uuid = nvml.gpus().get(1).uuid();
 
             driver.fail(uuid, 79);
-            assertThat(nvml.gpus().get(0).trouble()).isEmpty();
-            assertThat(nvml.gpus().get(1).trouble()).contains("fallen off the bus");
+            assertThat(nvml.gpus().get(0).health()).isEqualTo(new GpuHealth.Healthy());
+            assertThat(nvml.gpus().get(1).health().unhealthyReason())
+                    .hasValueSatisfying(reason -> assertThat(reason).contains("fallen off the bus"));
 
             driver.heal(uuid);
-            assertThat(nvml.gpus().get(1).trouble()).isEmpty();
+            assertThat(nvml.gpus().get(1).health()).isEqualTo(new GpuHealth.Healthy());
         }
     }
 
     @Test
-    void aNodeWithoutGpusHasNone() throws Exception {
+    void listsNoGpusOnANodeWithoutAny() throws Exception {
         try (Nvml nvml = driver.open()) {
             assertThat(nvml.gpus()).isEmpty();
         }
     }
 
     @Test
-    void aMissingLibraryIsSaidWithWhatToDo() {
+    void aMissingLibraryIsReportedWithWhatToDo() {
         assertThatThrownBy(() -> Nvml.open("/nowhere/libnvidia-ml.so.1", Path.of("/sys")))
                 .isInstanceOf(NvmlException.class)
                 .hasMessageContaining("cannot open /nowhere/libnvidia-ml.so.1")
@@ -132,51 +133,52 @@ final class NvmlTest {
     }
 
     @Test
-    void aLibraryThatIsNotNvmlIsSaidToo() {
+    void aLibraryOtherThanNvmlIsReported() {
         assertThatThrownBy(() -> Nvml.open("libc.so.6", Path.of("/sys")))
                 .isInstanceOf(NvmlException.class)
                 .hasMessageContaining("cannot open libc.so.6");
     }
 
     @Test
-    void aCriticalXidTakesAGpuOutOfUseForGood() throws Exception {
+    void aGpuStaysUnhealthyAfterACriticalXid() throws Exception {
         driver.install(A100, A100);
-        var metrics = new Metrics();
+        var metrics = new AgentMetrics();
         var changed = new Semaphore(0);
         try (Nvml nvml = driver.open();
-                var watch = new XidWatch(nvml, metrics, changed::release)) {
+                var watcher = new XidWatcher(nvml, metrics, changed::release)) {
             String first = nvml.gpus().get(0).uuid();
             String second = nvml.gpus().get(1).uuid();
-            Thread.sleep(Duration.ofMillis(300).toMillis()); // listening
+            Thread.sleep(Duration.ofMillis(300).toMillis()); // until the watcher listens
 
             driver.fail(second, 48);
 
             assertThat(changed.tryAcquire(20, TimeUnit.SECONDS)).isTrue();
             driver.heal(second);
-            assertThat(watch.trouble(second)).contains("XID error 48");
-            assertThat(watch.trouble(first)).isEmpty();
+            assertThat(watcher.failure(second))
+                    .hasValueSatisfying(reason -> assertThat(reason).contains("XID error 48"));
+            assertThat(watcher.failure(first)).isEmpty();
             assertThat(metrics.print())
-                    .contains("aliquot_agent_xid_events_total{uuid=\"" + second + "\",xid=\"48\"} 1.0");
+                    .contains("aliquot_agent_xid_errors_total{gpu=\"" + second + "\",xid=\"48\"} 1.0");
         }
     }
 
     @Test
-    void anApplicationsOwnXidLeavesTheGpuInUse() throws Exception {
+    void aGpuStaysHealthyAfterTheXidOfAnApplication() throws Exception {
         driver.install(A100);
-        var metrics = new Metrics();
+        var metrics = new AgentMetrics();
         try (Nvml nvml = driver.open();
-                var watch = new XidWatch(nvml, metrics, () -> {})) {
+                var watcher = new XidWatcher(nvml, metrics, () -> {})) {
             String uuid = nvml.gpus().get(0).uuid();
-            Thread.sleep(Duration.ofMillis(300).toMillis()); // listening
+            Thread.sleep(Duration.ofMillis(300).toMillis()); // until the watcher listens
 
             driver.fail(uuid, 31);
 
-            long until = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-            while (!metrics.print().contains("xid=\"31\"") && System.nanoTime() < until) {
+            long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+            while (!metrics.print().contains("xid=\"31\"") && System.nanoTime() - deadline < 0) {
                 Thread.sleep(20);
             }
             assertThat(metrics.print()).contains("xid=\"31\"} 1.0");
-            assertThat(watch.trouble(uuid)).isEmpty();
+            assertThat(watcher.failure(uuid)).isEmpty();
         }
     }
 }

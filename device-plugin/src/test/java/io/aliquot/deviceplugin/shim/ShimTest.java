@@ -14,43 +14,43 @@ final class ShimTest {
     private static final String VERSION = "0.1.0-b718f1354f72";
 
     private final Path source;
-    private final Path state;
+    private final Path stateDir;
 
-    ShimTest(@TempDir Path source, @TempDir Path state) throws IOException {
+    ShimTest(@TempDir Path source, @TempDir Path stateDir) throws IOException {
         this.source = source;
-        this.state = state;
+        this.stateDir = stateDir;
         Files.writeString(source.resolve("libaliquot.so"), "library");
         Files.writeString(source.resolve("VERSION"), VERSION + "\n");
     }
 
     @Test
-    void theShimLiesUnderItsVersionWithAPreloadFileThatNamesItInTheContainer() throws IOException {
-        Shim shim = Shim.install(source, state);
+    void installsTheLibraryUnderItsVersionAndAPreloadFileWithItsPathInTheContainer() throws IOException {
+        Shim shim = Shim.install(source, stateDir);
 
         assertThat(shim.version()).isEqualTo(VERSION);
         assertThat(shim.library())
-                .isEqualTo(state.resolve("shim").resolve(VERSION).resolve("libaliquot.so"));
+                .isEqualTo(stateDir.resolve("shim").resolve(VERSION).resolve("libaliquot.so"));
         assertThat(shim.library()).hasContent("library");
         assertThat(shim.preload()).hasContent("/usr/local/aliquot/" + VERSION + "/libaliquot.so\n");
         assertThat(shim.libraryInContainer()).isEqualTo("/usr/local/aliquot/" + VERSION + "/libaliquot.so");
     }
 
     @Test
-    void installingAgainLeavesWhatRunningContainersHaveMapped() throws IOException {
-        Path library = Shim.install(source, state).library();
+    void installingAgainKeepsTheFileThatRunningContainersHaveMapped() throws IOException {
+        Path library = Shim.install(source, stateDir).library();
         Object inode = Files.getAttribute(library, "unix:ino");
 
-        Shim.install(source, state);
+        Shim.install(source, stateDir);
 
         assertThat(Files.getAttribute(library, "unix:ino")).isEqualTo(inode);
     }
 
     @Test
-    void aDamagedLibraryIsReplacedByANewFileAndNeverWrittenTo() throws IOException {
-        Path library = Shim.install(source, state).library();
+    void replacesADamagedLibraryByANewFile() throws IOException {
+        Path library = Shim.install(source, stateDir).library();
         Files.writeString(library, "lib");
         try (var mapped = Files.newByteChannel(library)) {
-            Shim.install(source, state);
+            Shim.install(source, stateDir);
 
             assertThat(library).hasContent("library");
             assertThat(mapped.size()).isEqualTo(3);
@@ -58,49 +58,49 @@ final class ShimTest {
     }
 
     @Test
-    void anOlderVersionStays() throws IOException {
-        Path old = state.resolve("shim/0.0.9-000000000000/libaliquot.so");
+    void keepsAnOlderVersion() throws IOException {
+        Path old = stateDir.resolve("shim/0.0.9-000000000000/libaliquot.so");
         Files.createDirectories(old.getParent());
         Files.writeString(old, "old");
 
-        Shim.install(source, state);
+        Shim.install(source, stateDir);
 
         assertThat(old).hasContent("old");
     }
 
     @Test
-    void nothingHalfWrittenIsLeft() throws IOException {
-        Shim.install(source, state);
-        Path folder = state.resolve("shim").resolve(VERSION);
-        Files.writeString(folder.resolve(".libaliquot.so1.new"), "half");
+    void removesIncompleteFiles() throws IOException {
+        Shim.install(source, stateDir);
+        Path folder = stateDir.resolve("shim").resolve(VERSION);
+        Files.writeString(folder.resolve(".libaliquot.so1.new"), "incomplete");
 
-        Shim.install(source, state);
+        Shim.install(source, stateDir);
 
         assertThat(folder.toFile().list()).containsExactlyInAnyOrder("libaliquot.so", "ld.so.preload");
     }
 
     @Test
-    void aVersionThatIsNotTheLibrarysIsRefused() throws IOException {
+    void rejectsAVersionThatDoesNotMatchTheLibrary() throws IOException {
         Files.writeString(source.resolve("libaliquot.so"), "another");
 
-        assertThatThrownBy(() -> Shim.install(source, state))
+        assertThatThrownBy(() -> Shim.install(source, stateDir))
                 .hasMessageContaining("expected <release>-")
                 .hasMessageContaining("found \"" + VERSION + "\"")
                 .hasMessageContaining("pull it again");
     }
 
     @Test
-    void aVersionThatIsAPathIsRefused() throws IOException {
+    void rejectsAVersionThatIsAPath() throws IOException {
         Files.writeString(source.resolve("VERSION"), "../../" + VERSION);
 
-        assertThatThrownBy(() -> Shim.install(source, state)).hasMessageContaining("expected <release>-");
+        assertThatThrownBy(() -> Shim.install(source, stateDir)).hasMessageContaining("expected <release>-");
     }
 
     @Test
-    void aMissingLibraryIsSaidWithTheSettingThatNamesItsFolder() throws IOException {
+    void reportsAMissingLibraryWithTheSettingThatNamesItsFolder() throws IOException {
         Files.delete(source.resolve("libaliquot.so"));
 
-        assertThatThrownBy(() -> Shim.install(source, state))
+        assertThatThrownBy(() -> Shim.install(source, stateDir))
                 .hasMessageContaining("libaliquot.so is missing")
                 .hasMessageContaining("ALIQUOT_SHIM_SOURCE");
     }

@@ -1,0 +1,141 @@
+package io.aliquot.deviceplugin;
+
+import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.node.NodeClient;
+import io.aliquot.deviceplugin.nvml.NvmlSession;
+import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+
+/**
+ * The agent's main loop: one thread runs the {@link Reconciler} periodically, and at once after {@link #wake}. Owns and
+ * closes what the loop uses.
+ */
+final class NodeAgent implements AutoCloseable {
+    private static final Logger LOG = System.getLogger(NodeAgent.class.getName());
+
+    /** NVIDIA's runtime mounts NVML when a container starts, so without NVML only a restart can help. */
+    private static final Duration RESTART_WITHOUT_NVML = Duration.ofMinutes(10);
+
+    private static final Duration SHUTDOWN_TIMEOUT = Duration.ofSeconds(5);
+
+    /** Why the loop has ended. */
+    enum End {
+        CLOSED,
+        /** The container should be restarted. */
+        RESTART
+    }
+
+    private final KubeletRegistrar registrar;
+    private final NvmlSession nvml;
+    private final Reconciler reconciler;
+    private final AgentHealth health;
+    private final UnhookedFunctionCheck unhookedFunctions;
+    private final Duration interval;
+    private final Semaphore wakeUps = new Semaphore(0);
+    private final CountDownLatch ended = new CountDownLatch(1);
+    private volatile boolean started;
+    private volatile boolean closed;
+
+    /**
+     * Does nothing before {@link #run}.
+     *
+     * @param registrar closed by this object
+     * @param interval pause between two passes without {@link #wake}
+     * @param nanoTime a clock such as {@link System#nanoTime}
+     */
+    NodeAgent(
+            Settings settings,
+            NvmlSession.Opener nvmlOpener,
+            KubeletRegistrar registrar,
+            AgentMetrics metrics,
+            Duration interval,
+            LongSupplier nanoTime) {
+        this.registrar = registrar;
+        this.interval = interval;
+        nvml = new NvmlSession(nvmlOpener, metrics, this::wake, nanoTime);
+        reconciler = new Reconciler(settings, nvml, registrar, metrics, nanoTime);
+        health = new AgentHealth(registrar, nanoTime);
+        unhookedFunctions = new UnhookedFunctionCheck(settings.stateDir(), metrics);
+    }
+
+    /** Requests a pass at once, because something may have changed. Thread-safe. */
+    void wake() {
+        wakeUps.release();
+    }
+
+    /** See {@link AgentHealth#livenessProblems}. Thread-safe. */
+    List<String> livenessProblems() {
+        return health.livenessProblems();
+    }
+
+    /** See {@link AgentHealth#readinessProblems}. Thread-safe. */
+    List<String> readinessProblems() {
+        return health.readinessProblems();
+    }
+
+    /**
+     * Runs the loop until {@link #close}, or until only a restart of the container can help.
+     *
+     * @param node closed by this object
+     */
+    End run(NodeClient node) {
+        started = true;
+        try {
+            while (!closed) {
+                List<String> unmet = reconciler.reconcile(node);
+                unhookedFunctions.run();
+                health.passEnded(unmet);
+                if (nvml.unavailableFor().compareTo(RESTART_WITHOUT_NVML) > 0) {
+                    LOG.log(
+                            Level.ERROR,
+                            "NVML has not answered for {0} minutes: exiting, because NVIDIA''s runtime mounts the"
+                                    + " driver''s libraries when a container starts",
+                            RESTART_WITHOUT_NVML.toMinutes());
+                    return End.RESTART;
+                }
+                awaitWakeUp();
+            }
+            return End.CLOSED;
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return End.CLOSED;
+        } finally {
+            registrar.close();
+            nvml.close();
+            node.close();
+            ended.countDown();
+        }
+    }
+
+    /** Ends {@link #run}; returns when it has closed everything, or after a few seconds. */
+    @Override
+    public void close() {
+        closed = true;
+        wake();
+        if (!started) {
+            registrar.close();
+            return;
+        }
+        try {
+            if (!ended.await(SHUTDOWN_TIMEOUT.toMillis(), TimeUnit.MILLISECONDS)) {
+                LOG.log(Level.WARNING, "Exiting before everything is closed");
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private void awaitWakeUp() throws InterruptedException {
+        if (wakeUps.tryAcquire(interval.toNanos(), TimeUnit.NANOSECONDS)) {
+            wakeUps.drainPermits(); // one pass serves all requests made until now
+        }
+    }
+}

@@ -1,0 +1,191 @@
+package io.aliquot.deviceplugin;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
+import io.aliquot.api.Resources;
+import io.aliquot.deviceplugin.inventory.GpuHealthReporter;
+import io.aliquot.deviceplugin.inventory.InventoryBuilder;
+import io.aliquot.deviceplugin.inventory.InventoryPublisher;
+import io.aliquot.deviceplugin.kubelet.AdvertisedSlots;
+import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.node.NodeClient;
+import io.aliquot.deviceplugin.node.NodeSettings;
+import io.aliquot.deviceplugin.node.NodeView;
+import io.aliquot.deviceplugin.nvml.NvmlReading;
+import io.aliquot.deviceplugin.nvml.NvmlSession;
+import io.aliquot.deviceplugin.nvml.PhysicalGpu;
+import io.aliquot.deviceplugin.problem.Problem;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Makes the kubelet's slots and the Node's inventory and extended resources match the GPUs and the admin's settings.
+ * Each pass compares the whole state and corrects what differs, so a missed event or a write by another client does no
+ * harm.
+ *
+ * <p>While a setting on the Node is invalid, the published inventory stays as it is; the scheduler rejects the same
+ * setting and leaves the node out.
+ *
+ * <p>Not thread-safe.
+ */
+final class Reconciler {
+    private static final Logger LOG = System.getLogger(Reconciler.class.getName());
+
+    private final Settings settings;
+    private final NvmlSession nvml;
+    private final KubeletRegistrar registrar;
+    private final InventoryPublisher publisher;
+    private final GpuHealthReporter healthReporter;
+    private final AgentMetrics metrics;
+
+    private final Problem failedPass = new Problem(LOG, Level.ERROR);
+    private final Problem unknownNode = new Problem(LOG, Level.INFO);
+    private final Problem invalidSettings = new Problem(LOG, Level.ERROR);
+    private final Problem noGpu = new Problem(LOG, Level.WARNING);
+
+    /** The inventory to publish; null until NVML or the Node's annotation yields one. */
+    private @Nullable Inventory inventory;
+
+    Reconciler(
+            Settings settings,
+            NvmlSession nvml,
+            KubeletRegistrar registrar,
+            AgentMetrics metrics,
+            LongSupplier nanoTime) {
+        this.settings = settings;
+        this.nvml = nvml;
+        this.registrar = registrar;
+        this.metrics = metrics;
+        publisher = new InventoryPublisher(metrics, nanoTime);
+        healthReporter = new GpuHealthReporter(metrics);
+    }
+
+    /** Makes one pass; returns what still keeps the node from taking GPU pods. */
+    List<String> reconcile(NodeClient client) {
+        try {
+            List<String> unmet = pass(client);
+            failedPass.resolve();
+            return unmet;
+        } catch (RuntimeException e) {
+            // For example, a GPU with properties out of range. Running pods are not affected; the next pass may
+            // succeed.
+            return List.of(failedPass.report("cannot reconcile this node's GPUs: " + e));
+        }
+    }
+
+    private List<String> pass(NodeClient client) {
+        List<String> unmet = new ArrayList<>();
+        NvmlReading reading = nvml.read();
+        if (reading instanceof NvmlReading.Unavailable unavailable) {
+            unmet.add(unavailable.reason());
+        }
+        Optional<NodeView> latest = client.latest();
+        if (latest.isEmpty()) {
+            // A Node object that is deleted and created again starts without inventory and extended resources.
+            inventory = null;
+            publisher.nodeDeleted();
+            unmet.add(unknownNode.report("the API server has not returned node " + settings.nodeName() + " yet"));
+            return unmet;
+        }
+        unknownNode.resolve();
+        NodeView node = latest.get();
+        if (inventory == null) {
+            inventory = publishedInventory(node).orElse(null);
+        }
+        reconcile(client, node, reading, unmet);
+        return unmet;
+    }
+
+    private void reconcile(NodeClient client, NodeView node, NvmlReading reading, List<String> unmet) {
+        Optional<Inventory> previous = Optional.ofNullable(inventory);
+        Optional<NodeSettings> requested = nodeSettings(node);
+        if (previous.isEmpty() && requested.isEmpty()) {
+            invalidSettings.message().ifPresent(unmet::add);
+            return;
+        }
+        if (previous.isEmpty() && reading instanceof NvmlReading.Unavailable) {
+            return;
+        }
+        List<Gpu> previousGpus = previous.map(Inventory::gpus).orElse(List.of());
+        List<PhysicalGpu> detected = gpus(reading, previousGpus);
+        Inventory present = InventoryBuilder.build(
+                detected,
+                previousGpus,
+                settings.visibleDevices(),
+                requested.or(() -> previous.map(NodeSettings::of)).orElseThrow());
+        if (present.gpus().isEmpty()) {
+            unmet.add(noGpu.report(
+                    "NVML lists no GPU on this node; a node without GPUs should not have the label gpu=on"));
+        } else {
+            noGpu.resolve();
+        }
+        healthReporter.report(detected, present);
+        advertise(present, node);
+        Optional<String> failure;
+        if (requested.isPresent()) {
+            inventory = present;
+            failure = publisher.publish(client, node, present);
+        } else {
+            failure = publisher.publishExtendedResources(client, node, previous.orElseThrow());
+        }
+        failure.ifPresent(unmet::add);
+    }
+
+    private static List<PhysicalGpu> gpus(NvmlReading reading, List<Gpu> previous) {
+        if (reading instanceof NvmlReading.Unavailable unavailable) {
+            return InventoryBuilder.allUnhealthy(previous, unavailable.reason());
+        }
+        return ((NvmlReading.Gpus) reading).list();
+    }
+
+    private void advertise(Inventory present, NodeView node) {
+        AdvertisedSlots slots = InventoryBuilder.slots(present);
+        registrar.advertise(slots);
+        metrics.slots(slots.healthy(), slots.unhealthy());
+        registrar.observeAllocatable(node.allocatable().getOrDefault(Resources.GPU, 0L));
+    }
+
+    /** The admin's settings; empty while one of them is invalid. */
+    private Optional<NodeSettings> nodeSettings(NodeView node) {
+        try {
+            NodeSettings parsed = NodeSettings.parse(node, settings.slots());
+            metrics.nodeSettingsInvalid(false);
+            if (invalidSettings.resolve()) {
+                LOG.log(Level.INFO, "The labels and annotations of the Node are valid again");
+            }
+            return Optional.of(parsed);
+        } catch (FormatException e) {
+            metrics.nodeSettingsInvalid(true);
+            invalidSettings.report("node " + settings.nodeName() + ": " + e.getMessage()
+                    + " (until this is corrected, the published inventory stays as it is, and the scheduler leaves the"
+                    + " node out)");
+            return Optional.empty();
+        }
+    }
+
+    /** The inventory that the Node's annotation contains; empty if there is none or it is unreadable. */
+    private static Optional<Inventory> publishedInventory(NodeView node) {
+        String text = node.annotations().get(Annotations.GPUS);
+        if (text == null) {
+            return Optional.empty();
+        }
+        try {
+            return Optional.of(Inventory.parse(text));
+        } catch (FormatException e) {
+            LOG.log(
+                    Level.WARNING,
+                    "The Node''s annotation {0} is unreadable and will be replaced: {1}",
+                    Annotations.GPUS,
+                    e.getMessage());
+            return Optional.empty();
+        }
+    }
+}

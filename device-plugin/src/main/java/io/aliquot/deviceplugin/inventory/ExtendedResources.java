@@ -1,0 +1,43 @@
+package io.aliquot.deviceplugin.inventory;
+
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Inventory;
+import io.aliquot.api.SharingMode;
+import io.aliquot.deviceplugin.node.NodeView;
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * The Node's extended resources: the sums of memory and of compute of its GPUs. A sum never shrinks while the Node
+ * object exists. After an admin lowers a scaling, pods may hold more than the new sum, and a kubelet that restarts
+ * would reject running pods. The scheduler applies the lower scaling at once, since it counts each GPU by the
+ * inventory.
+ *
+ * <p>Not thread-safe.
+ */
+final class ExtendedResources {
+    private final Map<String, Long> largest = new HashMap<>();
+
+    /** The amounts for this inventory, or those that the Node had before where they are larger. */
+    Map<String, Long> of(Inventory inventory, NodeView node) {
+        inventory.totals(sharingMode(node)).forEach((resource, amount) -> {
+            largest.merge(resource, amount, Math::max);
+            largest.merge(resource, node.capacity().getOrDefault(resource, 0L), Math::max);
+        });
+        return Map.copyOf(largest);
+    }
+
+    /** Forgets the earlier amounts, because the Node object is gone. */
+    void clear() {
+        largest.clear();
+    }
+
+    /** Any mode if the Node's label is invalid: the amounts cannot shrink, so they stay. */
+    private static SharingMode sharingMode(NodeView node) {
+        try {
+            return SharingMode.of(node.labels());
+        } catch (FormatException e) {
+            return SharingMode.CORE_MEMORY;
+        }
+    }
+}

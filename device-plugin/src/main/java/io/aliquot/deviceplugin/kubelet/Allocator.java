@@ -1,0 +1,91 @@
+package io.aliquot.deviceplugin.kubelet;
+
+import io.aliquot.api.ContainerPaths;
+import io.aliquot.api.VisibleDevices;
+import io.aliquot.deviceplugin.shim.Shim;
+import io.aliquot.deviceplugin.v1beta1.ContainerAllocateResponse;
+import io.aliquot.deviceplugin.v1beta1.Mount;
+import io.grpc.Status;
+import io.grpc.StatusException;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+
+/**
+ * Answers Allocate for one container: mounts the shim, the file that preloads it, and an empty region, and makes no GPU
+ * visible. The answer does not depend on the pod, which Allocate does not name: the pod's annotations, which Bind
+ * wrote, set its GPUs and limits. So Allocate needs no API call and one local file.
+ */
+final class Allocator {
+    private final Shim shim;
+    private final RegionFiles regions;
+
+    Allocator(Shim shim, RegionFiles regions) {
+        this.shim = shim;
+        this.regions = regions;
+    }
+
+    /**
+     * Allocates slots to a container.
+     *
+     * @param slots device ids, in any order
+     * @param everAdvertised the largest number of slots ever advertised: the kubelet may still use the ids of an older,
+     *     longer list
+     * @throws StatusException INVALID_ARGUMENT for ids that were never advertised; INTERNAL if the region cannot be
+     *     written
+     */
+    ContainerAllocateResponse allocate(List<String> slots, int everAdvertised) throws StatusException {
+        if (slots.isEmpty()) {
+            throw invalid("expected at least one slot for a container, found none");
+        }
+        for (String slot : slots) {
+            if (AdvertisedSlots.parseId(slot).orElse(Integer.MAX_VALUE) >= everAdvertised) {
+                throw invalid("expected slots from slot-000 to "
+                        + (everAdvertised == 0 ? "none yet" : AdvertisedSlots.id(everAdvertised - 1)) + ", found "
+                        + slot.replaceAll("[^!-~]", "?")
+                        + "; if another device plugin serves nvidia.com/gpu on this node, remove it");
+            }
+        }
+        // The kubelet sends the ids in random order; all slots of a container use the region of the first.
+        String first = slots.stream().sorted().findFirst().orElseThrow();
+        try {
+            return response(regions.replace(first));
+        } catch (IOException e) {
+            throw Status.INTERNAL
+                    .withDescription("cannot write the region of " + first + ": " + e)
+                    .withCause(e)
+                    .asException();
+        }
+    }
+
+    /** Makes one answer and discards it, so that the first pod does not wait until classes are loaded. */
+    void warmUp() throws IOException {
+        Path region = regions.replace(".warm-up");
+        int unused = response(region).getSerializedSize();
+        Files.delete(region);
+    }
+
+    private ContainerAllocateResponse response(Path region) {
+        return ContainerAllocateResponse.newBuilder()
+                // The container's own env, set at admission, overrides this one (docs/architecture.md: the life of a
+                // pod, 5).
+                .putEnvs("NVIDIA_VISIBLE_DEVICES", VisibleDevices.NONE)
+                .addMounts(mount(shim.library(), shim.libraryInContainer(), true))
+                .addMounts(mount(shim.preload(), ContainerPaths.PRELOAD, true))
+                .addMounts(mount(region, ContainerPaths.REGION, false))
+                .build();
+    }
+
+    private static Mount mount(Path host, String container, boolean readOnly) {
+        return Mount.newBuilder()
+                .setHostPath(host.toString())
+                .setContainerPath(container)
+                .setReadOnly(readOnly)
+                .build();
+    }
+
+    private static StatusException invalid(String message) {
+        return Status.INVALID_ARGUMENT.withDescription(message).asException();
+    }
+}

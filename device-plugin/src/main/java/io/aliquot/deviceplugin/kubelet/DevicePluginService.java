@@ -1,0 +1,121 @@
+package io.aliquot.deviceplugin.kubelet;
+
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.v1beta1.AllocateRequest;
+import io.aliquot.deviceplugin.v1beta1.AllocateResponse;
+import io.aliquot.deviceplugin.v1beta1.ContainerAllocateRequest;
+import io.aliquot.deviceplugin.v1beta1.DevicePluginGrpc;
+import io.aliquot.deviceplugin.v1beta1.DevicePluginOptions;
+import io.aliquot.deviceplugin.v1beta1.Empty;
+import io.aliquot.deviceplugin.v1beta1.ListAndWatchResponse;
+import io.grpc.StatusException;
+import io.grpc.stub.ServerCallStreamObserver;
+import io.grpc.stub.StreamObserver;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.LongSupplier;
+
+/** The gRPC service that the kubelet calls: ListAndWatch and Allocate. Thread-safe. */
+final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
+    private static final Logger LOG = System.getLogger(DevicePluginService.class.getName());
+
+    private final Allocator allocator;
+    private final AgentMetrics metrics;
+    private final LongSupplier nanoTime;
+
+    // Guarded by this.
+    private final List<ServerCallStreamObserver<ListAndWatchResponse>> streams = new ArrayList<>();
+    private AdvertisedSlots advertised = AdvertisedSlots.NONE;
+    private int everAdvertised;
+    private Runnable onStreamEnd = () -> {};
+    private boolean streamOpened;
+
+    DevicePluginService(Allocator allocator, AgentMetrics metrics, LongSupplier nanoTime) {
+        this.allocator = allocator;
+        this.metrics = metrics;
+        this.nanoTime = nanoTime;
+    }
+
+    /** Sends changed slots to the kubelet, now if its stream is open, else when it opens one. */
+    synchronized void advertise(AdvertisedSlots slots) {
+        if (slots.equals(advertised)) {
+            return;
+        }
+        advertised = slots;
+        everAdvertised = Math.max(everAdvertised, slots.total());
+        ListAndWatchResponse list = slots.print();
+        streams.forEach(stream -> stream.onNext(list));
+    }
+
+    synchronized AdvertisedSlots advertised() {
+        return advertised;
+    }
+
+    /**
+     * Prepares for a new registration: forgets the streams of the one before.
+     *
+     * @param onStreamEnd called when the kubelet closes a stream of the new registration
+     */
+    synchronized void expectStream(Runnable onStreamEnd) {
+        streams.clear();
+        streamOpened = false;
+        this.onStreamEnd = onStreamEnd;
+    }
+
+    /** Whether the kubelet has called ListAndWatch since {@link #expectStream}. */
+    synchronized boolean streamOpened() {
+        return streamOpened;
+    }
+
+    @Override
+    public void getDevicePluginOptions(Empty request, StreamObserver<DevicePluginOptions> answer) {
+        answer.onNext(DevicePluginOptions.getDefaultInstance());
+        answer.onCompleted();
+    }
+
+    @Override
+    public synchronized void listAndWatch(Empty request, StreamObserver<ListAndWatchResponse> answer) {
+        var stream = (ServerCallStreamObserver<ListAndWatchResponse>) answer;
+        stream.setOnCancelHandler(() -> ended(stream));
+        streams.add(stream);
+        streamOpened = true;
+        stream.onNext(advertised.print());
+    }
+
+    private void ended(ServerCallStreamObserver<ListAndWatchResponse> stream) {
+        Runnable callback;
+        synchronized (this) {
+            if (!streams.remove(stream)) {
+                return; // a stream of an earlier registration
+            }
+            callback = onStreamEnd;
+        }
+        callback.run();
+    }
+
+    @Override
+    public void allocate(AllocateRequest request, StreamObserver<AllocateResponse> answer) {
+        long start = nanoTime.getAsLong();
+        try {
+            int known = everAdvertised();
+            var response = AllocateResponse.newBuilder();
+            for (ContainerAllocateRequest container : request.getContainerRequestsList()) {
+                response.addContainerResponses(allocator.allocate(container.getDevicesIdsList(), known));
+            }
+            answer.onNext(response.build());
+            answer.onCompleted();
+            metrics.allocateAnswered(Duration.ofNanos(nanoTime.getAsLong() - start));
+        } catch (StatusException e) {
+            LOG.log(Level.ERROR, "Allocate failed: {0}", e.getStatus().getDescription());
+            metrics.allocateFailed();
+            answer.onError(e);
+        }
+    }
+
+    private synchronized int everAdvertised() {
+        return everAdvertised;
+    }
+}

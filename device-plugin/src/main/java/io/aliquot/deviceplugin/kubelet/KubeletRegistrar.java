@@ -1,0 +1,280 @@
+package io.aliquot.deviceplugin.kubelet;
+
+import io.aliquot.api.Resources;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.problem.Backoff;
+import io.aliquot.deviceplugin.problem.Problem;
+import io.aliquot.deviceplugin.shim.Shim;
+import java.io.IOException;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.time.InstantSource;
+import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Serves {@code nvidia.com/gpu} to the kubelet and stays registered, on a thread of its own.
+ *
+ * <p>A registration ends when the kubelet restarts (it empties the plugin folder and creates a new socket), when it
+ * closes the ListAndWatch stream, or when the Node has no {@code nvidia.com/gpu} although slots are advertised. The
+ * plugin then registers again with a new socket, after the old one is closed: the kubelet identifies a plugin that
+ * disconnects by resource and socket, and removes the resource whichever registration holds it by then
+ * (pkg/kubelet/cm/devicemanager/plugin/v1beta1, {@code runClient} and {@code disconnectClient}).
+ *
+ * <p>The thread polls the plugin folder once a second instead of watching it: that costs two {@code stat} calls, and no
+ * event can be lost.
+ */
+public final class KubeletRegistrar implements AutoCloseable {
+    private static final Logger LOG = System.getLogger(KubeletRegistrar.class.getName());
+    private static final int LONGEST_PAUSE_IN_INTERVALS = 30;
+
+    private final PluginFolder folder;
+    private final DevicePluginService service;
+    private final AgentMetrics metrics;
+    private final Duration interval;
+    private final LongSupplier nanoTime;
+    private final Thread thread;
+
+    private volatile boolean closed;
+    private volatile boolean registered;
+    private volatile String notRegisteredReason = "not registered with the kubelet yet";
+
+    // Used by the thread alone.
+    private final Backoff backoff;
+    private final Problem failure = new Problem(LOG, Level.WARNING);
+    private @Nullable Registration registration;
+    private List<String> otherSockets = List.of();
+
+    // Guarded by this.
+    private final AllocatableCheck allocatableCheck;
+    private final Problem otherPlugin = new Problem(LOG, Level.ERROR);
+    private boolean registrationLost;
+
+    /**
+     * Prepares to serve; {@link #advertise} registers.
+     *
+     * @param folder the kubelet's folder of plugin sockets
+     * @param stateDir Aliquot's folder on the host
+     * @param nanoTime a clock such as {@link System#nanoTime}
+     * @throws IOException if the folder of regions cannot be created
+     */
+    public KubeletRegistrar(
+            Path folder, Path stateDir, Shim shim, AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime)
+            throws IOException {
+        // The kubelet writes changed devices to the Node with its status: every 10 s by default, every minute in the
+        // slowest configurations that we know (nodeStatusUpdateFrequency).
+        this(folder, stateDir, shim, metrics, clock, nanoTime, Duration.ofSeconds(1), Duration.ofSeconds(75));
+    }
+
+    /**
+     * Prepares to serve with other periods.
+     *
+     * @param interval pause between two polls of the folder
+     * @param tolerance how long the Node's allocatable may differ from the advertised slots
+     */
+    KubeletRegistrar(
+            Path folder,
+            Path stateDir,
+            Shim shim,
+            AgentMetrics metrics,
+            InstantSource clock,
+            LongSupplier nanoTime,
+            Duration interval,
+            Duration tolerance)
+            throws IOException {
+        this.folder = new PluginFolder(folder, clock);
+        this.metrics = metrics;
+        this.interval = interval;
+        this.nanoTime = nanoTime;
+        backoff = new Backoff(nanoTime, interval, interval.multipliedBy(LONGEST_PAUSE_IN_INTERVALS));
+        allocatableCheck = new AllocatableCheck(nanoTime, tolerance);
+        var allocator = new Allocator(shim, new RegionFiles(stateDir));
+        allocator.warmUp();
+        service = new DevicePluginService(allocator, metrics, nanoTime);
+        thread = new Thread(this::run, "kubelet");
+        thread.setDaemon(true);
+    }
+
+    /** Advertises these slots to the kubelet from now on; the first call starts the registration. */
+    public synchronized void advertise(AdvertisedSlots slots) {
+        if (!slots.equals(service.advertised())) {
+            allocatableCheck.restart();
+            service.advertise(slots);
+        }
+        if (thread.getState() == Thread.State.NEW && !closed) {
+            thread.start();
+        }
+    }
+
+    /**
+     * Takes note of the Node's allocatable {@code nvidia.com/gpu}. If it is 0 for long although slots are advertised,
+     * the plugin registers again. If it is another wrong number for long, another device plugin has registered the
+     * resource. This plugin then reports a problem and does not register again, since two plugins would take the
+     * resource from each other forever.
+     */
+    public synchronized void observeAllocatable(long allocatable) {
+        int advertised = service.advertised().healthy();
+        if (!registered && allocatable != advertised) {
+            return;
+        }
+        switch (allocatableCheck.compare(allocatable, advertised)) {
+            case AGREES -> otherPlugin.resolve();
+            case TOLERATED -> {}
+            case REGISTRATION_LOST -> {
+                registrationLost = true;
+                notifyAll();
+            }
+            case OTHER_PLUGIN ->
+                otherPlugin.report(
+                        "the node has " + allocatable + " " + Resources.GPU + " where this plugin advertises "
+                                + advertised + ": another device plugin has registered " + Resources.GPU
+                                + " with the kubelet (other sockets in the folder: " + folder.otherSockets()
+                                + "); remove it from this node, then restart the kubelet or this pod");
+        }
+    }
+
+    /** Why the kubelet does not allocate this plugin's slots; empty while it does. */
+    public Optional<String> problem() {
+        synchronized (this) {
+            if (otherPlugin.message().isPresent()) {
+                return otherPlugin.message();
+            }
+        }
+        return registered ? Optional.empty() : Optional.of(notRegisteredReason);
+    }
+
+    @Override
+    public void close() {
+        closed = true;
+        wake();
+        try {
+            thread.join(); // returns at once if the thread was never started
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private void run() {
+        while (!closed) {
+            try {
+                poll();
+                synchronized (this) {
+                    if (!closed && !registrationLost) {
+                        wait(interval.toMillis());
+                    }
+                }
+            } catch (InterruptedException e) {
+                closed = true;
+            } catch (IOException | RuntimeException e) {
+                failed("cannot serve the kubelet in " + folder + ": " + e);
+                backoff.start();
+            }
+        }
+        closeRegistration();
+    }
+
+    /** Ends a registration that the kubelet no longer holds, and registers if there is none. */
+    private void poll() throws IOException {
+        warnOfOtherPlugins();
+        Optional<KubeletInstance> kubelet = folder.kubelet();
+        if (registration != null) {
+            Optional<String> end = endOf(registration, kubelet);
+            if (end.isEmpty()) {
+                return;
+            }
+            LOG.log(Level.INFO, "The registration has ended: {0}", end.get());
+            closeRegistration();
+            unregistered(end.get());
+        }
+        if (kubelet.isEmpty()) {
+            failed("waiting for " + folder.kubeletSocket()
+                    + ": the kubelet is not running, or ALIQUOT_KUBELET_DIR is not" + " its folder of device plugins");
+        } else if (backoff.isOver()) {
+            register(kubelet.get());
+        }
+    }
+
+    /** Why a registration has ended; empty while it stands. */
+    private Optional<String> endOf(Registration registration, Optional<KubeletInstance> kubelet) {
+        synchronized (this) {
+            if (registrationLost) {
+                registrationLost = false;
+                return Optional.of("the Node has no " + Resources.GPU + " although slots are advertised");
+            }
+        }
+        if (!kubelet.equals(Optional.of(registration.kubelet()))) {
+            return Optional.of("the kubelet has restarted");
+        }
+        if (!Files.exists(registration.socket(), LinkOption.NOFOLLOW_LINKS)) {
+            return Optional.of("the kubelet has removed the plugin's socket");
+        }
+        return registration.end();
+    }
+
+    private void register(KubeletInstance kubelet) throws IOException {
+        folder.removeOwnSockets();
+        Path socket = folder.newOwnSocket();
+        backoff.start(); // also after a success, so that registrations that end soon become rarer
+        try {
+            registration = Registration.open(kubelet, folder.kubeletSocket(), socket, service, this::wake, nanoTime);
+        } catch (IOException e) {
+            Files.deleteIfExists(socket);
+            failed(String.valueOf(e.getMessage()));
+            return;
+        }
+        synchronized (this) {
+            allocatableCheck.restart();
+            otherPlugin.resolve();
+        }
+        failure.resolve();
+        registered = true;
+        metrics.registered();
+        LOG.log(
+                Level.INFO,
+                "Registered {0} with the kubelet: {1} slots",
+                Resources.GPU,
+                service.advertised().total());
+    }
+
+    private void closeRegistration() {
+        if (registration != null) {
+            registration.close();
+            registration = null;
+        }
+    }
+
+    private void failed(String reason) {
+        unregistered(failure.report(reason));
+    }
+
+    private void unregistered(String reason) {
+        notRegisteredReason = reason;
+        registered = false;
+    }
+
+    private synchronized void wake() {
+        notifyAll();
+    }
+
+    private void warnOfOtherPlugins() {
+        List<String> present = folder.otherSockets();
+        if (!present.equals(otherSockets)) {
+            otherSockets = present;
+            if (present.stream().anyMatch(name -> name.toLowerCase(Locale.ROOT).contains("nvidia"))) {
+                LOG.log(
+                        Level.WARNING,
+                        "Another device plugin for NVIDIA GPUs seems to serve this node: {0}. Only one may register"
+                                + " {1}; remove the other from nodes with the label gpu=on",
+                        present,
+                        Resources.GPU);
+            }
+        }
+    }
+}

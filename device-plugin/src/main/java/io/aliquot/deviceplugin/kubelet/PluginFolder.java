@@ -1,0 +1,81 @@
+package io.aliquot.deviceplugin.kubelet;
+
+import java.io.IOException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.time.InstantSource;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Objects;
+import java.util.Optional;
+
+/** The folder in which the kubelet and its device plugins have their sockets. */
+final class PluginFolder {
+    private static final String KUBELET_SOCKET = "kubelet.sock";
+    private static final String OWN_PREFIX = "aliquot-";
+    private static final String SUFFIX = ".sock";
+
+    private final Path path;
+    private final InstantSource clock;
+
+    PluginFolder(Path path, InstantSource clock) {
+        this.path = path;
+        this.clock = clock;
+    }
+
+    Path kubeletSocket() {
+        return path.resolve(KUBELET_SOCKET);
+    }
+
+    /** The kubelet that made the present socket; empty if there is no socket. */
+    Optional<KubeletInstance> kubelet() throws IOException {
+        try {
+            var attributes =
+                    Files.readAttributes(kubeletSocket(), BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
+            return Optional.of(
+                    new KubeletInstance(Objects.toString(attributes.fileKey()), attributes.lastModifiedTime()));
+        } catch (NoSuchFileException e) {
+            return Optional.empty();
+        }
+    }
+
+    /** The path for a new socket of this plugin. An earlier run cannot have used it, because it contains the time. */
+    Path newOwnSocket() {
+        return path.resolve(OWN_PREFIX + Long.toHexString(clock.millis()) + SUFFIX);
+    }
+
+    void removeOwnSockets() throws IOException {
+        try (DirectoryStream<Path> sockets = Files.newDirectoryStream(path, OWN_PREFIX + "*" + SUFFIX)) {
+            for (Path socket : sockets) {
+                Files.deleteIfExists(socket);
+            }
+        }
+    }
+
+    /** The names of other plugins' sockets, sorted. */
+    List<String> otherSockets() {
+        var names = new ArrayList<String>();
+        try (DirectoryStream<Path> sockets = Files.newDirectoryStream(path, "*" + SUFFIX)) {
+            for (Path socket : sockets) {
+                String name = socket.getFileName().toString();
+                if (!name.equals(KUBELET_SOCKET) && !name.startsWith(OWN_PREFIX)) {
+                    names.add(name);
+                }
+            }
+        } catch (IOException e) {
+            return List.of(); // no folder, so no other plugin
+        }
+        Collections.sort(names);
+        return names;
+    }
+
+    @Override
+    public String toString() {
+        return path.toString();
+    }
+}

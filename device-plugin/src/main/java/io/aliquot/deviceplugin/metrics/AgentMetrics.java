@@ -1,0 +1,137 @@
+package io.aliquot.deviceplugin.metrics;
+
+import io.prometheus.metrics.core.metrics.Counter;
+import io.prometheus.metrics.core.metrics.Gauge;
+import io.prometheus.metrics.core.metrics.Histogram;
+import io.prometheus.metrics.expositionformats.PrometheusTextFormatWriter;
+import io.prometheus.metrics.model.registry.PrometheusRegistry;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Locale;
+
+/** The metrics of this process. Thread-safe. */
+public final class AgentMetrics {
+    private static final double NANOS_PER_SECOND = 1e9;
+
+    private final PrometheusRegistry registry = new PrometheusRegistry();
+
+    private final Histogram allocateDuration = Histogram.builder()
+            .name("aliquot_agent_allocate_duration_seconds")
+            .help("Time to answer the kubelet's Allocate.")
+            .classicUpperBounds(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1)
+            .classicOnly()
+            .withoutExemplars()
+            .register(registry);
+    private final Counter allocateFailures = Counter.builder()
+            .name("aliquot_agent_allocate_failures_total")
+            .help("Allocate calls answered with an error.")
+            .withoutExemplars()
+            .register(registry);
+    private final Counter registrations = Counter.builder()
+            .name("aliquot_agent_registrations_total")
+            .help("Registrations with the kubelet; more than one means that it restarted or lost the plugin.")
+            .withoutExemplars()
+            .register(registry);
+    private final Counter nodePatches = Counter.builder()
+            .name("aliquot_agent_node_patches_total")
+            .help("PATCHes of the Node, by target: inventory (an annotation) or extended_resources (its status).")
+            .labelNames("target")
+            .withoutExemplars()
+            .register(registry);
+    private final Gauge gpus = Gauge.builder()
+            .name("aliquot_agent_gpus")
+            .help("GPUs of the node by health.")
+            .labelNames("healthy")
+            .withoutExemplars()
+            .register(registry);
+    private final Gauge slots = Gauge.builder()
+            .name("aliquot_agent_slots")
+            .help("Slots advertised to the kubelet by health.")
+            .labelNames("healthy")
+            .withoutExemplars()
+            .register(registry);
+    private final Gauge nodeSettingsInvalid = Gauge.builder()
+            .name("aliquot_agent_node_settings_invalid")
+            .help("1 while a label or annotation of the Node has an invalid value, else 0; the log names it.")
+            .withoutExemplars()
+            .register(registry);
+    private final Counter xidErrors = Counter.builder()
+            .name("aliquot_agent_xid_errors_total")
+            .help("XID errors reported by the driver, by GPU UUID and XID number.")
+            .labelNames("gpu", "xid")
+            .withoutExemplars()
+            .register(registry);
+    private final Gauge unhookedContainers = Gauge.builder()
+            .name("aliquot_agent_containers_with_unhooked_functions")
+            .help("Containers, the latest of each slot, that got a CUDA function from the driver that the shim must"
+                    + " hook and does not know; its calls bypass the limits.")
+            .withoutExemplars()
+            .register(registry);
+
+    /** What a PATCH of the Node writes. */
+    public enum PatchTarget {
+        INVENTORY,
+        EXTENDED_RESOURCES;
+
+        private String label() {
+            return name().toLowerCase(Locale.ROOT);
+        }
+    }
+
+    public void allocateAnswered(Duration duration) {
+        allocateDuration.observe(duration.toNanos() / NANOS_PER_SECOND);
+    }
+
+    public void allocateFailed() {
+        allocateFailures.inc();
+    }
+
+    public void registered() {
+        registrations.inc();
+    }
+
+    public void nodePatched(PatchTarget target) {
+        nodePatches.labelValues(target.label()).inc();
+    }
+
+    public void gpus(int healthy, int unhealthy) {
+        gpus.labelValues("true").set(healthy);
+        gpus.labelValues("false").set(unhealthy);
+    }
+
+    public void slots(int healthy, int unhealthy) {
+        slots.labelValues("true").set(healthy);
+        slots.labelValues("false").set(unhealthy);
+    }
+
+    public void nodeSettingsInvalid(boolean invalid) {
+        nodeSettingsInvalid.set(invalid ? 1 : 0);
+    }
+
+    /**
+     * Counts an XID error.
+     *
+     * @param uuid the GPU's; empty if unknown
+     */
+    public void xidReported(String uuid, long xid) {
+        xidErrors.labelValues(uuid, Long.toString(xid)).inc();
+    }
+
+    public void containersWithUnhookedFunctions(int containers) {
+        unhookedContainers.set(containers);
+    }
+
+    /** All metrics in Prometheus's text format. */
+    public String print() {
+        var text = new ByteArrayOutputStream();
+        try {
+            PrometheusTextFormatWriter.create().write(text, registry.scrape());
+        } catch (IOException e) {
+            throw new UncheckedIOException("writing to memory", e);
+        }
+        return text.toString(StandardCharsets.UTF_8);
+    }
+}

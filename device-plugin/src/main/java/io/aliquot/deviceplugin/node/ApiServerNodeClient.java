@@ -1,0 +1,72 @@
+package io.aliquot.deviceplugin.node;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+import java.util.function.LongSupplier;
+
+/** Reads the Node from an informer and writes it with merge patches that contain only what changes. Thread-safe. */
+public final class ApiServerNodeClient implements NodeClient {
+    private static final JsonNodeFactory JSON = JsonNodeFactory.instance;
+
+    private final ApiServerClient server;
+    private final String name;
+    private final NodeInformer informer;
+
+    /**
+     * Starts to watch the Node.
+     *
+     * @param name a valid Node name
+     * @param onChange called at each change of the Node
+     * @param nanoTime a clock such as {@link System#nanoTime}
+     */
+    public ApiServerNodeClient(ApiServerClient server, String name, Runnable onChange, LongSupplier nanoTime) {
+        this.server = server;
+        this.name = name;
+        informer = new NodeInformer(server, name, onChange, nanoTime);
+    }
+
+    @Override
+    public Optional<NodeView> latest() {
+        return informer.latest();
+    }
+
+    @Override
+    public void setAnnotation(String key, String value) throws NodeWriteException {
+        ObjectNode patch = JSON.objectNode();
+        patch.putObject("metadata").putObject("annotations").put(key, value);
+        patch("/api/v1/nodes/" + name, patch);
+    }
+
+    @Override
+    public void setExtendedResources(Map<String, Long> resources) throws NodeWriteException {
+        ObjectNode patch = JSON.objectNode();
+        ObjectNode status = patch.putObject("status");
+        for (String field : List.of("capacity", "allocatable")) {
+            ObjectNode amounts = status.putObject(field);
+            new TreeMap<>(resources).forEach((resource, amount) -> amounts.put(resource, Long.toString(amount)));
+        }
+        patch("/api/v1/nodes/" + name + "/status", patch);
+    }
+
+    @Override
+    public void close() {
+        informer.close();
+    }
+
+    private void patch(String path, JsonNode patch) throws NodeWriteException {
+        try {
+            informer.store(server.mergePatch(path, patch));
+        } catch (IOException e) {
+            throw new NodeWriteException("cannot write to node " + name + ": " + e.getMessage(), e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new NodeWriteException("interrupted while writing to node " + name, e);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+package io.aliquot.deviceplugin.node;
+
+import java.util.Map;
+import java.util.Optional;
+
+/** Reads and writes the agent's own Node. */
+public interface NodeClient extends AutoCloseable {
+    /** The latest Node that the watch has delivered; empty before the first one and after a deletion. Never blocks. */
+    Optional<NodeView> latest();
+
+    /**
+     * Sets an annotation.
+     *
+     * @throws NodeWriteException if the API server did not accept it
+     */
+    void setAnnotation(String key, String value) throws NodeWriteException;
+
+    /**
+     * Sets extended resources in the status, capacity and allocatable alike; other resources stay.
+     *
+     * @throws NodeWriteException if the API server did not accept them
+     */
+    void setExtendedResources(Map<String, Long> resources) throws NodeWriteException;
+
+    @Override
+    void close();
+}

@@ -1,0 +1,116 @@
+package io.aliquot.deviceplugin.nvml;
+
+import com.sun.jna.Function;
+import com.sun.jna.Native;
+import com.sun.jna.NativeLibrary;
+import com.sun.jna.Pointer;
+import com.sun.jna.ptr.IntByReference;
+import com.sun.jna.ptr.PointerByReference;
+import java.util.Optional;
+
+/**
+ * The binding of NVML's functions, and its return codes as messages. Functions that every driver has are bound
+ * directly; functions that newer drivers add or virtual machines lack are looked up by name and may be absent.
+ *
+ * <p>At most one is open in a process, because JNA binds the functions to the class {@link Calls}.
+ */
+final class NvmlLibrary {
+    // nvmlReturn_t in nvml.h
+    static final int SUCCESS = 0;
+    static final int NOT_SUPPORTED = 3;
+    static final int TIMEOUT = 10;
+    static final int FUNCTION_NOT_FOUND = 13;
+    static final int GPU_IS_LOST = 15;
+    static final int RESET_REQUIRED = 16;
+
+    private static final int NO_PERMISSION = 4;
+    private static final int DRIVER_NOT_LOADED = 9;
+    private static final int LIBRARY_VERSION_MISMATCH = 18;
+
+    private final NativeLibrary library;
+
+    private NvmlLibrary(NativeLibrary library) {
+        this.library = library;
+    }
+
+    /**
+     * Loads and initializes NVML.
+     *
+     * @param name the library's name or path
+     */
+    static NvmlLibrary open(String name) throws NvmlException {
+        NativeLibrary library;
+        try {
+            library = NativeLibrary.getInstance(name);
+            Native.register(Calls.class, library);
+        } catch (UnsatisfiedLinkError e) {
+            String reason = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
+            throw new NvmlException(
+                    "cannot open " + name + " (" + reason + "): on a GPU node install NVIDIA's driver and"
+                            + " container toolkit and give this pod NVIDIA's runtime (chart value runtimeClass.name"
+                            + " where it is not the default); a node without GPUs should not have the label gpu=on");
+        }
+        int code = Calls.nvmlInit_v2();
+        if (code != SUCCESS) {
+            NvmlException failure = failure("nvmlInit_v2", code);
+            Native.unregister(Calls.class);
+            library.close();
+            throw failure;
+        }
+        return new NvmlLibrary(library);
+    }
+
+    /** Unloads the library, after {@code nvmlShutdown}. */
+    void close() {
+        Native.unregister(Calls.class);
+        library.close();
+    }
+
+    /** A function by name; empty if this driver lacks it. */
+    Optional<Function> function(String name) {
+        try {
+            return Optional.of(library.getFunction(name));
+        } catch (UnsatisfiedLinkError e) {
+            return Optional.empty(); // an older driver
+        }
+    }
+
+    static void check(String call, int code) throws NvmlException {
+        if (code != SUCCESS) {
+            throw failure(call, code);
+        }
+    }
+
+    static NvmlException failure(String call, int code) {
+        String advice = switch (code) {
+            case NO_PERMISSION -> ": this pod may not use the GPUs; it must run as root with NVIDIA's runtime";
+            case DRIVER_NOT_LOADED ->
+                ": NVIDIA's kernel driver is not loaded on this node; install it or run modprobe nvidia";
+            case LIBRARY_VERSION_MISMATCH ->
+                ": the node's driver was updated while an older one was loaded; reboot the node";
+            default -> "";
+        };
+        return new NvmlException(call + " returned " + code + ", " + Calls.nvmlErrorString(code) + advice);
+    }
+
+    /** Functions that every driver of the last ten years has. */
+    static final class Calls {
+        private Calls() {}
+
+        static native int nvmlInit_v2();
+
+        static native int nvmlShutdown();
+
+        static native String nvmlErrorString(int code);
+
+        static native int nvmlDeviceGetCount_v2(IntByReference count);
+
+        static native int nvmlDeviceGetHandleByIndex_v2(int index, PointerByReference device);
+
+        static native int nvmlDeviceGetUUID(Pointer device, byte[] text, int length);
+
+        static native int nvmlDeviceGetName(Pointer device, byte[] text, int length);
+
+        static native int nvmlDeviceGetMemoryInfo(Pointer device, Pointer memory);
+    }
+}

@@ -1,0 +1,52 @@
+package io.aliquot.deviceplugin.problem;
+
+import java.time.Duration;
+import java.util.function.LongSupplier;
+
+/**
+ * Exponential backoff. Each pause is twice as long as the one before it, up to a longest one. If the last pause ended
+ * more than the longest pause ago, the next one is the first again.
+ *
+ * <p>Not thread-safe.
+ */
+public final class Backoff {
+    private final LongSupplier nanoTime;
+    private final Duration first;
+    private final Duration longest;
+    private Duration next;
+    private long endsAt;
+
+    /**
+     * Creates a backoff without a pause under way.
+     *
+     * @param nanoTime a clock such as {@link System#nanoTime}: values may overflow, differences count
+     */
+    public Backoff(LongSupplier nanoTime, Duration first, Duration longest) {
+        this.nanoTime = nanoTime;
+        this.first = first;
+        this.longest = longest;
+        next = first;
+        endsAt = nanoTime.getAsLong();
+    }
+
+    /** Whether the last pause has ended. */
+    public boolean isOver() {
+        return nanoTime.getAsLong() - endsAt >= 0;
+    }
+
+    /** Starts the next pause; returns its length. */
+    public Duration start() {
+        long now = nanoTime.getAsLong();
+        Duration pause = now - endsAt > longest.toNanos() ? first : next;
+        endsAt = now + pause.toNanos();
+        Duration doubled = pause.multipliedBy(2);
+        next = doubled.compareTo(longest) < 0 ? doubled : longest;
+        return pause;
+    }
+
+    /** Ends the pause; the next one is the first again. */
+    public void reset() {
+        next = first;
+        endsAt = nanoTime.getAsLong();
+    }
+}

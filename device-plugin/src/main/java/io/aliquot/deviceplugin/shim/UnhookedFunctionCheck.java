@@ -1,0 +1,81 @@
+package io.aliquot.deviceplugin.shim;
+
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Region;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import java.io.IOException;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.HashSet;
+import java.util.Set;
+
+/**
+ * Finds containers in which the driver returned a function that the shim must hook but does not know, probably because
+ * the driver is newer than the shim. Calls of that function bypass the limits. The shim has no log of its own, so it
+ * counts such functions in the container's region, and this check logs them and sets a metric. A container can write
+ * its region, so the check finds accidents and not attacks.
+ *
+ * <p>Not thread-safe.
+ */
+public final class UnhookedFunctionCheck {
+    private static final Logger LOG = System.getLogger(UnhookedFunctionCheck.class.getName());
+
+    private final Path regions;
+    private final AgentMetrics metrics;
+    private final ByteBuffer header = ByteBuffer.allocate(Region.HEADER_SIZE);
+    private Set<String> affected = Set.of();
+
+    /**
+     * Creates the check.
+     *
+     * @param stateDir Aliquot's folder on the host
+     */
+    public UnhookedFunctionCheck(Path stateDir, AgentMetrics metrics) {
+        regions = stateDir.resolve("slots");
+        this.metrics = metrics;
+    }
+
+    /** Reads the header of each slot's region. */
+    public void run() {
+        var found = new HashSet<String>();
+        try (DirectoryStream<Path> files = Files.newDirectoryStream(regions, "slot-*")) {
+            for (Path file : files) {
+                if (unhookedFunctions(file) != 0) {
+                    found.add(file.getFileName().toString());
+                }
+            }
+        } catch (IOException e) {
+            LOG.log(Level.DEBUG, "Cannot list {0}: {1}", regions, e.getMessage());
+        }
+        for (String slot : found) {
+            if (!affected.contains(slot)) {
+                LOG.log(
+                        Level.ERROR,
+                        "In the container of {0} the driver returned a CUDA function that the shim does not know, so"
+                                + " its calls bypass the limits: the driver is probably newer than this version of"
+                                + " Aliquot supports; upgrade Aliquot, or report the driver''s version",
+                        slot);
+            }
+        }
+        affected = found;
+        metrics.containersWithUnhookedFunctions(found.size());
+    }
+
+    private long unhookedFunctions(Path file) {
+        header.clear();
+        // Neither a link nor a mapping: the container may replace or truncate its file at any time.
+        try (var channel = FileChannel.open(file, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS)) {
+            while (header.hasRemaining() && channel.read(header, header.position()) > 0) {}
+            return Region.unplacedAddresses(header.flip());
+        } catch (IOException | FormatException e) {
+            return 0; // empty or damaged by its container; the shim repairs or refuses it
+        }
+    }
+}

@@ -1,0 +1,369 @@
+package io.aliquot.deviceplugin;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
+import io.aliquot.api.Scaling;
+import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
+import io.aliquot.deviceplugin.kubelet.TestKubelet;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.node.NodeClient;
+import io.aliquot.deviceplugin.node.NodeView;
+import io.aliquot.deviceplugin.node.NodeWriteException;
+import io.aliquot.deviceplugin.nvml.FakeDriver;
+import io.aliquot.deviceplugin.nvml.Nvml;
+import io.aliquot.deviceplugin.nvml.NvmlSession;
+import io.aliquot.deviceplugin.shim.Shim;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.time.InstantSource;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The whole process except its API client: NVML of the fake driver, unix sockets, a Node in memory. */
+@Timeout(60)
+final class NodeAgentTest {
+    private static final String A100 = "NVIDIA A100-SXM4-80GB;81920;108";
+    private static final Duration INTERVAL = Duration.ofMillis(50);
+
+    private final FakeDriver driver = new FakeDriver();
+    private final InMemoryNode node = new InMemoryNode();
+    private final AgentMetrics metrics = new AgentMetrics();
+    private final Path host;
+    private final Path sockets;
+    private final TestKubelet kubelet;
+    private NodeAgent agent;
+
+    NodeAgentTest(@TempDir Path host, @TempDir Path sockets) throws IOException {
+        this.host = host;
+        this.sockets = sockets;
+        kubelet = new TestKubelet(sockets);
+        agent = newAgent(driver::open);
+    }
+
+    @AfterEach
+    void stop() {
+        agent.close();
+        kubelet.close();
+    }
+
+    @Test
+    void publishesInventoryExtendedResourcesAndSlots() throws Exception {
+        driver.install(A100, A100);
+        start();
+
+        kubelet.nextRegistration();
+        kubelet.nextList(list -> list.size() == 20);
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+        assertThat(node.capacity("nvidia.com/gpumem-percentage")).isEqualTo(200);
+        assertThat(node.capacity("nvidia.com/gpucores")).isEqualTo(200);
+        Inventory inventory = node.inventory();
+        assertThat(inventory.slots()).isEqualTo(10);
+        assertThat(inventory.gpus()).extracting(Gpu::memoryMiB).containsExactly(81920, 81920);
+        assertThat(inventory.gpus()).allMatch(Gpu::healthy);
+        await(() -> agent.readinessProblems().isEmpty());
+    }
+
+    @Test
+    void writesNothingWhileNothingChanges() throws Exception {
+        driver.install(A100);
+        start();
+        await(() -> node.writes() == 2);
+
+        Thread.sleep(INTERVAL.multipliedBy(6).toMillis());
+
+        assertThat(node.writes()).isEqualTo(2);
+    }
+
+    @Test
+    void rewritesExtendedResourcesThatTheKubeletHasZeroed() throws Exception {
+        driver.install(A100);
+        start();
+        await(() -> node.capacity("nvidia.com/gpumem") == 81920);
+
+        node.zeroExtendedResources();
+        agent.wake();
+
+        await(() -> node.capacity("nvidia.com/gpumem") == 81920);
+    }
+
+    @Test
+    void rewritesExtendedResourcesWhileANodeSettingIsInvalid() throws Exception {
+        driver.install(A100);
+        start();
+        await(() -> node.capacity("nvidia.com/gpumem") == 81920);
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "double");
+
+        node.zeroExtendedResources();
+        agent.wake();
+
+        await(() -> node.capacity("nvidia.com/gpumem") == 81920);
+    }
+
+    @Test
+    void appliesAChangedSlotsAnnotation() throws Exception {
+        driver.install(A100, A100);
+        start();
+        kubelet.nextList(list -> list.size() == 20);
+
+        node.annotateAsAdmin("aliquot.io/slots", "25");
+        agent.wake();
+
+        kubelet.nextList(list -> list.size() == 50);
+        await(() -> node.inventory().slots() == 25);
+    }
+
+    @Test
+    void appliesRaisedScalingsToInventoryAndExtendedResources() throws Exception {
+        driver.install(A100, A100);
+        start();
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "1.5");
+        node.annotateAsAdmin("aliquot.io/core-scaling", "2");
+        agent.wake();
+
+        await(() -> node.capacity("nvidia.com/gpumem") == 245_760 && node.capacity("nvidia.com/gpucores") == 400);
+        assertThat(node.capacity("nvidia.com/gpumem-percentage")).isEqualTo(300);
+        assertThat(node.inventory().memoryScaling()).isEqualTo(new Scaling(150));
+        assertThat(node.inventory().coreScaling()).isEqualTo(new Scaling(200));
+    }
+
+    /** kube-scheduler counts the cores of pods, although Aliquot does not reserve them in this mode. */
+    @Test
+    void inSharingModeMemoryTheCoresAreAllThatPodsCanRequest() throws Exception {
+        driver.install(A100, A100);
+        start();
+        await(() -> node.capacity("nvidia.com/gpucores") == 200);
+
+        node.labelAsAdmin("aliquot.io/share", "memory");
+        agent.wake();
+
+        await(() -> node.capacity("nvidia.com/gpucores") == 2000);
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
+        node.labelAsAdmin("aliquot.io/share", "half");
+        agent.wake();
+        await(() -> metrics.print().contains("aliquot_agent_node_settings_invalid 1.0"));
+        assertThat(node.capacity("nvidia.com/gpucores")).isEqualTo(2000);
+    }
+
+    /** A restarted kubelet rejects running pods whose requests exceed the node's allocatable. */
+    @Test
+    void aLoweredScalingAppliesToTheInventoryButNotToExtendedResources() throws Exception {
+        driver.install(A100);
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "2");
+        start();
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "1");
+        agent.wake();
+        await(() -> node.inventory().memoryScaling().equals(Scaling.ONE));
+        node.zeroExtendedResources();
+        agent.wake();
+
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+        assertThat(node.capacity("nvidia.com/gpumem-percentage")).isEqualTo(200);
+        agent.close();
+        agent = newAgent(driver::open);
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
+    }
+
+    @Test
+    void anInvalidNodeSettingLeavesInventoryAndSlotsUnchanged() throws Exception {
+        driver.install(A100, A100);
+        start();
+        kubelet.nextList(list -> list.size() == 20);
+        await(() -> node.writes() == 2);
+        String before = node.inventory().print();
+
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "1000"); // first, or a pass could apply slots alone
+        node.annotateAsAdmin("aliquot.io/slots", "25");
+        agent.wake();
+
+        await(() -> metrics.print().contains("aliquot_agent_node_settings_invalid 1.0"));
+        Thread.sleep(INTERVAL.multipliedBy(3).toMillis());
+        assertThat(node.inventory().print()).isEqualTo(before);
+        assertThat(node.writes()).isEqualTo(2);
+    }
+
+    @Test
+    void aLostGpuIsUnhealthyInInventoryAndSlotsAndStillCountsInExtendedResources() throws Exception {
+        driver.install(A100, A100);
+        start();
+        kubelet.nextList(list -> list.size() == 20);
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+        String lost = node.inventory().gpus().get(0).uuid();
+
+        driver.fail(lost, 79);
+
+        kubelet.nextList(list -> list.stream()
+                        .filter(slot -> slot.getHealth().equals("Unhealthy"))
+                        .count()
+                == 10);
+        await(() -> node.inventory().gpus().stream().anyMatch(gpu -> gpu.uuid().equals(lost) && !gpu.healthy()));
+        assertThat(node.inventory().gpus()).hasSize(2);
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
+    }
+
+    @Test
+    void aRestartedAgentKeepsAMissingGpuAsUnhealthy() throws Exception {
+        driver.install(A100, A100);
+        start();
+        await(() -> node.writes() == 2);
+        String missing = node.inventory().gpus().get(1).uuid();
+        agent.close();
+
+        driver.remove(missing);
+        agent = newAgent(driver::open);
+        start();
+
+        await(() -> node.inventory().gpus().stream().anyMatch(gpu -> gpu.uuid().equals(missing) && !gpu.healthy()));
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
+        kubelet.nextList(list -> list.size() == 20
+                && list.stream()
+                                .filter(slot -> slot.getHealth().equals("Healthy"))
+                                .count()
+                        == 10);
+    }
+
+    @Test
+    void reportsAMissingDriverAndRetries() throws Exception {
+        driver.install(A100);
+        var attempts = new int[1];
+        agent.close();
+        agent = newAgent(() -> {
+            if (attempts[0]++ == 0) {
+                return Nvml.open("/nowhere/libnvidia-ml.so.1", Path.of("/sys"));
+            }
+            return driver.open();
+        });
+        start();
+
+        await(() -> unready("install NVIDIA's driver"));
+
+        kubelet.nextRegistration();
+        await(() -> agent.readinessProblems().isEmpty());
+    }
+
+    @Test
+    void reportsANodeWithoutGpus() throws Exception {
+        start();
+
+        await(() -> unready("NVML lists no GPU"));
+    }
+
+    @Test
+    void replacesAnUnreadableInventory() throws Exception {
+        driver.install(A100);
+        node.annotateAsAdmin("aliquot.io/gpus", "{");
+        start();
+
+        await(() -> node.writes() == 2);
+        assertThat(node.inventory().gpus()).hasSize(1);
+    }
+
+    @Test
+    void reportsAFailedWriteAndRetries() throws Exception {
+        driver.install(A100);
+        node.rejectOneWrite();
+        start();
+
+        await(() -> unready("not now"));
+        await(() -> node.writes() == 2);
+        await(() -> agent.readinessProblems().isEmpty());
+    }
+
+    private boolean unready(String problem) {
+        return agent.readinessProblems().stream().anyMatch(reason -> reason.contains(problem));
+    }
+
+    private NodeAgent newAgent(NvmlSession.Opener opener) throws IOException {
+        Settings settings = Settings.parse(Map.of("NODE_NAME", "node1"));
+        var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
+        var registrar = new KubeletRegistrar(sockets, host, shim, metrics, InstantSource.system(), System::nanoTime);
+        return new NodeAgent(settings, opener, registrar, metrics, INTERVAL, System::nanoTime);
+    }
+
+    private void start() {
+        NodeAgent started = agent;
+        new Thread(() -> started.run(node), "agent").start();
+    }
+
+    private static void await(Callable<Boolean> condition) throws Exception {
+        long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+        while (!condition.call() && System.nanoTime() - deadline < 0) {
+            Thread.sleep(10);
+        }
+        assertThat(condition.call()).isTrue();
+    }
+
+    private static final class InMemoryNode implements NodeClient {
+        private final Map<String, String> labels = new HashMap<>(Map.of("gpu", "on"));
+        private final Map<String, String> annotations = new HashMap<>();
+        private final Map<String, Long> resources = new HashMap<>();
+        private int writes;
+        private boolean rejecting;
+
+        @Override
+        public synchronized Optional<NodeView> latest() {
+            return Optional.of(new NodeView(labels, annotations, resources, resources));
+        }
+
+        @Override
+        public synchronized void setAnnotation(String key, String value) throws NodeWriteException {
+            if (rejecting) {
+                rejecting = false;
+                throw new NodeWriteException("not now", new IOException());
+            }
+            annotations.put(key, value);
+            writes++;
+        }
+
+        @Override
+        public synchronized void setExtendedResources(Map<String, Long> amounts) {
+            resources.putAll(amounts);
+            writes++;
+        }
+
+        @Override
+        public void close() {}
+
+        synchronized void labelAsAdmin(String key, String value) {
+            labels.put(key, value);
+        }
+
+        synchronized void annotateAsAdmin(String key, String value) {
+            annotations.put(key, value);
+        }
+
+        synchronized void zeroExtendedResources() {
+            resources.replaceAll((resource, amount) -> 0L);
+        }
+
+        synchronized void rejectOneWrite() {
+            rejecting = true;
+        }
+
+        synchronized int writes() {
+            return writes;
+        }
+
+        synchronized long capacity(String resource) {
+            return resources.getOrDefault(resource, 0L);
+        }
+
+        synchronized Inventory inventory() {
+            return Inventory.parse(annotations.getOrDefault("aliquot.io/gpus", ""));
+        }
+    }
+}

@@ -1,0 +1,236 @@
+package io.aliquot.deviceplugin.node;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import com.sun.net.httpserver.HttpExchange;
+import com.sun.net.httpserver.HttpServer;
+import io.aliquot.api.FormatException;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.function.Predicate;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Over HTTP against a server that gives the few responses needed here; the lab runs a real API server. */
+@Timeout(60)
+final class ApiServerNodeClientTest {
+    private final Path token;
+    private final HttpServer server;
+    private final ExecutorService threads = Executors.newCachedThreadPool();
+    private final BlockingQueue<String> events = new LinkedBlockingQueue<>();
+    private final List<String> requests = new CopyOnWriteArrayList<>();
+    private final ApiServerNodeClient node;
+    private volatile String list =
+            items(node(7, "\"gpu\":\"on\"", "\"aliquot.io/slots\":\"20\"", "\"nvidia.com/gpu\":\"20\""));
+    private volatile int patchStatus = 200;
+
+    ApiServerNodeClientTest(@TempDir Path folder) throws IOException {
+        token = folder.resolve("token");
+        Files.writeString(token, "first\n");
+        server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        server.setExecutor(threads);
+        server.createContext("/", this::answer);
+        server.start();
+        URI base = URI.create("http://127.0.0.1:" + server.getAddress().getPort());
+        node = new ApiServerNodeClient(
+                new ApiServerClient(base, HttpClient.newHttpClient(), token), "node1", () -> {}, System::nanoTime);
+    }
+
+    @AfterEach
+    void stop() {
+        node.close();
+        server.stop(0);
+        threads.shutdownNow();
+    }
+
+    @Test
+    void listsOnlyTheNodeOfItsName() throws Exception {
+        NodeView view = awaitNode(found -> true);
+
+        assertThat(view.labels()).containsEntry("gpu", "on");
+        assertThat(view.annotations()).containsEntry("aliquot.io/slots", "20");
+        assertThat(view.allocatable()).containsExactly(Map.entry("nvidia.com/gpu", 20L));
+        assertThat(requests.get(0))
+                .contains("GET /api/v1/nodes?fieldSelector=metadata.name%3Dnode1")
+                .contains("Bearer first");
+    }
+
+    @Test
+    void returnsAChangeThatTheWatchDelivers() throws Exception {
+        awaitNode(found -> true);
+
+        events.add(event("MODIFIED", node(8, "", "\"aliquot.io/slots\":\"30\"", "\"nvidia.com/gpumem\":\"3k\"")));
+
+        NodeView view = awaitNode(found -> found.annotations().containsValue("30"));
+        assertThat(view.capacity()).containsEntry("nvidia.com/gpumem", 3000L);
+    }
+
+    @Test
+    void ignoresAnEventOlderThanItsOwnWrite() throws Exception {
+        awaitNode(found -> true);
+        node.setAnnotation("aliquot.io/gpus", "{}");
+
+        events.add(event("MODIFIED", node(8, "", "\"old\":\"\"", "")));
+        events.add(event("MODIFIED", node(90, "", "\"new\":\"\"", "")));
+
+        assertThat(awaitNode(found -> !found.annotations().containsKey("written"))
+                        .annotations())
+                .containsKey("new");
+    }
+
+    @Test
+    void aDeletedNodeIsAbsentAndItsSuccessorIsReturnedAtAnyVersion() throws Exception {
+        awaitNode(found -> true);
+
+        list = items("");
+        events.add(event("DELETED", node(9, "", "", "")));
+        await(() -> node.latest().isEmpty());
+        list = items(node(1, "", "\"young\":\"\"", ""));
+        events.add("");
+
+        awaitNode(found -> found.annotations().containsKey("young"));
+    }
+
+    @Test
+    void listsAgainAfterAWatchError() throws Exception {
+        awaitNode(found -> true);
+        list = items(node(20, "", "\"after\":\"\"", ""));
+
+        events.add("{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n");
+
+        awaitNode(found -> found.annotations().containsKey("after"));
+    }
+
+    @Test
+    void patchesContainOnlyWhatChanges() throws Exception {
+        node.setAnnotation("aliquot.io/gpus", "{\"version\":1}");
+        node.setExtendedResources(Map.of("nvidia.com/gpumem", 163_840L, "nvidia.com/gpucores", 200L));
+
+        assertThat(requests)
+                .anySatisfy(request -> assertThat(request)
+                        .startsWith("PATCH /api/v1/nodes/node1 application/merge-patch+json Bearer first ")
+                        .endsWith("{\"metadata\":{\"annotations\":{\"aliquot.io/gpus\":\"{\\\"version\\\":1}\"}}}"))
+                .anySatisfy(request -> assertThat(request)
+                        .startsWith("PATCH /api/v1/nodes/node1/status application/merge-patch+json")
+                        .endsWith("{\"status\":{\"capacity\":{\"nvidia.com/gpucores\":\"200\",\"nvidia.com/gpumem\":"
+                                + "\"163840\"},\"allocatable\":{\"nvidia.com/gpucores\":\"200\",\"nvidia.com/gpumem\":"
+                                + "\"163840\"}}}"));
+    }
+
+    @Test
+    void readsTheTokenForEachRequest() throws Exception {
+        node.setAnnotation("a", "b");
+
+        Files.writeString(token, "second");
+        node.setAnnotation("a", "c");
+
+        assertThat(requests)
+                .filteredOn(request -> request.startsWith("PATCH"))
+                .last()
+                .asString()
+                .contains("Bearer second");
+    }
+
+    @Test
+    void aRejectedPatchThrowsTheMessageOfTheApiServer() {
+        patchStatus = 403;
+
+        assertThatThrownBy(() -> node.setAnnotation("a", "b"))
+                .isInstanceOf(NodeWriteException.class)
+                .hasMessage(
+                        "cannot write to node node1: the API server answered 403 to /api/v1/nodes/node1: not yours");
+    }
+
+    @Test
+    void outsideAPodTheErrorNamesTheMissingEnvironment(@TempDir Path account) {
+        assertThatThrownBy(() -> ApiServerClient.ofPod(Map.of(), account))
+                .isInstanceOf(FormatException.class)
+                .hasMessageContaining("KUBERNETES_SERVICE_HOST")
+                .hasMessageContaining("runs in a pod");
+        assertThatThrownBy(() -> ApiServerClient.ofPod(
+                        Map.of("KUBERNETES_SERVICE_HOST", "fd00::1", "KUBERNETES_SERVICE_PORT", "443"), account))
+                .isInstanceOf(NoSuchFileException.class)
+                .hasMessageContaining("ca.crt");
+    }
+
+    private NodeView awaitNode(Predicate<NodeView> wanted) throws Exception {
+        await(() -> node.latest().filter(wanted).isPresent());
+        return node.latest().orElseThrow();
+    }
+
+    private void answer(HttpExchange exchange) throws IOException {
+        try (exchange) {
+            String body = new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8);
+            requests.add(exchange.getRequestMethod() + " " + exchange.getRequestURI() + " "
+                    + String.join(" ", exchange.getRequestHeaders().getOrDefault("Content-Type", List.of())) + " "
+                    + String.join(" ", exchange.getRequestHeaders().getOrDefault("Authorization", List.of())) + " "
+                    + body);
+            if (exchange.getRequestMethod().equals("PATCH")) {
+                send(
+                        exchange,
+                        patchStatus,
+                        patchStatus == 200 ? node(50, "", "\"written\":\"\"", "") : "{\"message\":\"not yours\"}");
+            } else if (exchange.getRequestURI().toString().contains("watch=true")) {
+                exchange.sendResponseHeaders(200, 0);
+                String event = events.take();
+                while (!event.isEmpty()) {
+                    exchange.getResponseBody().write(event.getBytes(StandardCharsets.UTF_8));
+                    exchange.getResponseBody().flush();
+                    event = events.take();
+                }
+            } else {
+                send(exchange, 200, list);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private static void send(HttpExchange exchange, int status, String text) throws IOException {
+        byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+        exchange.sendResponseHeaders(status, bytes.length);
+        exchange.getResponseBody().write(bytes);
+    }
+
+    private static String items(String nodes) {
+        return "{\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[" + nodes + "]}";
+    }
+
+    private static String event(String type, String node) {
+        return "{\"type\":\"" + type + "\",\"object\":" + node + "}\n";
+    }
+
+    private static String node(int version, String labels, String annotations, String resources) {
+        return "{\"metadata\":{\"name\":\"node1\",\"uid\":\"u\",\"resourceVersion\":\"" + version + "\",\"labels\":{"
+                + labels
+                + "},\"annotations\":{" + annotations + "}},\"status\":{\"capacity\":{" + resources
+                + "},\"allocatable\":{" + resources + "}}}";
+    }
+
+    private static void await(Callable<Boolean> condition) throws Exception {
+        long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+        while (!condition.call() && System.nanoTime() - deadline < 0) {
+            Thread.sleep(10);
+        }
+        assertThat(condition.call()).isTrue();
+    }
+}

@@ -1,0 +1,62 @@
+package io.aliquot.deviceplugin.problem;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.time.Duration;
+import org.junit.jupiter.api.Test;
+
+final class BackoffTest {
+    private static final Duration FIRST = Duration.ofSeconds(1);
+    private static final Duration LONGEST = Duration.ofSeconds(5);
+
+    private long now;
+    private final Backoff backoff = new Backoff(() -> now, FIRST, LONGEST);
+
+    @Test
+    void noPauseIsUnderWayAtFirst() {
+        assertThat(backoff.isOver()).isTrue();
+    }
+
+    @Test
+    void eachPauseIsTwiceAsLongUpToTheLongest() {
+        assertThat(backoff.start()).isEqualTo(Duration.ofSeconds(1));
+        assertThat(backoff.start()).isEqualTo(Duration.ofSeconds(2));
+        assertThat(backoff.start()).isEqualTo(Duration.ofSeconds(4));
+        assertThat(backoff.start()).isEqualTo(Duration.ofSeconds(5));
+        assertThat(backoff.start()).isEqualTo(Duration.ofSeconds(5));
+    }
+
+    @Test
+    void aResetEndsThePauseAndStartsWithTheFirstAgain() {
+        backoff.start();
+        backoff.start();
+
+        backoff.reset();
+
+        assertThat(backoff.isOver()).isTrue();
+        assertThat(backoff.start()).isEqualTo(FIRST);
+    }
+
+    @Test
+    void startsWithTheFirstPauseAgainAfterTheLongestPauseWithoutOne() {
+        backoff.start();
+        backoff.start();
+
+        now += Duration.ofSeconds(2).plus(LONGEST).toNanos() + 1;
+
+        assertThat(backoff.start()).isEqualTo(FIRST);
+    }
+
+    /** System.nanoTime may overflow: deadlines compared with {@code <} then end at once or after centuries. */
+    @Test
+    void aPauseLastsItsTimeWhenTheClockOverflows() {
+        now = Long.MAX_VALUE - Duration.ofMillis(500).toNanos();
+        var backoff = new Backoff(() -> now, FIRST, LONGEST);
+        backoff.start();
+
+        now += Duration.ofMillis(999).toNanos();
+        assertThat(backoff.isOver()).isFalse();
+        now += Duration.ofMillis(1).toNanos();
+        assertThat(backoff.isOver()).isTrue();
+    }
+}

@@ -1,0 +1,66 @@
+package io.aliquot.deviceplugin.shim;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Region;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+final class UnhookedFunctionCheckTest {
+    private static final int UNPLACED_ADDRESSES_AT = 128; // region.h
+
+    private final Path slots;
+    private final AgentMetrics metrics = new AgentMetrics();
+    private final UnhookedFunctionCheck check;
+
+    UnhookedFunctionCheckTest(@TempDir Path state) throws IOException {
+        slots = Files.createDirectory(state.resolve("slots"));
+        check = new UnhookedFunctionCheck(state, metrics);
+    }
+
+    @Test
+    void countsAContainerWithUnhookedFunctions() throws IOException {
+        Files.write(slots.resolve("slot-000"), withUnhookedFunctions(0));
+        Files.write(slots.resolve("slot-001"), withUnhookedFunctions(3));
+
+        check.run();
+
+        assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 1.0");
+    }
+
+    @Test
+    void doesNotCountASlotThatIsAllocatedAgain() throws IOException {
+        Files.write(slots.resolve("slot-001"), withUnhookedFunctions(3));
+        check.run();
+
+        Files.write(slots.resolve("slot-001"), Region.fresh());
+        check.run();
+
+        assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 0.0");
+    }
+
+    @Test
+    void ignoresRegionsThatAContainerHasDamaged() throws IOException {
+        Files.write(slots.resolve("slot-000"), new byte[0]);
+        Files.write(slots.resolve("slot-001"), new byte[] {1, 2, 3});
+        Files.write(slots.resolve("slot-002"), new byte[Region.SIZE]);
+        Files.createDirectory(slots.resolve("slot-003"));
+        Files.createSymbolicLink(
+                slots.resolve("slot-004"), Files.write(slots.resolve("elsewhere"), withUnhookedFunctions(1)));
+        Files.write(slots.resolve("slot-005"), withUnhookedFunctions(7));
+
+        check.run();
+
+        assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 1.0");
+    }
+
+    private static byte[] withUnhookedFunctions(int count) {
+        byte[] region = Region.fresh();
+        region[UNPLACED_ADDRESSES_AT] = (byte) count;
+        return region;
+    }
+}
