@@ -1,6 +1,6 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.Pod;
@@ -35,11 +35,11 @@ class AdmissionFaultsIT {
     private record Attempt(long at, Duration took, Optional<String> refusal) {}
 
     @Test
-    void withOneReplicaKilledTheOtherAdmits(Lab lab, Space space) throws InterruptedException {
-        var replicas = new Replicas(lab);
+    void withOneReplicaKilledTheOtherAdmits(Lab lab, TestNamespace space) throws InterruptedException {
+        var replicas = new SchedulerReplicas(lab);
         replicas.awaitReady(RESTARTED);
         long killed = System.nanoTime();
-        replicas.signal(replicas.all().get(0), Replicas.EXTENDER, "SIGKILL");
+        replicas.signal(replicas.all().get(0), SchedulerReplicas.EXTENDER, "SIGKILL");
 
         List<Attempt> attempts = attempts(space, Pods.memory(lab, "asks", 1000), Duration.ofSeconds(10));
 
@@ -51,8 +51,8 @@ class AdmissionFaultsIT {
     }
 
     @Test
-    void aReplicaThatIsDeletedCostsNoPodItsAdmission(Lab lab, Space space) throws InterruptedException {
-        var replicas = new Replicas(lab);
+    void aReplicaThatIsDeletedCostsNoPodItsAdmission(Lab lab, TestNamespace space) throws InterruptedException {
+        var replicas = new SchedulerReplicas(lab);
         replicas.awaitReady(RESTARTED);
         lab.client().resource(replicas.get(replicas.leader())).delete();
 
@@ -65,11 +65,11 @@ class AdmissionFaultsIT {
     }
 
     @Test
-    void whileNobodyAnswersPodsThatAskAreRefusedAndOthersWaitASecond(Lab lab, Space space) throws InterruptedException {
-        var replicas = new Replicas(lab);
+    void whileNobodyAnswersPodsThatAskAreRefusedAndOthersWaitASecond(Lab lab, TestNamespace space) throws InterruptedException {
+        var replicas = new SchedulerReplicas(lab);
         replicas.awaitReady(RESTARTED);
         List<Pod> stopped = replicas.all();
-        stopped.forEach(replica -> replicas.signal(replica, Replicas.EXTENDER, "SIGSTOP"));
+        stopped.forEach(replica -> replicas.signal(replica, SchedulerReplicas.EXTENDER, "SIGSTOP"));
         // The API server gives the webhook 10 s, which is how long clients wait for the API server, too.
         Config patience = new ConfigBuilder(lab.client().getConfiguration())
                 .withRequestTimeout((int) EVENTUALLY.toMillis())
@@ -83,17 +83,17 @@ class AdmissionFaultsIT {
             assertThat(plain.took()).isLessThan(SECOND.plus(SLACK));
             assertThat(asking.refusal()).get().asString().contains("gpu.aliquot.io");
         } finally {
-            stopped.forEach(replica -> replicas.signal(replica, Replicas.EXTENDER, "SIGCONT"));
+            stopped.forEach(replica -> replicas.signal(replica, SchedulerReplicas.EXTENDER, "SIGCONT"));
         }
         TimeUnit.MILLISECONDS.sleep(ENDED.toMillis());
-        Space.awaitTrue(
+        TestNamespace.awaitTrue(
                 "pods that ask are admitted again",
                 EVENTUALLY,
                 () -> attempt(space, Pods.memory(lab, "asks", 1000)).refusal().isEmpty());
         replicas.awaitReady(RESTARTED);
     }
 
-    private static List<Attempt> attempts(Space space, Pod pod, Duration during) throws InterruptedException {
+    private static List<Attempt> attempts(TestNamespace space, Pod pod, Duration during) throws InterruptedException {
         var attempts = new ArrayList<Attempt>();
         long end = System.nanoTime() + during.toNanos();
         while (System.nanoTime() < end) {
@@ -103,11 +103,11 @@ class AdmissionFaultsIT {
         return attempts;
     }
 
-    private static Attempt attempt(Space space, Pod pod) {
+    private static Attempt attempt(TestNamespace space, Pod pod) {
         return attempt(space.client(), space, pod);
     }
 
-    private static Attempt attempt(KubernetesClient client, Space space, Pod pod) {
+    private static Attempt attempt(KubernetesClient client, TestNamespace space, Pod pod) {
         long begin = System.nanoTime();
         Optional<String> refusal = Optional.empty();
         try {

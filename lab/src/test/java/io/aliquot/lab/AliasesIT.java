@@ -14,8 +14,8 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(LabExtension.class)
 class AliasesIT {
     @Test
-    void aPodWithHamisNamesGetsTheGpuThatItNames(Lab lab, Space space) {
-        List<Gpu> gpus = Holdings.inventory(lab, lab.nodes().get(1)).gpus();
+    void aPodWithHamisNamesGetsTheGpuThatItNames(Lab lab, TestNamespace space) {
+        List<Gpu> gpus = Allocations.inventory(lab, lab.nodes().get(1)).gpus();
         String wanted = gpus.get(1).uuid();
         Pod pod = Pods.annotated(
                 Pods.asking(lab, "hami", Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem-percentage", "50")),
@@ -29,7 +29,7 @@ class AliasesIT {
                         "hami.io/gpu-scheduler-policy",
                         "spread"));
 
-        assertThat(Holdings.of(space.run(pod), Pods.MAIN)).singleElement().satisfies(vgpu -> {
+        assertThat(Allocations.of(space.run(pod), Pods.MAIN)).singleElement().satisfies(vgpu -> {
             assertThat(vgpu.uuid()).isEqualTo(wanted);
             assertThat(vgpu.memoryMiB()).isEqualTo(40960);
         });
@@ -37,7 +37,7 @@ class AliasesIT {
     }
 
     @Test
-    void aPodWithAcksNamesGetsItsGibibytesOnTwoGpus(Lab lab, Space space) {
+    void aPodWithAcksNamesGetsItsGibibytesOnTwoGpus(Lab lab, TestNamespace space) {
         Pod pod = Pods.asking(lab, "ack", Map.of("aliyun.com/gpu-mem", "6", "aliyun.com/gpu-core.percentage", "30"))
                 .edit()
                 .editMetadata()
@@ -45,7 +45,7 @@ class AliasesIT {
                 .endMetadata()
                 .build();
 
-        assertThat(Holdings.of(space.run(pod), Pods.MAIN))
+        assertThat(Allocations.of(space.run(pod), Pods.MAIN))
                 .hasSize(2)
                 .doesNotHaveDuplicates()
                 .allSatisfy(vgpu -> {

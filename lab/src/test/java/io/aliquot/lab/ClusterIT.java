@@ -9,7 +9,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(LabExtension.class)
 class ClusterIT {
     @Test
-    void aPodRunsAndCommandsRunInIt(Lab lab, Space space) {
+    void aPodRunsAndCommandsRunInIt(Lab lab, TestNamespace space) {
         space.run(Pods.plain(lab, "plain"));
 
         assertThat(space.exec("plain", "echo", "hello").expectSuccess()).isEqualTo("hello\n");

@@ -17,10 +17,10 @@ class ComputeIT {
     private static final double TOLERANCE = 5;
 
     @Test
-    void twoPodsThatAskFor30And70PercentOfOneGpuGet30And70(Lab lab, Space space) {
+    void twoPodsThatAskFor30And70PercentOfOneGpuGet30And70(Lab lab, TestNamespace space) {
         Pod thirty = space.run(asking(lab, "thirty", 30));
         Pod seventy = space.run(asking(lab, "seventy", 70));
-        assertThat(Holdings.gpu(seventy)).as("one GPU").isEqualTo(Holdings.gpu(thirty));
+        assertThat(Allocations.gpu(seventy)).as("one GPU").isEqualTo(Allocations.gpu(thirty));
 
         keepBusy(space, "thirty");
         keepBusy(space, "seventy");
@@ -38,7 +38,7 @@ class ComputeIT {
     }
 
     @Test
-    void aPodWithoutCompanyGetsNoMoreThanItAskedFor(Lab lab, Space space) {
+    void aPodWithoutCompanyGetsNoMoreThanItAskedFor(Lab lab, TestNamespace space) {
         space.run(asking(lab, "alone", 40));
 
         keepBusy(space, "alone");
@@ -54,7 +54,7 @@ class ComputeIT {
                         "sh",
                         "-c",
                         "cd /var/lib/aliquot/fake-driver && LD_LIBRARY_PATH=lib ALIQUOT_FAKE_GPUS=gpus"
-                                + " exec bin/nvidia-smi pmon -d 5 -c 1 -i " + Holdings.gpu(pod))
+                                + " exec bin/nvidia-smi pmon -d 5 -c 1 -i " + Allocations.gpu(pod))
                 .expectSuccess();
         return shown.lines()
                 .map(line -> line.trim().split(" +", -1))
@@ -68,16 +68,16 @@ class ComputeIT {
         return Pods.asking(lab, name, Map.of(Resources.MEMORY, "1000", Resources.CORES, Integer.toString(cores)));
     }
 
-    private static void keepBusy(Space space, String pod) {
+    private static void keepBusy(TestNamespace space, String pod) {
         space.exec(pod, "sh", "-c", "vgpu-sample busy 600 > /tmp/busy 2>&1 &").expectSuccess();
     }
 
-    private static void sleep(Space space, String pod, int seconds) {
+    private static void sleep(TestNamespace space, String pod, int seconds) {
         space.exec(pod, "sleep", Integer.toString(seconds)).expectSuccess();
     }
 
     /** Kernels of 1 ms that the GPU took in the last ten seconds, of the 1,000 a second that it can take. */
-    private static double percentOfTheGpu(Space space, String pod) {
+    private static double percentOfTheGpu(TestNamespace space, String pod) {
         return space.exec(pod, "tail", "-n", "10", "/tmp/busy")
                         .expectSuccess()
                         .lines()

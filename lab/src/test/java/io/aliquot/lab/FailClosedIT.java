@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.awaitTrue;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
@@ -16,7 +16,7 @@ class FailClosedIT {
     private static final String ASK = "vgpu-sample alloc 1 2>&1";
 
     @Test
-    void aLimitFileThatIsEmptyTruncatedOrHugeStopsTheProgramWithOneLine(Lab lab, Space space) {
+    void aLimitFileThatIsEmptyTruncatedOrHugeStopsTheProgramWithOneLine(Lab lab, TestNamespace space) {
         space.run(Pods.memory(lab, "limited", 3000));
         String good = space.annotation("limited", Annotations.vgpu(Pods.MAIN));
         assertThat(space.exec("limited", "bash", "-c", ASK).expectSuccess()).contains("CUDA_SUCCESS");
@@ -44,7 +44,7 @@ class FailClosedIT {
     }
 
     /** As a resize by the leader. */
-    private static void rewrite(Lab lab, KubernetesClient scheduler, Space space, String limits) {
+    private static void rewrite(Lab lab, KubernetesClient scheduler, TestNamespace space, String limits) {
         scheduler
                 .pods()
                 .inNamespace(space.name())
@@ -55,7 +55,7 @@ class FailClosedIT {
                                 Annotations.vgpu(Pods.MAIN),
                                 limits,
                                 Annotations.RESIZE_FENCE,
-                                new Replicas(lab).fence().print())));
+                                new SchedulerReplicas(lab).fence().print())));
         awaitTrue(
                 "the file says it",
                 EVENTUALLY,

@@ -32,7 +32,7 @@ class Figures {
     private static final int NODES = 100;
 
     @Test
-    void fiftyPodsOneAfterAnother(Lab lab, Space space) throws IOException {
+    void fiftyPodsOneAfterAnother(Lab lab, TestNamespace space) throws IOException {
         space.run(Pods.memory(lab, "warm-up", 1000));
         space.delete("warm-up");
         AuditLog log = AuditLog.fromNowOn(lab);
@@ -41,7 +41,7 @@ class Figures {
             String name = "pod-" + i;
             long begin = System.nanoTime();
             space.create(Pods.memory(lab, name, 1000));
-            space.awaitRunning(name, Space.EVENTUALLY);
+            space.awaitRunning(name, TestNamespace.EVENTUALLY);
             milliseconds[i] = (System.nanoTime() - begin) / 1_000_000;
             space.delete(name);
         }
@@ -89,7 +89,7 @@ class Figures {
 
     /** A real node's inventory under other UUIDs, with eight GPUs. */
     private static String inventory(Lab lab) {
-        var real = Holdings.inventory(lab, lab.nodes().get(0));
+        var real = Allocations.inventory(lab, lab.nodes().get(0));
         var text = new StringBuilder();
         for (int i = 0; i < 8; i++) {
             var gpu = real.gpus().get(0);
@@ -112,7 +112,7 @@ class Figures {
                 .list()
                 .getItems()
                 .stream()
-                .filter(Space::runs) // hollow nodes get an agent's pod too, which nobody starts
+                .filter(TestNamespace::runs) // hollow nodes get an agent's pod too, which nobody starts
                 .findFirst()
                 .orElseThrow();
         String id = pod.getStatus().getContainerStatuses().stream()

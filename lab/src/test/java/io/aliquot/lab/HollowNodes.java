@@ -45,7 +45,7 @@ final class HollowNodes implements AutoCloseable {
                 lab,
                 Collections.nCopies(
                         count,
-                        new Kind(64, Holdings.inventory(lab, lab.nodes().get(0)).gpus())));
+                        new Kind(64, Allocations.inventory(lab, lab.nodes().get(0)).gpus())));
     }
 
     HollowNodes(Lab lab, List<Kind> kinds) {
@@ -85,7 +85,7 @@ final class HollowNodes implements AutoCloseable {
     }
 
     private void make(String name, Kind kind) {
-        Inventory real = Holdings.inventory(lab, lab.nodes().get(0));
+        Inventory real = Allocations.inventory(lab, lab.nodes().get(0));
         String inventory = new Inventory(
                         real.visibleDevices(), real.memoryScaling(), real.coreScaling(), real.slots(), kind.gpus())
                 .print();

@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.awaitTrue;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
@@ -54,7 +54,7 @@ class InstallationIT {
     }
 
     @Test
-    void aDeletedCertificateIsMadeAnewAndAdmissionGoesOn(Lab lab, Space space) {
+    void aDeletedCertificateIsMadeAnewAndAdmissionGoesOn(Lab lab, TestNamespace space) {
         String before = certificate(lab);
 
         lab.client().secrets().inNamespace(Lab.NAMESPACE).withName(SECRET).delete();
@@ -79,7 +79,7 @@ class InstallationIT {
     }
 
     @Test
-    void aPodBoundAtFirstTryCostsOneWrite(Lab lab, Space space) throws InterruptedException {
+    void aPodBoundAtFirstTryCostsOneWrite(Lab lab, TestNamespace space) throws InterruptedException {
         space.run(Pods.memory(lab, "warm-up", 1000));
         AuditLog log = AuditLog.fromNowOn(lab);
 
@@ -91,9 +91,9 @@ class InstallationIT {
     }
 
     @Test
-    void theExtendersVerbsCannotBeReachedFromAnotherPod(Lab lab, Space space) {
+    void theExtendersVerbsCannotBeReachedFromAnotherPod(Lab lab, TestNamespace space) {
         String address = lab.partsOf("scheduler").stream()
-                .filter(Space::runs)
+                .filter(TestNamespace::runs)
                 .map(pod -> pod.getStatus().getPodIP())
                 .findFirst()
                 .orElseThrow();

@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.awaitTrue;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
@@ -28,7 +28,7 @@ class InventoryIT {
     @Test
     void everyNodeTellsItsGpusAndTheirTotals(Lab lab) {
         for (String node : lab.nodes()) {
-            assertThat(Holdings.inventory(lab, node).gpus()).hasSize(2).allSatisfy(gpu -> {
+            assertThat(Allocations.inventory(lab, node).gpus()).hasSize(2).allSatisfy(gpu -> {
                 assertThat(gpu.model()).isEqualTo("NVIDIA A100-SXM4-80GB");
                 assertThat(gpu.memoryMiB()).isEqualTo(81920);
                 assertThat(gpu.healthy()).isTrue();
@@ -41,7 +41,7 @@ class InventoryIT {
     }
 
     @Test
-    void aNodeWhoseInventoryIsUnreadableIsLeftOutWithAnEventAndTheOthersServe(Lab lab, Space space) {
+    void aNodeWhoseInventoryIsUnreadableIsLeftOutWithAnEventAndTheOthersServe(Lab lab, TestNamespace space) {
         Node node = new NodeBuilder()
                 .withNewMetadata()
                 .withName(STRANGE)
@@ -55,7 +55,7 @@ class InventoryIT {
                 KubernetesClient kubelet = lab.as("system:node:" + STRANGE, Map.of())) {
             lab.client().resource(node).create();
             // a kubelet that has GPUs, as far as Kubernetes itself can see
-            Inventory real = Holdings.inventory(lab, lab.nodes().get(0));
+            Inventory real = Allocations.inventory(lab, lab.nodes().get(0));
             HollowNodes.report(kubelet, STRANGE, new HollowNodes.Kind(8, real.gpus()), real.slots());
             agent.nodes()
                     .withName(STRANGE)
@@ -87,7 +87,7 @@ class InventoryIT {
     }
 
     @Test
-    void aNodeWithoutTheLabelTakesNoNewSharesAndKeepsItsOwn(Lab lab, Space space) {
+    void aNodeWithoutTheLabelTakesNoNewSharesAndKeepsItsOwn(Lab lab, TestNamespace space) {
         String node = lab.nodes().get(1);
         space.run(Pods.onNode(Pods.memory(lab, "before", 1000), node));
         lab.kubectl("label", "node", node, "gpu-").expectSuccess();
@@ -104,7 +104,7 @@ class InventoryIT {
             lab.kubectl("label", "--overwrite", "node", node, Labels.GPU + "=" + Labels.GPU_ON)
                     .expectSuccess();
         }
-        space.await("after", "is bound", EVENTUALLY, Space::bound);
+        space.await("after", "is bound", EVENTUALLY, TestNamespace::bound);
         space.awaitRunning("after", EVENTUALLY);
     }
 }

@@ -9,14 +9,14 @@ import org.junit.jupiter.api.extension.ParameterContext;
 import org.junit.jupiter.api.extension.ParameterResolver;
 import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
 
-/** Gives a test the {@link Lab} and a {@link Space} of its own, and tells what happened there if the test fails. */
+/** Gives a test the {@link Lab} and a {@link TestNamespace} of its own, and tells what happened there if the test fails. */
 final class LabExtension implements ParameterResolver, TestExecutionExceptionHandler {
     private static final Namespace STORE = Namespace.create(LabExtension.class);
 
     @Override
     public boolean supportsParameter(ParameterContext parameter, ExtensionContext context) {
         Class<?> type = parameter.getParameter().getType();
-        return type == Lab.class || type == Space.class;
+        return type == Lab.class || type == TestNamespace.class;
     }
 
     @Override
@@ -26,7 +26,7 @@ final class LabExtension implements ParameterResolver, TestExecutionExceptionHan
             return lab;
         }
         // JUnit closes what a store holds at the end of the test that it belongs to.
-        return context.getStore(STORE).computeIfAbsent(Space.class, key -> new Space(lab, name(context)), Space.class);
+        return context.getStore(STORE).computeIfAbsent(TestNamespace.class, key -> new TestNamespace(lab, name(context)), TestNamespace.class);
     }
 
     private static String name(ExtensionContext context) {
@@ -40,7 +40,7 @@ final class LabExtension implements ParameterResolver, TestExecutionExceptionHan
 
     @Override
     public void handleTestExecutionException(ExtensionContext context, Throwable failure) throws Throwable {
-        Optional.ofNullable(context.getStore(STORE).get(Space.class, Space.class))
+        Optional.ofNullable(context.getStore(STORE).get(TestNamespace.class, TestNamespace.class))
                 .ifPresent(space -> failure.addSuppressed(new StateOfTheLab(space.describe())));
         throw failure;
     }

@@ -1,6 +1,6 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -28,10 +28,10 @@ class LiveSimulationIT {
     private Path folder;
 
     @Test
-    void theLiveClusterIsReadAsItsDumpIs(Lab lab, Space space) throws IOException {
+    void theLiveClusterIsReadAsItsDumpIs(Lab lab, TestNamespace space) throws IOException {
         for (int i = 0; i < PODS; i++) {
             space.create(Pods.asking(lab, "pod-" + i, Map.of(Resources.MEMORY, "9000", Resources.CORES, "20")));
-            space.await("pod-" + i, "is bound", EVENTUALLY, Space::bound);
+            space.await("pod-" + i, "is bound", EVENTUALLY, TestNamespace::bound);
         }
         Path dump = folder.resolve("dump.json");
         Files.writeString(
@@ -54,7 +54,7 @@ class LiveSimulationIT {
     }
 
     /** The kubeconfig of an account that goes with the space, and has a role that doesn't. */
-    private Path reader(Lab lab, Space space, String role) throws IOException {
+    private Path reader(Lab lab, TestNamespace space, String role) throws IOException {
         String[] in = {"--namespace", space.name()};
         lab.kubectl("create", "serviceaccount", "reader", in[0], in[1]).expectSuccess();
         lab.kubectl("create", "clusterrole", role, "--verb=list", "--resource=nodes,pods")
@@ -79,7 +79,7 @@ class LiveSimulationIT {
 
     /** What it tells, but for where it read and how long it took. */
     private JsonNode simulate(Lab lab, String... source) throws IOException {
-        JsonNode report = Simulator.run(lab, folder, source);
+        JsonNode report = SimulateCommand.run(lab, folder, source);
         ((ObjectNode) report).remove("program");
         ((ObjectNode) report.get("input")).remove("source");
         for (JsonNode timed : report.findParents("seconds")) {

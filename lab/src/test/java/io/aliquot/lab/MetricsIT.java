@@ -25,8 +25,8 @@ class MetricsIT {
 
     @ParameterizedTest
     @CsvSource({"scheduler, 9090, api.md", "device-plugin, 9091, install.md"})
-    void theDocsListEachAndNoOther(String component, int port, String page, Lab lab, Space space) throws Exception {
-        new Replicas(lab).awaitReady(Duration.ofMinutes(4)); // an earlier test may have killed one
+    void theDocsListEachAndNoOther(String component, int port, String page, Lab lab, TestNamespace space) throws Exception {
+        new SchedulerReplicas(lab).awaitReady(Duration.ofMinutes(4)); // an earlier test may have killed one
         space.run(Pods.memory(lab, "measured", 1000));
         var scraped = new TreeSet<String>();
         for (Pod pod : lab.partsOf(component)) {

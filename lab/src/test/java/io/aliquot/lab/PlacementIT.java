@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.PROMPT;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.PROMPT;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
@@ -27,29 +27,29 @@ class PlacementIT {
     private static final Duration BACKOFF = Duration.ofSeconds(3);
 
     @Test
-    void withBinpackTenPodsShareAGpuAndTheEleventhGoesToAnother(Lab lab, Space space) {
+    void withBinpackTenPodsShareAGpuAndTheEleventhGoesToAnother(Lab lab, TestNamespace space) {
         List<Pod> pods = bind(space, 11, name -> placed(Pods.memory(lab, name, 8000), "binpack"));
 
-        assertThat(Holdings.count(pods).values()).containsExactlyInAnyOrder(10, 1);
+        assertThat(Allocations.count(pods).values()).containsExactlyInAnyOrder(10, 1);
         assertThat(pods).extracting(pod -> pod.getSpec().getNodeName()).containsOnly(node(pods.get(0)));
     }
 
     @Test
-    void withSpreadElevenPodsUseAllFourGpus(Lab lab, Space space) {
+    void withSpreadElevenPodsUseAllFourGpus(Lab lab, TestNamespace space) {
         List<Pod> pods = bind(space, 11, name -> placed(Pods.memory(lab, name, 8000), "spread"));
 
-        assertThat(Holdings.count(pods).values()).containsExactlyInAnyOrder(3, 3, 3, 2);
+        assertThat(Allocations.count(pods).values()).containsExactlyInAnyOrder(3, 3, 3, 2);
     }
 
     @Test
-    void whereANodeHasMoreSlotsMemoryAloneDecides(Lab lab, Space space) {
+    void whereANodeHasMoreSlotsMemoryAloneDecides(Lab lab, TestNamespace space) {
         String node = lab.nodes().get(1);
         setSlots(lab, node, "20");
         try {
             List<Pod> pods =
                     bind(space, 12, name -> placed(Pods.onNode(Pods.memory(lab, name, 7000), node), "binpack"));
 
-            assertThat(Holdings.count(pods).values()).containsExactlyInAnyOrder(11, 1);
+            assertThat(Allocations.count(pods).values()).containsExactlyInAnyOrder(11, 1);
         } finally {
             space.empty();
             setSlots(lab, node, "10");
@@ -58,19 +58,19 @@ class PlacementIT {
     }
 
     @Test
-    void aPodWithTwoVgpusGetsTwoGpusOfOneNode(Lab lab, Space space) {
+    void aPodWithTwoVgpusGetsTwoGpusOfOneNode(Lab lab, TestNamespace space) {
         Pod pod = space.run(Pods.asking(lab, "two", Map.of(Resources.GPU, "2", Resources.MEMORY, "3000")));
 
-        List<String> held = Holdings.of(pod, Pods.MAIN).stream().map(Vgpu::uuid).toList();
+        List<String> held = Allocations.of(pod, Pods.MAIN).stream().map(Vgpu::uuid).toList();
         assertThat(held).hasSize(2).doesNotHaveDuplicates();
-        assertThat(Holdings.inventory(lab, node(pod)).gpus())
+        assertThat(Allocations.inventory(lab, node(pod)).gpus())
                 .extracting(gpu -> gpu.uuid())
                 .containsAll(held);
         assertThat(space.exec("two", "nvidia-smi", "-L").expectSuccess()).contains(held);
     }
 
     @Test
-    void aPodThatMustHaveItsGpusInOneNumaDomainIsToldThatNoNodeHasTwoThere(Lab lab, Space space) {
+    void aPodThatMustHaveItsGpusInOneNumaDomainIsToldThatNoNodeHasTwoThere(Lab lab, TestNamespace space) {
         Pod two = Pods.asking(lab, "must", Map.of(Resources.GPU, "2", Resources.MEMORY, "3000"));
         space.create(Pods.annotated(two, Map.of(Annotations.NUMA, "required")));
         assertThat(space.awaitUnschedulable("must")).contains("no NUMA domain with 2 such GPUs");
@@ -78,11 +78,11 @@ class PlacementIT {
         two.getMetadata().setName("would");
         Pod pod = space.run(Pods.annotated(two, Map.of(Annotations.NUMA, "preferred")));
 
-        assertThat(Holdings.of(pod, Pods.MAIN)).hasSize(2);
+        assertThat(Allocations.of(pod, Pods.MAIN)).hasSize(2);
     }
 
     @Test
-    void aNodeThatGivesWholeCardsOnlyRefusesSharesUntilItsLabelIsTakenAway(Lab lab, Space space) {
+    void aNodeThatGivesWholeCardsOnlyRefusesSharesUntilItsLabelIsTakenAway(Lab lab, TestNamespace space) {
         String node = lab.nodes().get(1);
         lab.kubectl("label", "node", node, Labels.SHARE + "=exclusive").expectSuccess();
         try {
@@ -93,11 +93,11 @@ class PlacementIT {
             lab.kubectl("label", "node", node, Labels.SHARE + "-").expectSuccess();
         }
         space.awaitRunning("share", PROMPT.plus(BACKOFF));
-        Holdings.expectNoGpuOverCapacity(lab);
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void aPodWithThreeVgpusIsToldThatNoNodeHasThree(Lab lab, Space space) {
+    void aPodWithThreeVgpusIsToldThatNoNodeHasThree(Lab lab, TestNamespace space) {
         space.create(Pods.asking(lab, "three", Map.of(Resources.GPU, "3", Resources.MEMORY, "3000")));
 
         String said = space.awaitUnschedulable("three");
@@ -107,7 +107,7 @@ class PlacementIT {
     }
 
     @Test
-    void aPodThatDoesNotFitSaysWhyAndIsBoundSoonAfterRoomAppears(Lab lab, Space space) {
+    void aPodThatDoesNotFitSaysWhyAndIsBoundSoonAfterRoomAppears(Lab lab, TestNamespace space) {
         for (int i = 0; i < 4; i++) {
             space.create(Pods.asking(lab, "whole-" + i, Map.of(Resources.GPU, "1")));
         }
@@ -119,48 +119,48 @@ class PlacementIT {
 
         space.delete("whole-2");
 
-        space.await("waiting", "is bound", PROMPT, Space::bound);
+        space.await("waiting", "is bound", PROMPT, TestNamespace::bound);
         space.awaitRunning("waiting", EVENTUALLY);
-        Holdings.expectNoGpuOverCapacity(lab);
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void aWholeCardIsSharedWithNobody(Lab lab, Space space) {
+    void aWholeCardIsSharedWithNobody(Lab lab, TestNamespace space) {
         Pod whole = space.run(Pods.asking(lab, "whole", Map.of(Resources.GPU, "1")));
         List<Pod> shares = bind(space, 3, name -> Pods.onNode(Pods.memory(lab, name, 1000), node(whole)));
 
-        assertThat(Holdings.of(whole, Pods.MAIN)).singleElement().satisfies(vgpu -> {
+        assertThat(Allocations.of(whole, Pods.MAIN)).singleElement().satisfies(vgpu -> {
             assertThat(vgpu.exclusive()).isTrue();
             assertThat(vgpu.memoryMiB()).isEqualTo(81920);
         });
-        assertThat(shares).extracting(Holdings::gpu).doesNotContain(Holdings.gpu(whole));
+        assertThat(shares).extracting(Allocations::gpu).doesNotContain(Allocations.gpu(whole));
     }
 
     @Test
-    void aSecondAfterAGpuIsCordonedItGetsNoPodsAndWhenThatIsLiftedItDoes(Lab lab, Space space)
+    void aSecondAfterAGpuIsCordonedItGetsNoPodsAndWhenThatIsLiftedItDoes(Lab lab, TestNamespace space)
             throws InterruptedException {
         String node = lab.nodes().get(0);
-        String cordoned = Holdings.gpu(space.run(Pods.onNode(Pods.memory(lab, "first", 1000), node)));
+        String cordoned = Allocations.gpu(space.run(Pods.onNode(Pods.memory(lab, "first", 1000), node)));
         lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "=" + cordoned)
                 .expectSuccess();
         try {
             TimeUnit.SECONDS.sleep(1);
             // which would have the first one's
             Pod second = placed(Pods.onNode(Pods.memory(lab, "second", 1000), node), "binpack");
-            assertThat(Holdings.gpu(space.run(second))).isNotEqualTo(cordoned);
+            assertThat(Allocations.gpu(space.run(second))).isNotEqualTo(cordoned);
             space.create(
                     Pods.onNode(Pods.asking(lab, "waits", Map.of(Resources.GPU, "2", Resources.MEMORY, "1000")), node));
             space.awaitUnschedulable("waits");
         } finally {
             lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "-").expectSuccess();
         }
-        assertThat(Holdings.of(space.awaitRunning("waits", PROMPT), Pods.MAIN))
+        assertThat(Allocations.of(space.awaitRunning("waits", PROMPT), Pods.MAIN))
                 .extracting(Vgpu::uuid)
                 .contains(cordoned);
     }
 
     @Test
-    void aScalingIsInForceAtOnceAndWhenItIsLiftedWaitingPodsRun(Lab lab, Space space) {
+    void aScalingIsInForceAtOnceAndWhenItIsLiftedWaitingPodsRun(Lab lab, TestNamespace space) {
         String node = lab.nodes().get(1);
         // Downwards: the node's totals don't come down again, and other tests count them.
         var half = new Scaling(50);
@@ -172,11 +172,11 @@ class PlacementIT {
                             Annotations.MEMORY_SCALING + "=" + half.print(),
                             Annotations.CORE_SCALING + "=" + half.print())
                     .expectSuccess();
-            Space.awaitTrue(
+            TestNamespace.awaitTrue(
                     "the inventory tells it",
                     PROMPT,
-                    () -> Holdings.inventory(lab, node).memoryScaling().equals(half)
-                            && Holdings.inventory(lab, node).coreScaling().equals(half));
+                    () -> Allocations.inventory(lab, node).memoryScaling().equals(half)
+                            && Allocations.inventory(lab, node).coreScaling().equals(half));
             space.create(Pods.onNode(Pods.memory(lab, "memory", 50000), node));
             space.create(Pods.onNode(
                     Pods.asking(lab, "cores", Map.of(Resources.MEMORY, "1000", Resources.CORES, "60")), node));
@@ -191,7 +191,7 @@ class PlacementIT {
     }
 
     @Test
-    void aJobThatFinishesFreesItsShareAlthoughItsPodIsStillThere(Lab lab, Space space) {
+    void aJobThatFinishesFreesItsShareAlthoughItsPodIsStillThere(Lab lab, TestNamespace space) {
         String node = lab.nodes().get(0);
         Pod task = Pods.onNode(Pods.asking(lab, "task", Map.of(Resources.GPU, "2")), node)
                 .edit()
@@ -215,9 +215,9 @@ class PlacementIT {
                         .endSpec()
                         .build())
                 .create();
-        Space.awaitTrue("the job's pod", EVENTUALLY, () -> pods(space).size() == 1);
+        TestNamespace.awaitTrue("the job's pod", EVENTUALLY, () -> pods(space).size() == 1);
         String worker = pods(space).get(0).getMetadata().getName();
-        assertThat(Holdings.of(space.awaitRunning(worker, EVENTUALLY), Pods.MAIN))
+        assertThat(Allocations.of(space.awaitRunning(worker, EVENTUALLY), Pods.MAIN))
                 .hasSize(2);
         space.create(Pods.onNode(Pods.memory(lab, "next", 1000), node));
         space.awaitUnschedulable("next");
@@ -233,12 +233,12 @@ class PlacementIT {
     }
 
     /** Creates pods one by one, each as soon as the one before is bound. */
-    private static List<Pod> bind(Space space, int count, Function<String, Pod> make) {
+    private static List<Pod> bind(TestNamespace space, int count, Function<String, Pod> make) {
         var pods = new ArrayList<Pod>();
         for (int i = 0; i < count; i++) {
             String name = "pod-" + i;
             space.create(make.apply(name));
-            pods.add(space.await(name, "is bound", EVENTUALLY, Space::bound));
+            pods.add(space.await(name, "is bound", EVENTUALLY, TestNamespace::bound));
         }
         return pods;
     }
@@ -247,17 +247,17 @@ class PlacementIT {
         return pod.getSpec().getNodeName();
     }
 
-    private static List<Pod> pods(Space space) {
+    private static List<Pod> pods(TestNamespace space) {
         return space.client().pods().inNamespace(space.name()).list().getItems();
     }
 
     private static void setSlots(Lab lab, String node, String slots) {
         lab.kubectl("annotate", "--overwrite", "node", node, Annotations.SLOTS + "=" + slots)
                 .expectSuccess();
-        Space.awaitTrue(
+        TestNamespace.awaitTrue(
                 slots + " slots a GPU on " + node,
                 EVENTUALLY,
-                () -> Holdings.inventory(lab, node).slots() == Integer.parseInt(slots)
+                () -> Allocations.inventory(lab, node).slots() == Integer.parseInt(slots)
                         && lab.allocatable(node, Resources.GPU) == 2 * Integer.parseInt(slots));
     }
 }

@@ -1,6 +1,6 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.Event;
@@ -26,7 +26,7 @@ class PreemptionIT {
     private static final Duration A_WHILE = Duration.ofSeconds(8);
 
     @Test
-    void whereTheNodesTotalIsShortOnePodGoesAndOnlyThat(Lab lab, Space space) throws InterruptedException {
+    void whereTheNodesTotalIsShortOnePodGoesAndOnlyThat(Lab lab, TestNamespace space) throws InterruptedException {
         String node = lab.nodes().get(0);
         runOneAfterAnother(space, low(lab, "old", 81920, node), low(lab, "young", 81920, node));
 
@@ -34,11 +34,11 @@ class PreemptionIT {
 
         assertThat(high.getSpec().getNodeName()).isEqualTo(node);
         assertThat(names(space)).containsExactlyInAnyOrder("old", "high");
-        Holdings.expectNoGpuOverCapacity(lab);
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void whereOnlySingleGpusAreShortOnePodIsEvictedAndToldWhy(Lab lab, Space space) throws InterruptedException {
+    void whereOnlySingleGpusAreShortOnePodIsEvictedAndToldWhy(Lab lab, TestNamespace space) throws InterruptedException {
         String node = lab.nodes().get(0);
         runOneAfterAnother(space, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
 
@@ -52,11 +52,11 @@ class PreemptionIT {
                 .startsWith("Preempted by pod " + space.name() + "/high of priority 1000");
         assertThat(messages(space, "high", "Preempting"))
                 .containsExactly("on node " + node + " a GPU is made free by evicting " + space.name() + "/young");
-        Holdings.expectNoGpuOverCapacity(lab);
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void whomABudgetProtectsIsEvictedOnlyWhenItAllowsIt(Lab lab, Space space) throws InterruptedException {
+    void whomABudgetProtectsIsEvictedOnlyWhenItAllowsIt(Lab lab, TestNamespace space) throws InterruptedException {
         String node = lab.nodes().get(0);
         runOneAfterAnother(space, guarded(low(lab, "old", 50000, node)), guarded(low(lab, "young", 60000, node)));
         var budget = space.client()
@@ -88,7 +88,7 @@ class PreemptionIT {
     }
 
     @Test
-    void aPodThatMayNotPreemptWaits(Lab lab, Space space) throws InterruptedException {
+    void aPodThatMayNotPreemptWaits(Lab lab, TestNamespace space) throws InterruptedException {
         String node = lab.nodes().get(0);
         runOneAfterAnother(space, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
         try (PriorityClass polite = new PriorityClass(lab, space, "Never")) {
@@ -100,14 +100,14 @@ class PreemptionIT {
         }
     }
 
-    private static Pod preemptor(Lab lab, Space space, String name, int mebibytes, String node) {
+    private static Pod preemptor(Lab lab, TestNamespace space, String name, int mebibytes, String node) {
         try (PriorityClass high = new PriorityClass(lab, space, "PreemptLowerPriority")) {
             return space.run(high.of(Pods.onNode(Pods.memory(lab, name, mebibytes), node)));
         }
     }
 
     /** Kubernetes tells times in whole seconds: bound within the same one, neither would be the younger. */
-    private static void runOneAfterAnother(Space space, Pod old, Pod young) throws InterruptedException {
+    private static void runOneAfterAnother(TestNamespace space, Pod old, Pod young) throws InterruptedException {
         space.run(old);
         TimeUnit.SECONDS.sleep(1);
         space.run(young);
@@ -121,13 +121,13 @@ class PreemptionIT {
         return pod.edit().editMetadata().addToLabels(GUARDED).endMetadata().build();
     }
 
-    private static List<String> names(Space space) {
+    private static List<String> names(TestNamespace space) {
         return space.client().pods().inNamespace(space.name()).list().getItems().stream()
                 .map(pod -> pod.getMetadata().getName())
                 .toList();
     }
 
-    private static List<String> messages(Space space, String pod, String reason) {
+    private static List<String> messages(TestNamespace space, String pod, String reason) {
         return space.events(pod).stream()
                 .filter(event -> reason.equals(event.getReason()))
                 .map(Event::getMessage)
@@ -139,7 +139,7 @@ class PreemptionIT {
         private final KubernetesClient client;
         private final String name;
 
-        PriorityClass(Lab lab, Space space, String policy) {
+        PriorityClass(Lab lab, TestNamespace space, String policy) {
             client = lab.client();
             name = space.name(); // of a name that comes back the API server may know the end or the beginning
             client.resource(new PriorityClassBuilder()
@@ -151,7 +151,7 @@ class PreemptionIT {
                             .build())
                     .create();
             // The API server's admission hears of a class a moment after it has stored it.
-            Space.awaitTrue("a pod of priority class " + name + " is admitted", EVENTUALLY, () -> {
+            TestNamespace.awaitTrue("a pod of priority class " + name + " is admitted", EVENTUALLY, () -> {
                 try {
                     client.resource(of(Pods.plain(lab, "tried")))
                             .inNamespace(space.name())

@@ -1,6 +1,6 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -61,7 +61,7 @@ class SimulatedPlacementIT {
 
     @ParameterizedTest
     @EnumSource
-    void theSimulatorPlacesAsTheSchedulerDoes(Placement policy, Lab lab, Space space) throws IOException {
+    void theSimulatorPlacesAsTheSchedulerDoes(Placement policy, Lab lab, TestNamespace space) throws IOException {
         List<HollowNodes.Kind> kinds = List.of(
                 HollowNodes.kind(64, 4, "NVIDIA L40S", 46068),
                 HollowNodes.kind(12, 4, "NVIDIA L40S", 46068),
@@ -70,13 +70,13 @@ class SimulatedPlacementIT {
         try (var nodes = new HollowNodes(lab, kinds)) {
             if (policy == Placement.FRAGMENTATION) {
                 // What it has learnt from earlier tests' pods can't be given to the simulator.
-                new Replicas(lab).restart(EVENTUALLY.multipliedBy(2));
+                new SchedulerReplicas(lab).restart(EVENTUALLY.multipliedBy(2));
             }
             List<Pod> pods = place(lab, space, policy);
-            long bound = pods.stream().filter(Space::bound).count();
+            long bound = pods.stream().filter(TestNamespace::bound).count();
             assertThat(bound).isBetween(30L, PODS - 5L);
             assertThat(pods.stream()
-                            .filter(Space::bound)
+                            .filter(TestNamespace::bound)
                             .map(pod -> pod.getSpec().getNodeName()))
                     .as("nodes in use")
                     .containsAll(lab.nodes())
@@ -99,10 +99,10 @@ class SimulatedPlacementIT {
     }
 
     /** So that the next test finds all GPUs free: what is deleted before it has ended holds its share for some seconds. */
-    private static void end(Space space, List<Pod> pods, HollowNodes nodes) {
+    private static void end(TestNamespace space, List<Pod> pods, HollowNodes nodes) {
         // First those that wait, else they would be bound while the others go.
         pods.stream()
-                .filter(pod -> !Space.bound(pod))
+                .filter(pod -> !TestNamespace.bound(pod))
                 .forEach(pod -> space.delete(pod.getMetadata().getName()));
         pods.stream()
                 .filter(pod ->
@@ -111,7 +111,7 @@ class SimulatedPlacementIT {
     }
 
     /** One after another, each once the one before has its node or is told that there is none. */
-    private static List<Pod> place(Lab lab, Space space, Placement policy) {
+    private static List<Pod> place(Lab lab, TestNamespace space, Placement policy) {
         Map<String, String> annotations =
                 Map.of(Annotations.NODE_PLACEMENT, name(policy), Annotations.GPU_PLACEMENT, name(policy));
         for (int i = 0; i < PODS; i++) {
@@ -128,7 +128,7 @@ class SimulatedPlacementIT {
                     .endContainer()
                     .endSpec()
                     .build());
-            space.await(name, "is bound or told to wait", EVENTUALLY, now -> Space.bound(now) || Space.waits(now));
+            space.await(name, "is bound or told to wait", EVENTUALLY, now -> TestNamespace.bound(now) || TestNamespace.waits(now));
         }
         return space.client().pods().inNamespace(space.name()).list().getItems();
     }
@@ -141,7 +141,7 @@ class SimulatedPlacementIT {
     private static Map<String, List<Long>> held(List<Pod> pods) {
         var held = new TreeMap<String, List<Long>>();
         for (Pod pod : pods) {
-            for (Vgpu vgpu : Holdings.of(pod, Pods.MAIN)) {
+            for (Vgpu vgpu : Allocations.of(pod, Pods.MAIN)) {
                 held.merge(
                         vgpu.uuid(),
                         List.of((long) vgpu.memoryMiB(), (long) vgpu.cores(), 1L),
@@ -161,10 +161,10 @@ class SimulatedPlacementIT {
     private record Simulated(long placed, Map<String, List<Long>> gpus) {}
 
     /** With all three policies. */
-    private Map<String, Simulated> simulate(Lab lab, Space space) throws IOException {
+    private Map<String, Simulated> simulate(Lab lab, TestNamespace space) throws IOException {
         Path dump = folder.resolve("dump.json");
         Files.writeString(dump, dump(lab, space));
-        JsonNode report = Simulator.run(
+        JsonNode report = SimulateCommand.run(
                 lab,
                 folder,
                 "--dump",
@@ -215,7 +215,7 @@ class SimulatedPlacementIT {
      * The cluster's, with two changes: the pods don't say by which policy they are placed, so that {@code --policy} does,
      * and those that were there before stay where they are, as a DaemonSet's do, instead of being placed anew.
      */
-    private static String dump(Lab lab, Space space) throws IOException {
+    private static String dump(Lab lab, TestNamespace space) throws IOException {
         JsonNode dump = JSON.readTree(
                 lab.kubectl("get", "nodes,pods", "-A", "-o", "json").expectSuccess());
         for (JsonNode item : dump.get("items")) {

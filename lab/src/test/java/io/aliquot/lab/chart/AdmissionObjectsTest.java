@@ -22,7 +22,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Webhooks and policies as rendered; {@link PoliciesIT} asks an API server what they do. */
+/** Webhooks and policies as rendered; {@link AdmissionPoliciesIT} asks an API server what they do. */
 class AdmissionObjectsTest {
     private static final List<Rendered> RENDERED = Chart.render();
 

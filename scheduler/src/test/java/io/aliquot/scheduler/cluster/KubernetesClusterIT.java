@@ -9,7 +9,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.testing.ApiServer;
-import io.aliquot.testing.Wire;
+import io.aliquot.testing.FaultyTcpProxy;
 import io.fabric8.kubernetes.api.model.Event;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
@@ -46,7 +46,7 @@ class KubernetesClusterIT {
     private static ApiServer server;
     private static KubernetesClient admin;
 
-    private Wire wire;
+    private FaultyTcpProxy wire;
     private KubernetesClient client;
     private Events events;
     private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
@@ -71,7 +71,7 @@ class KubernetesClusterIT {
 
     @BeforeEach
     void connect() throws Exception {
-        wire = new Wire(server.port());
+        wire = new FaultyTcpProxy(server.port());
         client = new KubernetesClientBuilder()
                 .withConfig(server.client()
                         .withMasterUrl("https://127.0.0.1:" + wire.port())

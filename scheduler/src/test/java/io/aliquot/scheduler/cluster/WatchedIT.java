@@ -4,7 +4,7 @@ import static io.aliquot.scheduler.cluster.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.testing.ApiServer;
-import io.aliquot.testing.Wire;
+import io.aliquot.testing.FaultyTcpProxy;
 import io.fabric8.kubernetes.api.model.ConfigMap;
 import io.fabric8.kubernetes.api.model.ConfigMapBuilder;
 import io.fabric8.kubernetes.api.model.ConfigMapList;
@@ -48,7 +48,7 @@ class WatchedIT {
     /** By name, the latest content. */
     private final Map<String, String> content = new ConcurrentHashMap<>();
 
-    private Wire wire;
+    private FaultyTcpProxy wire;
     private KubernetesClient client;
 
     @SuppressWarnings("NullAway.Init") // by the tests themselves
@@ -73,7 +73,7 @@ class WatchedIT {
     @BeforeEach
     void watch() throws Exception {
         admin.configMaps().inNamespace("default").withLabel("test").delete();
-        wire = new Wire(server.port());
+        wire = new FaultyTcpProxy(server.port());
         client = new KubernetesClientBuilder()
                 .withConfig(server.client()
                         .withMasterUrl("https://127.0.0.1:" + wire.port())

@@ -18,7 +18,7 @@ import java.util.concurrent.atomic.AtomicInteger;
  * The way to a port of this machine, which can be made to fail: connections can be broken, refused, or fall silent as
  * when a network drops all packets.
  */
-public final class Wire implements AutoCloseable {
+public final class FaultyTcpProxy implements AutoCloseable {
     private record Link(Socket client, Socket server) {
         void cut() {
             try (client;
@@ -45,7 +45,7 @@ public final class Wire implements AutoCloseable {
     private ServerSocket door;
 
     /** Opens a port that leads to the port {@code to}. */
-    public Wire(int to) throws IOException {
+    public FaultyTcpProxy(int to) throws IOException {
         this.to = to;
         this.door = open(0);
         this.port = door.getLocalPort();

@@ -26,7 +26,7 @@ import org.jspecify.annotations.Nullable;
  * An auditor from outside: sees every version of every pod in the order in which etcd took them, and adds up what is
  * held of each GPU after each. Shares no code with what it audits: names and formats are written out here once more.
  */
-final class Observer implements Watcher<Pod>, AutoCloseable {
+final class DoubleAllocationWatcher implements Watcher<Pod>, AutoCloseable {
     private static final String ALLOCATION = "aliquot.io/vgpu.";
     private static final Pattern LINE =
             Pattern.compile("(GPU-[0-9a-f-]{36}) (?:.* )?memory=([0-9]+)Mi (?:.* )?cores=([0-9]+)( .*)?");
@@ -54,7 +54,7 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
     private boolean closed;
 
     /** Begins with what is there now. */
-    Observer(KubernetesClient client) {
+    DoubleAllocationWatcher(KubernetesClient client) {
         this.client = client;
         for (Node node : client.nodes().list().getItems()) {
             Map<String, String> annotations = node.getMetadata().getAnnotations();
@@ -205,7 +205,7 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
 
     private void lookAnew() {
         try {
-            Space.awaitTrue("the API server", Space.EVENTUALLY, () -> {
+            TestNamespace.awaitTrue("the API server", TestNamespace.EVENTUALLY, () -> {
                 try {
                     look();
                     return true;

@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.PROMPT;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.PROMPT;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
@@ -16,9 +16,9 @@ import org.junit.jupiter.api.extension.ExtendWith;
 
 /** Pods that wait, on a node with two GPUs of 81920 MiB. */
 @ExtendWith(LabExtension.class)
-class WakingIT {
+class PendingPodsIT {
     @Test
-    void aReleaseLetsAPodRunThatOnlyASingleGpuWasTooSmallFor(Lab lab, Space space) {
+    void aReleaseLetsAPodRunThatOnlyASingleGpuWasTooSmallFor(Lab lab, TestNamespace space) {
         String node = lab.nodes().get(0);
         space.run(on(lab, "one", 50000, node));
         space.run(on(lab, "other", 60000, node));
@@ -28,11 +28,11 @@ class WakingIT {
         space.delete("other");
 
         space.awaitRunning("waits", PROMPT);
-        Holdings.expectNoGpuOverCapacity(lab);
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void whatAPodHeldThatIsDeletedByForceIsFreeAfterItsGracePeriod(Lab lab, Space space) throws InterruptedException {
+    void whatAPodHeldThatIsDeletedByForceIsFreeAfterItsGracePeriod(Lab lab, TestNamespace space) throws InterruptedException {
         String node = lab.nodes().get(0);
         space.run(on(lab, "one", 50000, node));
         Pod other = space.run(withGrace(on(lab, "other", 60000, node), 15));
@@ -42,15 +42,15 @@ class WakingIT {
         space.client().resource(other).withGracePeriod(0).delete();
 
         TimeUnit.SECONDS.sleep(12);
-        assertThat(Space.bound(space.get("waits")))
+        assertThat(TestNamespace.bound(space.get("waits")))
                 .as("before the grace period is over")
                 .isFalse();
         space.awaitRunning("waits", EVENTUALLY);
-        Holdings.expectNoGpuOverCapacity(lab);
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void aPodThatTakesItsTimeToEndHoldsItsShareUntilThen(Lab lab, Space space) throws InterruptedException {
+    void aPodThatTakesItsTimeToEndHoldsItsShareUntilThen(Lab lab, TestNamespace space) throws InterruptedException {
         String node = lab.nodes().get(0);
         space.run(on(lab, "one", 50000, node));
         // the first process of a container that does not handle SIGTERM is not ended by it
@@ -61,18 +61,18 @@ class WakingIT {
         space.client().resource(other).delete();
 
         TimeUnit.SECONDS.sleep(8);
-        assertThat(Space.bound(space.get("waits")))
+        assertThat(TestNamespace.bound(space.get("waits")))
                 .as("while the other one ends")
                 .isFalse();
         space.awaitRunning("waits", PROMPT.plusSeconds(2));
-        Holdings.expectNoGpuOverCapacity(lab);
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void aCordonThatIsLiftedLetsAPodRun(Lab lab, Space space) {
+    void aCordonThatIsLiftedLetsAPodRun(Lab lab, TestNamespace space) {
         String node = lab.nodes().get(0);
         String all =
-                Holdings.inventory(lab, node).gpus().stream().map(Gpu::uuid).collect(Collectors.joining(","));
+                Allocations.inventory(lab, node).gpus().stream().map(Gpu::uuid).collect(Collectors.joining(","));
         lab.kubectl("annotate", "--overwrite", "node", node, Annotations.CORDON_GPUS + "=" + all)
                 .expectSuccess();
         try {
@@ -85,7 +85,7 @@ class WakingIT {
     }
 
     @Test
-    void roomThatHelpsNobodyWritesNothingToAnyNodeAndTriesInVainDelayNobody(Lab lab, Space space) {
+    void roomThatHelpsNobodyWritesNothingToAnyNodeAndTriesInVainDelayNobody(Lab lab, TestNamespace space) {
         String node = lab.nodes().get(0);
         space.run(on(lab, "one", 50000, node));
         space.run(on(lab, "other", 60000, node));

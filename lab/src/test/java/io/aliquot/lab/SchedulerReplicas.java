@@ -10,14 +10,14 @@ import java.util.List;
 import java.util.Optional;
 
 /** The scheduler's pods, and which of them leads. */
-final class Replicas {
+final class SchedulerReplicas {
     static final String EXTENDER = "extender";
     static final String KUBE_SCHEDULER = "kube-scheduler";
     private static final String NAME = "aliquot-scheduler";
 
     private final Lab lab;
 
-    Replicas(Lab lab) {
+    SchedulerReplicas(Lab lab) {
         this.lab = lab;
     }
 
@@ -60,7 +60,7 @@ final class Replicas {
     void signal(Pod replica, String container, String signal) {
         lab.signal(
                 replica.getSpec().getNodeName(),
-                Space.status(replica, container).getContainerID(),
+                TestNamespace.status(replica, container).getContainerID(),
                 signal);
     }
 
@@ -70,7 +70,7 @@ final class Replicas {
                 all().stream().map(pod -> pod.getMetadata().getName()).toList();
         lab.kubectl("-n", Lab.NAMESPACE, "rollout", "restart", "deployment/" + NAME)
                 .expectSuccess();
-        Space.awaitTrue("the old replicas of the scheduler are gone", within, () -> {
+        TestNamespace.awaitTrue("the old replicas of the scheduler are gone", within, () -> {
             try {
                 return old.stream()
                         .allMatch(pod -> lab.client()
@@ -88,7 +88,7 @@ final class Replicas {
 
     /** Waits until as many as there should be are ready and one of them leads. */
     void awaitReady(Duration within) {
-        Space.awaitTrue("all replicas of the scheduler ready, and one leads", within, () -> {
+        TestNamespace.awaitTrue("all replicas of the scheduler ready, and one leads", within, () -> {
             try {
                 int wanted = lab.client()
                         .apps()
@@ -100,7 +100,7 @@ final class Replicas {
                         .getReplicas();
                 List<Pod> pods = all();
                 return pods.size() == wanted
-                        && pods.stream().allMatch(Space::ready)
+                        && pods.stream().allMatch(TestNamespace::ready)
                         && pods.stream()
                                 .anyMatch(pod -> pod.getMetadata().getName().equals(leader()));
             } catch (KubernetesClientException e) {

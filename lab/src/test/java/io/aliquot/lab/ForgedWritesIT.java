@@ -19,7 +19,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** A cluster administrator tries to write what only Aliquot's own programs may. */
 @ExtendWith(LabExtension.class)
-class ForgeryIT {
+class ForgedWritesIT {
     private static final PatchContext MERGE = PatchContext.of(PatchType.JSON_MERGE);
 
     @ParameterizedTest
@@ -30,7 +30,7 @@ class ForgeryIT {
                 "aliquot.io/fence",
                 "aliquot.io/resize-fence"
             })
-    void aReservedAnnotationIsRefusedWhereverItIsWritten(String key, Lab lab, Space space) {
+    void aReservedAnnotationIsRefusedWhereverItIsWritten(String key, Lab lab, TestNamespace space) {
         forbidden(() -> space.create(Pods.annotated(Pods.plain(lab, "created"), Map.of(key, "forged"))));
         forbidden(() -> space.create(Pods.annotated(Pods.memory(lab, "created", 1000), Map.of(key, "forged"))));
 
@@ -49,11 +49,11 @@ class ForgeryIT {
         forbidden(() -> lab.client().raw(namespace + "/bindings", "POST", binding));
 
         assertThat(space.annotations("pod")).isEmpty();
-        assertThat(Space.bound(space.get("pod"))).isFalse();
+        assertThat(TestNamespace.bound(space.get("pod"))).isFalse();
     }
 
     @Test
-    void anAllocationCanBeNeitherChangedNorRemoved(Lab lab, Space space) {
+    void anAllocationCanBeNeitherChangedNorRemoved(Lab lab, TestNamespace space) {
         Pod held = space.run(Pods.memory(lab, "held", 1000));
         String key = Annotations.vgpu(Pods.MAIN);
         String more = space.annotation("held", key).replace("memory=1000Mi", "memory=80000Mi");
@@ -89,7 +89,7 @@ class ForgeryIT {
             forbidden(() -> other.nodes().withName(node).patch(MERGE, annotation));
             forbidden(() -> other.nodes().withName(node).subresource("status").patch(MERGE, more));
         }
-        assertThat(Holdings.inventory(lab, node).gpus()).hasSize(2);
+        assertThat(Allocations.inventory(lab, node).gpus()).hasSize(2);
     }
 
     /** A pod that no scheduler takes care of. */

@@ -12,7 +12,7 @@ import java.util.Random;
 import java.util.concurrent.TimeUnit;
 
 /** Pods that come and go on {@link HollowNodes}, always more of them than there is room for. */
-final class Churn implements AutoCloseable {
+final class PodChurn implements AutoCloseable {
     /** Of some 25 GB on average; a hollow node has 160. */
     private static final int WANTED_PER_NODE = 9;
 
@@ -20,7 +20,7 @@ final class Churn implements AutoCloseable {
     private static final int[] MEMORY = {8000, 16000, 24000, 40000, 60000};
     private static final int[] CORES = {0, 0, 20, 40, 60};
 
-    private final Space space;
+    private final TestNamespace space;
     private final int wanted;
     private final Random random;
     private final List<String> refusals = Collections.synchronizedList(new ArrayList<>());
@@ -28,7 +28,7 @@ final class Churn implements AutoCloseable {
     private volatile boolean closed;
     private int made;
 
-    Churn(Space space, int nodes, long seed) {
+    PodChurn(TestNamespace space, int nodes, long seed) {
         this.space = space;
         this.wanted = nodes * WANTED_PER_NODE;
         this.random = new Random(seed);
@@ -56,7 +56,7 @@ final class Churn implements AutoCloseable {
                 long now = System.nanoTime();
                 for (Pod pod : pods) {
                     String name = pod.getMetadata().getName();
-                    if (Space.bound(pod)
+                    if (TestNamespace.bound(pod)
                             && now - boundAt.computeIfAbsent(name, key -> now)
                                     > TimeUnit.MILLISECONDS.toNanos(LIVES_MS)) {
                         end(pod);

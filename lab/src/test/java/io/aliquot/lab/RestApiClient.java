@@ -13,7 +13,7 @@ import java.util.Base64;
 import java.util.List;
 
 /** The scheduler's REST API as somebody with a token and curl finds it, at the replica that leads. */
-final class Api {
+final class RestApiClient {
     private static final String HOST = "aliquot-api." + Lab.NAMESPACE + ".svc";
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -23,14 +23,14 @@ final class Api {
 
     record Answer(int code, JsonNode body) {}
 
-    private Api(String address, Path authority, String token) {
+    private RestApiClient(String address, Path authority, String token) {
         this.address = address;
         this.authority = authority;
         this.token = token;
     }
 
-    static Api as(Lab lab, String token) {
-        var replicas = new Replicas(lab);
+    static RestApiClient as(Lab lab, String token) {
+        var replicas = new SchedulerReplicas(lab);
         replicas.awaitReady(Duration.ofMinutes(4)); // an earlier test may have killed one
         String bundle = lab.client()
                 .admissionRegistration()
@@ -46,7 +46,7 @@ final class Api {
             Path authority = Files.createTempFile("aliquot-api", ".crt");
             authority.toFile().deleteOnExit();
             Files.write(authority, Base64.getDecoder().decode(bundle));
-            return new Api(replicas.get(replicas.leader()).getStatus().getPodIP(), authority, token);
+            return new RestApiClient(replicas.get(replicas.leader()).getStatus().getPodIP(), authority, token);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
@@ -57,7 +57,7 @@ final class Api {
     }
 
     /** Changes one share of a pod. */
-    Answer patchShares(Space space, String pod, String share) {
+    Answer patchShares(TestNamespace space, String pod, String share) {
         return ask(
                 "/pods/" + space.name() + "/" + pod + "/shares",
                 "--request",

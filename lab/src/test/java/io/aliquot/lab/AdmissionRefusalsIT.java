@@ -20,7 +20,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Pods that are refused when they are created, with a sentence that says what to write instead. */
 @ExtendWith(LabExtension.class)
-class RefusalsIT {
+class AdmissionRefusalsIT {
     @ParameterizedTest(name = "{0}: {1}")
     @CsvSource({
         "nvidia.com/gpumem, 3Gi, write 3072 instead of 3Gi",
@@ -34,7 +34,7 @@ class RefusalsIT {
         "nvidia.com/priority, 1, or ask for a GPU",
         "aliyun.com/gpu-mem, 3Gi, instead of 3Gi",
     })
-    void amountsThatMakeNoSenseAreRefused(String resource, String amount, String advice, Lab lab, Space space) {
+    void amountsThatMakeNoSenseAreRefused(String resource, String amount, String advice, Lab lab, TestNamespace space) {
         KubernetesClientException refusal = refused(space, Pods.asking(lab, "bad", Map.of(resource, amount)));
 
         assertThat(refusal.getMessage()).contains(resource).contains(advice);
@@ -42,14 +42,14 @@ class RefusalsIT {
     }
 
     @Test
-    void memoryAndPercentageTogetherAreRefused(Lab lab, Space space) {
+    void memoryAndPercentageTogetherAreRefused(Lab lab, TestNamespace space) {
         Pod both = Pods.asking(lab, "both", Map.of(Resources.MEMORY, "3000", Resources.MEMORY_PERCENTAGE, "10"));
 
         assertThat(refused(space, both)).hasMessageContaining("not both").matches(e -> code(e) == 403);
     }
 
     @Test
-    void aPresetNodeNameIsRefusedWithTheWayToChooseANode(Lab lab, Space space) {
+    void aPresetNodeNameIsRefusedWithTheWayToChooseANode(Lab lab, TestNamespace space) {
         Pod preset = Pods.memory(lab, "preset", 3000)
                 .edit()
                 .editSpec()
@@ -63,7 +63,7 @@ class RefusalsIT {
     }
 
     @Test
-    void aPrivilegedContainerThatWantsAShareIsRefused(Lab lab, Space space) {
+    void aPrivilegedContainerThatWantsAShareIsRefused(Lab lab, TestNamespace space) {
         Pod privileged = Pods.memory(lab, "privileged", 3000)
                 .edit()
                 .editSpec()
@@ -79,14 +79,14 @@ class RefusalsIT {
     }
 
     @Test
-    void anUnknownPolicyIsRefusedWithTheAllowedOnes(Lab lab, Space space) {
+    void anUnknownPolicyIsRefusedWithTheAllowedOnes(Lab lab, TestNamespace space) {
         Pod unknown = Pods.annotated(Pods.memory(lab, "unknown", 3000), Map.of(Annotations.GPU_PLACEMENT, "tightest"));
 
         assertThat(refused(space, unknown)).hasMessageContaining("binpack").hasMessageContaining("spread");
     }
 
     @Test
-    void anAnnotationThatIsNotSupportedYetIsRefused(Lab lab, Space space) {
+    void anAnnotationThatIsNotSupportedYetIsRefused(Lab lab, TestNamespace space) {
         Pod early = Pods.annotated(Pods.memory(lab, "early", 3000), Map.of("nvidia.com/vgpu-mode", "mig"));
 
         assertThat(refused(space, early)).hasMessageContaining("is not supported yet; allowed: hami-core");
@@ -105,19 +105,19 @@ class RefusalsIT {
                 "/usr/local/aliquot/region",
                 "/usr/local"
             })
-    void aMountOverWhatEnforcesTheShareIsRefused(String path, Lab lab, Space space) {
+    void aMountOverWhatEnforcesTheShareIsRefused(String path, Lab lab, TestNamespace space) {
         Pod mounts = mounting(Pods.memory(lab, "mounts", 3000), path);
 
         assertThat(refused(space, mounts)).matches(e -> code(e) == 403).hasMessageContaining("mountPath");
     }
 
     @Test
-    void aPodThatAvoidsTheWebhookIsRefusedByPolicy(Lab lab, Space space) {
+    void aPodThatAvoidsTheWebhookIsRefusedByPolicy(Lab lab, TestNamespace space) {
         lab.kubectl("label", "namespace", space.name(), Labels.WEBHOOK + "=" + Labels.WEBHOOK_IGNORE)
                 .expectSuccess();
         // The API server hears of the label a moment later; until then the webhook sees the pod, and lets it in.
         Pod dodger = Pods.asking(lab, "dodger", Map.of(Resources.GPU, "1"));
-        Space.awaitTrue("a refusal", Space.EVENTUALLY, () -> {
+        TestNamespace.awaitTrue("a refusal", TestNamespace.EVENTUALLY, () -> {
             try {
                 space.create(dodger);
                 space.delete("dodger");
@@ -148,7 +148,7 @@ class RefusalsIT {
                 .build();
     }
 
-    private static KubernetesClientException refused(Space space, Pod pod) {
+    private static KubernetesClientException refused(TestNamespace space, Pod pod) {
         return refused(() -> space.create(pod));
     }
 

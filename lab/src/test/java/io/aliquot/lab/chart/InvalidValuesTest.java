@@ -11,7 +11,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** What the chart refuses, and whether one then knows what to do. */
-class RefusalsTest {
+class InvalidValuesTest {
     @Test
     void namespaceDefaultIsRefused() {
         assertThatThrownBy(() -> Chart.template().withNamespace("default").call())

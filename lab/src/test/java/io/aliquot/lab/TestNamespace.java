@@ -25,7 +25,7 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Predicate;
 
 /** A namespace of one test's own, and what tests do in it. Closing it waits until its pods are gone. */
-final class Space implements AutoCloseable {
+final class TestNamespace implements AutoCloseable {
     /** What a user may expect of a cluster with room: the pod runs within this. */
     static final Duration PROMPT = Duration.ofSeconds(5);
 
@@ -36,7 +36,7 @@ final class Space implements AutoCloseable {
     private final KubernetesClient client;
     private final String name;
 
-    Space(Lab lab, String name) {
+    TestNamespace(Lab lab, String name) {
         this.lab = lab;
         this.client = lab.client();
         this.name = name;
@@ -91,7 +91,7 @@ final class Space implements AutoCloseable {
     }
 
     Pod awaitRunning(String pod, Duration within) {
-        return await(pod, "runs", within, Space::runs);
+        return await(pod, "runs", within, TestNamespace::runs);
     }
 
     /** Waits until a pod is what it should be, or fails with all that is known about it. */
@@ -114,7 +114,7 @@ final class Space implements AutoCloseable {
                 .getStatus()
                 .getConditions()
                 .stream()
-                .filter(Space::isUnschedulable)
+                .filter(TestNamespace::isUnschedulable)
                 .map(PodCondition::getMessage)
                 .findFirst()
                 .orElseThrow();
@@ -150,7 +150,7 @@ final class Space implements AutoCloseable {
 
     private static Optional<PodCondition> unschedulable(Pod pod) {
         return pod.getStatus().getConditions().stream()
-                .filter(Space::isUnschedulable)
+                .filter(TestNamespace::isUnschedulable)
                 .findFirst();
     }
 

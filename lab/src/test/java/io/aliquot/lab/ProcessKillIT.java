@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.PROMPT;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.PROMPT;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Resources;
@@ -20,13 +20,13 @@ import org.junit.jupiter.params.provider.ValueSource;
  * SIGKILL, with pods running and a pod waiting: nothing that runs is disturbed, nothing is lost, and scheduling goes on.
  */
 @ExtendWith(LabExtension.class)
-class FaultsIT {
+class ProcessKillIT {
     /** The kubelet waits longer before each restart: after four within ten minutes, more than a minute. */
     private static final Duration RESTARTED = Duration.ofMinutes(4);
 
     @ParameterizedTest
     @ValueSource(strings = {"extender", "kube-scheduler"})
-    void theSchedulerIsKilled(String container, Lab lab, Space space) {
+    void theSchedulerIsKilled(String container, Lab lab, TestNamespace space) {
         Tenants tenants = new Tenants(lab, space);
 
         killPartOf(lab, "scheduler", container);
@@ -35,7 +35,7 @@ class FaultsIT {
     }
 
     @Test
-    void theDevicePluginsAreKilled(Lab lab, Space space) {
+    void theDevicePluginsAreKilled(Lab lab, TestNamespace space) {
         Tenants tenants = new Tenants(lab, space);
 
         killPartOf(lab, "device-plugin", "device-plugin");
@@ -44,22 +44,22 @@ class FaultsIT {
     }
 
     @Test
-    void aPodMadeWhileItsNodesDevicePluginIsDownWaitsForIt(Lab lab, Space space) {
-        Space.awaitTrue("the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
+    void aPodMadeWhileItsNodesDevicePluginIsDownWaitsForIt(Lab lab, TestNamespace space) {
+        TestNamespace.awaitTrue("the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
         String node = lab.nodes().get(0);
         Pod agent = lab.partsOf("device-plugin").stream()
                 .filter(pod -> pod.getSpec().getNodeName().equals(node))
                 .findFirst()
                 .orElseThrow();
-        String before = Space.status(agent, "device-plugin").getContainerID();
+        String before = TestNamespace.status(agent, "device-plugin").getContainerID();
         lab.killContainer(node, before);
-        Space.awaitTrue(
+        TestNamespace.awaitTrue(
                 "word that the agent has gone",
                 EVENTUALLY,
                 () -> lab.partsOf("device-plugin").stream()
                         .filter(pod -> pod.getSpec().getNodeName().equals(node))
-                        .noneMatch(pod -> Space.ready(pod)
-                                && Space.status(pod, "device-plugin")
+                        .noneMatch(pod -> TestNamespace.ready(pod)
+                                && TestNamespace.status(pod, "device-plugin")
                                         .getContainerID()
                                         .equals(before)));
 
@@ -71,7 +71,7 @@ class FaultsIT {
 
     @ParameterizedTest
     @ValueSource(strings = {"node1/kubelet", "node1/containerd", "kube-apiserver", "etcd"})
-    void aProgramOfTheClusterIsKilled(String program, Lab lab, Space space) {
+    void aProgramOfTheClusterIsKilled(String program, Lab lab, TestNamespace space) {
         Tenants tenants = new Tenants(lab, space);
         String node = program.startsWith("node")
                 ? program.substring(0, program.indexOf('/'))
@@ -83,7 +83,7 @@ class FaultsIT {
 
         if (program.endsWith("/kubelet")) {
             // until then the API server shows what the killed kubelet has said of its GPUs
-            Space.awaitTrue(
+            TestNamespace.awaitTrue(
                     "word of the new kubelet",
                     EVENTUALLY,
                     () -> !heartbeat(lab, node).equals(before));
@@ -92,22 +92,22 @@ class FaultsIT {
     }
 
     @Test
-    void theSchedulerIsKilledWhilePodsArrive(Lab lab, Space space) {
+    void theSchedulerIsKilledWhilePodsArrive(Lab lab, TestNamespace space) {
         for (int i = 0; i < 6; i++) {
             if (i == 3) {
                 killPartOf(lab, "scheduler", "extender");
             }
             String name = "arriving-" + i;
             // Admission is down for the moment that the program needs to come back; then a pod is refused, not lost.
-            Space.awaitTrue(name + " is admitted", EVENTUALLY, () -> admitted(space, Pods.memory(lab, name, 20000)));
+            TestNamespace.awaitTrue(name + " is admitted", EVENTUALLY, () -> admitted(space, Pods.memory(lab, name, 20000)));
         }
         for (int i = 0; i < 6; i++) {
             space.awaitRunning("arriving-" + i, EVENTUALLY);
         }
-        Holdings.expectNoGpuOverCapacity(lab);
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
-    private static boolean admitted(Space space, Pod pod) {
+    private static boolean admitted(TestNamespace space, Pod pod) {
         try {
             space.create(pod);
             return true;
@@ -130,17 +130,17 @@ class FaultsIT {
     private static void killPartOf(Lab lab, String component, String container) {
         List<Pod> pods = lab.partsOf(component);
         pods.forEach(pod -> lab.killContainer(
-                pod.getSpec().getNodeName(), Space.status(pod, container).getContainerID()));
+                pod.getSpec().getNodeName(), TestNamespace.status(pod, container).getContainerID()));
         for (Pod pod : pods) {
-            String before = Space.status(pod, container).getContainerID();
-            Space.awaitTrue(
+            String before = TestNamespace.status(pod, container).getContainerID();
+            TestNamespace.awaitTrue(
                     container + " has been started again",
                     RESTARTED,
                     () -> lab.partsOf(component).stream()
                             .filter(now -> now.getMetadata()
                                     .getUid()
                                     .equals(pod.getMetadata().getUid()))
-                            .map(now -> Space.status(now, container))
+                            .map(now -> TestNamespace.status(now, container))
                             .anyMatch(now ->
                                     now.getReady() && !now.getContainerID().equals(before)));
         }
@@ -151,7 +151,7 @@ class FaultsIT {
         try {
             for (String component : List.of("scheduler", "device-plugin")) {
                 List<Pod> pods = lab.partsOf(component);
-                if (pods.isEmpty() || !pods.stream().allMatch(Space::ready)) {
+                if (pods.isEmpty() || !pods.stream().allMatch(TestNamespace::ready)) {
                     return false;
                 }
             }
@@ -166,13 +166,13 @@ class FaultsIT {
         private static final String WAITING = "waiting";
 
         private final Lab lab;
-        private final Space space;
+        private final TestNamespace space;
         private final List<Pod> running = new ArrayList<>();
 
-        Tenants(Lab lab, Space space) {
+        Tenants(Lab lab, TestNamespace space) {
             this.lab = lab;
             this.space = space;
-            Space.awaitTrue("the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
+            TestNamespace.awaitTrue("the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
             for (String node : lab.nodes()) {
                 running.add(space.run(Pods.onNode(holding(lab, "holds-" + node, 3000, 2000), node)));
             }
@@ -199,14 +199,14 @@ class FaultsIT {
         }
 
         void expectThatAllGoesOn() {
-            Space.awaitTrue("the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
+            TestNamespace.awaitTrue("the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
             // leadership is given up only when it runs out: scheduling goes on when a pod that fits is bound
             space.run(Pods.memory(lab, "next", 1000));
             space.delete("next");
 
-            assertThat(Space.bound(space.get(WAITING))).isFalse();
+            assertThat(TestNamespace.bound(space.get(WAITING))).isFalse();
             space.delete("whole-0");
-            space.await(WAITING, "is bound", PROMPT, Space::bound);
+            space.await(WAITING, "is bound", PROMPT, TestNamespace::bound);
             space.awaitRunning(WAITING, EVENTUALLY);
 
             for (Pod before : running) {
@@ -217,11 +217,11 @@ class FaultsIT {
                 Pod now = space.get(name);
                 assertThat(now.getMetadata().getUid())
                         .isEqualTo(before.getMetadata().getUid());
-                assertThat(Space.status(now, Pods.MAIN).getRestartCount())
+                assertThat(TestNamespace.status(now, Pods.MAIN).getRestartCount())
                         .as("restarts of " + name)
                         .isZero();
-                assertThat(Space.status(now, Pods.MAIN).getContainerID())
-                        .isEqualTo(Space.status(before, Pods.MAIN).getContainerID());
+                assertThat(TestNamespace.status(now, Pods.MAIN).getContainerID())
+                        .isEqualTo(TestNamespace.status(before, Pods.MAIN).getContainerID());
             }
             for (String node : lab.nodes()) {
                 // 2000 of 3000 MiB are held by the program that has run through it all
@@ -230,7 +230,7 @@ class FaultsIT {
                                 .lines())
                         .containsExactly("alloc 1001 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 1000 MiB: CUDA_SUCCESS");
             }
-            Holdings.expectNoGpuOverCapacity(lab);
+            Allocations.expectNoGpuOverCapacity(lab);
         }
     }
 }

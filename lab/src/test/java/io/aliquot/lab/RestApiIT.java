@@ -1,6 +1,6 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -16,26 +16,26 @@ import org.junit.jupiter.api.extension.ExtendWith;
 
 /** The scheduler's REST API, asked with tokens that the cluster itself has given out. */
 @ExtendWith(LabExtension.class)
-class ApiIT {
+class RestApiIT {
     private static final Map<String, String> SHARE =
             Map.of(Resources.GPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
 
     /** From the answer to the PATCH until the container's programs see it. */
     private static final Duration SEEN = Duration.ofSeconds(2);
 
-    private Api editor;
-    private Api viewer;
-    private Api stranger;
+    private RestApiClient editor;
+    private RestApiClient viewer;
+    private RestApiClient stranger;
 
     @BeforeEach
-    void makeAccounts(Lab lab, Space space) {
-        editor = Api.as(lab, account(lab, space, "editor", "get,list,patch"));
-        viewer = Api.as(lab, account(lab, space, "viewer", "get,list"));
-        stranger = Api.as(lab, space.token("default"));
+    void makeAccounts(Lab lab, TestNamespace space) {
+        editor = RestApiClient.as(lab, account(lab, space, "editor", "get,list,patch"));
+        viewer = RestApiClient.as(lab, account(lab, space, "viewer", "get,list"));
+        stranger = RestApiClient.as(lab, space.token("default"));
     }
 
     @Test
-    void whoMayPatchAPodResizesItAndItsProgramsSeeThatWithin2Seconds(Lab lab, Space space) {
+    void whoMayPatchAPodResizesItAndItsProgramsSeeThatWithin2Seconds(Lab lab, TestNamespace space) {
         space.run(Pods.asking(lab, "grows", SHARE));
         // In the container, so that the time to get there doesn't count.
         var seen = CompletableFuture.supplyAsync(
@@ -46,7 +46,7 @@ class ApiIT {
                         vgpu-sample alloc 4000 alloc 1
                         """).expectSuccess());
 
-        Api.Answer answer = editor.patchShares(
+        RestApiClient.Answer answer = editor.patchShares(
                 space,
                 "grows",
                 "{\"container\": \"main\", \"memoryMiB\": 4000, \"cores\": 20, \"policy\": \"elastic\"}");
@@ -57,7 +57,7 @@ class ApiIT {
         assertThat(Long.parseLong(lines.get(0)) - answered).isLessThan(SEEN.toMillis());
         assertThat(lines.get(1)).contains("memory=4000Mi", "cores=20", "policy=elastic");
         assertThat(lines).contains("alloc 4000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
-        assertThat(Space.status(space.get("grows"), Pods.MAIN).getRestartCount())
+        assertThat(TestNamespace.status(space.get("grows"), Pods.MAIN).getRestartCount())
                 .isZero();
         assertThat(editor.get("/pods/" + space.name() + "/grows")
                         .body()
@@ -67,7 +67,7 @@ class ApiIT {
     }
 
     @Test
-    void aShareMadeSmallerThanWhatIsInUseIsKeptAndNothingMoreIsAllocated(Lab lab, Space space) {
+    void aShareMadeSmallerThanWhatIsInUseIsKeptAndNothingMoreIsAllocated(Lab lab, TestNamespace space) {
         space.run(Pods.asking(lab, "shrinks", SHARE)
                 .edit()
                 .editSpec()
@@ -76,21 +76,21 @@ class ApiIT {
                 .endContainer()
                 .endSpec()
                 .build());
-        Space.awaitTrue("2000 MiB are in use", EVENTUALLY, () -> shown(space, "shrinks", "2000MiB / 3000MiB"));
+        TestNamespace.awaitTrue("2000 MiB are in use", EVENTUALLY, () -> shown(space, "shrinks", "2000MiB / 3000MiB"));
 
         assertThat(editor.patchShares(space, "shrinks", "{\"container\": \"main\", \"memoryMiB\": 1000}")
                         .code())
                 .isEqualTo(200);
 
-        Space.awaitTrue("what is in use stays", EVENTUALLY, () -> shown(space, "shrinks", "MiB / 1000MiB"));
+        TestNamespace.awaitTrue("what is in use stays", EVENTUALLY, () -> shown(space, "shrinks", "MiB / 1000MiB"));
         assertThat(space.exec("shrinks", "vgpu-sample", "alloc", "1").expectSuccess())
                 .contains("alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
-        assertThat(Space.status(space.get("shrinks"), Pods.MAIN).getRestartCount())
+        assertThat(TestNamespace.status(space.get("shrinks"), Pods.MAIN).getRestartCount())
                 .isZero();
     }
 
     @Test
-    void whatDoesNotFitOrIsNotAllowedChangesNothing(Lab lab, Space space) {
+    void whatDoesNotFitOrIsNotAllowedChangesNothing(Lab lab, TestNamespace space) {
         Pod pod = space.run(Pods.asking(lab, "stays", SHARE));
         String more = "{\"container\": \"main\", \"memoryMiB\": 4000}";
         String tooMuch = "{\"container\": \"main\", \"memoryMiB\": 90000}";
@@ -98,12 +98,12 @@ class ApiIT {
         assertThat(viewer.patchShares(space, "stays", more).code()).isEqualTo(403);
         assertThat(stranger.patchShares(space, "stays", more).code()).isEqualTo(403);
         assertThat(stranger.get("/pods/" + space.name() + "/stays").code()).isEqualTo(403);
-        assertThat(Api.as(lab, "nobody's").get("/nodes").code()).isEqualTo(401);
-        Api.Answer refused = editor.patchShares(space, "stays", tooMuch);
+        assertThat(RestApiClient.as(lab, "nobody's").get("/nodes").code()).isEqualTo(401);
+        RestApiClient.Answer refused = editor.patchShares(space, "stays", tooMuch);
 
         assertThat(refused.code()).isEqualTo(409);
         assertThat(refused.body().path("detail").asText()).contains("90000 MiB");
-        assertThat(Holdings.of(space.get("stays"), Pods.MAIN)).isEqualTo(Holdings.of(pod, Pods.MAIN));
+        assertThat(Allocations.of(space.get("stays"), Pods.MAIN)).isEqualTo(Allocations.of(pod, Pods.MAIN));
         assertThat(viewer.get("/pods/" + space.name() + "/stays")
                         .body()
                         .at("/shares/0/memoryMiB")
@@ -112,7 +112,7 @@ class ApiIT {
     }
 
     @Test
-    void aPodThatNoNodesLabelsSuitIsToldWhatKubeSchedulerFound(Lab lab, Space space) {
+    void aPodThatNoNodesLabelsSuitIsToldWhatKubeSchedulerFound(Lab lab, TestNamespace space) {
         space.create(Pods.memory(lab, "picky", 1000)
                 .edit()
                 .editSpec()
@@ -129,7 +129,7 @@ class ApiIT {
     }
 
     @Test
-    void whoMayGetAPodIsToldWhyItWaitsAndWhatWouldHelp(Lab lab, Space space) {
+    void whoMayGetAPodIsToldWhyItWaitsAndWhatWouldHelp(Lab lab, TestNamespace space) {
         for (int i = 0; i < 4; i++) {
             space.run(Pods.memory(lab, "holds-" + i, 60000));
         }
@@ -149,9 +149,9 @@ class ApiIT {
         assertThat(story.path("gpus"))
                 .hasSize(2)
                 .allSatisfy(gpu -> assertThat(gpu.path("memoryMiB").asInt()).isEqualTo(18080));
-        Space.awaitTrue(
+        TestNamespace.awaitTrue(
                 "an event that says why it waits",
-                Space.EVENTUALLY,
+                TestNamespace.EVENTUALLY,
                 () -> space.events("waits").stream()
                         .anyMatch(
                                 event -> event.getReason().equals("WaitingForGPU")
@@ -160,12 +160,12 @@ class ApiIT {
                                                         "lacks 18080 MiB; would fit: nvidia.com/gpumem: 21920 instead of 40000")));
     }
 
-    private static boolean shown(Space space, String pod, String text) {
+    private static boolean shown(TestNamespace space, String pod, String text) {
         return space.exec(pod, "nvidia-smi").out().contains(text);
     }
 
     /** A service account that may do this with the pods of the space; returns its token. */
-    private static String account(Lab lab, Space space, String name, String verbs) {
+    private static String account(Lab lab, TestNamespace space, String name, String verbs) {
         String[] in = {"--namespace", space.name()};
         lab.kubectl("create", "serviceaccount", name, in[0], in[1]).expectSuccess();
         lab.kubectl("create", "role", name, "--verb=" + verbs, "--resource=pods", in[0], in[1])

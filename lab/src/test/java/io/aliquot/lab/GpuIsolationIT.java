@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.PROMPT;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.PROMPT;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
@@ -20,17 +20,17 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** What a pod with a share of a GPU sees, and what it doesn't. */
 @ExtendWith(LabExtension.class)
-class FirstPodIT {
+class GpuIsolationIT {
     private static final Map<String, String> SHARE =
             Map.of(Resources.GPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
 
     @Test
-    void aPodThatAsksFor3000MebibytesAnd30PercentRunsWithin5Seconds(Lab lab, Space space) {
+    void aPodThatAsksFor3000MebibytesAnd30PercentRunsWithin5Seconds(Lab lab, TestNamespace space) {
         space.create(Pods.asking(lab, "first", SHARE));
 
         Pod pod = space.awaitRunning("first", PROMPT);
 
-        assertThat(Holdings.of(pod, Pods.MAIN)).singleElement().satisfies(vgpu -> {
+        assertThat(Allocations.of(pod, Pods.MAIN)).singleElement().satisfies(vgpu -> {
             assertThat(vgpu.memoryMiB()).isEqualTo(3000);
             assertThat(vgpu.cores()).isEqualTo(30);
             assertThat(vgpu.exclusive()).isFalse();
@@ -41,7 +41,7 @@ class FirstPodIT {
     }
 
     @Test
-    void nvidiaSmiShowsOneGpuOf3000Mebibytes(Lab lab, Space space) {
+    void nvidiaSmiShowsOneGpuOf3000Mebibytes(Lab lab, TestNamespace space) {
         Pod pod = space.run(Pods.asking(lab, "smi", SHARE));
 
         String shown = space.exec("smi", "nvidia-smi").expectSuccess();
@@ -50,11 +50,11 @@ class FirstPodIT {
         assertThat(space.exec("smi", "nvidia-smi", "-L").expectSuccess().lines())
                 .singleElement()
                 .asString()
-                .contains(Holdings.gpu(pod));
+                .contains(Allocations.gpu(pod));
     }
 
     @Test
-    void anAllocationPastTheLimitIsRefusedAndTheProgramGoesOn(Lab lab, Space space) {
+    void anAllocationPastTheLimitIsRefusedAndTheProgramGoesOn(Lab lab, TestNamespace space) {
         space.run(Pods.asking(lab, "limit", SHARE));
 
         String steps = space.exec("limit", "vgpu-sample", "alloc", "2900", "alloc", "200", "free", "alloc", "200")
@@ -68,7 +68,7 @@ class FirstPodIT {
     }
 
     @Test
-    void twoProcessesOfAContainerShareItsMemory(Lab lab, Space space) {
+    void twoProcessesOfAContainerShareItsMemory(Lab lab, TestNamespace space) {
         space.run(Pods.asking(lab, "two", SHARE));
 
         Lab.Output output = space.exec("two", "bash", "-c", """
@@ -93,7 +93,7 @@ class FirstPodIT {
     }
 
     @Test
-    void twoContainersOfAPodHaveEachTheirOwnMemory(Lab lab, Space space) {
+    void twoContainersOfAPodHaveEachTheirOwnMemory(Lab lab, TestNamespace space) {
         Pod one = Pods.memory(lab, "pair", 3000);
         Container container = one.getSpec().getContainers().get(0);
         Pod pair = one.edit()
@@ -114,7 +114,7 @@ class FirstPodIT {
 
     /** A sidecar is an init container that is restarted (KEP-753). */
     @Test
-    void anInitContainerAndASidecarHaveEachTheirOwnMemory(Lab lab, Space space) {
+    void anInitContainerAndASidecarHaveEachTheirOwnMemory(Lab lab, TestNamespace space) {
         Pod one = Pods.memory(lab, "family", 3000);
         Container container = one.getSpec().getContainers().get(0);
         Pod family = one.edit()
@@ -142,7 +142,7 @@ class FirstPodIT {
     }
 
     @Test
-    void aPodWithoutARequestSeesNoGpuEvenIfItsSpecNamesAllOfThem(Lab lab, Space space) {
+    void aPodWithoutARequestSeesNoGpuEvenIfItsSpecNamesAllOfThem(Lab lab, TestNamespace space) {
         Pod nosy = Pods.plain(lab, "nosy")
                 .edit()
                 .editSpec()
@@ -164,7 +164,7 @@ class FirstPodIT {
     }
 
     @Test
-    void aContainerWithoutARequestBesideOneWithSeesNoGpu(Lab lab, Space space) {
+    void aContainerWithoutARequestBesideOneWithSeesNoGpu(Lab lab, TestNamespace space) {
         Pod one = Pods.memory(lab, "sidecar", 3000);
         space.run(one.edit()
                 .editSpec()
@@ -187,7 +187,7 @@ class FirstPodIT {
 
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
-    void aContainerThatKubectlDebugAddsSeesNoGpu(boolean share, Lab lab, Space space) {
+    void aContainerThatKubectlDebugAddsSeesNoGpu(boolean share, Lab lab, TestNamespace space) {
         space.run(share ? Pods.memory(lab, "debugged", 3000) : Pods.plain(lab, "debugged"));
         for (String name : List.of("one", "two")) { // the first one is there when the second one comes
             lab.kubectl(
@@ -203,7 +203,7 @@ class FirstPodIT {
                             "infinity")
                     .expectSuccess();
         }
-        Space.awaitTrue(
+        TestNamespace.awaitTrue(
                 "the second one runs",
                 EVENTUALLY,
                 () -> space.get("debugged").getStatus().getEphemeralContainerStatuses().stream()

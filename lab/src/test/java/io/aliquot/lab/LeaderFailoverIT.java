@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.awaitTrue;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.Pod;
@@ -17,11 +17,11 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * Two replicas under load, and something happens to the one that leads, or to the API server: no GPU is sold twice, which
- * an {@link Observer} sees to, and scheduling goes on within 30 s. {@code ALIQUOT_LONG=1} in the environment: every fault,
+ * an {@link DoubleAllocationWatcher} sees to, and scheduling goes on within 30 s. {@code ALIQUOT_LONG=1} in the environment: every fault,
  * else the commonest and the hardest.
  */
 @ExtendWith(LabExtension.class)
-class TwoSchedulersIT {
+class LeaderFailoverIT {
     /** Until the Lease has run out and somebody looks, 15 s and at most 4.4; then a second's grace, lists, backoffs. */
     private static final Duration TAKEN_OVER = Duration.ofSeconds(30);
     /** Until a kube-scheduler that lost the Lease meanwhile has ended, at most its renewDeadline of 10 s, and is seen to have. */
@@ -38,16 +38,16 @@ class TwoSchedulersIT {
         /** Both containers. */
         KILLED {
             @Override
-            void begin(Lab lab, Replicas replicas, Pod leader) {
-                replicas.signal(leader, Replicas.KUBE_SCHEDULER, "SIGKILL");
-                replicas.signal(leader, Replicas.EXTENDER, "SIGKILL");
+            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
+                replicas.signal(leader, SchedulerReplicas.KUBE_SCHEDULER, "SIGKILL");
+                replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGKILL");
             }
         },
         /** Its extender alone: the kubelet starts it anew within seconds, and its kube-scheduler keeps the Lease. */
         EXTENDER_KILLED {
             @Override
-            void begin(Lab lab, Replicas replicas, Pod leader) {
-                replicas.signal(leader, Replicas.EXTENDER, "SIGKILL");
+            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
+                replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGKILL");
             }
         },
         /**
@@ -57,17 +57,17 @@ class TwoSchedulersIT {
          */
         EXTENDER_PAUSED {
             @Override
-            void begin(Lab lab, Replicas replicas, Pod leader) throws InterruptedException {
+            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) throws InterruptedException {
                 lab.kill(leader.getSpec().getNodeName() + "/kubelet");
                 dropWhatComesFrom(leader);
                 TimeUnit.MILLISECONDS.sleep(2500); // a Binding is given up after 3 s
-                replicas.signal(leader, Replicas.EXTENDER, "SIGSTOP");
+                replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGSTOP");
             }
 
             @Override
-            void end(Lab lab, Replicas replicas, Pod leader) {
+            void end(Lab lab, SchedulerReplicas replicas, Pod leader) {
                 nft("delete table ip cut");
-                replicas.signal(leader, Replicas.EXTENDER, "SIGCONT");
+                replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGCONT");
                 lab.start(leader.getSpec().getNodeName() + "/kubelet");
             }
         },
@@ -77,32 +77,32 @@ class TwoSchedulersIT {
          */
         EXTENDER_HANGS {
             @Override
-            void begin(Lab lab, Replicas replicas, Pod leader) {
-                replicas.signal(leader, Replicas.EXTENDER, "SIGSTOP");
+            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
+                replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGSTOP");
             }
         },
         KUBE_SCHEDULER_PAUSED {
             @Override
-            void begin(Lab lab, Replicas replicas, Pod leader) {
-                replicas.signal(leader, Replicas.KUBE_SCHEDULER, "SIGSTOP");
+            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
+                replicas.signal(leader, SchedulerReplicas.KUBE_SCHEDULER, "SIGSTOP");
             }
 
             @Override
-            void end(Lab lab, Replicas replicas, Pod leader) {
-                replicas.signal(leader, Replicas.KUBE_SCHEDULER, "SIGCONT");
+            void end(Lab lab, SchedulerReplicas replicas, Pod leader) {
+                replicas.signal(leader, SchedulerReplicas.KUBE_SCHEDULER, "SIGCONT");
             }
         },
         /** No packet gets from it to the API server or back; nobody is told. */
         CUT_OFF {
             @Override
-            void begin(Lab lab, Replicas replicas, Pod leader) {
+            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
                 dropWhatComesFrom(leader);
                 nft("add chain ip cut back { type filter hook output priority -310 ; }");
                 nft("add rule ip cut back ip daddr " + leader.getStatus().getPodIP() + " tcp sport { 443, 6443 } drop");
             }
 
             @Override
-            void end(Lab lab, Replicas replicas, Pod leader) {
+            void end(Lab lab, SchedulerReplicas replicas, Pod leader) {
                 nft("delete table ip cut");
             }
         },
@@ -112,7 +112,7 @@ class TwoSchedulersIT {
          */
         API_SERVER_KILLED {
             @Override
-            void begin(Lab lab, Replicas replicas, Pod leader) throws InterruptedException {
+            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) throws InterruptedException {
                 lab.kill("kube-apiserver");
                 TimeUnit.SECONDS.sleep(3);
                 lab.start("kube-apiserver");
@@ -121,18 +121,18 @@ class TwoSchedulersIT {
         /** As an upgrade does: old and new replicas side by side. */
         REPLACED {
             @Override
-            void begin(Lab lab, Replicas replicas, Pod leader) {
+            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
                 lab.kubectl("-n", Lab.NAMESPACE, "rollout", "restart", "deployment/aliquot-scheduler")
                         .expectSuccess();
             }
         };
 
-        abstract void begin(Lab lab, Replicas replicas, Pod leader) throws InterruptedException;
+        abstract void begin(Lab lab, SchedulerReplicas replicas, Pod leader) throws InterruptedException;
 
-        void end(Lab lab, Replicas replicas, Pod leader) {}
+        void end(Lab lab, SchedulerReplicas replicas, Pod leader) {}
 
         /** Whether a pod that was bound shows that scheduling goes on: by another one, or late enough. */
-        boolean over(Observer.Bound bound, String holder, long struck) {
+        boolean over(DoubleAllocationWatcher.Bound bound, String holder, long struck) {
             return LEASE_MAY_STAY.contains(this)
                     ? bound.at() > struck + ANSWERED_STILL.toNanos()
                     : bound.at() > struck && !bound.scheduler().equals(holder);
@@ -162,8 +162,8 @@ class TwoSchedulersIT {
 
     @ParameterizedTest
     @MethodSource("faults")
-    void noGpuIsSoldTwiceAndTheOtherOneGoesOn(Fault fault, Lab lab, Space space) throws Exception {
-        var replicas = new Replicas(lab);
+    void noGpuIsSoldTwiceAndTheOtherOneGoesOn(Fault fault, Lab lab, TestNamespace space) throws Exception {
+        var replicas = new SchedulerReplicas(lab);
         replicas.awaitReady(RESTARTED);
         assertThat(replicas.all())
                 .extracting(pod -> pod.getSpec().getNodeName())
@@ -173,8 +173,8 @@ class TwoSchedulersIT {
         System.out.println(fault + ", seed " + seed);
         AuditLog audit = AuditLog.fromNowOn(lab);
         try (var nodes = new HollowNodes(lab, NODES);
-                var observer = new Observer(lab.client());
-                var churn = new Churn(space, NODES, seed)) {
+                var observer = new DoubleAllocationWatcher(lab.client());
+                var churn = new PodChurn(space, NODES, seed)) {
             awaitTrue("pods come and go", EVENTUALLY, () -> observer.bound().size() > 9 * nodes.count());
             String holder = replicas.holder();
             Pod leader = replicas.get(holder.replaceFirst("_.*", ""));
@@ -207,7 +207,7 @@ class TwoSchedulersIT {
         }
     }
 
-    private static void report(Fault fault, Observer observer, long struck, long ended, String holder, AuditLog audit) {
+    private static void report(Fault fault, DoubleAllocationWatcher observer, long struck, long ended, String holder, AuditLog audit) {
         long now = System.nanoTime();
         System.out.printf(
                 "%s: taken over after %.1f s, longest pause %.1f s; bound %d before, %d until its end, %d after; %d Bindings"
@@ -232,7 +232,7 @@ class TwoSchedulersIT {
                 .count();
     }
 
-    private static long count(Observer observer, long from, long to) {
+    private static long count(DoubleAllocationWatcher observer, long from, long to) {
         return observer.bound().stream()
                 .filter(bound -> bound.at() >= from && bound.at() < to)
                 .count();

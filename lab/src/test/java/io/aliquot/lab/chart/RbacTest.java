@@ -21,7 +21,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** What our accounts may do: this and nothing more. Whoever adds a right adds its reason beside it, and a line here. */
-class AccessTest {
+class RbacTest {
     private static final List<Rendered> RENDERED = Chart.render();
 
     @Test

@@ -18,8 +18,8 @@ import java.util.Map;
 import java.util.Optional;
 
 /** Who holds what of which GPU, read from the cluster as anybody could. */
-final class Holdings {
-    private Holdings() {}
+final class Allocations {
+    private Allocations() {}
 
     /** The inventory that a node's agent has written. */
     static Inventory inventory(Lab lab, String node) {

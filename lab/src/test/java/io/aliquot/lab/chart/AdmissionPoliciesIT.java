@@ -29,7 +29,7 @@ import org.junit.jupiter.params.provider.ValueSource;
  * What the chart's policies refuse and let through, asked of a real API server. Pods live in a namespace that the
  * webhooks leave alone, for nobody answers them here; so the pods are those that the webhook would have made.
  */
-class PoliciesIT {
+class AdmissionPoliciesIT {
     private static final String PODS = "/api/v1/namespaces/tenant/pods";
     private static final String DRY = "?dryRun=All";
     private static final AtomicInteger NAMES = new AtomicInteger();

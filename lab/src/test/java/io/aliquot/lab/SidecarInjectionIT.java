@@ -32,12 +32,12 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Another webhook, called after ours, puts a sidecar in front of the container that asks for a GPU. */
 @ExtendWith(LabExtension.class)
-class InjectionIT {
+class SidecarInjectionIT {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String PASSWORD = "not-secret";
 
     @Test
-    void aSidecarInjectedAfterOurWebhookSeesNoGpuAndTheContainerKeepsIts(Lab lab, Space space, @TempDir Path folder)
+    void aSidecarInjectedAfterOurWebhookSeesNoGpuAndTheContainerKeepsIts(Lab lab, TestNamespace space, @TempDir Path folder)
             throws IOException, GeneralSecurityException {
         String address = URI.create(lab.get("API_SERVER")).getHost();
         Path store = folder.resolve("keys.p12");
@@ -50,7 +50,7 @@ class InjectionIT {
         try {
             lab.client().resource(webhook).create();
             // The API server hears of a new webhook a moment after it has stored it.
-            Space.awaitTrue("a sidecar in every pod", Space.EVENTUALLY, () -> {
+            TestNamespace.awaitTrue("a sidecar in every pod", TestNamespace.EVENTUALLY, () -> {
                 Pod pod = space.create(Pods.memory(lab, "meshed", 3000));
                 boolean injected = pod.getSpec().getContainers().size() == 2;
                 if (!injected) {
@@ -59,7 +59,7 @@ class InjectionIT {
                 return injected;
             });
 
-            Pod pod = space.awaitRunning("meshed", Space.EVENTUALLY);
+            Pod pod = space.awaitRunning("meshed", TestNamespace.EVENTUALLY);
 
             assertThat(pod.getSpec().getContainers())
                     .extracting(container -> container.getName())
@@ -74,7 +74,7 @@ class InjectionIT {
         }
     }
 
-    private static MutatingWebhookConfiguration configuration(Space space, String url, byte[] certificate) {
+    private static MutatingWebhookConfiguration configuration(TestNamespace space, String url, byte[] certificate) {
         return new MutatingWebhookConfigurationBuilder()
                 .withNewMetadata()
                 .withName("zz-" + space.name()) // webhooks are called in the order of their configurations' names

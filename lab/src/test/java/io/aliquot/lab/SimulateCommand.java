@@ -9,10 +9,10 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** {@code simulate}, run as a user would. */
-final class Simulator {
+final class SimulateCommand {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    private Simulator() {}
+    private SimulateCommand() {}
 
     /** What it reports; {@code folder} is for its file. */
     static JsonNode run(Lab lab, Path folder, String... arguments) throws IOException {
