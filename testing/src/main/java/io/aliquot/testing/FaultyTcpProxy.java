@@ -15,47 +15,47 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * The way to a port of this machine, which can be made to fail: connections can be broken, refused, or fall silent as
- * when a network drops all packets.
+ * A TCP proxy to a port of this machine that fails on demand: it resets connections, refuses new ones, or discards data
+ * without closing, as a network does that drops all packets.
  */
 public final class FaultyTcpProxy implements AutoCloseable {
-    private record Link(Socket client, Socket server) {
-        void cut() {
+    private record Connection(Socket client, Socket server) {
+        void reset() {
             try (client;
                     server) {
-                // An RST each way rather than a polite end.
+                // Linger 0 makes close() send an RST instead of a FIN.
                 client.setSoLinger(true, 0);
                 server.setSoLinger(true, 0);
             } catch (IOException e) {
-                // it was closed already
+                // it is closed already
             }
         }
     }
 
-    private final int to;
+    private final int targetPort;
     private final int port;
     private final AtomicInteger accepted = new AtomicInteger();
-    private final Set<Link> links = ConcurrentHashMap.newKeySet();
-    /** Links that carry nothing any more, and never will again. */
-    private final Set<Link> dead = ConcurrentHashMap.newKeySet();
+    private final Set<Connection> connections = ConcurrentHashMap.newKeySet();
+    /** Connections whose data is discarded until they close. */
+    private final Set<Connection> silenced = ConcurrentHashMap.newKeySet();
 
-    private volatile boolean silent;
-    private volatile boolean deaf;
-    private volatile boolean down;
-    private ServerSocket door;
+    private volatile boolean dropAll;
+    private volatile boolean dropResponses;
+    private volatile boolean stopped;
+    private ServerSocket listener;
 
-    /** Opens a port that leads to the port {@code to}. */
-    public FaultyTcpProxy(int to) throws IOException {
-        this.to = to;
-        this.door = open(0);
-        this.port = door.getLocalPort();
+    /** Opens a port that forwards to {@code targetPort}. */
+    public FaultyTcpProxy(int targetPort) throws IOException {
+        this.targetPort = targetPort;
+        this.listener = open(0);
+        this.port = listener.getLocalPort();
     }
 
     private ServerSocket open(int at) throws IOException {
         var socket = new ServerSocket();
         socket.setReuseAddress(true);
         socket.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), at));
-        daemon(() -> accept(socket));
+        startDaemon(() -> accept(socket));
         return socket;
     }
 
@@ -63,30 +63,30 @@ public final class FaultyTcpProxy implements AutoCloseable {
         return port;
     }
 
-    /** Connections so far. */
+    /** The number of connections accepted since the start. */
     public int connections() {
         return accepted.get();
     }
 
-    /** Breaks every connection; new ones work. */
-    public void cut() {
-        links.forEach(Link::cut);
-        links.clear();
+    /** Resets every connection; new ones work. */
+    public void resetConnections() {
+        connections.forEach(Connection::reset);
+        connections.clear();
     }
 
-    /** Breaks every connection and refuses new ones. */
-    public synchronized void takeDown() {
-        down = true;
-        close(door);
-        cut();
+    /** Resets every connection and refuses new ones. */
+    public synchronized void stopListening() {
+        stopped = true;
+        close(listener);
+        resetConnections();
     }
 
-    public synchronized void bringUp() throws InterruptedException {
-        for (int i = 1; down; i++) {
+    public synchronized void startListening() throws InterruptedException {
+        for (int i = 1; stopped; i++) {
             try {
-                door = open(port);
-                down = false;
-            } catch (BindException e) { // the old one is still being let go
+                listener = open(port);
+                stopped = false;
+            } catch (BindException e) { // the kernel has not released the port yet
                 if (i == 100) {
                     throw new UncheckedIOException(e);
                 }
@@ -97,21 +97,21 @@ public final class FaultyTcpProxy implements AutoCloseable {
         }
     }
 
-    /** From now on nothing arrives, on connections that are there and on new ones, and nobody is told. */
-    public void fallSilent() {
-        silent = true;
+    /** Discards all data from now on, of existing and new connections; neither side is notified. */
+    public void dropAll() {
+        dropAll = true;
     }
 
-    /** What is sent arrives, on connections that are there and on new ones, but no answer comes back. */
-    public void loseAnswers() {
-        deaf = true;
+    /** Forwards requests and discards responses from now on, of existing and new connections. */
+    public void dropResponses() {
+        dropResponses = true;
     }
 
-    /** New connections work again. Those that were there stay silent for ever, as where a firewall has forgotten them. */
-    public void speakAgain() {
-        dead.addAll(links);
-        silent = false;
-        deaf = false;
+    /** Forwards new connections again. Existing ones stay silent, as if a firewall had lost their state. */
+    public void stopDropping() {
+        silenced.addAll(connections);
+        dropAll = false;
+        dropResponses = false;
     }
 
     private void accept(ServerSocket socket) {
@@ -119,51 +119,51 @@ public final class FaultyTcpProxy implements AutoCloseable {
             try {
                 Socket client = socket.accept();
                 accepted.incrementAndGet();
-                var link = new Link(client, new Socket(InetAddress.getLoopbackAddress(), to));
-                links.add(link);
-                if (socket.isClosed()) { // meanwhile: whoever closed it may have looked for links already
-                    link.cut();
-                    links.remove(link);
+                var connection = new Connection(client, new Socket(InetAddress.getLoopbackAddress(), targetPort));
+                connections.add(connection);
+                if (socket.isClosed()) { // stopListening() may have reset the connections before this one was added
+                    connection.reset();
+                    connections.remove(connection);
                     return;
                 }
-                daemon(() -> carry(link, link.client(), link.server(), false));
-                daemon(() -> carry(link, link.server(), link.client(), true));
+                startDaemon(() -> forward(connection, connection.client(), connection.server(), false));
+                startDaemon(() -> forward(connection, connection.server(), connection.client(), true));
             } catch (IOException e) {
-                // the door was closed, or nobody listens behind it; who came in is told by his socket's end
+                // the listener was closed, or nothing listens on the target port
             }
         }
     }
 
-    private void carry(Link link, Socket from, Socket into, boolean answers) {
+    private void forward(Connection connection, Socket from, Socket to, boolean response) {
         var buffer = new byte[1 << 16];
         try {
             InputStream in = from.getInputStream();
-            OutputStream out = into.getOutputStream();
+            OutputStream out = to.getOutputStream();
             for (int n = in.read(buffer); n >= 0; n = in.read(buffer)) {
-                if (silent || (deaf && answers) || dead.contains(link)) {
-                    dead.add(link);
+                if (dropAll || (dropResponses && response) || silenced.contains(connection)) {
+                    silenced.add(connection);
                 } else {
                     out.write(buffer, 0, n);
                 }
             }
-            if (!dead.contains(link)) {
-                // A polite end stays one: with an RST the other side may lose what was said just before.
-                into.shutdownOutput();
+            if (!silenced.contains(connection)) {
+                // Forwards a FIN as a FIN: an RST could discard data that the other side has not read yet.
+                to.shutdownOutput();
                 if (!from.isOutputShutdown()) {
-                    return; // the other direction goes on
+                    return; // the other direction is still open
                 }
             }
         } catch (IOException e) {
-            // one side has gone, so the other goes
+            // one side has failed; both are reset below
         }
-        if (!dead.contains(link)) {
-            link.cut();
-            links.remove(link);
+        if (!silenced.contains(connection)) {
+            connection.reset();
+            connections.remove(connection);
         }
     }
 
-    private static void daemon(Runnable work) {
-        var thread = new Thread(work, "wire");
+    private static void startDaemon(Runnable work) {
+        var thread = new Thread(work, "faulty-tcp-proxy");
         thread.setDaemon(true);
         thread.start();
     }
@@ -178,8 +178,8 @@ public final class FaultyTcpProxy implements AutoCloseable {
 
     @Override
     public void close() {
-        close(door);
-        cut();
-        dead.forEach(Link::cut);
+        close(listener);
+        resetConnections();
+        silenced.forEach(Connection::reset);
     }
 }
