@@ -16,142 +16,153 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Two replicas under load, and something happens to the one that leads, or to the API server: no GPU is sold twice, which
- * an {@link DoubleAllocationWatcher} sees to, and scheduling goes on within 30 s. {@code ALIQUOT_LONG=1} in the environment: every fault,
- * else the commonest and the hardest.
+ * Injects faults into the leader of two schedulers under load, or into the API server. A
+ * {@link DoubleAllocationWatcher} checks that no GPU is allocated twice; scheduling must continue within 30 s. With
+ * {@code ALIQUOT_LONG=1} in the environment every fault is tested, else the most common and the hardest one.
  */
 @ExtendWith(LabExtension.class)
 class LeaderFailoverIT {
-    /** Until the Lease has run out and somebody looks, 15 s and at most 4.4; then a second's grace, lists, backoffs. */
-    private static final Duration TAKEN_OVER = Duration.ofSeconds(30);
-    /** Until a kube-scheduler that lost the Lease meanwhile has ended, at most its renewDeadline of 10 s, and is seen to have. */
-    private static final Duration GIVEN_UP = Duration.ofSeconds(14);
-    /** The kubelet waits longer before each restart of a container. */
-    private static final Duration RESTARTED = Duration.ofMinutes(4);
+    /**
+     * The Lease expires after 15 s, and the other replica retries at most 4.4 s later. The rest is for a second of
+     * grace, lists and backoffs.
+     */
+    private static final Duration FAILOVER_TIMEOUT = Duration.ofSeconds(30);
+    /**
+     * The time until a kube-scheduler that has lost the Lease exits, at most its renewDeadline of 10 s, and its pod's
+     * status says that.
+     */
+    private static final Duration LEADERSHIP_LOST = Duration.ofSeconds(14);
+    /** The kubelet's backoff grows with each restart of a container. */
+    private static final Duration RESTART_TIMEOUT = Duration.ofMinutes(4);
 
-    /** So long after the fault pods may be bound that were on their way. */
-    private static final Duration ANSWERED_STILL = Duration.ofSeconds(5);
+    /** The time after a fault in which Bindings that were in flight may still succeed. */
+    private static final Duration IN_FLIGHT = Duration.ofSeconds(5);
 
     private static final int NODES = 3;
 
     enum Fault {
-        /** Both containers. */
-        KILLED {
+        /** SIGKILL to both containers. */
+        LEADER_KILLED {
             @Override
-            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
+            void inject(Lab lab, SchedulerReplicas replicas, Pod leader) {
                 replicas.signal(leader, SchedulerReplicas.KUBE_SCHEDULER, "SIGKILL");
                 replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGKILL");
             }
         },
-        /** Its extender alone: the kubelet starts it anew within seconds, and its kube-scheduler keeps the Lease. */
+        /** SIGKILL to the extender only: the kubelet restarts it within seconds, and kube-scheduler keeps the Lease. */
         EXTENDER_KILLED {
             @Override
-            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
+            void inject(Lab lab, SchedulerReplicas replicas, Pod leader) {
                 replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGKILL");
             }
         },
         /**
-         * Its JVM stops while it places pods, and goes on where it was after another one has placed pods. What it sends
-         * before it stops is held back, the renewal of the Lease among it. Whether a Binding is among it is chance. Without
-         * its kubelet, which would replace it before it goes on.
+         * The extender's JVM is stopped while it places pods, and continues after another leader has placed pods. What
+         * the replica sends shortly before the stop is held back: renewals of the Lease and, by chance, Bindings. Its
+         * kubelet is killed meanwhile, as it would replace the extender before that continues.
          */
         EXTENDER_PAUSED {
             @Override
-            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) throws InterruptedException {
+            void inject(Lab lab, SchedulerReplicas replicas, Pod leader) throws InterruptedException {
                 lab.kill(leader.getSpec().getNodeName() + "/kubelet");
-                dropWhatComesFrom(leader);
-                TimeUnit.MILLISECONDS.sleep(2500); // a Binding is given up after 3 s
+                dropPacketsToApiServer(leader);
+                TimeUnit.MILLISECONDS.sleep(2500); // the extender gives up a Binding after 3 s
                 replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGSTOP");
             }
 
             @Override
-            void end(Lab lab, SchedulerReplicas replicas, Pod leader) {
-                nft("delete table ip cut");
+            void heal(Lab lab, SchedulerReplicas replicas, Pod leader) {
+                nft("delete table ip partition");
                 replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGCONT");
                 lab.start(leader.getSpec().getNodeName() + "/kubelet");
             }
         },
         /**
-         * Its JVM hangs, and it alone: until the kubelet has found that out kube-scheduler keeps the Lease. Whether it is
-         * replaced, too, is a matter of when the kubelet asks which.
+         * Only the extender's JVM hangs: kube-scheduler keeps the Lease until the liveness probes fail. Whether the
+         * kubelet restarts kube-scheduler as well depends on the order of its probes.
          */
         EXTENDER_HANGS {
             @Override
-            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
+            void inject(Lab lab, SchedulerReplicas replicas, Pod leader) {
                 replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGSTOP");
             }
         },
         KUBE_SCHEDULER_PAUSED {
             @Override
-            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
+            void inject(Lab lab, SchedulerReplicas replicas, Pod leader) {
                 replicas.signal(leader, SchedulerReplicas.KUBE_SCHEDULER, "SIGSTOP");
             }
 
             @Override
-            void end(Lab lab, SchedulerReplicas replicas, Pod leader) {
+            void heal(Lab lab, SchedulerReplicas replicas, Pod leader) {
                 replicas.signal(leader, SchedulerReplicas.KUBE_SCHEDULER, "SIGCONT");
             }
         },
-        /** No packet gets from it to the API server or back; nobody is told. */
-        CUT_OFF {
+        /** Packets between the leader and the API server are dropped in both directions, without a reset. */
+        PARTITIONED {
             @Override
-            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
-                dropWhatComesFrom(leader);
-                nft("add chain ip cut back { type filter hook output priority -310 ; }");
-                nft("add rule ip cut back ip daddr " + leader.getStatus().getPodIP() + " tcp sport { 443, 6443 } drop");
+            void inject(Lab lab, SchedulerReplicas replicas, Pod leader) {
+                dropPacketsToApiServer(leader);
+                nft("add chain ip partition from_api_server { type filter hook output priority -310 ; }");
+                nft("add rule ip partition from_api_server ip daddr "
+                        + leader.getStatus().getPodIP() + " tcp sport { 443, 6443 } drop");
             }
 
             @Override
-            void end(Lab lab, SchedulerReplicas replicas, Pod leader) {
-                nft("delete table ip cut");
+            void heal(Lab lab, SchedulerReplicas replicas, Pod leader) {
+                nft("delete table ip partition");
             }
         },
         /**
-         * What both hear from and write to, with Bindings under way whose answer never comes. Too short for anybody to lose
-         * the Lease.
+         * Both replicas lose their watches, and Bindings in flight get no response. The outage is too short for the
+         * leader to lose the Lease.
          */
         API_SERVER_KILLED {
             @Override
-            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) throws InterruptedException {
+            void inject(Lab lab, SchedulerReplicas replicas, Pod leader) throws InterruptedException {
                 lab.kill("kube-apiserver");
                 TimeUnit.SECONDS.sleep(3);
                 lab.start("kube-apiserver");
             }
         },
-        /** As an upgrade does: old and new replicas side by side. */
-        REPLACED {
+        /** A rolling update, as an upgrade makes: old and new replicas run side by side. */
+        ROLLING_UPDATE {
             @Override
-            void begin(Lab lab, SchedulerReplicas replicas, Pod leader) {
+            void inject(Lab lab, SchedulerReplicas replicas, Pod leader) {
                 lab.kubectl("-n", Lab.NAMESPACE, "rollout", "restart", "deployment/aliquot-scheduler")
                         .expectSuccess();
             }
         };
 
-        abstract void begin(Lab lab, SchedulerReplicas replicas, Pod leader) throws InterruptedException;
+        abstract void inject(Lab lab, SchedulerReplicas replicas, Pod leader) throws InterruptedException;
 
-        void end(Lab lab, SchedulerReplicas replicas, Pod leader) {}
+        void heal(Lab lab, SchedulerReplicas replicas, Pod leader) {}
 
-        /** Whether a pod that was bound shows that scheduling goes on: by another one, or late enough. */
-        boolean over(DoubleAllocationWatcher.Bound bound, String holder, long struck) {
-            return LEASE_MAY_STAY.contains(this)
-                    ? bound.at() > struck + ANSWERED_STILL.toNanos()
-                    : bound.at() > struck && !bound.scheduler().equals(holder);
+        /**
+         * Whether a binding shows that scheduling continues: another leader made it, or it was not in flight at the
+         * fault.
+         */
+        boolean showsRecovery(DoubleAllocationWatcher.Binding binding, String holder, long injected) {
+            return LEADER_MAY_STAY.contains(this)
+                    ? binding.at() > injected + IN_FLIGHT.toNanos()
+                    : binding.at() > injected && !binding.scheduler().equals(holder);
         }
 
-        /** The API server gets nothing that it sends. */
-        private static void dropWhatComesFrom(Pod replica) {
-            nft("add table ip cut");
-            nft("add chain ip cut there { type filter hook prerouting priority -310 ; }");
-            nft("add rule ip cut there ip saddr " + replica.getStatus().getPodIP() + " tcp dport { 443, 6443 } drop");
+        /** Drops a replica's packets to the API server. */
+        private static void dropPacketsToApiServer(Pod replica) {
+            nft("add table ip partition");
+            nft("add chain ip partition to_api_server { type filter hook prerouting priority -310 ; }");
+            nft("add rule ip partition to_api_server ip saddr "
+                    + replica.getStatus().getPodIP() + " tcp dport { 443, 6443 } drop");
         }
 
-        /** In the network of the lab, where this program runs too. */
+        /** Runs in the lab's network namespace, like the tests. */
         private static void nft(String command) {
             Lab.execute(Duration.ofSeconds(20), List.of("nft", command)).expectSuccess();
         }
     }
 
-    private static final Set<Fault> LEASE_MAY_STAY =
+    private static final Set<Fault> LEADER_MAY_STAY =
             EnumSet.of(Fault.EXTENDER_KILLED, Fault.EXTENDER_HANGS, Fault.API_SERVER_KILLED);
 
     static List<Fault> faults() {
@@ -162,9 +173,9 @@ class LeaderFailoverIT {
 
     @ParameterizedTest
     @MethodSource("faults")
-    void noGpuIsSoldTwiceAndTheOtherOneGoesOn(Fault fault, Lab lab, TestNamespace space) throws Exception {
+    void noGpuIsAllocatedTwiceAndSchedulingContinues(Fault fault, Lab lab, TestNamespace namespace) throws Exception {
         var replicas = new SchedulerReplicas(lab);
-        replicas.awaitReady(RESTARTED);
+        replicas.awaitReady(RESTART_TIMEOUT);
         assertThat(replicas.all())
                 .extracting(pod -> pod.getSpec().getNodeName())
                 .as("nodes of the replicas")
@@ -173,68 +184,73 @@ class LeaderFailoverIT {
         System.out.println(fault + ", seed " + seed);
         AuditLog audit = AuditLog.fromNowOn(lab);
         try (var nodes = new HollowNodes(lab, NODES);
-                var observer = new DoubleAllocationWatcher(lab.client());
-                var churn = new PodChurn(space, NODES, seed)) {
-            awaitTrue("pods come and go", EVENTUALLY, () -> observer.bound().size() > 9 * nodes.count());
+                var watcher = new DoubleAllocationWatcher(lab.client());
+                var churn = new PodChurn(namespace, NODES, seed)) {
+            awaitTrue(
+                    "pods are bound and deleted",
+                    EVENTUALLY,
+                    () -> watcher.bindings().size() > 9 * nodes.count());
             String holder = replicas.holder();
             Pod leader = replicas.get(holder.replaceFirst("_.*", ""));
             int before = churn.refusals().size();
-            long struck = System.nanoTime();
+            long injected = System.nanoTime();
             try {
-                fault.begin(lab, replicas, leader);
+                fault.inject(lab, replicas, leader);
                 awaitTrue(
-                        "scheduling goes on",
-                        RESTARTED,
-                        () -> observer.bound().stream().anyMatch(bound -> fault.over(bound, holder, struck)));
-                TimeUnit.SECONDS.sleep(3); // what the old one had under way now meets what the new one has done since
+                        "scheduling continues",
+                        RESTART_TIMEOUT,
+                        () -> watcher.bindings().stream()
+                                .anyMatch(binding -> fault.showsRecovery(binding, holder, injected)));
+                TimeUnit.SECONDS.sleep(3); // the old leader's requests in flight meet the new leader's writes
             } finally {
-                fault.end(lab, replicas, leader);
+                fault.heal(lab, replicas, leader);
             }
-            long ended = System.nanoTime();
-            TimeUnit.NANOSECONDS.sleep(GIVEN_UP.toNanos());
-            replicas.awaitReady(RESTARTED);
+            long healed = System.nanoTime();
+            TimeUnit.NANOSECONDS.sleep(LEADERSHIP_LOST.toNanos());
+            replicas.awaitReady(RESTART_TIMEOUT);
 
-            report(fault, observer, struck, ended, holder, audit);
-            assertThat(observer.violations()).isEmpty();
-            assertThat(observer.longestPause(struck, System.nanoTime()))
-                    .as("the longest time in which nothing was bound")
-                    .isLessThan(TAKEN_OVER);
-            if (fault == Fault.REPLACED) {
+            report(fault, watcher, injected, healed, holder, audit);
+            assertThat(watcher.violations()).isEmpty();
+            assertThat(watcher.longestTimeWithoutBinding(injected, System.nanoTime()))
+                    .as("the longest time without a binding")
+                    .isLessThan(FAILOVER_TIMEOUT);
+            if (fault == Fault.ROLLING_UPDATE) {
                 assertThat(churn.refusals().subList(before, churn.refusals().size()))
-                        .as("pods that were not admitted during an upgrade")
+                        .as("pods that admission refused during an upgrade")
                         .isEmpty();
             }
         }
     }
 
-    private static void report(Fault fault, DoubleAllocationWatcher observer, long struck, long ended, String holder, AuditLog audit) {
+    private static void report(
+            Fault fault, DoubleAllocationWatcher watcher, long injected, long healed, String holder, AuditLog audit) {
         long now = System.nanoTime();
         System.out.printf(
-                "%s: taken over after %.1f s, longest pause %.1f s; bound %d before, %d until its end, %d after; %d Bindings"
-                        + " refused by the fence%n",
+                "%s: scheduling resumed after %.1f s, longest time without a binding %.1f s; %d bindings"
+                        + " before the fault, %d during it, %d after it; %d Bindings refused by the fence%n",
                 fault,
-                observer.bound().stream()
-                                .filter(bound -> fault.over(bound, holder, struck))
-                                .mapToLong(bound -> bound.at() - struck)
+                watcher.bindings().stream()
+                                .filter(binding -> fault.showsRecovery(binding, holder, injected))
+                                .mapToLong(binding -> binding.at() - injected)
                                 .min()
                                 .orElse(-1)
                         / 1e9,
-                observer.longestPause(struck, now).toMillis() / 1e3,
-                count(observer, 0, struck),
-                count(observer, struck, ended),
-                count(observer, ended, now),
+                watcher.longestTimeWithoutBinding(injected, now).toMillis() / 1e3,
+                count(watcher, 0, injected),
+                count(watcher, injected, healed),
+                count(watcher, healed, now),
                 refusedByTheFence(audit));
     }
 
     private static long refusedByTheFence(AuditLog audit) {
-        return audit.ours().stream()
+        return audit.aliquotWrites().stream()
                 .filter(write -> write.code() == 403 && write.object().startsWith("pods/binding "))
                 .count();
     }
 
-    private static long count(DoubleAllocationWatcher observer, long from, long to) {
-        return observer.bound().stream()
-                .filter(bound -> bound.at() >= from && bound.at() < to)
+    private static long count(DoubleAllocationWatcher watcher, long from, long to) {
+        return watcher.bindings().stream()
+                .filter(binding -> binding.at() >= from && binding.at() < to)
                 .count();
     }
 }

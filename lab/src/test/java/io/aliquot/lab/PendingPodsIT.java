@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
 import static io.aliquot.lab.TestNamespace.EVENTUALLY;
-import static io.aliquot.lab.TestNamespace.PROMPT;
+import static io.aliquot.lab.TestNamespace.PROMPTLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
@@ -14,100 +14,102 @@ import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** Pods that wait, on a node with two GPUs of 81920 MiB. */
+/** When Pending pods are scheduled, on a node with two GPUs of 81920 MiB. */
 @ExtendWith(LabExtension.class)
 class PendingPodsIT {
     @Test
-    void aReleaseLetsAPodRunThatOnlyASingleGpuWasTooSmallFor(Lab lab, TestNamespace space) {
+    void deletingAPodUnblocksAPendingPodThatFitsTheNodesTotalButNoSingleGpu(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().get(0);
-        space.run(on(lab, "one", 50000, node));
-        space.run(on(lab, "other", 60000, node));
-        space.create(on(lab, "waits", 40000, node));
-        assertThat(space.awaitUnschedulable("waits")).contains("no GPU with 40000 MiB free");
+        namespace.run(podOn(lab, "one", 50000, node));
+        namespace.run(podOn(lab, "other", 60000, node));
+        namespace.create(podOn(lab, "pending", 40000, node));
+        assertThat(namespace.awaitUnschedulable("pending")).contains("no GPU with 40000 MiB free");
 
-        space.delete("other");
+        namespace.delete("other");
 
-        space.awaitRunning("waits", PROMPT);
+        namespace.awaitRunning("pending", PROMPTLY);
         Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void whatAPodHeldThatIsDeletedByForceIsFreeAfterItsGracePeriod(Lab lab, TestNamespace space) throws InterruptedException {
+    void theShareOfAForceDeletedPodIsFreeAfterItsGracePeriod(Lab lab, TestNamespace namespace)
+            throws InterruptedException {
         String node = lab.nodes().get(0);
-        space.run(on(lab, "one", 50000, node));
-        Pod other = space.run(withGrace(on(lab, "other", 60000, node), 15));
-        space.create(on(lab, "waits", 40000, node));
-        space.awaitUnschedulable("waits");
+        namespace.run(podOn(lab, "one", 50000, node));
+        Pod other = namespace.run(withGrace(podOn(lab, "other", 60000, node), 15));
+        namespace.create(podOn(lab, "pending", 40000, node));
+        namespace.awaitUnschedulable("pending");
 
-        space.client().resource(other).withGracePeriod(0).delete();
+        namespace.client().resource(other).withGracePeriod(0).delete();
 
         TimeUnit.SECONDS.sleep(12);
-        assertThat(TestNamespace.bound(space.get("waits")))
+        assertThat(TestNamespace.isBound(namespace.get("pending")))
                 .as("before the grace period is over")
                 .isFalse();
-        space.awaitRunning("waits", EVENTUALLY);
+        namespace.awaitRunning("pending", EVENTUALLY);
         Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void aPodThatTakesItsTimeToEndHoldsItsShareUntilThen(Lab lab, TestNamespace space) throws InterruptedException {
+    void aTerminatingPodKeepsItsShareUntilItsContainersEnd(Lab lab, TestNamespace namespace)
+            throws InterruptedException {
         String node = lab.nodes().get(0);
-        space.run(on(lab, "one", 50000, node));
-        // the first process of a container that does not handle SIGTERM is not ended by it
-        Pod other = space.run(withGrace(on(lab, "other", 60000, node), 10));
-        space.create(on(lab, "waits", 40000, node));
-        space.awaitUnschedulable("waits");
+        namespace.run(podOn(lab, "one", 50000, node));
+        // SIGTERM does not end a container's first process if that has no handler for it
+        Pod other = namespace.run(withGrace(podOn(lab, "other", 60000, node), 10));
+        namespace.create(podOn(lab, "pending", 40000, node));
+        namespace.awaitUnschedulable("pending");
 
-        space.client().resource(other).delete();
+        namespace.client().resource(other).delete();
 
         TimeUnit.SECONDS.sleep(8);
-        assertThat(TestNamespace.bound(space.get("waits")))
-                .as("while the other one ends")
+        assertThat(TestNamespace.isBound(namespace.get("pending")))
+                .as("while the other pod terminates")
                 .isFalse();
-        space.awaitRunning("waits", PROMPT.plusSeconds(2));
+        namespace.awaitRunning("pending", PROMPTLY.plusSeconds(2));
         Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void aCordonThatIsLiftedLetsAPodRun(Lab lab, TestNamespace space) {
+    void uncordoningGpusUnblocksAPendingPod(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().get(0);
         String all =
                 Allocations.inventory(lab, node).gpus().stream().map(Gpu::uuid).collect(Collectors.joining(","));
         lab.kubectl("annotate", "--overwrite", "node", node, Annotations.CORDON_GPUS + "=" + all)
                 .expectSuccess();
         try {
-            space.create(on(lab, "waits", 40000, node));
-            space.awaitUnschedulable("waits");
+            namespace.create(podOn(lab, "pending", 40000, node));
+            namespace.awaitUnschedulable("pending");
         } finally {
             lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "-").expectSuccess();
         }
-        space.awaitRunning("waits", PROMPT);
+        namespace.awaitRunning("pending", PROMPTLY);
     }
 
     @Test
-    void roomThatHelpsNobodyWritesNothingToAnyNodeAndTriesInVainDelayNobody(Lab lab, TestNamespace space) {
+    void freedCapacityThatHelpsNoPendingPodPatchesNoNodeAndFailedAttemptsDelayNoPod(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().get(0);
-        space.run(on(lab, "one", 50000, node));
-        space.run(on(lab, "other", 60000, node));
-        space.create(on(lab, "waits", 40000, node));
-        space.awaitUnschedulable("waits");
-        Map<String, String> before = woken(lab);
+        namespace.run(podOn(lab, "one", 50000, node));
+        namespace.run(podOn(lab, "other", 60000, node));
+        namespace.create(podOn(lab, "pending", 40000, node));
+        namespace.awaitUnschedulable("pending");
+        Map<String, String> before = wakeAnnotations(lab);
 
         for (int i = 0; i < 3; i++) {
-            space.run(on(lab, "small-" + i, 1000, node));
-            space.delete("small-" + i);
+            namespace.run(podOn(lab, "small-" + i, 1000, node));
+            namespace.delete("small-" + i);
         }
 
-        assertThat(woken(lab)).isEqualTo(before);
-        // It was tried at each of these pods' beginnings and ends, so that its backoff is a minute by now.
-        space.delete("other");
-        space.awaitRunning("waits", PROMPT);
+        assertThat(wakeAnnotations(lab)).isEqualTo(before);
+        // kube-scheduler retried the Pending pod at each of these creations and deletions, up to a backoff of a minute.
+        namespace.delete("other");
+        namespace.awaitRunning("pending", PROMPTLY);
     }
 
-    private static Map<String, String> woken(Lab lab) {
-        var woken = new HashMap<String, String>();
+    private static Map<String, String> wakeAnnotations(Lab lab) {
+        var wakeAnnotations = new HashMap<String, String>();
         for (String node : lab.nodes()) {
-            woken.put(
+            wakeAnnotations.put(
                     node,
                     lab.client()
                             .nodes()
@@ -117,7 +119,7 @@ class PendingPodsIT {
                             .getAnnotations()
                             .getOrDefault(Annotations.WAKE, "never"));
         }
-        return woken;
+        return wakeAnnotations;
     }
 
     private static Pod withGrace(Pod pod, long seconds) {
@@ -128,7 +130,7 @@ class PendingPodsIT {
                 .build();
     }
 
-    private static Pod on(Lab lab, String name, int mebibytes, String node) {
-        return Pods.onNode(Pods.memory(lab, name, mebibytes), node);
+    private static Pod podOn(Lab lab, String name, int mebibytes, String node) {
+        return Pods.onNode(Pods.withGpuMemory(lab, name, mebibytes), node);
     }
 }

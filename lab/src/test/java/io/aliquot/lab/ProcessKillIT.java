@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
 import static io.aliquot.lab.TestNamespace.EVENTUALLY;
-import static io.aliquot.lab.TestNamespace.PROMPT;
+import static io.aliquot.lab.TestNamespace.PROMPTLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Resources;
@@ -17,62 +17,64 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * SIGKILL, with pods running and a pod waiting: nothing that runs is disturbed, nothing is lost, and scheduling goes on.
+ * Processes are killed with SIGKILL while pods run and a pod is Pending: running pods are not disturbed, no allocation
+ * is lost, and scheduling continues.
  */
 @ExtendWith(LabExtension.class)
 class ProcessKillIT {
-    /** The kubelet waits longer before each restart: after four within ten minutes, more than a minute. */
-    private static final Duration RESTARTED = Duration.ofMinutes(4);
+    /** The kubelet's restart backoff grows: after four restarts within ten minutes it exceeds a minute. */
+    private static final Duration RESTART_TIMEOUT = Duration.ofMinutes(4);
 
     @ParameterizedTest
     @ValueSource(strings = {"extender", "kube-scheduler"})
-    void theSchedulerIsKilled(String container, Lab lab, TestNamespace space) {
-        Tenants tenants = new Tenants(lab, space);
+    void runningPodsAndSchedulingSurviveAKilledScheduler(String container, Lab lab, TestNamespace namespace) {
+        Workload workload = new Workload(lab, namespace);
 
-        killPartOf(lab, "scheduler", container);
+        killContainerInAllPods(lab, "scheduler", container);
 
-        tenants.expectThatAllGoesOn();
+        workload.expectUndisturbedAndSchedulingContinues();
     }
 
     @Test
-    void theDevicePluginsAreKilled(Lab lab, TestNamespace space) {
-        Tenants tenants = new Tenants(lab, space);
+    void runningPodsAndSchedulingSurviveKilledDevicePlugins(Lab lab, TestNamespace namespace) {
+        Workload workload = new Workload(lab, namespace);
 
-        killPartOf(lab, "device-plugin", "device-plugin");
+        killContainerInAllPods(lab, "device-plugin", "device-plugin");
 
-        tenants.expectThatAllGoesOn();
+        workload.expectUndisturbedAndSchedulingContinues();
     }
 
     @Test
-    void aPodMadeWhileItsNodesDevicePluginIsDownWaitsForIt(Lab lab, TestNamespace space) {
-        TestNamespace.awaitTrue("the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
+    void aPodCreatedWhileItsNodesDevicePluginIsDownIsPendingUntilItIsBack(Lab lab, TestNamespace namespace) {
+        TestNamespace.awaitTrue(
+                "the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
         String node = lab.nodes().get(0);
-        Pod agent = lab.partsOf("device-plugin").stream()
+        Pod agent = lab.componentPods("device-plugin").stream()
                 .filter(pod -> pod.getSpec().getNodeName().equals(node))
                 .findFirst()
                 .orElseThrow();
-        String before = TestNamespace.status(agent, "device-plugin").getContainerID();
+        String before = TestNamespace.containerStatus(agent, "device-plugin").getContainerID();
         lab.killContainer(node, before);
         TestNamespace.awaitTrue(
-                "word that the agent has gone",
+                "the killed agent is no longer ready",
                 EVENTUALLY,
-                () -> lab.partsOf("device-plugin").stream()
+                () -> lab.componentPods("device-plugin").stream()
                         .filter(pod -> pod.getSpec().getNodeName().equals(node))
-                        .noneMatch(pod -> TestNamespace.ready(pod)
-                                && TestNamespace.status(pod, "device-plugin")
+                        .noneMatch(pod -> TestNamespace.isReady(pod)
+                                && TestNamespace.containerStatus(pod, "device-plugin")
                                         .getContainerID()
                                         .equals(before)));
 
-        // Bound at once it would fail: the kubelet has no vGPUs for it now, although the node still shows some.
-        space.create(Pods.onNode(Pods.memory(lab, "meanwhile", 1000), node));
+        // A pod bound now would fail: the kubelet has no vGPUs, although the node's status still shows some.
+        namespace.create(Pods.onNode(Pods.withGpuMemory(lab, "meanwhile", 1000), node));
 
-        space.awaitRunning("meanwhile", RESTARTED);
+        namespace.awaitRunning("meanwhile", RESTART_TIMEOUT);
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"node1/kubelet", "node1/containerd", "kube-apiserver", "etcd"})
-    void aProgramOfTheClusterIsKilled(String program, Lab lab, TestNamespace space) {
-        Tenants tenants = new Tenants(lab, space);
+    void runningPodsAndSchedulingSurviveAKilledClusterComponent(String program, Lab lab, TestNamespace namespace) {
+        Workload workload = new Workload(lab, namespace);
         String node = program.startsWith("node")
                 ? program.substring(0, program.indexOf('/'))
                 : lab.nodes().get(0);
@@ -82,34 +84,35 @@ class ProcessKillIT {
         lab.start(program);
 
         if (program.endsWith("/kubelet")) {
-            // until then the API server shows what the killed kubelet has said of its GPUs
+            // until then the node's status shows the GPUs that the killed kubelet reported
             TestNamespace.awaitTrue(
-                    "word of the new kubelet",
+                    "a heartbeat of the new kubelet",
                     EVENTUALLY,
                     () -> !heartbeat(lab, node).equals(before));
         }
-        tenants.expectThatAllGoesOn();
+        workload.expectUndisturbedAndSchedulingContinues();
     }
 
     @Test
-    void theSchedulerIsKilledWhilePodsArrive(Lab lab, TestNamespace space) {
+    void podsCreatedWhileTheSchedulerIsKilledAllRun(Lab lab, TestNamespace namespace) {
         for (int i = 0; i < 6; i++) {
             if (i == 3) {
-                killPartOf(lab, "scheduler", "extender");
+                killContainerInAllPods(lab, "scheduler", "extender");
             }
             String name = "arriving-" + i;
-            // Admission is down for the moment that the program needs to come back; then a pod is refused, not lost.
-            TestNamespace.awaitTrue(name + " is admitted", EVENTUALLY, () -> admitted(space, Pods.memory(lab, name, 20000)));
+            // While the extender restarts, admission refuses pods; it loses none.
+            TestNamespace.awaitTrue(
+                    name + " is admitted", EVENTUALLY, () -> admitted(namespace, Pods.withGpuMemory(lab, name, 20000)));
         }
         for (int i = 0; i < 6; i++) {
-            space.awaitRunning("arriving-" + i, EVENTUALLY);
+            namespace.awaitRunning("arriving-" + i, EVENTUALLY);
         }
         Allocations.expectNoGpuOverCapacity(lab);
     }
 
-    private static boolean admitted(TestNamespace space, Pod pod) {
+    private static boolean admitted(TestNamespace namespace, Pod pod) {
         try {
-            space.create(pod);
+            namespace.create(pod);
             return true;
         } catch (KubernetesClientException e) {
             assertThat(e.getMessage()).contains("gpu.aliquot.io");
@@ -117,7 +120,7 @@ class ProcessKillIT {
         }
     }
 
-    /** When a node's kubelet was last heard of. */
+    /** The time of the last heartbeat of a node's kubelet. */
     private static String heartbeat(Lab lab, String node) {
         return lab.client().nodes().withName(node).get().getStatus().getConditions().stream()
                 .filter(condition -> condition.getType().equals("Ready"))
@@ -126,32 +129,33 @@ class ProcessKillIT {
                 .getLastHeartbeatTime();
     }
 
-    /** SIGKILL to one container of a part of the release, in all its pods at once; waits until each has been restarted. */
-    private static void killPartOf(Lab lab, String component, String container) {
-        List<Pod> pods = lab.partsOf(component);
+    /** Sends SIGKILL to a container in all pods of a component at once, and waits until each has restarted. */
+    private static void killContainerInAllPods(Lab lab, String component, String container) {
+        List<Pod> pods = lab.componentPods(component);
         pods.forEach(pod -> lab.killContainer(
-                pod.getSpec().getNodeName(), TestNamespace.status(pod, container).getContainerID()));
+                pod.getSpec().getNodeName(),
+                TestNamespace.containerStatus(pod, container).getContainerID()));
         for (Pod pod : pods) {
-            String before = TestNamespace.status(pod, container).getContainerID();
+            String before = TestNamespace.containerStatus(pod, container).getContainerID();
             TestNamespace.awaitTrue(
-                    container + " has been started again",
-                    RESTARTED,
-                    () -> lab.partsOf(component).stream()
+                    container + " has restarted",
+                    RESTART_TIMEOUT,
+                    () -> lab.componentPods(component).stream()
                             .filter(now -> now.getMetadata()
                                     .getUid()
                                     .equals(pod.getMetadata().getUid()))
-                            .map(now -> TestNamespace.status(now, container))
+                            .map(now -> TestNamespace.containerStatus(now, container))
                             .anyMatch(now ->
                                     now.getReady() && !now.getContainerID().equals(before)));
         }
     }
 
-    /** Whether every part of the release is ready and every node offers its GPUs. */
+    /** Whether all pods of the release are ready and all nodes have allocatable vGPUs. */
     private static boolean installationIsReady(Lab lab) {
         try {
             for (String component : List.of("scheduler", "device-plugin")) {
-                List<Pod> pods = lab.partsOf(component);
-                if (pods.isEmpty() || !pods.stream().allMatch(TestNamespace::ready)) {
+                List<Pod> pods = lab.componentPods(component);
+                if (pods.isEmpty() || !pods.stream().allMatch(TestNamespace::isReady)) {
                     return false;
                 }
             }
@@ -161,34 +165,37 @@ class ProcessKillIT {
         }
     }
 
-    /** A pod on each node that holds memory of a GPU and computes on, three whole cards, and a pod that waits. */
-    private static final class Tenants {
-        private static final String WAITING = "waiting";
+    /**
+     * A pod on each node that keeps GPU memory allocated, two pods with a whole card, and one Pending for a whole card.
+     */
+    private static final class Workload {
+        private static final String PENDING = "pending";
 
         private final Lab lab;
-        private final TestNamespace space;
+        private final TestNamespace namespace;
         private final List<Pod> running = new ArrayList<>();
 
-        Tenants(Lab lab, TestNamespace space) {
+        Workload(Lab lab, TestNamespace namespace) {
             this.lab = lab;
-            this.space = space;
-            TestNamespace.awaitTrue("the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
+            this.namespace = namespace;
+            TestNamespace.awaitTrue(
+                    "the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
             for (String node : lab.nodes()) {
-                running.add(space.run(Pods.onNode(holding(lab, "holds-" + node, 3000, 2000), node)));
+                running.add(namespace.run(Pods.onNode(holding(lab, "holds-" + node, 3000, 2000), node)));
             }
             for (int i = 0; i < 2; i++) {
-                space.create(Pods.asking(lab, "whole-" + i, Map.of(Resources.GPU, "1")));
+                namespace.create(Pods.withLimits(lab, "whole-" + i, Map.of(Resources.GPU, "1")));
             }
             for (int i = 0; i < 2; i++) {
-                running.add(space.awaitRunning("whole-" + i, EVENTUALLY));
+                running.add(namespace.awaitRunning("whole-" + i, EVENTUALLY));
             }
-            space.create(Pods.asking(lab, WAITING, Map.of(Resources.GPU, "1")));
-            space.awaitUnschedulable(WAITING);
+            namespace.create(Pods.withLimits(lab, PENDING, Map.of(Resources.GPU, "1")));
+            namespace.awaitUnschedulable(PENDING);
         }
 
-        /** A pod whose program holds some of its memory for as long as it runs. */
+        /** A pod whose program allocates {@code held} MiB of its limit and keeps them. */
         private static Pod holding(Lab lab, String name, int limit, int held) {
-            return Pods.memory(lab, name, limit)
+            return Pods.withGpuMemory(lab, name, limit)
                     .edit()
                     .editSpec()
                     .editFirstContainer()
@@ -198,34 +205,37 @@ class ProcessKillIT {
                     .build();
         }
 
-        void expectThatAllGoesOn() {
-            TestNamespace.awaitTrue("the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
-            // leadership is given up only when it runs out: scheduling goes on when a pod that fits is bound
-            space.run(Pods.memory(lab, "next", 1000));
-            space.delete("next");
+        void expectUndisturbedAndSchedulingContinues() {
+            TestNamespace.awaitTrue(
+                    "the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
+            // the Lease of a killed leader must expire first: scheduling works again when a pod that fits is bound
+            namespace.run(Pods.withGpuMemory(lab, "next", 1000));
+            namespace.delete("next");
 
-            assertThat(TestNamespace.bound(space.get(WAITING))).isFalse();
-            space.delete("whole-0");
-            space.await(WAITING, "is bound", PROMPT, TestNamespace::bound);
-            space.awaitRunning(WAITING, EVENTUALLY);
+            assertThat(TestNamespace.isBound(namespace.get(PENDING))).isFalse();
+            namespace.delete("whole-0");
+            namespace.await(PENDING, "is bound", PROMPTLY, TestNamespace::isBound);
+            namespace.awaitRunning(PENDING, EVENTUALLY);
 
             for (Pod before : running) {
                 String name = before.getMetadata().getName();
                 if (name.equals("whole-0")) {
                     continue;
                 }
-                Pod now = space.get(name);
+                Pod now = namespace.get(name);
                 assertThat(now.getMetadata().getUid())
                         .isEqualTo(before.getMetadata().getUid());
-                assertThat(TestNamespace.status(now, Pods.MAIN).getRestartCount())
+                assertThat(TestNamespace.containerStatus(now, Pods.MAIN).getRestartCount())
                         .as("restarts of " + name)
                         .isZero();
-                assertThat(TestNamespace.status(now, Pods.MAIN).getContainerID())
-                        .isEqualTo(TestNamespace.status(before, Pods.MAIN).getContainerID());
+                assertThat(TestNamespace.containerStatus(now, Pods.MAIN).getContainerID())
+                        .isEqualTo(
+                                TestNamespace.containerStatus(before, Pods.MAIN).getContainerID());
             }
             for (String node : lab.nodes()) {
-                // 2000 of 3000 MiB are held by the program that has run through it all
-                assertThat(space.exec("holds-" + node, "vgpu-sample", "alloc", "1001", "alloc", "1000")
+                // the program that ran throughout has allocated 2000 of 3000 MiB
+                assertThat(namespace
+                                .exec("holds-" + node, "vgpu-sample", "alloc", "1001", "alloc", "1000")
                                 .expectSuccess()
                                 .lines())
                         .containsExactly("alloc 1001 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 1000 MiB: CUDA_SUCCESS");
