@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Everything ./aliquot is made of, in the order in which each part may use the ones before it.
+# Sources all parts of ./aliquot; each may use the ones before it.
 here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/common.sh"
 . "$here/prerequisites.sh"
 . "$here/build.sh"
 . "$here/images.sh"
-. "$here/world.sh"
+. "$here/namespaces.sh"
 . "$here/cluster.sh"
 . "$here/node.sh"
 . "$here/install.sh"

@@ -5,29 +5,29 @@ set -euo pipefail
 
 usage() {
     cat <<-'END_OF_USAGE'
-		./aliquot bench [OPTION...]: the scheduler's throughput, start and memory, measured on real etcd, kube-apiserver and
-		kube-scheduler, with Node objects that have no kubelet. Needs no lab, and may run beside one, but then measures less.
+		./aliquot bench [OPTION...]: measures the scheduler's throughput, start and memory with a real etcd, kube-apiserver and
+		kube-scheduler and with hollow nodes: Node objects without a kubelet. Does not need the lab; a running lab disturbs it.
 
-		  (no option)          pods a second beside an extender that accepts every node and does nothing but bind, each with
-		                       a kube-scheduler of its own, in turn: the ratio, API writes a pod from the audit log, and
-		                       each program's CPU a pod
-		  --waiting N          instead: pods that come and go with N pods waiting that fit nowhere, against the same without;
-		                       both counted for twice podMaxBackoffSeconds, once the backoff of those that wait has become the longest
+		  (no option)          pods per second, in turns with a null extender, which accepts every node and only binds; each
+		                       extender has its own kube-scheduler. Prints the ratio, API writes per pod from the audit log,
+		                       and each program's CPU time per pod
+		  --waiting N          instead: throughput of short-lived pods with N Pending pods that fit on no node, against none;
+		                       both counted for twice podMaxBackoffSeconds, after the Pending pods' backoff has reached it
 		  --start              instead: time until ready, and memory
 		  --nodes N            nodes of 8 GPUs of 80 GiB (100)
-		  --running N          pods that run before anything is measured (0; with --waiting one on each GPU)
-		  --pods N             pods counted in each turn (500), not with --waiting; of some 800 or more the API server may
-		                       collect its garbage meanwhile, in the turns of one extender more often than in the other's
+		  --running N          running pods at the start (0; with --waiting one per GPU)
+		  --pods N             pods counted in each turn (500), not with --waiting; with some 800 or more the API server's
+		                       garbage collections can fall into the turns of one extender more often than into the other's
 		  --rounds N           turns, rounds or starts of each kind (2)
-		  --warm-up N          pods that come and go before our first turn, with --waiting before each round (500); before the
-		                       other extender's first, which is compiled already, 2000 at most
-		  --nodes-per-filter N nodes that either extender answers at most, 0 for all (100)
-		  --slots N            vGPUs a GPU at most (100)
-		  --heap MIB           the scheduler's largest heap (512)
+		  --warm-up N          short-lived pods before Aliquot's first turn, or with --waiting before each round (500); at
+		                       most 2000 of them before the null extender's first turn, which has no JIT compiler
+		  --nodes-per-filter N nodes in a Filter response of either extender at most, 0 for all (100)
+		  --slots N            vGPUs per GPU at most (100)
+		  --heap MIB           the scheduler's maximum heap (512)
 		  --max-backoff N      kube-scheduler's podMaxBackoffSeconds, if not the chart's
-		  --no-build           the programs as they lie in target/
+		  --no-build           uses the programs in target/ as they are
 
-		What we publish:
+		The published figures:
 		  ./aliquot bench --nodes 100  --rounds 30 --warm-up 40000  throughput
 		  ./aliquot bench --nodes 1000 --rounds 12 --warm-up 12000
 		  ./aliquot bench --nodes 100  --waiting 5000 --warm-up 4000
@@ -68,17 +68,17 @@ build_programs
 [ -f "$root/scheduler/target/aliquot-scheduler.jar" ] || die "there is no scheduler/target/aliquot-scheduler.jar." "Leave --no-build away."
 rm -rf "${folder:?}"/*
 "$root/scheduler/unpack" java "$folder/program" > "$folder/unpack.log" 2>&1 || die "the scheduler's program could not be unpacked." "Why: $folder/unpack.log"
-# it becomes what its name or first argument says, so this must be its name
+# the program's name selects the component; under the name kube the first argument does
 ln -f "$(kube_program)" "$folder/kube" 2> /dev/null || cp "$(kube_program)" "$folder/kube"
 (cd "$root/lab/bench" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -buildvcs=false -o "$folder/bench" .)
-# kube-scheduler as the chart has it
+# kube-scheduler's settings in the chart
 of_chart() { "$(helm_program)" template aliquot "$root/charts/aliquot" --namespace aliquot "${values[@]}" --show-only "templates/scheduler/$1"; }
 of_chart configmap.yaml | sed -n '/^  config.yaml: |$/,$p' | sed '1d; s/^    //' > "$folder/kube-scheduler.yaml"
 grep -q urlPrefix "$folder/kube-scheduler.yaml" || die "the chart's kube-scheduler configuration was not found in what Helm made."
 gogc=$(of_chart deployment.yaml | sed -n 's/.*{name: GOGC, value: "\([0-9]*\)"}.*/\1/p')
 [ -n "$gogc" ] || die "kube-scheduler's GOGC was not found in what Helm made."
 
-# Network and processes of its own: ports are free, and whatever happens nothing is left.
+# New network and PID namespaces: all ports are free, and the kernel kills all programs when this one ends.
 exec unshare --net --mount --pid --fork --kill-child=KILL --mount-proc bash -c 'ip link set lo up && exec "$@"' - \
     "$folder/bench" -folder "$folder" -kube "$folder/kube" -program "$folder/program" \
     -audit-policy "$root/lab/audit-policy.yaml" -config "$folder/kube-scheduler.yaml" -gogc "$gogc" "${arguments[@]/#--/-}"

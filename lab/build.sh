@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Programs that the lab builds: Kubernetes, Helm and NVIDIA's container runtime, each once, kept in the cache under what
-# it was made from; and Aliquot itself, in the checkout.
+# Builds the lab's programs: Kubernetes, Helm and NVIDIA's container runtime, cached under the version or hash of their
+# sources; and Aliquot, in the checkout.
 
-# Go's own caches are the user's when GOCACHE or GOMODCACHE say so in the environment; else they live in ours, so that
-# `down --purge` finds them, and go as soon as the three programs stand, for they hold gigabytes.
+# Go's caches: GOCACHE and GOMODCACHE where they are set; else folders in the lab's cache, several gigabytes that
+# build_programs removes when the programs are built, and `down --purge` otherwise.
 go_environment() {
     export GOFLAGS="${GOFLAGS:-} -modcacherw"
     [ -n "${GOCACHE:-}" ] || export GOCACHE=$cache/go/build
@@ -19,7 +19,7 @@ build_kube() {
     local out version=k8s.io/component-base/version minor=${kubernetes_version#1.}
     out=$(kube_program)
     cd "$root/lab/kube"
-    # Without cgo the program is static: the same file runs on this machine and in the image made from it.
+    # Without cgo the program is static: the same file runs on this machine and in an image.
     CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false -o "$out.tmp" -ldflags "-s -w \
         -X $version.gitVersion=v$kubernetes_version -X $version.gitMajor=1 -X $version.gitMinor=${minor%%.*}" .
     publish "$out.tmp" "$out"
@@ -36,20 +36,20 @@ go_install() { # PACKAGE@VERSION OUT LDFLAGS
 
 build_helm() {
     local util=helm.sh/helm/v3/pkg/chartutil minor=${kubernetes_version#1.}
-    # What `helm template` takes the cluster for; Helm's own Makefile sets it too, and else it is 1.20.
+    # The cluster version that `helm template` assumes. Helm's Makefile sets it too; the default is 1.20.
     CGO_ENABLED=0 go_install "helm.sh/helm/v3/cmd/helm@v$helm_version" "$(helm_program)" \
         "-s -w -X $util.k8sVersionMajor=1 -X $util.k8sVersionMinor=${minor%%.*}"
 }
 
 build_nvidia_runtime() {
-    # The linker flags of its own Makefile: libnvidia-ml.so.1 is looked for at run time, and not at all in CDI mode.
+    # The linker flags of its Makefile: the program loads libnvidia-ml.so.1 at run time, and never in CDI mode.
     CGO_ENABLED=1 go_install \
         "github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-container-runtime@v$nvidia_toolkit_version" \
         "$(nvidia_runtime_program)" \
         "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy'"
 }
 
-# The three programs, each built if the cache doesn't have it.
+# Builds those of the three programs that the cache lacks.
 build_programs() {
     lock_cache
     mkdir -p "$cache/programs"
@@ -64,7 +64,7 @@ build_programs() {
 
 # --- Aliquot --------------------------------------------------------------------------------------------------------
 
-# What the images take from the checkout; see the Dockerfiles.
+# Build output that the Dockerfiles copy
 aliquot_artifacts=(
     scheduler/target/aliquot-scheduler.jar
     device-plugin/target/aliquot-device-plugin.jar
@@ -77,7 +77,7 @@ aliquot_sources() {
     (cd "$root" && hash_of pom.xml .mvn api scheduler device-plugin native-shim)
 }
 
-# Sources and artifacts as the last build left them.
+# A fingerprint of sources and artifacts
 aliquot_state() {
     aliquot_sources
     (cd "$root" && stat -c '%n %s %Y' "${aliquot_artifacts[@]}")
@@ -85,18 +85,18 @@ aliquot_state() {
 
 build_aliquot() {
     cd "$root"
-    # both switches: Maven's own plugins know the one, the native build the other
+    # Maven's plugins read maven.test.skip, the native build reads skipTests
     ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler,device-plugin,native-shim -am
     aliquot_state > "$root/scheduler/target/aliquot-build"
 }
 
-# What the benchmarks need of it.
+# The part of Aliquot that the benchmarks run
 build_scheduler() {
     cd "$root"
     ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler -am
 }
 
-# Builds Aliquot's programs if their sources changed since the last time, or if somebody changed what was built.
+# Builds Aliquot's programs if sources or artifacts have changed since the last build.
 build_aliquot_if_changed() {
     local stamp=$root/scheduler/target/aliquot-build
     [ -f "$stamp" ] && [ "$(aliquot_state 2> /dev/null)" = "$(cat "$stamp")" ] && return

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The cluster: network, certificates, control plane; and the way there and back.
+# The cluster: its network, certificates and control plane; starting and stopping it.
 
 kube=$lab/bin/kube
 
@@ -11,12 +11,13 @@ all_programs() {
     for node in "${nodes[@]}"; do printf '%s\n' "$node/containerd" "$node/kubelet"; done
 }
 
-# By option, not by KUBECONFIG, which is a list and would split a path at its colons.
+# --kubeconfig, since the variable KUBECONFIG is a list and splits a path at its colons.
 kubectl() {
     KUBECACHEDIR=$lab/kubectl-cache KUBERC=off "${in_network[@]}" "$kube" kubectl --kubeconfig "$KUBECONFIG" "$@"
 }
 
-make_network() { # all the nodes' addresses; the default route ends in the veth pair: there is no way out
+# Gives this end of a veth pair all nodes' addresses. The default route ends in the pair: no packet leaves the network.
+make_network() {
     # shellcheck disable=SC2016
     "${in_lab[@]}" bash -c '
         set -e; subnet=$1 n=0; shift
@@ -72,7 +73,7 @@ make_certificates() {
     make_key "$pki/service-accounts.key"
     certificate kube-apiserver /CN=kube-apiserver serverAuth,clientAuth \
         "DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:$api_address,IP:$subnet.128.1"
-    # its own client certificate towards kubelets
+    # the API server's client certificate for kubelets
     certificate kubelet-client /O=system:masters/CN=kube-apiserver-kubelet-client clientAuth
     certificate admin /O=system:masters/CN=admin clientAuth
     kubeconfig admin "$KUBECONFIG"
@@ -91,7 +92,7 @@ start_program() { # NAME: one of all_programs
     local pki=$lab/pki
     case $1 in
         etcd)
-            # no fsync: it survives SIGKILL of the process, which is what the lab does to it, and not a power cut
+            # No fsync: the data survives SIGKILL, which the lab's tests send, but no power failure.
             launch etcd "$kube" etcd --data-dir "$lab/etcd" --unsafe-no-fsync --log-level error \
                 --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
                 --listen-peer-urls http://127.0.0.1:0
@@ -113,7 +114,7 @@ start_program() { # NAME: one of all_programs
                 --service-account-private-key-file="$pki/service-accounts.key" --root-ca-file="$pki/ca.crt" \
                 --use-service-account-credentials --leader-elect=false
             ;;
-        kube-scheduler) # the cluster's own, for pods that name no other
+        kube-scheduler) # the cluster's default scheduler
             launch kube-scheduler "$kube" kube-scheduler --kubeconfig "$lab/run/kube-scheduler.kubeconfig" --leader-elect=false
             ;;
         kube-proxy)
@@ -124,7 +125,7 @@ start_program() { # NAME: one of all_programs
 				mode: nftables
 				hostnameOverride: ${nodes[0]}
 				clusterCIDR: $subnet.96.0/19
-				# nothing of the machine's own settings is changed
+				# zero leaves the machine's conntrack settings as they are
 				conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 			END
             launch kube-proxy "$kube" kube-proxy --config "$lab/run/kube-proxy.yaml"
@@ -135,7 +136,7 @@ start_program() { # NAME: one of all_programs
     esac
 }
 
-# Whether a program that has been started does its work, as far as can be told without the others.
+# Succeeds if a started program serves requests, as far as it can without the other programs.
 program_answers() { # NAME
     case $1 in
         node*/containerd) containerd_answers "${1%/*}" ;;
@@ -146,18 +147,18 @@ program_answers() { # NAME
 
 answers_or_dead() { program_answers "$1" || is_dead "$1"; }
 
-# Returns when the program answers. One that ends at its start is started again, as a service manager would.
-start_until_it_answers() { # NAME
+# Starts a program and returns when it serves requests. Restarts one that exits at its start, as a service manager does.
+start_and_await() { # NAME
     local attempt
     # shellcheck disable=SC2034
     for attempt in 1 2 3; do
         start_program "$1"
         await_or_die 60 "$1 did not answer" "$1.log" answers_or_dead "$1"
         is_dead "$1" || return 0
-        say "$1 has ended at its start:"
+        say "$1 exited at its start:"
         log_end "$1.log"
     done
-    die "$1 ends at each start." "See $lab/log/$1.log."
+    die "$1 exited at each of three starts." "See $lab/log/$1.log."
 }
 
 api_ready() { [ "$(kubectl get --raw /readyz 2> /dev/null)" = ok ]; }
@@ -174,20 +175,20 @@ await_or_die() { # SECONDS WHAT LOG COMMAND...
 
 # --- up and down ----------------------------------------------------------------------------------------------------
 
-# What a running cluster was made from; another one is needed when it changes.
+# A fingerprint of what a cluster is made from; the lab makes a new cluster when it changes.
 cluster_sources() {
     (cd "$root" && printf '%s %s %s\n' "$(kube_program)" "$(nvidia_runtime_program)" \
-        "$(cat lab/common.sh lab/world.sh lab/init.sh lab/cluster.sh lab/node.sh lab/node-mounts.sh lab/audit-policy.yaml | sha256sum)")
+        "$(cat lab/common.sh lab/namespaces.sh lab/init.sh lab/cluster.sh lab/node.sh lab/node-mounts.sh lab/audit-policy.yaml | sha256sum)")
 }
 
-# Whether the cluster stands whole; then brings back programs that a test has killed.
-cluster_stands() {
-    find_world && [ -f "$lab/run/complete" ] && [ "$(cat "$lab/run/complete")" = "$(cluster_sources)" ] || return 1
+# Succeeds if the cluster is complete and up to date, after restarting programs that a test has killed.
+repair_cluster() {
+    find_lab && [ -f "$lab/run/complete" ] && [ "$(cat "$lab/run/complete")" = "$(cluster_sources)" ] || return 1
     local program
     # shellcheck disable=SC2046
     for program in $(dead_programs $(all_programs)); do
-        say "Starting $program again, which doesn't run"
-        start_until_it_answers "$program"
+        say "Restarting $program, which is not running"
+        start_and_await "$program"
     done
     await 120 api_ready && await 120 nodes_ready
 }
@@ -214,24 +215,24 @@ make_cluster() {
 }
 
 remove_cluster() {
-    end_world
+    end_namespaces
     remove_cgroups
     # all but the logs
     find "$lab" -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} + 2> /dev/null || true
 }
 
-# Brings the bare cluster up, whatever state it is in.
+# Starts the cluster without Aliquot, from any state that an earlier command left.
 cluster_up() {
-    if find_world; then
-        cluster_stands && return
-        step down "Clearing away a lab that isn't whole" uncontained remove_cluster
+    if find_lab; then
+        repair_cluster && return
+        step down "Removing an incomplete or outdated lab" uncontained remove_cluster
     elif [ -d "$lab/run" ]; then
-        step down "Clearing away what a killed lab has left" uncontained remove_cluster
+        step down "Removing the remains of a killed lab" uncontained remove_cluster
     fi
     rm -rf "$lab/log"
-    make_world
-    step cluster "Starting Kubernetes $kubernetes_version" uncontained make_cluster_in_world
+    make_namespaces
+    step cluster "Starting Kubernetes $kubernetes_version" uncontained make_cluster_in_lab
     cluster_sources > "$lab/run/complete"
 }
 
-make_cluster_in_world() { find_world && make_cluster; }
+make_cluster_in_lab() { find_lab && make_cluster; }

@@ -1,7 +1,7 @@
-"""count-tests.py FOLDER: adds up JUnit XML reports, names what failed, and prints "N passed, M failed, K skipped" last.
+"""count-tests.py FOLDER: counts the tests in JUnit XML; prints the failed ones, then "N passed, M failed, K skipped".
 
-Fails if a test failed or none ran. Surefire, Failsafe and CTest all write the same shape; tests are counted one by one
-(<testcase>), not by the sums, which the three define differently.
+Fails if a test failed or none ran. It counts <testcase> elements, since Surefire, Failsafe and CTest define the sums
+in <testsuite> differently.
 """
 import pathlib
 import sys
@@ -13,7 +13,7 @@ for file in sorted(pathlib.Path(sys.argv[1]).rglob("*.xml")):
     try:
         root = ElementTree.parse(file).getroot()
     except ElementTree.ParseError as error:
-        failed.append(f"{file.name}: an unreadable report ({error}); its run was probably killed")
+        failed.append(f"{file.name}: cannot parse the report ({error}); its run was probably killed")
         continue
     for test in root.iter("testcase"):
         if test.find("failure") is not None or test.find("error") is not None or test.get("status") == "fail":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures what docs/performance.md publishes, on the running lab: prints a table of figure, number and command, and the
-# machine. Times of a cold `./aliquot up` are not measured here; see docs/performance.md.
+# Measures the figures of docs/performance.md on the running lab, except the time of a cold `./aliquot up`. Prints the
+# machine and a table of figure, number and command.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 cd "$root"
@@ -8,27 +8,27 @@ cd "$root"
 # shellcheck disable=SC2016
 row() { printf '| %s | %s | `%s` |\n' "$1" "$2" "$3"; }
 
-echo "Bringing the lab up, and once more to time it ..." >&2
+echo "Starting the lab, then timing a second start with nothing to do ..." >&2
 ./aliquot up >&2
-began=$SECONDS
+start=$SECONDS
 ./aliquot up >&2
-warm=$((SECONDS - began))
+warm=$((SECONDS - start))
 
 mkdir -p "$root/.lab/log"
 rm -f lab/target/figures.txt
-echo "Measuring on the cluster; some minutes ..." >&2
+echo "Measuring on the cluster, for some minutes ..." >&2
 in_cluster='./aliquot figures'
 if ! ./mvnw -q -B -ntp verify -pl lab -am -Dlab.asItIs=true -Dtest=None -Dsurefire.failIfNoSpecifiedTests=false \
     -Dit.test=Figures -Dfailsafe.failIfNoSpecifiedTests=false > "$root/.lab/log/figures.log" 2>&1; then
     tail -n 30 "$root/.lab/log/figures.log" >&2
-    echo "aliquot: the cluster's figures could not be measured; all output is in $root/.lab/log/figures.log" >&2
+    echo "aliquot: the measurements on the cluster failed; see $root/.lab/log/figures.log" >&2
     exit 1
 fi
 
 echo "Measuring the shim ..." >&2
 cmake --build native-shim/build --target bench > "$root/.lab/log/bench.log" 2>&1 || {
     tail -n 15 "$root/.lab/log/bench.log" >&2
-    echo "aliquot: the shim's benchmark failed; all output is in $root/.lab/log/bench.log" >&2
+    echo "aliquot: the shim's benchmark failed; see $root/.lab/log/bench.log" >&2
     exit 1
 }
 

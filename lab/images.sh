@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Container images, from the same Dockerfiles that the published ones are built from, by buildah. No registry: the base
-# image is made here from Debian's packages. Images are kept in the cache under the hash of all that goes into them.
+# Builds container images with buildah from the Dockerfiles of the published images, without a registry: the base image
+# is made from Debian's packages. The cache holds the images under the hash of their inputs.
 
 base_image=docker.io/library/debian:bookworm-slim
 
-# NAME, its Dockerfile, and the files of the checkout that it copies. The build sees these and nothing else.
+# Prints an image's Dockerfile and the files of the checkout that it copies. The build context contains only these.
 image_inputs() {
     case $1 in
         pause) printf '%s\n' lab/images/pause/Dockerfile lab/images/pause/pause.c ;;
@@ -38,7 +38,7 @@ image_hash() { # NAME
 image_name() { printf 'docker.io/aliquot-lab/%s:lab' "$1"; }
 image_file() { printf '%s/images/%s-%s.tar' "$cache" "$1" "$(image_hash "$1")"; }
 
-# buildah with storage of its own and no configuration of the machine's. Its mounts end with the step's namespace.
+# buildah with separate storage and configuration. Its mounts end with the step's mount namespace.
 buildah_() {
     local config=$cache/images/config
     mkdir -p "$config"
@@ -49,8 +49,8 @@ buildah_() {
         TMPDIR=$cache/images/tmp BUILDAH_ISOLATION=chroot buildah "$@"
 }
 
-# A killed buildah can leave its storage in a state that it refuses, and layers that nothing uses any more add up;
-# nothing in there is worth more than the minutes that it saves.
+# with_storage discards buildah's storage if a build was killed, after which buildah can refuse it, or if unused layers
+# have accumulated in it. Rebuilding it takes minutes.
 storage_size() { # MiB
     [ -d "$cache/images/storage" ] || { echo 0; return; }
     du -s --block-size=1M "$cache/images/storage" | cut -f 1
@@ -67,7 +67,7 @@ with_storage() {
     rm -f "$cache/images/building"
 }
 
-# Debian's essential packages and apt, as in the image of that name, without documentation and translations.
+# Debian's essential packages and apt, without documentation and translations.
 build_base() {
     local file
     file=$(base_file)
@@ -111,7 +111,7 @@ build_image() { # NAME FILE
     buildah_ bud --layers --pull-never --file "$context/$dockerfile" --tag "$(image_name "$name")" "$context"
     rm -f "$file.tmp"
     buildah_ push --quiet "$(image_name "$name")" "docker-archive:$file.tmp:$(image_name "$name")"
-    # Ones of the same name that nobody has asked for lately go. Not all: another checkout may be about to load its own.
+    # Deletes images of this name that no build has used for two hours. Another checkout may still load younger ones.
     find "$cache/images" -maxdepth 1 -name "$name-*.tar" -mmin +120 -delete
     publish "$file.tmp" "$file"
     rm -rf "$context"
@@ -120,11 +120,11 @@ build_image() { # NAME FILE
 check_inputs() { # NAME
     local input
     for input in $(image_inputs "$1"); do
-        [ -e "$root/$input" ] || die "$input isn't there; image $1 is made from it." "Build it: ./aliquot up (without --no-build and ALIQUOT_BUILT), or ./mvnw package"
+        [ -e "$root/$input" ] || die "there is no $input, an input of image $1." "Build it: ./aliquot up (without --no-build and ALIQUOT_BUILT), or ./mvnw package"
     done
 }
 
-# Makes those of the images that the cache doesn't have.
+# Builds those of the images that the cache lacks.
 build_images() { # NAME...
     local name file
     lock_cache
@@ -135,7 +135,7 @@ build_images() { # NAME...
     for name in "$@"; do
         check_inputs "$name"
         file=$(image_file "$name")
-        touch -c "$file" # asked for
+        touch -c "$file" # in use, see build_image
         [ -f "$file" ] || step "image-$name" "Building image $name" contained with_storage build_image "$name" "$file"
     done
     unlock_cache
@@ -147,7 +147,7 @@ import_image() { # NODE FILE
     in_node "$1" ctr --namespace k8s.io images import - < "$2" > /dev/null
 }
 
-# Puts images into the nodes that don't have them yet, all nodes at a time.
+# Imports images into the nodes that lack them, in parallel.
 load_images() { # NAME...
     local name file node mark pid status=0
     local -a pids
@@ -166,4 +166,4 @@ load_images() { # NAME...
     return "$status"
 }
 
-load_images_in_world() { find_world && load_images "$@"; }
+load_images_in_lab() { find_lab && load_images "$@"; }

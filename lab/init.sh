@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The first process of the lab's process namespace: it reaps what is left to it and waits. When it dies, the kernel ends
-# every process of the lab, and with the last one its network and all its mounts go. Its argument is how it is found.
+# The first process of the lab's PID namespace: it reaps orphans and waits. When it dies, the kernel kills every process
+# of the lab and then removes its network and mounts. find_lab finds it by its argument.
 trap : TERM INT HUP
 cd /
 while :; do

@@ -1,17 +1,17 @@
 # shellcheck shell=bash
-# Aliquot into the cluster: by its own chart, with the lab's images and fake GPUs.
+# Installs Aliquot in the cluster, with its Helm chart, the lab's images and simulated GPUs.
 
 release=aliquot
 aliquot_images=(kube-scheduler aliquot-scheduler aliquot-device-plugin sample)
 
-# Helm keeps its own files in the lab's folder too, and ends with who called it.
+# Helm keeps its files in the lab's folder, and is killed when its caller ends.
 helm() {
     HELM_CACHE_HOME=$lab/helm/cache HELM_CONFIG_HOME=$lab/helm/config HELM_DATA_HOME=$lab/helm/data \
         setpriv --pdeathsig KILL "${in_network[@]}" "$(helm_program)" --kubeconfig "$KUBECONFIG" "$@"
 }
 
-# The images' names never change; their content's hash, as an annotation, has pods started anew when it has.
-image_annotation() { # VALUE-OF-THE-CHART IMAGE...
+# A pod annotation with the hash of the images' contents. The images' names never change; the hash restarts the pods.
+image_annotation() { # CHART-VALUE IMAGE...
     local value=$1
     shift
     printf '%s.podAnnotations.lab\\.aliquot\\.io/images=%s' "$value" "$(for name in "$@"; do image_hash "$name"; done | sha256sum | cut -c1-16)"
@@ -19,8 +19,8 @@ image_annotation() { # VALUE-OF-THE-CHART IMAGE...
 
 install_aliquot() {
     local object
-    find_world
-    # A killed Helm leaves its release "pending", and refuses to go on from there; what it has made it adopts.
+    find_lab
+    # Helm refuses to upgrade a release that a killed Helm left "pending"; without the record it adopts the objects.
     kubectl --namespace "$release" delete secret --ignore-not-found \
         --selector 'owner=helm,status in (pending-install,pending-upgrade,pending-rollback)'
     helm upgrade --install "$release" "$root/charts/aliquot" --namespace "$release" --create-namespace \
@@ -30,7 +30,7 @@ install_aliquot() {
     for object in daemonset/aliquot-device-plugin deployment/aliquot-scheduler; do
         kubectl --namespace "$release" rollout status "$object" --timeout 300s || { describe_installation; return 1; }
     done
-    await 120 gpus_registered || { echo "the nodes show no nvidia.com/gpu after 120 s"; describe_installation; return 1; }
+    await 120 gpus_registered || { echo "the nodes have no allocatable nvidia.com/gpu after 120 s"; describe_installation; return 1; }
 }
 
 gpus_registered() {
@@ -41,7 +41,7 @@ gpus_registered() {
     done
 }
 
-# What one would look at to find out why it doesn't start; the pods that aren't ready come last.
+# Prints events, pods, and the logs of pods that are not ready.
 describe_installation() {
     local pod
     kubectl --namespace "$release" get events --sort-by .lastTimestamp | tail -n 10

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# node-mounts.sh FOLDER: gives the mount namespace that it runs in the paths of a node of its own. The paths
-# are the usual ones (/var/lib/kubelet and so on); what is written there lands in FOLDER, and the machine's own files
-# stay as they are. Then waits for ever, which keeps the namespace.
+# node-mounts.sh FOLDER: mounts a node's default paths (/var/lib/kubelet and so on) from FOLDER, in the mount namespace
+# that it runs in; the machine's files do not change. Then sleeps for ever, which keeps the namespace.
 set -euo pipefail
 folder=$1
 
-# By way of /mnt, since what is mounted below may hide FOLDER.
+# Through /mnt, since the mounts below may hide FOLDER.
 mount --bind "$folder" /mnt
 mkdir -p /mnt/{kubelet,aliquot,containerd,cni,logs,cdi,sysctl,nvidia-container-runtime}
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -18,14 +17,14 @@ mkdir -p /var/lib/{kubelet,aliquot,containerd,cni}
 for name in kubelet aliquot containerd cni; do mount --bind "/run/node/$name" "/var/lib/$name"; done
 mount --bind /run/node/logs /var/log
 
-# /etc is the machine's with a layer above it that only this node sees.
+# /etc is the machine's, below an overlay for this node.
 mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/etc/new,workdir=/run/etc/work /etc
 mkdir -p /etc/cdi /etc/nvidia-container-runtime
 mount --bind /run/node/cdi /etc/cdi
 mount --bind /run/node/nvidia-container-runtime /etc/nvidia-container-runtime
 
-# The kubelet sets these for the whole machine (pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables); it finds
-# them set to its liking in files of the node's own.
+# The kubelet sets these for the whole machine (pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables). It
+# finds its values in these files, so it leaves the machine's settings alone.
 while read -r name value; do
     [ -e "/proc/sys/$name" ] || continue
     file=/run/node/sysctl/${name//\//.}

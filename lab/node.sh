@@ -1,16 +1,16 @@
 # shellcheck shell=bash
-# A node: a kubelet and a containerd of its own, in a mount namespace in which the paths are the usual ones.
+# A node: a kubelet and a containerd in a mount namespace where they use their default paths.
 
-# How to run something where the node's programs run.
+# Runs a command in the namespaces of the node's programs.
 in_node() { # NODE COMMAND...
     local node=$1
     shift
     "${in_lab[@]}" nsenter "--mount=$(node_mounts "$node")" -- "$@"
 }
 
-# The node's mount namespace, as the lab's processes see it: that of the process which made the mounts and keeps them.
-# (A mount on the namespace's file would do without one, but Linux 6.18 refuses it now and then, depending on the
-# processor: mnt_ns_loop compares namespace numbers that are handed out to each processor in batches.)
+# The path of the node's mount namespace in the lab's PID namespace: that of the process which made the mounts. A bind
+# mount of the namespace's file would need no process, but Linux 6.18 sometimes refuses it: mnt_ns_loop compares
+# namespace numbers, which each processor hands out from a batch of its own.
 node_mounts() { printf '/proc/%s/ns/mnt' "$(cut -d ' ' -f 1 "$lab/run/$1/mounts.pid")"; }
 
 node_number() { printf '%s' "${1#node}"; }
@@ -24,7 +24,7 @@ make_node() { # NODE
     cp "$(nvidia_runtime_program)" "$folder/programs/nvidia-container-runtime"
     make_node_cgroups "$node"
     launch "$node/mounts" unshare --mount --propagation private bash "$root/lab/node-mounts.sh" "$folder"
-    await_or_die 60 "the mounts of $node were not made" "$node/mounts.log" test -f "$folder/mounted"
+    await_or_die 60 "node-mounts.sh did not make the mounts of $node" "$node/mounts.log" test -f "$folder/mounted"
 
     : > "$folder/resolv.conf"
     kubeconfig "$node" "$folder/kubeconfig"
@@ -35,7 +35,7 @@ make_node() { # NODE
 		  "type": "host-local", "ranges": [[{"subnet": "$subnet.$((100 + number)).0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 	END
 
-    # NVIDIA's runtime in CDI mode: it needs no driver, only the CDI specs, which the fake driver's installer writes.
+    # In CDI mode NVIDIA's runtime needs no driver, only the CDI specs that the simulated driver's installer writes.
     cat > "$folder/nvidia-container-runtime/config.toml" <<-END
 		disable-require = true
 		[nvidia-container-runtime]
@@ -46,8 +46,8 @@ make_node() { # NODE
 		  spec-dirs = ["/etc/cdi"]
 	END
 
-    # NVIDIA's runtime is the default one: the harder case, since a container that nobody stops sees all GPUs.
-    # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc could not lower the score and would fail.
+    # NVIDIA's runtime is the default runtime, the harder case: without Aliquot's webhook every container sees all GPUs.
+    # restrict_oom_score_adj: runc cannot lower the score without CAP_SYS_RESOURCE, and would fail.
     cat > "$folder/containerd.toml" <<-END
 		version = 2
 		[grpc]
@@ -69,7 +69,7 @@ make_node() { # NODE
 		        BinaryName = "/run/node/programs/nvidia-container-runtime"
 	END
 
-    # clusterDNS: there is no name service in the lab, but a kubelet without its address warns at every pod.
+    # clusterDNS: the lab has no name service, but a kubelet without this address logs a warning for every pod.
     cat > "$folder/kubelet.yaml" <<-END
 		apiVersion: kubelet.config.k8s.io/v1beta1
 		kind: KubeletConfiguration
@@ -101,10 +101,10 @@ cni_plugins() {
         printf '%s' "$folder"
         return
     done
-    die "the CNI plugins (ptp, host-local) are neither in /usr/lib/cni nor in /opt/cni/bin." "On Debian: apt-get install containernetworking-plugins"
+    die "there are no CNI plugins (ptp, host-local) in /usr/lib/cni, /opt/cni/bin or /usr/libexec/cni." "On Debian: apt-get install containernetworking-plugins"
 }
 
-# Containers outlive both programs: containerd's shims belong to the lab's first process.
+# Containers survive both programs: the lab's first process adopts containerd's shims.
 start_containerd() { # NODE
     launch "$1/containerd" nsenter "--mount=$(node_mounts "$1")" -- containerd --config /run/node/containerd.toml
 }
@@ -119,6 +119,7 @@ start_kubelet() { # NODE
 
 containerd_answers() { in_node "$1" ctr version; }
 
+# shellcheck disable=SC2016
 kubelet_answers() { "${in_network[@]}" bash -c ': < "/dev/tcp/$1/10250"' - "$(node_address "$1")"; }
 
 nodes_ready() {

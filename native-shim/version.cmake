@@ -1,10 +1,10 @@
 # cmake -DLIBRARY=libaliquot.so -DPOM=pom.xml -DOUTPUT=VERSION -P version.cmake
-# Writes the name of the library's folder on a node and in containers: project version, a dash, and the first 12 hex
-# digits of the library's SHA-256, so that different libraries never meet under one name.
+# Writes the name of the library's directory on a node and in containers: project version, a dash, and the first 12 hex
+# digits of the library's SHA-256. Different libraries therefore have different names.
 file(READ ${POM} pom)
-string(REGEX MATCH "<version>([^<]+)</version>" _ "${pom}") # the first is the parent's, the project's own
+string(REGEX MATCH "<version>([^<]+)</version>" _ "${pom}") # the first one is the parent's, which is the project version
 if(NOT CMAKE_MATCH_1)
-  message(FATAL_ERROR "${POM} names no <version>")
+  message(FATAL_ERROR "${POM} contains no <version>")
 endif()
 set(version ${CMAKE_MATCH_1})
 file(SHA256 ${LIBRARY} hash)

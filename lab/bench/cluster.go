@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// A cluster without a single real node: etcd, kube-apiserver, kube-schedulers, Node objects. It runs in a
-// network namespace of its own, so that ports are free and nothing leaves the machine.
+// A cluster of hollow nodes: etcd, kube-apiserver, kube-schedulers and Node objects without kubelets. It runs in its
+// own network namespace, where all ports are free and which has no connection to other networks.
 
 const (
 	apiServerPort = 6443
@@ -30,16 +30,16 @@ const (
 	memoryMiB     = 81920
 	nullPort      = "127.0.0.1:9997"
 
-	// Of a pod that is bound in a round: a node that is full of them has 104, and a kubelet takes 110.
+	// The memory request of a pod that is bound in a round. A full node has 104 of them; a kubelet accepts 110 pods.
 	podMiB = "6000"
 
-	// Pods that are there at once while programs warm up: each lot leaves before the next one comes.
+	// Pods per wave while programs warm up. Each wave is deleted before the next one is created.
 	warmUpWave = 2000
-	// Pods that are bound in a turn before others are counted.
+	// Pods that are bound at the start of a turn and not counted.
 	leadPods = 200
 )
 
-// How programs' names begin, and what this one is called beside them.
+// Prefixes of the programs' names, and the name of this program in the results.
 var kinds = []string{"etcd", "kube-apiserver", "kube-scheduler", "extender"}
 
 const self = "this benchmark"
@@ -79,9 +79,9 @@ func (p *program) stop(signal syscall.Signal) {
 
 func (p *program) signal(signal syscall.Signal) { _ = p.cmd.Process.Signal(signal) }
 
-// cutOff ends its connections to a port, as its own shutdown(2) of them would.
-func (p *program) cutOff(port int) {
-	const pidfdOpen, pidfdGetfd = 434, 438 // on all architectures (Linux 5.6, include/uapi/asm-generic/unistd.h)
+// closeConnections shuts down the program's connections to a port, as its own shutdown(2) would.
+func (p *program) closeConnections(port int) {
+	const pidfdOpen, pidfdGetfd = 434, 438 // equal on all architectures (Linux 5.6, include/uapi/asm-generic/unistd.h)
 	pid := p.cmd.Process.Pid
 	process, _, failed := syscall.Syscall(pidfdOpen, uintptr(pid), 0, 0)
 	if failed != 0 {
@@ -97,7 +97,7 @@ func (p *program) cutOff(port int) {
 		if failed != 0 {
 			check(os.NewSyscallError("pidfd_getfd", failed))
 		}
-		peer, _ := syscall.Getpeername(int(ours)) // most aren't sockets
+		peer, _ := syscall.Getpeername(int(ours)) // fails for files that are not sockets
 		switch peer := peer.(type) {
 		case *syscall.SockaddrInet4:
 			if peer.Port == port {
@@ -123,20 +123,21 @@ func (p *program) alive() bool {
 
 func (p *program) cpu() time.Duration { return cpu(p.cmd.Process.Pid) }
 
-// cpu is what a process has used so far, in all its threads.
+// cpu returns the CPU time that a process has used in all its threads.
 func cpu(pid int) time.Duration {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// proc(5): utime and stime are fields 14 and 15, in hundredths of a second; the second, in parentheses, may hold spaces.
+	// proc(5): utime and stime are fields 14 and 15, in hundredths of a second. Field 2, in parentheses, may contain
+	// spaces.
 	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 	user, _ := strconv.Atoi(fields[11])
 	system, _ := strconv.Atoi(fields[12])
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// resident is its RSS in MiB.
+// resident returns the program's RSS in MiB.
 func (p *program) resident() int {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	for _, line := range strings.Split(string(data), "\n") {
@@ -150,13 +151,13 @@ func (p *program) resident() int {
 
 func newClient(token string) *client {
 	transport := &http.Transport{
-		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // our own, of a moment ago, on loopback
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // the server's self-signed certificate, on loopback
 		MaxIdleConnsPerHost: 64,
 	}
 	return &client{http: &http.Client{Transport: transport}, server: apiServer, token: token}
 }
 
-// The users by whose names the audit log tells writes apart.
+// The users of this benchmark, which the audit log names.
 var users = []string{"driver", "kube-scheduler", "extender"}
 
 func startCluster(o options, folder string) *cluster {
@@ -183,14 +184,14 @@ current-context: bench
 		"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-signing-key-file="+key, "--service-account-key-file="+key, "--service-cluster-ip-range=10.96.0.0/16",
 		"--audit-policy-file="+o.auditPolicy, "--audit-log-path="+c.audit,
-		"--audit-log-maxsize=100000") // writes are counted in it, and it would begin anew after 100 MB
+		"--audit-log-maxsize=100000") // writes counts in one file; the default rotates it after 100 MB
 	c.admin = newClient("driver-token")
-	await(90*time.Second, "the API server", func() bool { return c.admin.do("GET", "/readyz", "", nil, nil) == nil })
+	await(90*time.Second, "the API server is ready", func() bool { return c.admin.do("GET", "/readyz", "", nil, nil) == nil })
 	for _, name := range []string{namespace, "bench"} {
 		check(c.admin.do("POST", "/api/v1/namespaces", "application/json", object("Namespace", name), nil))
 	}
-	// The scheduler isn't ready before it can keep the webhooks' certificate. They are called for nothing here: pods come
-	// as admission leaves them.
+	// The scheduler becomes ready only if it can write the webhooks' certificate. No rule makes the API server call them:
+	// the benchmark creates pods as admission leaves them.
 	var webhooks []map[string]any
 	for _, name := range []string{"gpu.aliquot.io", "void.aliquot.io"} {
 		webhooks = append(webhooks, map[string]any{"name": name, "sideEffects": "None", "admissionReviewVersions": []string{"v1"},
@@ -240,7 +241,7 @@ func inParallel(count int, work func(int) error) {
 	group.Wait()
 }
 
-// makeNodes makes hollow nodes: what a node agent and a kubelet would write of them, and neither of the two.
+// makeNodes creates hollow nodes: Node objects with what a node agent and a kubelet write, without these programs.
 func (c *cluster) makeNodes() {
 	slots := c.options.slots
 	inParallel(c.options.nodes, func(n int) error {
@@ -263,12 +264,13 @@ func (c *cluster) makeNodes() {
 		if err := c.admin.do("POST", "/api/v1/nodes", "application/json", node, nil); err != nil {
 			return err
 		}
-		// The admission plugin TaintNodesByCondition taints every new node; its controller would take that away again.
+		// Removes the taint that the admission plugin TaintNodesByCondition gives every new node; no controller runs to do
+		// it.
 		return c.admin.do("PATCH", "/api/v1/nodes/"+nodeName(n), "application/merge-patch+json", map[string]any{"spec": map[string]any{"taints": nil}}, nil)
 	})
 }
 
-// pod asks for so many MiB of a GPU, or for a whole one.
+// pod returns a pod that requests so many MiB of a GPU, or a whole one if memory is empty.
 func pod(name, memory string, annotations map[string]string) map[string]any {
 	p := object("Pod", name)
 	p["metadata"].(map[string]any)["annotations"] = annotations
@@ -285,7 +287,7 @@ func pod(name, memory string, annotations map[string]string) map[string]any {
 	return p
 }
 
-// fill makes pods that run already, in turn on all nodes and GPUs.
+// fill creates running pods, round-robin on all nodes and GPUs.
 func (c *cluster) fill(count int) {
 	inParallel(count, func(n int) error {
 		node, gpu := n%c.options.nodes, n/c.options.nodes%gpusPerNode
@@ -297,8 +299,8 @@ func (c *cluster) fill(count int) {
 	})
 }
 
-// writes counts what others than the driver wrote about bench's pods whose names start so, by user, and about anything
-// else, by resource; events and Leases aside. From the API server's own audit log.
+// writes counts writes in the API server's audit log: of pods in the namespace bench with a name prefix, by user, and
+// of other objects, by resource. It omits the driver's writes, events and Leases.
 func (c *cluster) writes(prefix string) (pods, others map[string]int) {
 	file, err := os.Open(c.audit)
 	check(err)

@@ -1,5 +1,5 @@
-// Command bench measures Aliquot's scheduler on a cluster of hollow nodes, beside an extender that does nothing; see
-// lab/bench.sh, which builds and starts it.
+// Command bench measures Aliquot's scheduler on a cluster of hollow nodes, against a null extender, which only binds.
+// lab/bench.sh builds and starts it.
 package main
 
 import (
@@ -24,8 +24,8 @@ import (
 
 type options struct {
 	kube, program, auditPolicy, config, gogc string
-	nodes, pods, rounds, fillPods, waiting   int
-	slots, heapMiB, perFilter, warmUp        int
+	nodes, pods, rounds, running, pending    int
+	slots, heapMiB, nodesPerFilter, warmUp   int
 	start                                    bool
 }
 
@@ -36,38 +36,38 @@ func check(err error) {
 	}
 }
 
-func await(patience time.Duration, what string, done func() bool) {
-	for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			check(fmt.Errorf("%s: not so within %s", what, patience))
+func await(timeout time.Duration, what string, done func() bool) {
+	for deadline := time.Now().Add(timeout); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			check(fmt.Errorf("timed out after %s: %s", timeout, what))
 		}
 	}
 }
 
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "null" {
-		most, err := strconv.Atoi(os.Args[2])
+		limit, err := strconv.Atoi(os.Args[2])
 		check(err)
-		runNull(nullPort, most, newClient("extender-token"))
+		runNull(nullPort, limit, newClient("extender-token"))
 	}
 	var o options
 	var folder string
 	flag.StringVar(&o.kube, "kube", "", "the lab's Kubernetes program")
-	flag.StringVar(&o.program, "program", "", "the folder of the scheduler's program, unpacked")
+	flag.StringVar(&o.program, "program", "", "the folder of the unpacked scheduler program")
 	flag.StringVar(&o.auditPolicy, "audit-policy", "", "the API server's audit policy")
-	flag.StringVar(&o.config, "config", "", "kube-scheduler's configuration as the chart makes it")
-	flag.StringVar(&o.gogc, "gogc", "", "kube-scheduler's GOGC as the chart sets it")
-	flag.StringVar(&folder, "folder", "", "for files and logs")
+	flag.StringVar(&o.config, "config", "", "kube-scheduler's configuration from the chart")
+	flag.StringVar(&o.gogc, "gogc", "", "kube-scheduler's GOGC from the chart")
+	flag.StringVar(&folder, "folder", "", "the folder of files and logs")
 	flag.IntVar(&o.nodes, "nodes", 100, "nodes of 8 GPUs")
 	flag.IntVar(&o.pods, "pods", 500, "pods bound and counted in each turn")
 	flag.IntVar(&o.rounds, "rounds", 2, "turns, rounds or starts of each kind")
-	flag.IntVar(&o.fillPods, "running", 0, "pods that run before anything is measured")
-	flag.IntVar(&o.waiting, "waiting", 0, "instead: what so many pods that wait cost those that come and go")
-	flag.BoolVar(&o.start, "start", false, "instead: how long the scheduler takes until it is ready, and how much memory")
-	flag.IntVar(&o.slots, "slots", 100, "vGPUs a GPU at most")
+	flag.IntVar(&o.running, "running", 0, "running pods at the start")
+	flag.IntVar(&o.pending, "waiting", 0, "instead: measure the throughput of short-lived pods with so many Pending pods")
+	flag.BoolVar(&o.start, "start", false, "instead: measure the time until the scheduler is ready, and its memory")
+	flag.IntVar(&o.slots, "slots", 100, "vGPUs per GPU at most")
 	flag.IntVar(&o.heapMiB, "heap", 512, "the scheduler's largest heap, in MiB")
-	flag.IntVar(&o.perFilter, "nodes-per-filter", 100, "nodes that both extenders answer at most")
-	flag.IntVar(&o.warmUp, "warm-up", 500, "pods bound by Aliquot's extender before its first round")
+	flag.IntVar(&o.nodesPerFilter, "nodes-per-filter", 100, "nodes in a Filter response of either extender at most")
+	flag.IntVar(&o.warmUp, "warm-up", 500, "pods that Aliquot's extender binds before its first round")
 	flag.Parse()
 
 	interrupted := make(chan os.Signal, 1)
@@ -77,85 +77,85 @@ func main() {
 	// Children die with the thread that started them.
 	runtime.LockOSThread()
 	c := startCluster(o, folder)
-	began := time.Now()
+	start := time.Now()
 	c.makeNodes()
-	fmt.Printf("%d nodes made in %.0f s\n", o.nodes, time.Since(began).Seconds())
-	if o.waiting > 0 && o.fillPods < o.nodes*gpusPerNode {
-		o.fillPods = o.nodes * gpusPerNode
+	fmt.Printf("created %d nodes in %.0f s\n", o.nodes, time.Since(start).Seconds())
+	if o.pending > 0 && o.running < o.nodes*gpusPerNode {
+		o.running = o.nodes * gpusPerNode
 	}
-	if o.fillPods > 0 {
-		began = time.Now()
+	if o.running > 0 {
+		start = time.Now()
 		c.options = o
-		c.fill(o.fillPods)
-		fmt.Printf("%d running pods made in %.0f s\n", o.fillPods, time.Since(began).Seconds())
+		c.fill(o.running)
+		fmt.Printf("created %d running pods in %.0f s\n", o.running, time.Since(start).Seconds())
 	}
 	switch {
 	case o.start:
 		c.measureStart()
-	case o.waiting > 0:
-		c.measureWaiting()
+	case o.pending > 0:
+		c.measurePending()
 	default:
 		c.measureThroughput()
 	}
 }
 
-// ---- What is measured
+// ---- Measurements
 
-// Two kube-schedulers, each with its own extender and its own pods, take short turns: the machine's mood changes within
-// minutes, and meets both. Whoever doesn't have the turn stands still.
+// measureThroughput lets two kube-schedulers, each with its own extender and pods, take short turns, since the speed of
+// a machine changes within minutes. Programs are stopped while it is not their turn.
 func (c *cluster) measureThroughput() {
-	ours := &contender{name: "aliquot", scheduler: "aliquot-scheduler", port: 10259, extender: c.aliquot()}
+	aliquot := &contender{name: "aliquot", scheduler: "aliquot-scheduler", port: 10259, extender: c.aliquot()}
 	null := &contender{name: "null", scheduler: "null-scheduler", port: 10260, extender: c.nullExtender()}
-	for _, each := range []*contender{ours, null} {
-		c.warmUp(each)
+	for _, contender := range []*contender{aliquot, null} {
+		c.warmUp(contender)
 	}
 	for i := 0; i < c.options.rounds; i++ {
-		turns := []*contender{ours, null}
+		turns := []*contender{aliquot, null}
 		if i%2 == 1 {
-			turns = []*contender{null, ours}
+			turns = []*contender{null, aliquot}
 		}
-		for _, each := range turns {
-			each.results = append(each.results, c.turn(each, strconv.Itoa(i)))
+		for _, contender := range turns {
+			contender.results = append(contender.results, c.turn(contender, strconv.Itoa(i)))
 		}
 	}
 	pods := c.options.pods * c.options.rounds
-	fmt.Printf("\npods a second, null extender: %.1f; Aliquot: %.1f (medians of %d turns of %d pods, %d nodes, at most %d nodes a Filter)\n",
-		median(null.results, rate), median(ours.results, rate), c.options.rounds, c.options.pods, c.options.nodes, c.options.perFilter)
-	compareCPU("null extender", null.results, "Aliquot", ours.results)
+	fmt.Printf("\npods per second, null extender: %.1f; Aliquot: %.1f (medians of %d turns of %d pods, %d nodes, at most %d nodes per Filter)\n",
+		median(null.results, rate), median(aliquot.results, rate), c.options.rounds, c.options.pods, c.options.nodes, c.options.nodesPerFilter)
+	compareCPU("null extender", null.results, "Aliquot", aliquot.results)
 	writes := 0
-	ofPods, others := c.writes(ours.name + "-pod")
+	ofPods, others := c.writes(aliquot.name + "-pod")
 	for _, count := range ofPods {
 		writes += count
 	}
-	fmt.Printf("API writes a pod, of kube-scheduler and extender, events aside: %.4f (%d writes, %d pods)\n", float64(writes)/float64(pods), writes, pods)
-	fmt.Printf("what else they wrote in all, Leases and events aside: %v\n", others)
+	fmt.Printf("API writes per pod by kube-scheduler and extender, without events: %.4f (%d writes, %d pods)\n", float64(writes)/float64(pods), writes, pods)
+	fmt.Printf("their other writes, without Leases and events: %v\n", others)
 	var ratios []float64
-	for i, r := range ours.results {
+	for i, r := range aliquot.results {
 		ratios = append(ratios, r.rate/null.results[i].rate)
 	}
 	sort.Float64s(ratios)
-	ratio, from, to := likely(ratios)
-	fmt.Printf("throughput against the null extender: %.3f (median of turns, each against the other's next to it; %.3f to %.3f with a confidence of 95 %%)\n", ratio, from, to)
+	ratio, low, high := medianInterval(ratios)
+	fmt.Printf("throughput against the null extender: %.3f (median of the ratios of adjacent turns; 95 %% confidence interval %.3f to %.3f)\n", ratio, low, high)
 }
 
-// likely is the middle of sorted values, and between which of them that of all that there might have been lies, with a
-// confidence of 95 %: as many are on either side of it as heads are tossed with as many coins.
-func likely(sorted []float64) (value, from, to float64) {
+// medianInterval returns the median of sorted values and its 95 % confidence interval. The number of values below the
+// true median has a binomial distribution with p = 1/2, approximated by a normal one.
+func medianInterval(sorted []float64) (median, low, high float64) {
 	half := float64(len(sorted)) / 2
 	reach := 0.98 * math.Sqrt(float64(len(sorted)))
 	return middle(sorted), sorted[max(0, int(half-reach)-1)], sorted[min(len(sorted)-1, int(math.Ceil(half+reach)))]
 }
 
-func (c *cluster) measureWaiting() {
-	var alone, beside []result
+func (c *cluster) measurePending() {
+	var without, with []result
 	for i := 0; i < c.options.rounds; i++ {
-		alone = append(alone, c.round(fmt.Sprintf("alone-%d", i), 0))
-		beside = append(beside, c.round(fmt.Sprintf("beside-%d", i), c.options.waiting))
+		without = append(without, c.round(fmt.Sprintf("without-%d", i), 0))
+		with = append(with, c.round(fmt.Sprintf("with-%d", i), c.options.pending))
 	}
-	fmt.Printf("\npods a second that come and go: %.1f; beside %d that wait, with %.0f tries of those a second: %.1f\n",
-		median(alone, rate), c.options.waiting, median(beside, func(r result) float64 { return r.tries }), median(beside, rate))
-	compareCPU("none waits", alone, "beside", beside)
-	fmt.Printf("throughput beside waiting pods against without: %.3f\n", median(beside, rate)/median(alone, rate))
+	fmt.Printf("\nshort-lived pods per second without Pending pods: %.1f; with %d, of which %.0f are retried per second: %.1f\n",
+		median(without, rate), c.options.pending, median(with, func(r result) float64 { return r.retries }), median(with, rate))
+	compareCPU("none Pending", without, "Pending", with)
+	fmt.Printf("throughput with Pending pods against without: %.3f\n", median(with, rate)/median(without, rate))
 }
 
 func (c *cluster) measureStart() {
@@ -165,11 +165,11 @@ func (c *cluster) measureStart() {
 	var ready []float64
 	var p *program
 	for i := 0; i < c.options.rounds; i++ {
-		began := time.Now()
+		start := time.Now()
 		e := c.aliquot()
 		e.begin(fmt.Sprintf("start-%d", i))
 		p = e.program
-		ready = append(ready, time.Since(began).Seconds())
+		ready = append(ready, time.Since(start).Seconds())
 		fmt.Printf("ready after %.1f s, resident %d MiB, %.1f s of CPU\n", ready[i], p.resident(), p.cpu().Seconds())
 		if i < c.options.rounds-1 {
 			p.stop(syscall.SIGKILL)
@@ -178,24 +178,24 @@ func (c *cluster) measureStart() {
 	time.Sleep(2 * time.Second)
 	fmt.Printf("resident 2 s later: %d MiB, with a heap of at most %d MiB\n", p.resident(), c.options.heapMiB)
 	sort.Float64s(ready)
-	fmt.Printf("ready with %d nodes and %d pods after: %.1f s (median of %d starts; %.1f to %.1f)\n", c.options.nodes, c.options.fillPods,
+	fmt.Printf("time until ready with %d nodes and %d pods: %.1f s (median of %d starts; %.1f to %.1f)\n", c.options.nodes, c.options.running,
 		middle(ready), len(ready), ready[0], ready[len(ready)-1])
 }
 
 type result struct {
-	rate  float64
-	tries float64            // in vain, a second
-	early float64            // of those waiting, a second, before their backoff was over
-	cpu   map[string]float64 // of each kind of program, and of this one: ms a pod
+	rate    float64            // pods bound per second
+	retries float64            // failed attempts per second
+	early   float64            // retries per second before the end of a pod's backoff
+	cpu     map[string]float64 // ms per pod, of each kind of program and of this one
 }
 
 func rate(r result) float64 { return r.rate }
 
-// compareCPU prints what each kind of program used a pod, in the middle of these rounds and of those.
-func compareCPU(this string, these []result, that string, those []result) {
-	fmt.Printf("\n%-24s %14s %8s %8s\n", "CPU a pod, ms (medians)", this, that, "more")
+// compareCPU prints the median CPU time per pod of each kind of program in two lists of results.
+func compareCPU(baseName string, base []result, otherName string, others []result) {
+	fmt.Printf("\n%-24s %14s %8s %8s\n", "CPU per pod, ms (median)", baseName, otherName, "more")
 	row := func(what string, of func(result) float64) {
-		fmt.Printf("%-24s %14.2f %8.2f %8.2f\n", what, median(these, of), median(those, of), median(those, of)-median(these, of))
+		fmt.Printf("%-24s %14.2f %8.2f %8.2f\n", what, median(base, of), median(others, of), median(others, of)-median(base, of))
 	}
 	for _, kind := range append(kinds, self) {
 		row(kind, func(r result) float64 { return r.cpu[kind] })
@@ -224,25 +224,25 @@ func middle(sorted []float64) float64 { return (sorted[len(sorted)/2] + sorted[(
 
 // ---- The two extenders
 
-// extender is one that kube-scheduler may ask. Before it is measured it binds so many pods.
+// extender is a scheduler extender, either Aliquot's or the null extender.
 type extender struct {
 	address string
-	warmUp  int
+	warmUp  int // pods that it binds before it is measured
 	program *program
 	start   func(name string) *program
-	answers func() bool
+	ready   func() bool
 }
 
 func (c *cluster) nullExtender() *extender {
 	return &extender{
 		address: nullPort,
-		warmUp:  min(c.options.warmUp, warmUpWave), // nothing of it is compiled while it runs
+		warmUp:  min(c.options.warmUp, warmUpWave), // it has no JIT compiler to warm up
 		start: func(name string) *program {
 			executable, err := os.Executable()
 			check(err)
-			return c.start("extender-"+name, nil, executable, "null", strconv.Itoa(c.options.perFilter))
+			return c.start("extender-"+name, nil, executable, "null", strconv.Itoa(c.options.nodesPerFilter))
 		},
-		answers: func() bool {
+		ready: func() bool {
 			response, err := http.Post("http://"+nullPort+"/filter", "application/json", strings.NewReader(`{"NodeNames":[]}`))
 			if err == nil {
 				response.Body.Close()
@@ -260,12 +260,12 @@ func (c *cluster) aliquot() *extender {
 			host, err := os.Hostname()
 			check(err)
 			return c.start("extender-"+name, []string{"KUBECONFIG=" + filepath.Join(c.folder, "extender.kubeconfig"), "POD_NAME=" + host, "POD_NAMESPACE=" + namespace,
-				"ALIQUOT_NODES_PER_FILTER=" + strconv.Itoa(c.options.perFilter), "MALLOC_ARENA_MAX=2"},
-				// as in its image, in a container of four times the heap
+				"ALIQUOT_NODES_PER_FILTER=" + strconv.Itoa(c.options.nodesPerFilter), "MALLOC_ARENA_MAX=2"},
+				// as in its image, in a container with a memory limit of four times the heap
 				"chrt", "--batch", "0", "java", "@"+filepath.Join(c.options.program, "java.options"), fmt.Sprintf("-XX:MaxRAM=%dm", 4*c.options.heapMiB),
 				"-jar", filepath.Join(c.options.program, "aliquot-scheduler.jar"))
 		},
-		answers: func() bool {
+		ready: func() bool {
 			response, err := http.Get("http://127.0.0.1:9090/readyz")
 			if err != nil {
 				return false
@@ -276,23 +276,23 @@ func (c *cluster) aliquot() *extender {
 	}
 }
 
-// begin starts it, and returns when it answers.
+// begin starts the extender and returns when it is ready.
 func (e *extender) begin(name string) {
 	e.program = e.start(name)
 	e.await()
 }
 
 func (e *extender) await() {
-	await(5*time.Minute, "the extender's answer", func() bool {
+	await(5*time.Minute, "the extender is ready", func() bool {
 		if !e.program.alive() {
-			check(fmt.Errorf("the extender has ended; see %s.log", e.program.name))
+			check(fmt.Errorf("the extender has exited; see %s.log", e.program.name))
 		}
-		return e.answers()
+		return e.ready()
 	})
 }
 
-// kubeScheduler starts one by this name with the chart's configuration, its extender's address and the length of its
-// Lease aside: it may have to stand still for a while.
+// kubeScheduler starts a kube-scheduler with the chart's configuration, except for the extender's address and a longer
+// Lease, since it is stopped for a while between its turns.
 func (c *cluster) kubeScheduler(name, scheduler string, port int, extender string) *program {
 	_ = c.admin.do("DELETE", leases+"/"+scheduler, "application/json", nil, nil)
 	text, err := os.ReadFile(c.options.config)
@@ -318,20 +318,20 @@ func (c *cluster) kubeScheduler(name, scheduler string, port int, extender strin
 		"--secure-port="+strconv.Itoa(port), "--authentication-skip-lookup=true", "--authorization-always-allow-paths=/metrics")
 }
 
-// warm lets a kube-scheduler and its extender bind pods until the extender is warm.
-func (c *cluster) warm(name, scheduler string, e *extender, watch *bound) {
-	for i, left := 0, e.warmUp; left > 0; i++ {
-		wave, count := fmt.Sprintf("%s-warm-%d", name, i), min(left, warmUpWave)
+// bindWarmUpPods lets a kube-scheduler bind pods until its extender is warm.
+func (c *cluster) bindWarmUpPods(name, scheduler string, e *extender, watch *bindingWatch) {
+	for i, remaining := 0, e.warmUp; remaining > 0; i++ {
+		wave, count := fmt.Sprintf("%s-warm-%d", name, i), min(remaining, warmUpWave)
 		c.create(wave, scheduler, count, podMiB)
 		watch.await(wave+"-", count)
 		c.removePods()
-		left -= count
+		remaining -= count
 	}
 }
 
 // ---- A turn
 
-// contender is an extender and a kube-scheduler that asks it.
+// contender is an extender and the kube-scheduler that calls it.
 type contender struct {
 	name      string
 	scheduler string // its schedulerName
@@ -341,50 +341,50 @@ type contender struct {
 	results   []result
 }
 
-// warmUp starts the extender and lets it bind pods, with a kube-scheduler that is replaced by a new one afterwards.
+// warmUp starts the extender and lets it bind pods with one kube-scheduler, then starts a new kube-scheduler.
 func (c *cluster) warmUp(of *contender) {
 	warming := c.kubeScheduler(of.name+"-warming", of.scheduler, of.port, of.extender.address)
 	of.extender.begin(of.name)
-	watch := c.watchBound()
-	c.warm(of.name, of.scheduler, of.extender, watch)
+	watch := c.watchBindings()
+	c.bindWarmUpPods(of.name, of.scheduler, of.extender, watch)
 	watch.stop()
 	warming.stop(syscall.SIGKILL)
 	of.program = c.kubeScheduler(of.name, of.scheduler, of.port, of.extender.address)
 	of.pause()
 }
 
-// pause lets both stand still. The extender's connections to the API server end, or that would go on writing what an
-// extender that watches is to hear, at the cost of the one whose turn it is. A kube-scheduler's don't: both have one.
+// pause stops both programs. It closes the extender's connections to the API server, which would otherwise send watch
+// events at the cost of the other contender's turn. The kube-schedulers' connections stay open: both have them.
 func (of *contender) pause() {
 	of.program.signal(syscall.SIGSTOP)
 	of.extender.program.signal(syscall.SIGSTOP)
-	of.extender.program.cutOff(apiServerPort)
+	of.extender.program.closeConnections(apiServerPort)
 }
 
-// turn tells how fast pods were bound after others, by which extender and API server have got to know one another again.
+// turn measures how fast pods are bound, after others that let the extender's watches and connections recover.
 func (c *cluster) turn(of *contender, what string) result {
 	of.extender.program.signal(syscall.SIGCONT)
 	of.program.signal(syscall.SIGCONT)
-	time.Sleep(2 * time.Second) // they hear of what they have missed
+	time.Sleep(2 * time.Second) // until they have received the watch events that they missed
 	of.extender.await()
-	watch := c.watchBound()
+	watch := c.watchBindings()
 	c.burst(of, watch, of.name+"-lead-"+what, leadPods)
 	name := of.name + "-pod-" + what
 	r := c.burst(of, watch, name, c.options.pods)
 	watch.stop()
-	fmt.Printf("%s: %.1f pods a second, CPU a pod %.2f ms, of that the extender %.2f ms; it has %d MiB, kube-scheduler %d\n",
+	fmt.Printf("%s: %.1f pods per second, CPU per pod %.2f ms (extender %.2f ms), memory of the extender %d MiB, of kube-scheduler %d MiB\n",
 		name, r.rate, r.cpuAll(), r.cpu["extender"], of.extender.program.resident(), of.program.resident())
 	c.removePods()
 	of.pause()
 	return r
 }
 
-// burst lets pods be bound that are all there when it begins.
-func (c *cluster) burst(of *contender, watch *bound, name string, pods int) result {
+// burst measures the binding of pods that all exist when it starts.
+func (c *cluster) burst(of *contender, watch *bindingWatch, name string, pods int) result {
 	of.program.signal(syscall.SIGSTOP)
 	c.create(name, of.scheduler, pods, podMiB)
-	// The API server collects its garbage now, and does so again when it has made as much as it keeps, some 800 pods later:
-	// else in the turns of the same extender again and again, a second of CPU each time.
+	// Collects the API server's garbage. The next collection, a second of CPU, comes some 800 pods later. Without this one
+	// collections can fall into the turns of the same extender each time.
 	check(c.admin.do("GET", "/debug/pprof/heap?gc=1", "", nil, nil))
 	before := c.cpu()
 	of.program.signal(syscall.SIGCONT)
@@ -392,55 +392,55 @@ func (c *cluster) burst(of *contender, watch *bound, name string, pods int) resu
 	return c.result(float64(pods-1)/last.Sub(first).Seconds(), before, pods)
 }
 
-// ---- A round of pods that come and go
+// ---- A round of short-lived pods
 
-// round lets a new kube-scheduler bind pods by way of a new extender while others wait.
-func (c *cluster) round(name string, waiting int) result {
+// round measures a new kube-scheduler and a new extender with so many Pending pods.
+func (c *cluster) round(name string, pending int) result {
 	e := c.aliquot()
 	scheduler := c.kubeScheduler(name, "aliquot-scheduler", 10259, e.address)
 	e.begin(name)
-	watch := c.watchBound()
+	watch := c.watchBindings()
 	defer watch.stop()
-	c.warm(name, "aliquot-scheduler", e, watch)
-	if waiting > 0 {
-		c.create(name+"-giant", "aliquot-scheduler", waiting, "")
-		c.awaitUnschedulable(name+"-giant", waiting)
+	c.bindWarmUpPods(name, "aliquot-scheduler", e, watch)
+	if pending > 0 {
+		c.create(name+"-giant", "aliquot-scheduler", pending, "")
+		c.awaitUnschedulable(name+"-giant", pending)
 	}
-	r := c.comeAndGo(name, watch)
-	fmt.Printf("%s: %.1f pods a second and %.0f tries in vain, %.0f of them early, CPU a pod %.2f ms, of that the extender %.2f ms; it has %d MiB, kube-scheduler %d\n",
-		name, r.rate, r.tries, r.early, r.cpuAll(), r.cpu["extender"], e.program.resident(), scheduler.resident())
+	r := c.churn(name, watch)
+	fmt.Printf("%s: %.1f pods and %.0f retries per second, %.0f of them early, CPU per pod %.2f ms (extender %.2f ms), memory of the extender %d MiB, of kube-scheduler %d MiB\n",
+		name, r.rate, r.retries, r.early, r.cpuAll(), r.cpu["extender"], e.program.resident(), scheduler.resident())
 	scheduler.stop(syscall.SIGKILL)
 	c.removePods()
 	e.program.stop(syscall.SIGKILL)
 	return r
 }
 
-// comeAndGo lets pods leave a second after they are bound, and makes as many others, so that kube-scheduler always has
-// some to place. They are counted after a while, and for two whole turns of those that wait: these were made together,
-// and are tried together once in a turn.
-func (c *cluster) comeAndGo(name string, watch *bound) result {
-	watch.remove(name + "-pod")
-	made := 0
+// churn deletes pods a second after they are bound and creates as many new ones, so that kube-scheduler always has pods
+// to place. It counts them for two backoff periods of the Pending pods, which were created together and so are retried
+// together once in a period.
+func (c *cluster) churn(name string, watch *bindingWatch) result {
+	watch.deleteWhenBound(name + "-pod")
+	created := 0
 	flow := func(d time.Duration) (int, time.Duration) {
-		began, had := time.Now(), watch.left()
-		for time.Since(began) < d {
-			if made-watch.left() < 400 {
-				c.create(fmt.Sprintf("%s-pod-%d", name, made), "aliquot-scheduler", 50, podMiB)
-				made += 50
+		start, before := time.Now(), watch.deletedPods()
+		for time.Since(start) < d {
+			if created-watch.deletedPods() < 400 {
+				c.create(fmt.Sprintf("%s-pod-%d", name, created), "aliquot-scheduler", 50, podMiB)
+				created += 50
 			} else {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
-		return watch.left() - had, time.Since(began)
+		return watch.deletedPods() - before, time.Since(start)
 	}
-	turn := c.longestBackoff()
-	flow(turn + 15*time.Second)
+	period := c.longestBackoff()
+	flow(period + 15*time.Second)
 	before := c.cpu()
-	inVainBefore, earlyBefore := c.tries()
-	pods, took := flow(2 * turn)
+	retriesBefore, earlyBefore := c.retries()
+	pods, took := flow(2 * period)
 	r := c.result(float64(pods)/took.Seconds(), before, pods)
-	inVain, early := c.tries()
-	r.tries = (inVain - inVainBefore) / took.Seconds()
+	retries, early := c.retries()
+	r.retries = (retries - retriesBefore) / took.Seconds()
 	r.early = (early - earlyBefore) / took.Seconds()
 	return r
 }
@@ -453,7 +453,7 @@ func (c *cluster) result(rate float64, before map[string]time.Duration, pods int
 	return r
 }
 
-// longestBackoff is kube-scheduler's podMaxBackoffSeconds.
+// longestBackoff returns kube-scheduler's podMaxBackoffSeconds.
 func (c *cluster) longestBackoff() time.Duration {
 	config, err := os.ReadFile(c.options.config)
 	check(err)
@@ -468,9 +468,9 @@ func (c *cluster) longestBackoff() time.Duration {
 	return 0
 }
 
-// tries tells how often kube-scheduler has found no node for a pod since it started, and how often it has tried one again
-// whose backoff ran still, since no other was due (KEP-5142).
-func (c *cluster) tries() (inVain, early float64) {
+// retries returns how many attempts of kube-scheduler have found no node since its start, and how many pods it has
+// retried before the end of their backoff, since its active queue was empty (KEP-5142).
+func (c *cluster) retries() (failed, early float64) {
 	response, err := c.admin.http.Get("https://127.0.0.1:10259/metrics")
 	check(err)
 	defer response.Body.Close()
@@ -479,7 +479,7 @@ func (c *cluster) tries() (inVain, early float64) {
 		var sum *float64
 		switch {
 		case strings.HasPrefix(name, "scheduler_schedule_attempts_total{") && strings.Contains(name, `result="unschedulable"`):
-			sum = &inVain
+			sum = &failed
 		case strings.HasPrefix(name, "scheduler_queue_incoming_pods_total{") && strings.Contains(name, `event="PopFromBackoffQ"`):
 			sum = &early
 		default:
@@ -489,35 +489,35 @@ func (c *cluster) tries() (inVain, early float64) {
 		check(err)
 		*sum += n
 	}
-	return inVain, early
+	return failed, early
 }
 
-// create makes pods of a round for a kube-scheduler of this name; see pod for the memory.
+// create creates pods of a round for a scheduler name; see pod for the memory.
 func (c *cluster) create(prefix, scheduler string, count int, memory string) {
 	inParallel(count, func(n int) error {
-		p := labelled(pod(fmt.Sprintf("%s-%d", prefix, n), memory, nil))
+		p := labeled(pod(fmt.Sprintf("%s-%d", prefix, n), memory, nil))
 		p["spec"].(map[string]any)["schedulerName"] = scheduler
 		return c.admin.do("POST", benchPods, "application/json", p, nil)
 	})
 }
 
-// removePods removes all but those that run from the beginning.
+// removePods deletes the pods of a round, and keeps those that run from the start.
 func (c *cluster) removePods() {
 	check(c.admin.do("DELETE", benchPods+"?labelSelector=round&gracePeriodSeconds=0", "application/json", nil, nil))
-	await(5*time.Minute, "the round's pods gone", func() bool {
+	await(5*time.Minute, "the round's pods are deleted", func() bool {
 		var list struct{ Items []json.RawMessage }
 		check(c.admin.do("GET", benchPods+"?labelSelector=round&limit=1", "application/json", nil, &list))
 		return len(list.Items) == 0
 	})
 }
 
-// labelled is a pod of a round, not one that runs from the beginning.
-func labelled(pod map[string]any) map[string]any {
+// labeled gives a pod the label of the pods that rounds create and remove.
+func labeled(pod map[string]any) map[string]any {
 	pod["metadata"].(map[string]any)["labels"] = map[string]string{"round": ""}
 	return pod
 }
 
-// cpu is what all programs of each kind, and this one, have used.
+// cpu returns the CPU time of all programs of each kind, and of this program.
 func (c *cluster) cpu() map[string]time.Duration {
 	used := map[string]time.Duration{self: cpu(os.Getpid())}
 	for _, p := range c.programs {
@@ -530,32 +530,32 @@ func (c *cluster) cpu() map[string]time.Duration {
 	return used
 }
 
-// awaitUnschedulable waits until kube-scheduler has said of so many pods that they fit nowhere.
+// awaitUnschedulable waits until kube-scheduler has marked so many pods as unschedulable.
 func (c *cluster) awaitUnschedulable(prefix string, count int) {
-	await(10*time.Minute, fmt.Sprintf("%d pods that wait", count), func() bool {
+	await(10*time.Minute, fmt.Sprintf("%d pods are marked unschedulable", count), func() bool {
 		time.Sleep(time.Second)
 		pods, _ := c.writes(prefix)
 		return pods["kube-scheduler"] >= count
 	})
 }
 
-// bound tells when pods got their nodes, as a client of the API server sees it.
-type bound struct {
-	lock    sync.Mutex
-	times   map[string]time.Time
-	removes string
-	gone    atomic.Int64
-	stopped atomic.Bool
+// bindingWatch records when pods are bound, as a client of the API server sees it.
+type bindingWatch struct {
+	lock           sync.Mutex
+	times          map[string]time.Time
+	deletionPrefix string
+	deleted        atomic.Int64
+	stopped        atomic.Bool
 }
 
-func (c *cluster) watchBound() *bound {
-	b := &bound{times: map[string]time.Time{}}
+func (c *cluster) watchBindings() *bindingWatch {
+	b := &bindingWatch{times: map[string]time.Time{}}
 	var list struct {
 		Metadata struct{ ResourceVersion string }
 	}
 	check(c.admin.do("GET", benchPods+"?limit=1", "application/json", nil, &list))
 	go func() {
-		// The API server breaks off a watch whose client is slow, which it is on a busy machine.
+		// The API server closes the watch of a slow client, and clients are slow on a busy machine.
 		for version := list.Metadata.ResourceVersion; !b.stopped.Load(); {
 			version = c.follow(b, version)
 		}
@@ -563,8 +563,9 @@ func (c *cluster) watchBound() *bound {
 	return b
 }
 
-// follow watches from a version on until the API server ends it, and returns the last version that it was told of.
-func (c *cluster) follow(b *bound, version string) string {
+// follow watches from a resourceVersion until the API server closes the watch. It returns the last resourceVersion
+// seen.
+func (c *cluster) follow(b *bindingWatch, version string) string {
 	response, err := c.admin.send("GET", benchPods+"?watch=1&labelSelector=round&fieldSelector=spec.nodeName!=&resourceVersion="+version, "", nil)
 	check(err)
 	defer response.Body.Close()
@@ -591,10 +592,10 @@ func (c *cluster) follow(b *bound, version string) string {
 		name := event.Object.Metadata.Name
 		b.lock.Lock()
 		b.times[name] = time.Now()
-		remove := b.removes != "" && strings.HasPrefix(name, b.removes)
+		remove := b.deletionPrefix != "" && strings.HasPrefix(name, b.deletionPrefix)
 		b.lock.Unlock()
 		if remove {
-			b.gone.Add(1)
+			b.deleted.Add(1)
 			time.AfterFunc(time.Second, func() {
 				_ = c.admin.do("DELETE", benchPods+"/"+name+"?gracePeriodSeconds=0", "application/json", nil, nil)
 			})
@@ -603,22 +604,22 @@ func (c *cluster) follow(b *bound, version string) string {
 	return version
 }
 
-// remove lets pods whose names start so leave a second after they got their nodes.
-func (b *bound) remove(prefix string) {
+// deleteWhenBound makes follow delete pods with a name prefix a second after they are bound.
+func (b *bindingWatch) deleteWhenBound(prefix string) {
 	b.lock.Lock()
-	b.removes = prefix
+	b.deletionPrefix = prefix
 	b.lock.Unlock()
 }
 
-// left is how many have got their nodes of those that leave.
-func (b *bound) left() int { return int(b.gone.Load()) }
+// deletedPods returns how many pods are deleted, or will be within a second.
+func (b *bindingWatch) deletedPods() int { return int(b.deleted.Load()) }
 
-func (b *bound) stop() { b.stopped.Store(true) }
+func (b *bindingWatch) stop() { b.stopped.Store(true) }
 
-// await returns when the first and the last of so many pods got their nodes.
-func (b *bound) await(prefix string, count int) (time.Time, time.Time) {
+// await waits until so many pods are bound, and returns the times of the first and the last binding.
+func (b *bindingWatch) await(prefix string, count int) (time.Time, time.Time) {
 	var first, last time.Time
-	had, since := 0, time.Now()
+	previous, since := 0, time.Now()
 	for {
 		n := 0
 		b.lock.Lock()
@@ -638,11 +639,11 @@ func (b *bound) await(prefix string, count int) (time.Time, time.Time) {
 		if n == count {
 			return first, last
 		}
-		if n > had {
-			had, since = n, time.Now()
+		if n > previous {
+			previous, since = n, time.Now()
 		}
 		if time.Since(since) > 2*time.Minute {
-			check(fmt.Errorf("of %d pods %s-… %d are bound, and none since 2 minutes", count, prefix, n))
+			check(fmt.Errorf("expected %d bound pods %s…, found %d, and none more within 2 minutes", count, prefix, n))
 		}
 		time.Sleep(200 * time.Millisecond)
 	}

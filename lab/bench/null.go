@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// The null extender: accepts every node, answers the first so many, binds what it is told to bind. What is left of
-// kube-scheduler's throughput with it is the most that any extender can have.
+// The null extender: its Filter returns the first nodes up to the limit, its Bind creates the Binding. kube-scheduler's
+// throughput with it is the upper bound for any extender.
 
 type extenderArgs struct {
 	NodeNames *[]string
@@ -21,10 +21,10 @@ type bindingArgs struct {
 	PodName, PodNamespace, PodUID, Node string
 }
 
-// reply tells the answer's length: of one that comes in pieces kube-scheduler, whose decoder stops where the JSON does,
-// would leave the last one unread, and open a new connection for the next request.
-func reply(w http.ResponseWriter, answer any) {
-	body, err := json.Marshal(answer)
+// reply sends a response with its length. Of a chunked one kube-scheduler's decoder, which stops at the end of the
+// JSON, would leave the last chunk unread, and kube-scheduler would open a new connection for the next request.
+func reply(w http.ResponseWriter, response any) {
+	body, err := json.Marshal(response)
 	check(err)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -32,7 +32,7 @@ func reply(w http.ResponseWriter, answer any) {
 }
 
 // runNull serves until it is killed.
-func runNull(address string, most int, api *client) {
+func runNull(address string, limit int, api *client) {
 	names := func(r *http.Request) []string {
 		var args extenderArgs
 		if err := json.NewDecoder(r.Body).Decode(&args); err != nil || args.NodeNames == nil {
@@ -42,8 +42,8 @@ func runNull(address string, most int, api *client) {
 	}
 	http.HandleFunc("/filter", func(w http.ResponseWriter, r *http.Request) {
 		nodes := names(r)
-		if most > 0 && len(nodes) > most {
-			nodes = nodes[:most]
+		if limit > 0 && len(nodes) > limit {
+			nodes = nodes[:limit]
 		}
 		reply(w, map[string]any{"NodeNames": nodes, "FailedNodes": map[string]string{}, "Error": ""})
 	})
@@ -78,25 +78,26 @@ func runNull(address string, most int, api *client) {
 	log.Fatal(http.ListenAndServe(address, nil))
 }
 
-// client speaks to the API server as one user.
+// client is a client of the API server with one user's token.
 type client struct {
 	http   *http.Client
 	server string
 	token  string
 }
 
-func (c *client) send(method, path, kind string, body []byte) (*http.Response, error) {
+func (c *client) send(method, path, contentType string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequest(method, c.server+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
-	request.Header.Set("Content-Type", kind)
+	request.Header.Set("Content-Type", contentType)
 	return c.http.Do(request)
 }
 
-// do sends body as JSON, and reads a JSON answer into answer unless that is nil. An answer that isn't 2xx is an error.
-func (c *client) do(method, path, kind string, body, answer any) error {
+// do sends body as JSON and decodes the JSON response into result unless that is nil. A status other than 2xx is an
+// error.
+func (c *client) do(method, path, contentType string, body, result any) error {
 	var data []byte
 	if body != nil {
 		var err error
@@ -104,7 +105,7 @@ func (c *client) do(method, path, kind string, body, answer any) error {
 			return err
 		}
 	}
-	response, err := c.send(method, path, kind, data)
+	response, err := c.send(method, path, contentType, data)
 	if err != nil {
 		return err
 	}
@@ -113,8 +114,8 @@ func (c *client) do(method, path, kind string, body, answer any) error {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 500))
 		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, text)
 	}
-	if answer != nil {
-		return json.NewDecoder(response.Body).Decode(answer)
+	if result != nil {
+		return json.NewDecoder(response.Body).Decode(result)
 	}
 	_, err = io.Copy(io.Discard, response.Body)
 	return err

@@ -1,5 +1,5 @@
-// Command kube is every Kubernetes program of the lab in one binary: it becomes the component that its own name,
-// or its first argument, names. One binary links the shared code once: 180 MB instead of 600, and one build instead of seven.
+// Command kube is all Kubernetes programs of the lab in one binary. Its name or its first argument selects the
+// component. One binary links the shared code once: 180 MB instead of 600, and one build instead of seven.
 package main
 
 import (

@@ -1,14 +1,14 @@
-// Command openb writes the arrivals of the published runs on the openb trace, so that policies can be compared with the
-// published figures pod by pod and not only in the mean:
+// Command openb writes the pod arrivals of the published runs on the openb trace. With them policies can be
+// compared with the published figures pod by pod and not only in the mean:
 //
 //	go run . TRACE OUT
 //	java -jar aliquot-scheduler.jar simulate --trace OUT --arrivals given --policy random,best-fit,fgd
 //
-// In OUT each workload is there ten times, as NAME-42 to NAME-51: the published runs had these seeds. Their simulator
-// (hkust-adsl/kubernetes-scheduler-simulator) shuffles a workload's pods with Go's generator, and then draws more, or
-// takes some away, until 130 % of the GPUs are asked for. That these are its arrivals can be seen in its published
-// curves, which tell what was allocated at each percent asked for: until the first pod finds no place, these two are the
-// same, to the last digit.
+// OUT contains each workload ten times, as NAME-42 to NAME-51, the seeds of the published runs. Their simulator
+// (hkust-adsl/kubernetes-scheduler-simulator) shuffles a workload's pods with Go's generator, then adds or removes
+// random pods until they request 130 % of the GPUs. Its published curves confirm that these are its arrivals: they give
+// the allocated share for each percent requested, and until the first pod is unschedulable the two are equal to the
+// last digit.
 package main
 
 import (
@@ -31,16 +31,16 @@ const (
 	wholeGPU   = 1000
 )
 
-// The workloads that figures are published of, and that we compare.
+// The workloads with published figures.
 var workloads = []string{"default", "cpu100", "gpushare40", "gpuspec20", "multigpu30"}
 
-// A pod is its line of the trace.
+// A pod is a line of the trace.
 type pod struct {
 	fields       []string
-	gpus, ofEach int64 // GPUs, and how much of each in thousandths
+	gpus, perGPU int64 // number of GPUs, and thousandths of each
 }
 
-func (p pod) asks() int64 { return p.gpus * p.ofEach }
+func (p pod) requested() int64 { return p.gpus * p.perGPU }
 
 func check(err error) {
 	if err != nil {
@@ -49,7 +49,7 @@ func check(err error) {
 	}
 }
 
-// read returns a file's head and its lines.
+// read returns a file's columns by name, and its lines without the header.
 func read(file string) (map[string]int, [][]string) {
 	in, err := os.Open(file)
 	check(err)
@@ -57,7 +57,7 @@ func read(file string) (map[string]int, [][]string) {
 	lines, err := csv.NewReader(in).ReadAll()
 	check(err)
 	if len(lines) < 2 {
-		check(fmt.Errorf("%s: expected a head and lines, found %d lines", file, len(lines)))
+		check(fmt.Errorf("%s: expected a header and lines, found %d lines", file, len(lines)))
 	}
 	columns := map[string]int{}
 	for i, name := range lines[0] {
@@ -81,37 +81,38 @@ func number(file string, line []string, columns map[string]int, name string) int
 	return value
 }
 
-// arrivals is what the published simulator does with its seed: the pods in the order of their names, shuffled; then some
-// taken away, or more drawn. Its generator is used once before.
+// arrivals repeats what the published simulator does for a seed: it shuffles the pods, sorted by name, then removes or
+// adds random ones. It takes one number from the generator before.
 func arrivals(workload []pod, capacity int64, seed int64) []pod {
 	random := rand.New(rand.NewSource(seed))
 	random.Int()
 	pods := slices.Clone(workload)
 	random.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
-	asked := int64(0)
+	requested := int64(0)
 	for _, p := range pods {
-		asked += p.asks()
+		requested += p.requested()
 	}
-	most := offered * float64(capacity)
-	if float64(asked) <= most {
-		return draw(random, workload, pods, asked, most)
+	limit := offered * float64(capacity)
+	if float64(requested) <= limit {
+		return fill(random, workload, pods, requested, limit)
 	}
-	for float64(asked) > most {
+	for float64(requested) > limit {
 		i := random.Intn(len(pods))
-		asked -= pods[i].asks()
+		requested -= pods[i].requested()
 		pods = slices.Delete(pods, i, i+1)
 	}
 	return pods
 }
 
-func draw(random *rand.Rand, workload, pods []pod, asked int64, most float64) []pod {
+// fill adds random pods of the workload up to the limit.
+func fill(random *rand.Rand, workload, pods []pod, requested int64, limit float64) []pod {
 	for {
 		next := workload[random.Intn(len(workload))]
-		// Of a pod for several GPUs it looks at one.
-		if float64(asked+next.ofEach) > most {
+		// The published simulator compares one GPU of a pod for several GPUs with the limit.
+		if float64(requested+next.perGPU) > limit {
 			return pods
 		}
-		asked += next.asks()
+		requested += next.requested()
 		pods = append(pods, next)
 	}
 }
@@ -145,17 +146,17 @@ func main() {
 	}
 }
 
-// write writes pods in the trace's form, each created a second after the one before it.
+// write writes pods in the trace's format, created at intervals of one second.
 func write(file string, columns map[string]int, pods []pod) {
 	var text strings.Builder
 	lines := csv.NewWriter(&text)
-	head := []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "creation_time"}
-	check(lines.Write(head))
+	header := []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "creation_time"}
+	check(lines.Write(header))
 	for i, p := range pods {
-		line := make([]string, len(head))
-		for j, name := range head {
+		line := make([]string, len(header))
+		for j, name := range header {
 			switch at, known := columns[name]; {
-			case name == "name": // some are there more than once
+			case name == "name": // the same pod can occur twice
 				line[j] = fmt.Sprintf("pod-%05d", i)
 			case name == "creation_time":
 				line[j] = strconv.Itoa(i)

@@ -1,7 +1,8 @@
 /*
- * Which function does a program get? Asks dlsym and both cuGetProcAddress for every name that the shim hooks, in every
- * CUDA version and with every flag, and looks into which library the answer points. Prints one JSON object. Run it
- * with the shim; without it the same questions show what the driver alone answers.
+ * Checks where function lookups lead. Looks up every function that the shim hooks, with dlsym and both versions of
+ * cuGetProcAddress, for every CUDA version and every flag, and finds the library that each address belongs to. Prints
+ * one JSON object. Under the shim every address must belong to libaliquot.so; a run without the shim shows which
+ * lookups the driver itself supports.
  */
 #include "driver.h"
 
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ALIQUOT_CUDA_H_INCLUDED /* of hooks.h only the rows: its types are not needed */
+#define ALIQUOT_CUDA_H_INCLUDED /* only the rows of hooks.h are needed, not its types */
 #include "hooks.h"
 
 struct row {
@@ -29,56 +30,58 @@ static const struct row rows[] = {
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
-/* The CUDA versions in which an ABI may have been introduced, and one that is yet to come. */
+/* The CUDA versions that may have introduced an ABI, and a future one. */
 static const int versions[] = {2000,  2010,  2020,  3000,  3010,  3020,  4000,  4010,  5000,  5050,  6000,
                                6050,  7000,  7050,  8000,  9000,  9020,  10000, 10010, 10020, 11000, 11010,
                                11020, 11030, 11040, 11050, 11060, 11070, 11080, 12000, 12010, 12020, 12030,
                                12040, 12050, 12060, 12080, 12090, 13000, 13010, 13020, 13030, 14000};
 enum { VERSIONS = sizeof versions / sizeof versions[0] };
 
-static unsigned asked, hooked, problems;
+static unsigned found, hooked, not_hooked;
 
 static const char *library_of(void *address) {
     Dl_info info = {0};
     return dladdr(address, &info) != 0 && info.dli_fname != NULL ? info.dli_fname : "no library";
 }
 
-static void judge(void *address, const char *way, const char *name, int version, int flags) {
+/* Counts one lookup. `address` is NULL if the lookup failed. */
+static void record(void *address, const char *lookup, const char *name, int version, int flags) {
     if (address == NULL) {
         return;
     }
-    asked++;
+    found++;
     const char *library = library_of(address), *slash = strrchr(library, '/');
     if (strcmp(slash == NULL ? library : slash + 1, "libaliquot.so") == 0) {
         hooked++;
         return;
     }
-    if (problems++ < 8) {
-        printf("%s\"%s(%s, %d, %d): %s\"", problems == 1 ? "" : ", ", way, name, version, flags, library);
+    if (not_hooked++ < 8) {
+        printf("%s\"%s(%s, %d, %d): %s\"", not_hooked == 1 ? "" : ", ", lookup, name, version, flags, library);
     }
 }
 
-static void ask_all(void) {
-    typedef int old_way(const char *, void **, int, uint64_t);
-    typedef int new_way(const char *, void **, int, uint64_t, int *);
-    old_way *old = (old_way *)driver_find("cuGetProcAddress");
-    new_way *new = (new_way *)driver_find("cuGetProcAddress_v2");
+static void look_up_all(void) {
+    typedef int get_proc_address_v1(const char *, void **, int, uint64_t);
+    typedef int get_proc_address_v2(const char *, void **, int, uint64_t, int *);
+    get_proc_address_v1 *get_v1 = (get_proc_address_v1 *)driver_find("cuGetProcAddress");
+    get_proc_address_v2 *get_v2 = (get_proc_address_v2 *)driver_find("cuGetProcAddress_v2");
     for (int i = 0; i < ROWS; i++) {
         if (rows[i].symbol == NULL) {
             continue;
         }
-        judge(driver_find(rows[i].symbol), "dlsym", rows[i].symbol, 0, 0);
+        record(driver_find(rows[i].symbol), "dlsym", rows[i].symbol, 0, 0);
         for (int version = 0; version < VERSIONS; version++) {
             for (int flags = 0; flags <= 2; flags++) {
                 void *address = NULL;
                 int status = 0;
-                if (old != NULL && old(rows[i].name, &address, versions[version], (uint64_t)flags) == CUDA_SUCCESS) {
-                    judge(address, "cuGetProcAddress", rows[i].name, versions[version], flags);
+                if (get_v1 != NULL &&
+                    get_v1(rows[i].name, &address, versions[version], (uint64_t)flags) == CUDA_SUCCESS) {
+                    record(address, "cuGetProcAddress", rows[i].name, versions[version], flags);
                 }
                 address = NULL;
-                if (new != NULL &&new (rows[i].name, &address, versions[version], (uint64_t)flags, &status) ==
-                    CUDA_SUCCESS) {
-                    judge(address, "cuGetProcAddress_v2", rows[i].name, versions[version], flags);
+                if (get_v2 != NULL &&
+                    get_v2(rows[i].name, &address, versions[version], (uint64_t)flags, &status) == CUDA_SUCCESS) {
+                    record(address, "cuGetProcAddress_v2", rows[i].name, versions[version], flags);
                 }
             }
         }
@@ -94,7 +97,8 @@ static bool is_hook(const char *symbol) {
     return false;
 }
 
-/* An ABI of a hooked name that the list lacks: cuMemAlloc_v9, cuMemAllocAsync_v2_ptsz. */
+/* Whether the symbol is an ABI of a hooked function that hooks.h does not list, like cuMemAlloc_v9 or
+   cuMemAllocAsync_v2_ptsz. */
 static bool is_unknown_abi(const char *symbol) {
     for (int i = 0; i < ROWS; i++) {
         if (rows[i].symbol == NULL || strncmp(symbol, rows[i].name, strlen(rows[i].name)) != 0) {
@@ -109,7 +113,7 @@ static bool is_unknown_abi(const char *symbol) {
 }
 
 /* Every name that the driver's file exports, read from its dynamic symbol table. */
-static void look_for_unknown_abis(const char *path) {
+static void print_unknown_abis(const char *path) {
     struct stat about;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &about) != 0) {
@@ -144,10 +148,10 @@ int main(void) {
     int version = 0;
     CALL(cuDriverGetVersion, int *)(&version);
     printf("{\"driver\": %d, \"unhooked\": [", version);
-    ask_all();
-    printf("], \"not_hooked\": %u, \"asked\": %u, \"hooked\": %u, \"unknown\": [", problems, asked, hooked);
-    /* A function that is never hooked tells which file the driver is. */
-    look_for_unknown_abis(library_of(driver_function("cuDriverGetVersion")));
+    look_up_all();
+    printf("], \"not_hooked\": %u, \"found\": %u, \"hooked\": %u, \"unknown\": [", not_hooked, found, hooked);
+    /* The shim never hooks cuDriverGetVersion, so its address leads to the driver's file. */
+    print_unknown_abis(library_of(driver_function("cuDriverGetVersion")));
     printf("]}\n");
     return EXIT_SUCCESS;
 }

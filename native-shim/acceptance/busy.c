@@ -1,7 +1,10 @@
 /*
- * A tenant with always something to do. `busy calibrate` prints how many iterations of its kernel take a microsecond on
- * the idle GPU. `busy RATE NANOSECONDS WARM_UP SECONDS` launches kernels of so much work as fast as the GPU takes them,
- * and prints the work done per second, in seconds of GPU time, after so many seconds of warming up.
+ * A tenant that keeps the GPU busy.
+ *
+ * `busy calibrate` prints the number of kernel iterations that take a microsecond on the idle GPU.
+ * `busy RATE NANOSECONDS WARM_UP SECONDS` launches kernels of NANOSECONDS each (at RATE iterations per microsecond) as
+ * fast as the GPU accepts them. After WARM_UP seconds it measures for SECONDS, and prints the work done per second, in
+ * seconds of GPU time.
  */
 #include "busy.h"
 
@@ -18,24 +21,24 @@ static void launch(uint64_t nanoseconds, uint64_t iterations) {
     busy_launch(function, blocks, THREADS, stream, parameters);
 }
 
-/* Seconds that one kernel takes, launched and waited for. */
-static double timed(uint64_t nanoseconds, uint64_t iterations) {
+/* Seconds from the launch of one kernel to its end. */
+static double time_kernel(uint64_t nanoseconds, uint64_t iterations) {
     double start = driver_now();
     launch(nanoseconds, iterations);
     MUST(CALL(cuStreamSynchronize, CUstream)(stream));
     return driver_now() - start;
 }
 
-/* From the difference of a long kernel and a short one, so that the launch itself does not count; the first ones only
-   bring the clocks up. */
+/* Iterations per microsecond, from the time difference of a long and a short kernel: this excludes the launch itself.
+   The kernels of the first second only bring the GPU's clocks up. */
 static double calibrate(void) {
     const uint64_t few = 1 << 16, many = 1 << 22;
     double best = 0;
     for (double start = driver_now(); driver_now() - start < 1;) {
-        timed(1000000, many);
+        time_kernel(1000000, many);
     }
     for (int i = 0; i < 9; i++) {
-        double taken = timed(1000000, many) - timed(1000000, few);
+        double taken = time_kernel(1000000, many) - time_kernel(1000000, few);
         if (best == 0 || (taken > 0 && taken < best)) {
             best = taken;
         }
@@ -43,7 +46,8 @@ static double calibrate(void) {
     return best > 0 ? (double)(many - few) / (best * 1e6) : 1;
 }
 
-/* Batches of about 4 ms, two of them in flight: the GPU never waits, and little is counted late. */
+/* Launches batches of about 4 ms and keeps two in flight: the GPU never idles, and each batch is counted soon after it
+   ends. */
 static double run(double rate, double nanoseconds, double warm_up, double seconds) {
     uint64_t iterations = (uint64_t)(rate * nanoseconds / 1000) + 1;
     int batch = nanoseconds >= 4e6 ? 1 : (int)(4e6 / nanoseconds);

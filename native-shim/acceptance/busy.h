@@ -1,7 +1,7 @@
 /*
- * A kernel that keeps the GPU busy for a fixed amount of work, not of time: a kernel that watched a clock would also
- * count the slices in which another tenant has the GPU. On the fake driver, which runs no code, a kernel of this name
- * takes its first parameter, nanoseconds; a real GPU does the second, iterations.
+ * A kernel that does a fixed amount of work. A kernel that ran for a fixed time by the clock would also count the time
+ * slices of other tenants. A real GPU runs the number of iterations in the second parameter. The fake driver runs no
+ * code; a kernel of this name takes the nanoseconds in the first parameter.
  */
 #ifndef ACCEPTANCE_BUSY_H
 #define ACCEPTANCE_BUSY_H
@@ -17,11 +17,11 @@ static const char busy_ptx[] = ".version 6.0\n"
                                "    .reg .b32 %r<4>;\n"
                                "    .reg .b64 %rd<3>;\n"
                                "    ld.param.u64 %rd1, [iterations];\n"
-                               "    mov.u32 %r1, %clock;\n" /* so that nothing can be worked out beforehand */
+                               "    mov.u32 %r1, %clock;\n" /* the compiler cannot precompute the result */
                                "    or.b32 %r1, %r1, 1;\n"
                                "next:\n"
-                               "    shl.b32 %r2, %r1, 13;\n"  /* Marsaglia's xorshift: never 0, each step waits */
-                               "    xor.b32 %r1, %r1, %r2;\n" /* for the one before */
+                               "    shl.b32 %r2, %r1, 13;\n"  /* Marsaglia's xorshift: never 0; each step */
+                               "    xor.b32 %r1, %r1, %r2;\n" /* depends on the one before */
                                "    shr.u32 %r2, %r1, 17;\n"
                                "    xor.b32 %r1, %r1, %r2;\n"
                                "    shl.b32 %r2, %r1, 5;\n"
@@ -31,7 +31,7 @@ static const char busy_ptx[] = ".version 6.0\n"
                                "    @%p1 bra next;\n"
                                "    setp.eq.u32 %p2, %r1, 0;\n"
                                "    mov.u64 %rd2, 0;\n"
-                               "    @%p2 st.global.u32 [%rd2], %r1;\n" /* never: but the loop has a purpose */
+                               "    @%p2 st.global.u32 [%rd2], %r1;\n" /* never executed; keeps the loop alive */
                                "    ret;\n"
                                "}\n"
                                ".visible .entry nothing()\n"

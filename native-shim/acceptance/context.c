@@ -1,5 +1,5 @@
-/* context: makes the primary context and waits; then loads a module, runs a kernel and waits for the end of input. The
-   script looks meanwhile at what NVML says it costs. */
+/* Creates the primary context and waits for a line of input; then loads a module, runs a kernel and waits for the end
+   of input. During both waits the script reads the GPU's used memory from NVML. */
 #include "busy.h"
 
 int main(void) {
@@ -14,6 +14,6 @@ int main(void) {
     busy_launch(busy_function("nothing"), 1, 32, NULL, NULL);
     MUST(CALL(cuCtxSynchronize, void)());
     printf("{}\n");
-    driver_pause();
+    driver_wait_for_script();
     return EXIT_SUCCESS;
 }

@@ -1,7 +1,7 @@
 /*
- * CUDA's driver as an acceptance program meets it: opened by name, functions found by dlsym, as most clients do. What
- * is needed of the ABI is declared here once more, from NVIDIA's cuda.h 13.0, and not taken from the shim's own
- * headers: a mistake in those would otherwise go unseen.
+ * Access to the CUDA driver for the acceptance programs: dlopen by name and dlsym, as most clients do it. The types and
+ * constants are copied from NVIDIA's cuda.h 13.0 and not shared with the shim's headers, so that the kit finds mistakes
+ * in those.
  */
 #ifndef ACCEPTANCE_DRIVER_H
 #define ACCEPTANCE_DRIVER_H
@@ -30,7 +30,8 @@ enum {
     CU_EVENT_DISABLE_TIMING = 2,
 };
 
-/* CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(&address, bytes): a CUresult, or -1 where the driver has no such name. */
+/* CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(&address, bytes) returns a CUresult. It ends the program if the driver
+   does not export the function. */
 #define CALL(symbol, ...) ((int (*)(__VA_ARGS__))driver_function(#symbol))
 #define HAS(symbol) (driver_find(#symbol) != NULL)
 
@@ -46,7 +47,7 @@ static inline void *driver_find(const char *symbol) {
 static inline void *driver_function(const char *symbol) {
     void *function = driver_find(symbol);
     if (function == NULL) {
-        fprintf(stderr, "the driver has no %s\n", symbol);
+        fprintf(stderr, "the driver does not export %s\n", symbol);
         exit(EXIT_FAILURE);
     }
     return function;
@@ -86,8 +87,8 @@ static inline double driver_now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Tells the script that all is as it should be looked at, and waits until it has. */
-static inline void driver_pause(void) {
+/* Sends the output to the script and waits until the script closes the input. The script reads NVML in between. */
+static inline void driver_wait_for_script(void) {
     fflush(stdout);
     while (getchar() != EOF) {
     }

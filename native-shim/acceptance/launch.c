@@ -1,13 +1,14 @@
 /*
- * launch ROUNDS: nanoseconds that a launch of an empty kernel takes the program, the median of rounds of 500. They come
- * ten at a time with a pause after them, as from an eager loop that has other things to do, too: a GPU that is kept
- * busy by launches alone would show a limit of compute at work, not its cost.
+ * `launch ROUNDS` prints the nanoseconds that the program spends in a launch of an empty kernel: the median of rounds
+ * of 500 launches. The launches come in bursts of ten with a pause after each, as from an eager loop that also does
+ * other work. Launches without a pause would keep the GPU busy, and the compute limit would hold them back: the program
+ * would measure the limit instead of the cost of enforcing it.
  */
 #include "busy.h"
 
-enum { LAUNCHES = 500, AT_ONCE = 10, MOST_ROUNDS = 10000 };
+enum { LAUNCHES = 500, BURST = 10, MAX_ROUNDS = 10000 };
 
-static const double period = 100e-6; /* seconds from one ten to the next */
+static const double period = 100e-6; /* seconds between the starts of bursts */
 
 static int ascending(const void *a, const void *b) {
     double difference = *(const double *)a - *(const double *)b;
@@ -15,9 +16,9 @@ static int ascending(const void *a, const void *b) {
 }
 
 int main(int count, char **arguments) {
-    static double times[MOST_ROUNDS];
+    static double times[MAX_ROUNDS];
     int rounds = count == 2 ? atoi(arguments[1]) : 0;
-    if (rounds < 1 || rounds > MOST_ROUNDS) {
+    if (rounds < 1 || rounds > MAX_ROUNDS) {
         fprintf(stderr, "usage: launch ROUNDS\n");
         return 2;
     }
@@ -26,18 +27,18 @@ int main(int count, char **arguments) {
     busy_launcher *launch = (busy_launcher *)driver_function("cuLaunchKernel");
     for (int round = -10; round < rounds; round++) {
         int failed = CUDA_SUCCESS;
-        double taken = 0;
-        for (int ten = 0; ten < LAUNCHES / AT_ONCE; ten++) {
+        double spent = 0;
+        for (int burst = 0; burst < LAUNCHES / BURST; burst++) {
             double start = driver_now();
-            for (int i = 0; i < AT_ONCE; i++) {
+            for (int i = 0; i < BURST; i++) {
                 failed |= launch(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
             }
-            taken += driver_now() - start;
+            spent += driver_now() - start;
             while (driver_now() < start + period) {
             }
         }
         if (round >= 0) {
-            times[round] = taken / LAUNCHES * 1e9;
+            times[round] = spent / LAUNCHES * 1e9;
         }
         driver_must(failed, "cuLaunchKernel");
         MUST(CALL(cuCtxSynchronize, void)());

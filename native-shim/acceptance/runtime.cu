@@ -1,5 +1,5 @@
-// What an ordinary CUDA program does, through NVIDIA's runtime: `runtime MIB`, run where the limit is MIB. It exits with
-// 0 if the limit is what it sees and what it gets, and a sentence on standard error otherwise.
+// An ordinary CUDA program that uses NVIDIA's runtime library: `runtime MIB`, in a container with a limit of MIB. It
+// exits with 0 if the runtime reports the limit and enforces it; otherwise it prints the reason to standard error.
 #include <cstdio>
 #include <cstdlib>
 #include <cuda_runtime.h>
@@ -12,9 +12,9 @@ static void must(cudaError_t result, const char *call) {
 }
 #define MUST(call) must(call, #call)
 
-static void expect(bool truth, const char *what) {
-    if (!truth) {
-        fprintf(stderr, "not as expected: %s\n", what);
+static void expect(bool condition, const char *expectation) {
+    if (!condition) {
+        fprintf(stderr, "expected that %s\n", expectation);
         exit(1);
     }
 }
@@ -23,17 +23,18 @@ __global__ void add(int *numbers, int amount) { numbers[blockIdx.x * blockDim.x 
 
 int main(int, char **arguments) {
     const size_t mib = (size_t)1 << 20, limit = (size_t)atoi(arguments[1]) * mib;
-    size_t unused, total;
+    size_t available, total;
     void *block, *other;
     MUST(cudaFree(nullptr));
-    MUST(cudaMemGetInfo(&unused, &total));
-    expect(total == limit, "cudaMemGetInfo's total is the limit");
+    MUST(cudaMemGetInfo(&available, &total));
+    expect(total == limit, "cudaMemGetInfo reports the limit as total memory");
     cudaDeviceProp properties;
     MUST(cudaGetDeviceProperties(&properties, 0));
-    expect(properties.totalGlobalMem == limit, "cudaGetDeviceProperties' memory is the limit");
-    MUST(cudaMalloc(&block, unused));
-    expect(cudaMalloc(&other, 1) == cudaErrorMemoryAllocation, "not one byte more");
-    expect(cudaGetLastError() == cudaErrorMemoryAllocation, "the error is an ordinary one");
+    expect(properties.totalGlobalMem == limit, "cudaGetDeviceProperties reports the limit as totalGlobalMem");
+    MUST(cudaMalloc(&block, available));
+    expect(cudaMalloc(&other, 1) == cudaErrorMemoryAllocation,
+           "one byte beyond the limit fails with cudaErrorMemoryAllocation");
+    expect(cudaGetLastError() == cudaErrorMemoryAllocation, "cudaGetLastError returns cudaErrorMemoryAllocation");
     MUST(cudaFree(block));
 
     const int count = 1 << 16;

@@ -1,4 +1,7 @@
-"""runtime.py LIBCUDART MIB: the limit through NVIDIA's runtime library, loaded as Python programs load it."""
+"""
+runtime.py LIBCUDART MIB: allocates the whole limit of MIB with cudaMalloc, then one byte more. It loads NVIDIA's
+runtime library with ctypes, as Python programs do, and prints one JSON object.
+"""
 import ctypes
 import json
 import sys
@@ -11,7 +14,7 @@ runtime.cudaFree.argtypes = [ctypes.c_void_p]
 
 def must(result):
     if result != 0:
-        sys.exit(f"cudart answered error {result}")
+        sys.exit(f"libcudart returned error {result}")
 
 
 free, total, block, other = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_void_p(), ctypes.c_void_p()

@@ -1,6 +1,7 @@
 """
-torch_memory.py MIB: PyTorch in a container whose limit is MIB. Takes tensors until there is no more, gives all back,
-takes them again; captures a CUDA graph and replays it. One JSON object; its allocator is set by the environment.
+torch_memory.py MIB: PyTorch in a container with a limit of MIB. Allocates tensors until memory runs out, frees them and
+allocates them again; then captures a CUDA graph and replays it. Prints one JSON object. The environment configures
+PyTorch's allocator.
 """
 import json
 import sys

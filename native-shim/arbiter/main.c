@@ -1,9 +1,10 @@
 /*
  * The reference arbiter as a program: aliquot-arbiter GPU-UUID LIMITS,REGION,PIDS...
  *
- * One argument per container: its limit file, its region, and a file with its processes' ids, one a line, as a cgroup's
- * cgroup.procs. It looks into the regions every 20 ms and writes grants, and asks NVML each second which process used
- * how much. It believes nothing that a container writes but how much that container wants.
+ * Each container is one argument: its limit file, its region, and a file with the process IDs of its processes, one per
+ * line, as in a cgroup's cgroup.procs. The program reads the regions and writes the grants every 20 ms, and reads the
+ * processes' utilization from NVML every second. A container can write anything into its region; this affects only how
+ * much the arbiter takes that container to demand.
  */
 #include "aliquot/region.h"
 #include "arbiter.h"
@@ -16,12 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_CONTAINERS = 64, MOST_SAMPLES = 1024, DIVISION_NS = 20000000, DIVISIONS_PER_TRIM = 50 };
+enum { MAX_CONTAINERS = 64, MAX_SAMPLES = 1024, DIVISION_NS = 20000000, DIVISIONS_PER_TRIM = 50 };
 
-#define LATELY UINT64_C(200000000) /* ns for which a wait or a launch counts */
-#define USED_OVER 5                /* divisions over which use is averaged */
-#define NEW_GRANT 2000             /* millionths by which a share must differ to be written at once */
-#define GRANT_LASTS UINT64_C(1000) /* ms after which it is written again in any case */
+#define RECENT UINT64_C(200000000)      /* ns during which a launch or a wait counts as recent */
+#define USAGE_WINDOW 5                  /* divisions over which usage is averaged */
+#define GRANT_THRESHOLD 2000            /* a share that differs by more, in millionths, is written at once */
+#define GRANT_REFRESH_MS UINT64_C(1000) /* an unchanged grant is written again after this time */
 
 /* As in nvml.h. */
 typedef struct {
@@ -30,17 +31,18 @@ typedef struct {
     unsigned int sm, memory, encoder, decoder;
 } utilization_sample;
 
-struct watched {
+/* The files of a container, and what the program last read from and wrote to its region. */
+struct container_files {
     const char *limits, *region, *pids;
     int fd;
-    int place; /* of the GPU in the region; -1: not there yet */
+    int device_index; /* of the GPU in the region; -1: the region does not have it yet */
     uint64_t gpu_time, throttled, waited_at, grant;
-    uint64_t trimmed_at; /* gpu_time when it was last trimmed */
+    uint64_t gpu_time_at_trim;
 };
 
 static uint8_t uuid[16];
-static struct arbiter_container containers[MOST_CONTAINERS];
-static struct watched watched[MOST_CONTAINERS];
+static struct arbiter_container containers[MAX_CONTAINERS];
+static struct container_files files[MAX_CONTAINERS];
 static size_t count;
 static void *gpu; /* NVML's handle */
 static int (*process_utilization)(void *, utilization_sample *, unsigned *, unsigned long long);
@@ -61,13 +63,13 @@ static void read_limits(size_t i) {
     static char text[ALIQUOT_LIMITS_LARGEST_TEXT + 1];
     char error[ALIQUOT_LIMITS_ERROR];
     struct aliquot_limits limits;
-    int fd = open(watched[i].limits, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(files[i].limits, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text);
     if (fd >= 0) {
         close(fd);
     }
     if (length < 0 || !aliquot_limits_parse(text, (size_t)length, &limits, error)) {
-        return; /* as it was */
+        return; /* the last valid limits stay in force */
     }
     containers[i].cores = 0;
     for (size_t j = 0; j < limits.count; j++) {
@@ -78,117 +80,122 @@ static void read_limits(size_t i) {
     }
 }
 
-static bool read_device(struct watched *container, struct aliquot_device *device) {
-    if (container->fd < 0) {
-        container->fd = open(container->region, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+/* Reads the GPU's entry of the region; false if the region does not have one yet. */
+static bool read_device(struct container_files *file, struct aliquot_device *device) {
+    if (file->fd < 0) {
+        file->fd = open(file->region, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     }
-    for (int i = 0; container->fd >= 0 && container->place < 0 && i < ALIQUOT_REGION_DEVICES; i++) {
+    for (int i = 0; file->fd >= 0 && file->device_index < 0 && i < ALIQUOT_REGION_DEVICES; i++) {
         off_t at = (off_t)(offsetof(struct aliquot_region, device) + (size_t)i * sizeof *device);
-        if (pread(container->fd, device, sizeof *device, at) == sizeof *device &&
+        if (pread(file->fd, device, sizeof *device, at) == sizeof *device &&
             memcmp(device->uuid, uuid, sizeof uuid) == 0) {
-            container->place = i;
+            file->device_index = i;
         }
     }
-    off_t at = (off_t)(offsetof(struct aliquot_region, device) + (size_t)container->place * sizeof *device);
-    return container->place >= 0 && pread(container->fd, device, sizeof *device, at) == sizeof *device;
+    off_t at = (off_t)(offsetof(struct aliquot_region, device) + (size_t)file->device_index * sizeof *device);
+    return file->device_index >= 0 && pread(file->fd, device, sizeof *device, at) == sizeof *device;
 }
 
-static void look(size_t i, uint64_t time) {
-    struct watched *container = &watched[i];
+static void observe(size_t i, uint64_t time) {
+    struct container_files *file = &files[i];
     struct aliquot_device device;
-    if (!read_device(container, &device)) {
-        containers[i].wants = containers[i].held_back = false;
+    if (!read_device(file, &device)) {
+        containers[i].active = containers[i].held_back = false;
         return;
     }
-    uint64_t grown = device.gpu_time - container->gpu_time;
-    double used = grown > DIVISION_NS * UINT64_C(50) ? 0 : (double)grown / DIVISION_NS;
-    containers[i].used += (used - containers[i].used) / USED_OVER;
-    if (device.throttled != container->throttled) {
-        container->waited_at = time;
+    uint64_t increase = device.gpu_time - file->gpu_time;
+    double used = increase > DIVISION_NS * UINT64_C(50) ? 0 : (double)increase / DIVISION_NS;
+    containers[i].used += (used - containers[i].used) / USAGE_WINDOW;
+    if (device.throttled != file->throttled) {
+        file->waited_at = time;
     }
-    container->gpu_time = device.gpu_time;
-    container->throttled = device.throttled;
-    containers[i].wants = device.wanted != 0 && time - device.wanted < LATELY;
-    containers[i].held_back = containers[i].wants && container->waited_at != 0 && time - container->waited_at < LATELY;
+    file->gpu_time = device.gpu_time;
+    file->throttled = device.throttled;
+    containers[i].active = device.wanted != 0 && time - device.wanted < RECENT;
+    containers[i].held_back = containers[i].active && file->waited_at != 0 && time - file->waited_at < RECENT;
 }
 
-static void write_at(const struct watched *container, size_t offset, const void *value, size_t size) {
+/* Writes one field of the GPU's entry of the region. */
+static void write_field(const struct container_files *file, size_t offset, const void *value, size_t size) {
     off_t at = (off_t)(offsetof(struct aliquot_region, device) +
-                       (size_t)container->place * sizeof(struct aliquot_device) + offset);
-    if (pwrite(container->fd, value, size, at) != (ssize_t)size) {
-        fprintf(stderr, "aliquot-arbiter: %s can't be written\n", container->region);
+                       (size_t)file->device_index * sizeof(struct aliquot_device) + offset);
+    if (pwrite(file->fd, value, size, at) != (ssize_t)size) {
+        fprintf(stderr, "aliquot-arbiter: cannot write %s\n", file->region);
     }
 }
 
-static void grant(size_t i, uint64_t time, uint32_t active) {
-    struct watched *container = &watched[i];
-    uint32_t share = (uint32_t)(containers[i].share * 1e6), before = ALIQUOT_GRANT_SHARE(container->grant);
+static void write_grant(size_t i, uint64_t time, uint32_t active) {
+    struct container_files *file = &files[i];
+    uint32_t share = (uint32_t)(containers[i].share * 1e6), before = ALIQUOT_GRANT_SHARE(file->grant);
     uint64_t ms = time / 1000000;
-    bool differs = share > before + NEW_GRANT || before > share + NEW_GRANT;
-    if (container->place < 0 || share == 0 || (!differs && ms - ALIQUOT_GRANT_MS(container->grant) < GRANT_LASTS)) {
+    bool differs = share > before + GRANT_THRESHOLD || before > share + GRANT_THRESHOLD;
+    if (file->device_index < 0 || share == 0 || (!differs && ms - ALIQUOT_GRANT_MS(file->grant) < GRANT_REFRESH_MS)) {
         return;
     }
-    container->grant = ALIQUOT_GRANT(ms, share);
-    write_at(container, offsetof(struct aliquot_device, active), &active, sizeof active);
-    write_at(container, offsetof(struct aliquot_device, grant), &container->grant, sizeof container->grant);
+    file->grant = ALIQUOT_GRANT(ms, share);
+    write_field(file, offsetof(struct aliquot_device, active), &active, sizeof active);
+    write_field(file, offsetof(struct aliquot_device, grant), &file->grant, sizeof file->grant);
 }
 
-static bool has_pid(const struct watched *container, unsigned pid) {
-    FILE *file = fopen(container->pids, "re");
+static bool has_pid(const struct container_files *file, unsigned pid) {
+    FILE *pids = fopen(file->pids, "re");
     unsigned found = 0;
     bool has = false;
-    while (file != NULL && !has && fscanf(file, "%u", &found) == 1) {
+    while (pids != NULL && !has && fscanf(pids, "%u", &found) == 1) {
         has = found == pid;
     }
-    if (file != NULL) {
-        fclose(file);
+    if (pids != NULL) {
+        fclose(pids);
     }
     return has;
 }
 
-/* Garbage comes, too (Syllo/nvtop#110). */
-static bool is_sample(const utilization_sample *sample, unsigned long long since) {
+/* NVML also returns invalid samples (Syllo/nvtop#110). */
+static bool is_valid_sample(const utilization_sample *sample, unsigned long long since) {
     return sample->sm <= 100 && sample->time > since;
 }
 
-/* A sample's part of the GPU, if it is of one of these processes, which may have several of them; else negative. */
-static double part_of(const struct watched *container, const utilization_sample *samples, unsigned got, unsigned i) {
-    unsigned same = 0;
-    for (unsigned j = 0; j < got; j++) {
-        same += samples[j].pid == samples[i].pid;
+/* What sample i adds to the utilization of a container (NULL: of all processes). The samples of one process are
+   averaged. Negative if the process is not in the container. */
+static double sample_share(const struct container_files *file, const utilization_sample *samples, unsigned sample_count,
+                           unsigned i) {
+    unsigned same_process = 0;
+    for (unsigned j = 0; j < sample_count; j++) {
+        same_process += samples[j].pid == samples[i].pid;
     }
-    return container == NULL || has_pid(container, samples[i].pid) ? samples[i].sm / 100.0 / same : -1;
+    return file == NULL || has_pid(file, samples[i].pid) ? samples[i].sm / 100.0 / same_process : -1;
 }
 
-/* What NVML saw of a container, or with NULL of all, since the last time; negative: nothing. */
-static double seen_of(const struct watched *container, const utilization_sample *samples, unsigned got) {
-    double seen = -1;
-    for (unsigned i = 0; i < got; i++) {
-        double part = part_of(container, samples, got, i);
-        seen = part < 0 ? seen : seen < 0 ? part : seen + part;
+/* Utilization of a container (NULL: of all processes) by NVML's samples, as a fraction; negative without a sample. */
+static double nvml_share(const struct container_files *file, const utilization_sample *samples, unsigned sample_count) {
+    double sum = -1;
+    for (unsigned i = 0; i < sample_count; i++) {
+        double share = sample_share(file, samples, sample_count, i);
+        sum = share < 0 ? sum : sum < 0 ? share : sum + share;
     }
-    return seen;
+    return sum;
 }
 
 static void trim_all(void) {
-    static utilization_sample samples[MOST_SAMPLES];
+    static utilization_sample samples[MAX_SAMPLES];
     static unsigned long long since;
-    unsigned got = MOST_SAMPLES, kept = 0;
-    bool heard = process_utilization != NULL && process_utilization(gpu, samples, &got, since) == 0;
+    unsigned returned = MAX_SAMPLES, valid = 0;
+    bool success = process_utilization != NULL && process_utilization(gpu, samples, &returned, since) == 0;
     unsigned long long latest = since;
-    for (unsigned i = 0; heard && i < got && i < MOST_SAMPLES; i++) {
-        if (is_sample(&samples[i], since)) {
+    for (unsigned i = 0; success && i < returned && i < MAX_SAMPLES; i++) {
+        if (is_valid_sample(&samples[i], since)) {
             latest = samples[i].time > latest ? samples[i].time : latest;
-            samples[kept++] = samples[i];
+            samples[valid++] = samples[i];
         }
     }
     since = latest;
-    double all = seen_of(NULL, samples, kept), scale = all > 1 ? 1 / all : 1; /* processes' turns don't overlap */
+    /* Time slices of processes do not overlap, so a sum above 1 is an artifact of sampling. */
+    double total = nvml_share(NULL, samples, valid), scale = total > 1 ? 1 / total : 1;
     for (size_t i = 0; i < count; i++) {
-        double booked =
-            (double)(watched[i].gpu_time - watched[i].trimmed_at) / ((double)DIVISION_NS * DIVISIONS_PER_TRIM);
-        arbiter_trim(&containers[i], seen_of(&watched[i], samples, kept) * scale, booked);
-        watched[i].trimmed_at = watched[i].gpu_time;
+        double accounted =
+            (double)(files[i].gpu_time - files[i].gpu_time_at_trim) / ((double)DIVISION_NS * DIVISIONS_PER_TRIM);
+        arbiter_trim(&containers[i], nvml_share(&files[i], samples, valid) * scale, accounted);
+        files[i].gpu_time_at_trim = files[i].gpu_time;
         read_limits(i);
     }
 }
@@ -199,7 +206,7 @@ static void open_nvml(const char *name) {
     int (*find)(const char *, void **) =
         library == NULL ? NULL : (int (*)(const char *, void **))dlsym(library, "nvmlDeviceGetHandleByUUID");
     if (init == NULL || find == NULL || init() != 0 || find(name, &gpu) != 0) {
-        fprintf(stderr, "aliquot-arbiter: no NVML, or no such GPU: shares are not trimmed\n");
+        fprintf(stderr, "aliquot-arbiter: NVML is not available or does not know the GPU; shares are not trimmed\n");
         return;
     }
     process_utilization = (int (*)(void *, utilization_sample *, unsigned *, unsigned long long))dlsym(
@@ -207,17 +214,17 @@ static void open_nvml(const char *name) {
 }
 
 int main(int argument_count, char **arguments) {
-    bool known = argument_count > 2 && strncmp(arguments[1], "GPU-", 4) == 0 &&
+    bool valid = argument_count > 2 && strncmp(arguments[1], "GPU-", 4) == 0 &&
                  aliquot_uuid_parse(arguments[1] + 4, strlen(arguments[1] + 4), uuid);
-    for (int i = 2; known && i < argument_count; i++) {
-        struct watched *container = &watched[count];
-        container->limits = strtok(arguments[i], ",");
-        container->region = strtok(NULL, ",");
-        container->pids = strtok(NULL, ",");
-        container->fd = container->place = -1;
-        known = container->pids != NULL && ++count < MOST_CONTAINERS;
+    for (int i = 2; valid && i < argument_count; i++) {
+        struct container_files *file = &files[count];
+        file->limits = strtok(arguments[i], ",");
+        file->region = strtok(NULL, ",");
+        file->pids = strtok(NULL, ",");
+        file->fd = file->device_index = -1;
+        valid = file->pids != NULL && ++count < MAX_CONTAINERS;
     }
-    if (!known) {
+    if (!valid) {
         fprintf(stderr, "usage: aliquot-arbiter GPU-UUID LIMITS,REGION,PIDS...\n");
         return 2;
     }
@@ -230,12 +237,12 @@ int main(int argument_count, char **arguments) {
         uint32_t active = 0;
         sleep_until(time += DIVISION_NS);
         for (size_t i = 0; i < count; i++) {
-            look(i, time);
-            active += containers[i].wants;
+            observe(i, time);
+            active += containers[i].active;
         }
         arbiter_divide(containers, count);
         for (size_t i = 0; i < count; i++) {
-            grant(i, time, active);
+            write_grant(i, time, active);
         }
         if (divisions % DIVISIONS_PER_TRIM == 0) {
             trim_all();

@@ -1,9 +1,11 @@
 /*
- * What the shim adds to a call, beside design targets: the same calls with and without it, in front of a driver whose
- * calls cost nothing (null_cuda.c). Each figure is the median of short rounds, and of REPEATS runs by turns the least:
- * what disturbs a run only adds. On a virtual machine code that keeps a core busy may take twice as long for seconds on
- * end, as if somebody else had its other hardware thread, and calls that cost nothing hardly longer. Of what several do
- * at a time it is the median: with one core they disturb each other least.
+ * Measures the nanoseconds that the shim adds to a call and prints them beside the design targets.
+ *
+ * It runs the same calls with and without the shim, in front of a driver whose calls cost almost nothing (null_cuda.c).
+ * A run's figure is the median of short rounds. Of REPEATS alternating runs the minimum counts, because a disturbance
+ * only adds time: on a virtual machine a busy loop may take twice as long for seconds at a time, as if another guest
+ * used the core's other hardware thread, while a call that costs nothing hardly takes longer. Of runs with several
+ * threads or processes the median counts, because on a single core they disturb each other least.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,13 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROUNDS 201 /* short ones: few of them meet a busy machine's scheduler */
+#define ROUNDS 201 /* short, so that the scheduler interrupts few of them */
 #define CALLS 2000
 #define THREADS 4
-#define PEERS 63 /* and the one that is measured */
+#define PEERS 63 /* beside the measured process */
 #define REPEATS 9
-#define AT_ONCE 10           /* launches after other work, */
-#define OTHER_WORK (1 << 20) /* bytes of which are read meanwhile: more than a core's own caches hold */
+#define COLD_BURST 10   /* launches in a burst with cold caches */
+#define EVICT (1 << 20) /* bytes to read before a burst: more than the caches of a core allocate_and_keep */
 
 typedef int alloc_function(unsigned long long *, size_t);
 typedef int free_function(unsigned long long);
@@ -38,16 +40,18 @@ static launch_function *launch;
 static const char usage[] =
     "usage: bench-shim SHIM DRIVER_FOLDER\n"
     "\n"
-    "Measures what SHIM (libaliquot.so) adds to calls into the libcuda.so.1 in DRIVER_FOLDER, which should cost\n"
-    "nothing, and prints medians beside the targets. cmake --build BUILD --target bench does it; half a minute.\n"
+    "Measures what SHIM (libaliquot.so) adds to calls into the libcuda.so.1 in DRIVER_FOLDER, a driver whose calls "
+    "cost\n"
+    "almost nothing, and prints it beside the targets. `cmake --build BUILD --target bench` runs it in half a minute.\n"
     "\n"
-    "  bare    nanoseconds for the call alone, in the least of nine runs; of several at a time in the fifth\n"
-    "  shim    with the shim\n"
-    "  added   the difference, which is what a target is for\n"
-    "  of it   added / target: above 1 the target is missed\n"
-    "  worst   added in the most disturbed run\n"
+    "  bare    nanoseconds of the call without the shim: the minimum of nine runs; with several threads or processes\n"
+    "          the median\n"
+    "  shim    the same with the shim\n"
+    "  added   shim - bare; the targets are for this figure\n"
+    "  ratio   added / target; above 1 the target is missed\n"
+    "  worst   added in the slowest run\n"
     "\n"
-    "Only ratios within one run say something on a busy machine. Exit status 0, whatever the figures are.\n";
+    "On a busy machine only ratios within one run are meaningful. The exit status does not depend on the figures.\n";
 
 static void die(const char *what) {
     perror(what);
@@ -65,7 +69,7 @@ static int ascending(const void *a, const void *b) {
     return (difference > 0) - (difference < 0);
 }
 
-static double middle(double *values, size_t count) {
+static double median(double *values, size_t count) {
     qsort(values, count, sizeof values[0], ascending);
     return values[count / 2];
 }
@@ -76,7 +80,7 @@ static void *pairs(void *unused) {
     for (int i = 0; i < CALLS; i++) {
         unsigned long long address = 0;
         if (alloc(&address, 4096) != 0 || dealloc(address) != 0) {
-            fprintf(stderr, "bench: a call failed\n");
+            fprintf(stderr, "bench-shim: a call failed\n");
             exit(EXIT_FAILURE);
         }
     }
@@ -92,32 +96,32 @@ static void *infos(void *unused) {
 }
 
 static void *launches(void *unused) {
-    static char function; /* any address will do */
+    static char function; /* a handle that the driver does not use */
     for (int i = 0; i < CALLS; i++) {
         launch(&function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     }
     return unused;
 }
 
-/* Of launches that come ten at a time after the program has read other memory. */
-static double median_cold(void) {
-    static volatile char other[OTHER_WORK], function;
+/* Median time per launch in bursts, each after the program has evicted the shim's data from the caches. */
+static double time_per_cold_launch(void) {
+    static volatile char memory[EVICT], function;
     double times[ROUNDS];
     for (int round = 0; round < ROUNDS; round++) {
-        for (size_t i = 0; i < sizeof other; i += 64) {
-            other[i]++;
+        for (size_t i = 0; i < sizeof memory; i += 64) {
+            memory[i]++;
         }
         double start = now();
-        for (int i = 0; i < AT_ONCE; i++) {
+        for (int i = 0; i < COLD_BURST; i++) {
             launch((void *)&function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
         }
-        times[round] = (now() - start) / AT_ONCE;
+        times[round] = (now() - start) / COLD_BURST;
     }
-    return middle(times, ROUNDS);
+    return median(times, ROUNDS);
 }
 
-/* Wall time per call, over all threads. */
-static double median(void *(*body)(void *), int threads) {
+/* Median wall time per call; the calls of all threads count. */
+static double time_per_call(void *(*body)(void *), int threads) {
     double times[ROUNDS];
     for (int round = 0; round < ROUNDS; round++) {
         pthread_t thread[THREADS];
@@ -131,13 +135,13 @@ static double median(void *(*body)(void *), int threads) {
         }
         times[round] = (now() - start) / CALLS / threads;
     }
-    return middle(times, ROUNDS);
+    return median(times, ROUNDS);
 }
 
 static void find_driver(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (driver == NULL) {
-        fprintf(stderr, "bench: %s\n", dlerror());
+        fprintf(stderr, "bench-shim: %s\n", dlerror());
         exit(EXIT_FAILURE);
     }
     alloc = (alloc_function *)dlsym(driver, "cuMemAlloc_v2");
@@ -147,24 +151,25 @@ static void find_driver(void) {
     ((int (*)(unsigned))dlsym(driver, "cuInit"))(0);
 }
 
-static void hold(int allocations) {
+static void allocate_and_keep(int allocations) {
     for (int i = 0; i < allocations; i++) {
         unsigned long long address;
         alloc(&address, 4096);
     }
 }
 
-/* Each holds something; an active one goes on allocating and freeing. Returns when all have begun. */
+/* Starts processes that keep one allocation each; active ones also allocate and free all the time. Returns when all of
+   them have started. */
 static void start_peers(int peers, bool active) {
     int ends[2];
-    char begun;
+    char started;
     if (pipe(ends) != 0) {
         die("pipe");
     }
     for (int i = 0; i < peers; i++) {
         if (fork() == 0) {
             find_driver();
-            hold(1);
+            allocate_and_keep(1);
             if (write(ends[1], "", 1) != 1) {
                 _exit(EXIT_FAILURE);
             }
@@ -175,7 +180,7 @@ static void start_peers(int peers, bool active) {
         }
     }
     for (int i = 0; i < peers; i++) {
-        if (read(ends[0], &begun, 1) != 1) {
+        if (read(ends[0], &started, 1) != 1) {
             die("peers");
         }
     }
@@ -183,37 +188,38 @@ static void start_peers(int peers, bool active) {
 
 enum figure { LAUNCH, COLD, PAIRS, PAIRS_10000, PAIRS_100000, PAIRS_THREADS, INFO, CALL_FIGURES };
 
-/* bench measure calls | bench measure PEERS idle|active: prints its figures and ends itself and its peers. */
+/* `bench-shim measure calls` or `bench-shim measure PEERS idle|active`: prints the figures, then kills itself and its
+   peers. */
 static void measure(char **arguments) {
     if (strcmp(arguments[0], "calls") == 0) {
         double found[CALL_FIGURES];
         find_driver();
-        found[LAUNCH] = median(launches, 1);
-        found[COLD] = median_cold();
-        found[PAIRS] = median(pairs, 1);
-        found[INFO] = median(infos, 1);
-        hold(10000);
-        found[PAIRS_10000] = median(pairs, 1);
-        found[PAIRS_THREADS] = median(pairs, THREADS);
-        hold(90000);
-        found[PAIRS_100000] = median(pairs, 1);
+        found[LAUNCH] = time_per_call(launches, 1);
+        found[COLD] = time_per_cold_launch();
+        found[PAIRS] = time_per_call(pairs, 1);
+        found[INFO] = time_per_call(infos, 1);
+        allocate_and_keep(10000);
+        found[PAIRS_10000] = time_per_call(pairs, 1);
+        found[PAIRS_THREADS] = time_per_call(pairs, THREADS);
+        allocate_and_keep(90000);
+        found[PAIRS_100000] = time_per_call(pairs, 1);
         for (int i = 0; i < CALL_FIGURES; i++) {
             printf("%f\n", found[i]);
         }
     } else {
         start_peers(atoi(arguments[0]), strcmp(arguments[1], "active") == 0);
         find_driver();
-        printf("%f\n", median(pairs, 1));
+        printf("%f\n", time_per_call(pairs, 1));
     }
     fflush(stdout);
-    kill(0, SIGKILL); /* the peers and this process: they are a group of their own */
+    kill(0, SIGKILL); /* the process group: the peers and this process */
 }
 
-/* ---- the one that runs it ---- */
+/* ---- the program that runs it ---- */
 
 struct side {
     const char *shim;  /* NULL: bare calls */
-    const char *cores; /* in percent; 0: compute has no limit */
+    const char *cores; /* compute limit in percent; 0: none */
 };
 
 static const char *self, *driver_folder;
@@ -234,7 +240,7 @@ static void new_container(const char *cores) {
     write_file(region, "");
 }
 
-/* Runs this program again, as a process group of its own, and reads its figures. */
+/* Runs this program's measure mode in a process group of its own and reads its figures. */
 static void run(struct side side, char *const *arguments, double *figures, int count) {
     int ends[2];
     if (pipe(ends) != 0) {
@@ -256,7 +262,7 @@ static void run(struct side side, char *const *arguments, double *figures, int c
     FILE *output = fdopen(ends[0], "r");
     for (int i = 0; i < count; i++) {
         if (fscanf(output, "%lf", &figures[i]) != 1) {
-            fprintf(stderr, "bench: the measured program failed\n");
+            fprintf(stderr, "bench-shim: the measured program failed\n");
             exit(EXIT_FAILURE);
         }
     }
@@ -264,9 +270,9 @@ static void run(struct side side, char *const *arguments, double *figures, int c
     waitpid(child, NULL, 0);
 }
 
-enum { LEAST = 0, MIDDLE = REPEATS / 2, WORST = REPEATS - 1 }; /* of the runs */
+enum { MIN = 0, MEDIAN = REPEATS / 2, MAX = REPEATS - 1 }; /* indexes of sorted runs */
 
-/* What it adds. */
+/* Prints a row; returns the nanoseconds that the shim adds. */
 static double row(const char *name, double bare[REPEATS], double shim[REPEATS], int which, double target,
                   const char *others) {
     qsort(bare, REPEATS, sizeof bare[0], ascending);
@@ -278,7 +284,7 @@ static double row(const char *name, double bare[REPEATS], double shim[REPEATS], 
     } else {
         printf(" %7s %7s", "-", "-");
     }
-    printf(" %7.1f   %s\n", shim[WORST] - bare[which], others);
+    printf(" %7.1f   %s\n", shim[MAX] - bare[which], others);
     return added;
 }
 
@@ -292,7 +298,7 @@ int main(int argc, char **argv) {
         return help ? EXIT_SUCCESS : 2;
     }
     if (mkdtemp(folder) == NULL) {
-        die("bench");
+        die("bench-shim");
     }
     self = argv[0];
     driver_folder = argv[2];
@@ -303,15 +309,15 @@ int main(int argc, char **argv) {
     unsetenv("LD_PRELOAD");
 
     enum { BARE, SHIM, LIMITED, SIDES };
-    enum { ONE, IDLE, ACTIVE, CROWDS };
+    enum { ONE, IDLE, ACTIVE, PROCESS_FIGURES };
     const struct side sides[SIDES] = {{NULL, "0"}, {argv[1], "0"}, {argv[1], "50"}};
     char peers[16];
     snprintf(peers, sizeof peers, "%d", PEERS);
     char *calls[] = {argv[0], "measure", "calls", NULL};
-    char *crowds[CROWDS][5] = {{argv[0], "measure", "0", "idle", NULL},
-                               {argv[0], "measure", peers, "idle", NULL},
-                               {argv[0], "measure", peers, "active", NULL}};
-    static double found[SIDES][CALL_FIGURES][REPEATS], crowd[2][CROWDS][REPEATS];
+    char *process_arguments[PROCESS_FIGURES][5] = {{argv[0], "measure", "0", "idle", NULL},
+                                                   {argv[0], "measure", peers, "idle", NULL},
+                                                   {argv[0], "measure", peers, "active", NULL}};
+    static double found[SIDES][CALL_FIGURES][REPEATS], process_times[2][PROCESS_FIGURES][REPEATS];
     double figures[CALL_FIGURES];
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         for (int side = 0; side < SIDES; side++) {
@@ -320,31 +326,31 @@ int main(int argc, char **argv) {
                 found[side][i][repeat] = figures[i];
             }
         }
-        for (int i = 0; i < CROWDS; i++) {
-            run(sides[BARE], crowds[i], &crowd[BARE][i][repeat], 1);
-            run(sides[SHIM], crowds[i], &crowd[SHIM][i][repeat], 1);
+        for (int i = 0; i < PROCESS_FIGURES; i++) {
+            run(sides[BARE], process_arguments[i], &process_times[BARE][i][repeat], 1);
+            run(sides[SHIM], process_arguments[i], &process_times[SHIM][i][repeat], 1);
         }
     }
     unlink(limits);
     unlink(region);
     rmdir(folder);
 
-    printf("%-38s %7s %7s %7s %7s %7s %7s   %s\n", "nanoseconds, medians", "bare", "shim", "added", "target", "of it",
-           "worst", "HAMi-core");
-#define ROW(name, figure, side, target, others)                                                                        \
-    row(name, found[BARE][figure], found[side][figure], LEAST, target, others)
-    ROW("launch, no limit of compute", LAUNCH, SHIM, 10, "21-39");
-    ROW("launch, limited to 50 %", LAUNCH, LIMITED, 25, "21-39");
-    ROW("the same, ten after other work: none", COLD, SHIM, 0, "");
-    ROW("the same, ten after other work: 50 %", COLD, LIMITED, 0, "");
+    printf("%-38s %7s %7s %7s %7s %7s %7s   %s\n", "nanoseconds", "bare", "shim", "added", "target", "ratio", "worst",
+           "HAMi-core");
+#define ROW(name, figure, side, target, others) row(name, found[BARE][figure], found[side][figure], MIN, target, others)
+    ROW("launch, no compute limit", LAUNCH, SHIM, 10, "21-39");
+    ROW("launch, compute limit 50 %", LAUNCH, LIMITED, 25, "21-39");
+    ROW("launch, cold caches, no compute limit", COLD, SHIM, 0, "");
+    ROW("launch, cold caches, limit 50 %", COLD, LIMITED, 0, "");
     ROW("alloc+free, 0 live", PAIRS, SHIM, 60, "634-810");
     ROW("alloc+free, 10,000 live", PAIRS_10000, SHIM, 80, "20,700");
     ROW("alloc+free, 100,000 live", PAIRS_100000, SHIM, 0, "");
-    row("alloc+free, 4 threads, per pair", found[BARE][PAIRS_THREADS], found[SHIM][PAIRS_THREADS], MIDDLE, 200,
+    row("alloc+free, 4 threads, per pair", found[BARE][PAIRS_THREADS], found[SHIM][PAIRS_THREADS], MEDIAN, 200,
         "4,800");
     ROW("cuMemGetInfo", INFO, SHIM, 30, "926-1,174");
-    double one = row("alloc+free, one process", crowd[BARE][ONE], crowd[SHIM][ONE], LEAST, 0, "");
-    row("alloc+free, 64 processes, 63 idle", crowd[BARE][IDLE], crowd[SHIM][IDLE], LEAST, 2 * one, "");
-    row("alloc+free, 64 processes, all active", crowd[BARE][ACTIVE], crowd[SHIM][ACTIVE], MIDDLE, 2 * one, "");
+    double one = row("alloc+free, one process", process_times[BARE][ONE], process_times[SHIM][ONE], MIN, 0, "");
+    row("alloc+free, 64 processes, 63 idle", process_times[BARE][IDLE], process_times[SHIM][IDLE], MIN, 2 * one, "");
+    row("alloc+free, 64 processes, all active", process_times[BARE][ACTIVE], process_times[SHIM][ACTIVE], MEDIAN,
+        2 * one, "");
     return EXIT_SUCCESS;
 }

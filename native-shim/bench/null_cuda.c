@@ -1,19 +1,20 @@
 /*
- * A driver whose calls cost nothing, so that what is measured is the shim. It never fails and remembers nothing but how
- * many launches there were: events say that each kept the GPU busy for NANOSECONDS, so little that no share is used up.
+ * A driver whose calls cost almost nothing, so that benchmarks measure the shim alone. No call fails. The driver only
+ * counts launches; by its events each launch keeps the GPU busy for KERNEL_NS, too little for a compute limit to hold
+ * back a launch.
  */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#define NANOSECONDS 5
+#define KERNEL_NS 5
 
 typedef struct context *CUcontext;
 typedef struct event {
     uint64_t launched;
 } * CUevent;
 
-static __thread uint64_t next, launched;
+static __thread uint64_t allocations, launched;
 
 #define EXPORT(name, ...)                                                                                              \
     int name(__VA_ARGS__);                                                                                             \
@@ -41,10 +42,10 @@ EXPORT(cuCtxGetDevice, int *device) {
     return 0;
 }
 
-/* Addresses of their own for each thread: its counter's address differs from the others'. */
+/* Threads get different addresses, because each thread's counter has another address. */
 EXPORT(cuMemAlloc_v2, unsigned long long *address, size_t bytes) {
     (void)bytes;
-    *address = ((uintptr_t)&next << 24) + ++next * 512;
+    *address = ((uintptr_t)&allocations << 24) + ++allocations * 512;
     return 0;
 }
 
@@ -66,7 +67,7 @@ EXPORT(cuLaunchKernel, void *function, unsigned grid_x, unsigned grid_y, unsigne
     return 0;
 }
 
-/* What the shim measures launches with. */
+/* Functions by which the shim measures the GPU time of launches. */
 
 EXPORT(cuStreamIsCapturing, void *stream, int *status) {
     (void)stream;
@@ -102,6 +103,6 @@ EXPORT(cuEventQuery, CUevent event) {
 }
 
 EXPORT(cuEventElapsedTime, float *milliseconds, CUevent start, CUevent end) {
-    *milliseconds = (float)(end->launched - start->launched) * (NANOSECONDS / 1e6f);
+    *milliseconds = (float)(end->launched - start->launched) * (KERNEL_NS / 1e6f);
     return 0;
 }

@@ -1,8 +1,10 @@
 /*
- * What the shim adds to the start of a program that never touches a GPU: `startup SHIM EMPTY PROGRAM [ARGUMENT...]`
- * starts the program again and again, bare, with the shim, and with the library EMPTY, in which there is nothing, by
- * turns, and prints medians in microseconds: of the bare start, and of the differences within a turn, which other
- * programs disturb less than the times themselves. Most of it is the loader's opening and mapping of any library.
+ * Measures what the shim adds to the start of a program that uses no GPU: `startup SHIM EMPTY PROGRAM [ARGUMENT...]`.
+ *
+ * In each of many rounds it starts the program without a preload, with the shim, and with the empty library EMPTY. It
+ * prints medians in microseconds: of the start without a preload, and of the differences within a round, which other
+ * load on the machine affects less than the times themselves. Most of the difference is the time in which the dynamic
+ * loader opens and maps any library.
  */
 #include <fcntl.h>
 #include <spawn.h>
@@ -24,13 +26,13 @@ static double now(void) {
     return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
 }
 
-static double run(const posix_spawn_file_actions_t *silent, char **arguments) {
+static double run(const posix_spawn_file_actions_t *discard_output, char **arguments) {
     pid_t child;
     int status = 0;
     double start = now();
-    if (posix_spawnp(&child, arguments[0], silent, NULL, arguments, environ) != 0 ||
+    if (posix_spawnp(&child, arguments[0], discard_output, NULL, arguments, environ) != 0 ||
         waitpid(child, &status, 0) != child || status != 0) {
-        fprintf(stderr, "startup: %s failed\n", arguments[0]);
+        fprintf(stderr, "bench-startup: %s failed\n", arguments[0]);
         exit(EXIT_FAILURE);
     }
     return now() - start;
@@ -41,35 +43,35 @@ static int ascending(const void *a, const void *b) {
     return (difference > 0) - (difference < 0);
 }
 
-static double run_with(const char *library, const posix_spawn_file_actions_t *silent, char **arguments) {
+static double run_with(const char *library, const posix_spawn_file_actions_t *discard_output, char **arguments) {
     setenv("LD_PRELOAD", library, 1);
-    double took = run(silent, arguments);
+    double took = run(discard_output, arguments);
     unsetenv("LD_PRELOAD");
     return took;
 }
 
-static double middle(double values[ROUNDS]) {
+static double median(double values[ROUNDS]) {
     qsort(values, ROUNDS, sizeof values[0], ascending);
     return values[ROUNDS / 2];
 }
 
 int main(int argc, char **argv) {
     static double bare[ROUNDS], shim[ROUNDS], empty[ROUNDS];
-    posix_spawn_file_actions_t silent;
+    posix_spawn_file_actions_t discard_output;
     if (argc < 4) {
-        fprintf(stderr, "usage: startup SHIM EMPTY PROGRAM [ARGUMENT...]\n");
+        fprintf(stderr, "usage: bench-startup SHIM EMPTY PROGRAM [ARGUMENT...]\n");
         return EXIT_FAILURE;
     }
-    posix_spawn_file_actions_init(&silent);
-    posix_spawn_file_actions_addopen(&silent, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&silent, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_init(&discard_output);
+    posix_spawn_file_actions_addopen(&discard_output, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&discard_output, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     unsetenv("LD_PRELOAD");
     for (int i = 0; i < ROUNDS; i++) {
-        bare[i] = run(&silent, argv + 3);
-        shim[i] = run_with(argv[1], &silent, argv + 3) - bare[i];
-        empty[i] = run_with(argv[2], &silent, argv + 3) - bare[i];
+        bare[i] = run(&discard_output, argv + 3);
+        shim[i] = run_with(argv[1], &discard_output, argv + 3) - bare[i];
+        empty[i] = run_with(argv[2], &discard_output, argv + 3) - bare[i];
     }
     printf("start of %s: bare %.0f us, the shim adds %.0f us (target: at most %d), an empty library %.0f us\n", argv[3],
-           middle(bare), middle(shim), TARGET, middle(empty));
+           median(bare), median(shim), TARGET, median(empty));
     return EXIT_SUCCESS;
 }

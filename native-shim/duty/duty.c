@@ -1,10 +1,10 @@
 /*
- * Who gets how much of a GPU: tenants under the shim on a make-believe GPU, judged by the GPU model's own books.
+ * Measures the share of a simulated GPU that each tenant gets under the shim, by the GPU model's own accounting.
  *
- * The program is its own cast. `duty OPTIONS` makes a GPU and a folder per tenant, and starts itself again: as tenants
- * that launch kernels as fast as they may (with the shim), as the judge that reads the books before and after, and the
- * reference arbiter where it is asked for. With --virtual all of them live in one virtual time, which passes only while
- * all of them sleep, so that half a minute of GPU time takes seconds and no other load disturbs it.
+ * `duty OPTIONS` creates a GPU, and a limit file and a region per tenant. It starts itself again as the tenants, which
+ * launch kernels under the shim, and as the meter, which reads the GPU model's accounting. With --arbiter it also
+ * starts the reference arbiter. With --virtual all these processes share a virtual clock, which advances only while all
+ * of them sleep: half a minute of GPU time takes seconds, and other load on the machine does not affect the result.
  */
 #include "aliquot/region.h"
 #include "gpu_time.h"
@@ -28,52 +28,59 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_TENANTS = 8, MOST_PROCESSES = 4, PATH_LENGTH = 512, MULTIPROCESSORS = 108 };
+enum { MAX_TENANTS = 8, MAX_PROCESSES = 4, PATH_LENGTH = 512, MULTIPROCESSORS = 108 };
 
 static const char uuid[] = "GPU-00000000-0000-4000-8000-00000000da7e";
 
 static const char help[] =
     "usage: duty [OPTIONS]\n"
-    "Measures which share of a make-believe GPU each tenant gets; exit status 1: somebody is off by more than the\n"
-    "tolerance.\n"
-    "  --limits 30,70     cores of each tenant, in percent; 0: no limit (default 25)\n"
-    "  --tenants N        so many tenants; the last limit holds for those beyond the list\n"
-    "  --shape SHAPE      50us, 200us, 1ms, 20ms, 3.5ms, ...: kernels of one length\n"
-    "                     mixed: 50us, 200us, 1ms and 20ms at random, each with a grid of its own\n"
-    "                     varied: the same with one grid, so that nothing tells their lengths beforehand\n"
-    "                     50us+3ms: a mix of one's own; 50us+3ms!: with one grid\n"
+    "Measures the share of a simulated GPU that each tenant gets.\n"
+    "\n"
+    "  --limits 30,70     compute limit of each tenant in percent; 0: no limit (default 25)\n"
+    "  --tenants N        number of tenants (default: one per limit); further tenants get the last limit\n"
+    "  --shape SHAPE      50us, 200us, 1ms, 20ms, 3.5ms, ...: kernels of one duration (default 1ms)\n"
+    "                     mixed: 50us, 200us, 1ms and 20ms at random, with a grid size for each duration\n"
+    "                     varied: the same durations with one grid size, so that the shim cannot predict them\n"
+    "                     50us+3ms: a mix of these durations; 50us+3ms!: with one grid size\n"
     "                     graph: a captured graph of 20 kernels of 50us\n"
-    "                     a list with commas: one shape per tenant\n"
-    "  --pattern PATTERN  busy: launches as fast as it may (default)\n"
-    "                     sync: waits for each kernel\n"
+    "                     a comma-separated list: one shape per tenant\n"
+    "  --pattern PATTERN  busy: launches without a pause (default)\n"
+    "                     sync: waits for the end of each kernel\n"
     "                     burst: 200 ms busy, 300 ms idle; burst=BUSY/IDLE in ms\n"
-    "                     streams=N: N streams in turn\n"
-    "                     a list with commas: one pattern per tenant\n"
-    "  --processes N      processes of each tenant, which share its limit (default 1)\n"
-    "  --policy POLICY    fixed (default), elastic or none; a list with commas: one per tenant\n"
-    "  --arbiter          the reference arbiter runs beside them\n"
-    "  --seconds S        measured time (default 5)\n"
-    "  --warm-up S        time before (default 2)\n"
-    "  --tolerance P      points that a tenant may be off (default 2); negative: only print\n"
-    "  --expect 30,70     what each should get; default: its limit, scaled down where they are more than 100\n"
-    "  --total P          least that all of them together should get, in percent\n"
-    "  --shown P          least utilisation of its share that each tenant's own books should show at any time\n"
-    "  --books P          points that they may be off the GPU's\n"
-    "  --virtual, --real  which time (default virtual)\n"
-    "  --seed N           of the kernels' jitter and the mixes (default 1)\n"
-    "  --latency US       after which work reaches the GPU, on the average: exponentially distributed (default 0)\n"
-    "  --build FOLDER     where the shim and the fake driver were built (default: where this program is)\n"
-    "  --keep             leave the folder there, and say where it is\n";
+    "                     streams=N: launches on N streams in turn\n"
+    "                     a comma-separated list: one pattern per tenant\n"
+    "  --processes N      number of processes of each tenant, which share its limit (default 1)\n"
+    "  --policy POLICY    fixed (default), elastic or none; a comma-separated list: one policy per tenant\n"
+    "  --arbiter          also run the reference arbiter\n"
+    "  --seconds S        duration of the measurement (default 5)\n"
+    "  --warm-up S        time before the measurement (default 2)\n"
+    "  --tolerance P      largest error of a tenant's share in percentage points (default 2); negative: only print\n"
+    "  --expect 30,70     expected share of each tenant; negative: any (default: its limit, scaled down if the\n"
+    "                     limits add up to more than 100)\n"
+    "  --total P          smallest sum of all shares in percent\n"
+    "  --shown P          smallest utilization that the shim may show at any time, in percent of the tenant's limit\n"
+    "  --books P          largest difference between the shim's and the GPU's accounting in percentage points\n"
+    "  --virtual, --real  virtual or real time (default virtual)\n"
+    "  --seed N           seed of the kernels' jitter and of the mixes (default 1)\n"
+    "  --latency US       mean time until work reaches the GPU, exponentially distributed (default 0)\n"
+    "  --build FOLDER     build folder of the shim and the fake driver (default: the one of this program)\n"
+    "  --keep             keep the temporary folder and print its path\n"
+    "\n"
+    "exit status:\n"
+    "  0  every share and every figure is within its bounds\n"
+    "  1  at least one is not\n"
+    "  2  the measurement failed\n";
 
 struct tenant {
     double limit, expected;
     const char *policy, *shape, *pattern;
-    pid_t pids[MOST_PROCESSES];
-    double own, least_shown, most_shown; /* by its own books, in percent of the GPU */
+    pid_t pids[MAX_PROCESSES];
+    double accounted, min_shown, max_shown; /* by the shim's accounting, in percent of the GPU */
 };
 
+/* The options. */
 struct plan {
-    struct tenant tenants[MOST_TENANTS];
+    struct tenant tenants[MAX_TENANTS];
     int count, processes;
     double seconds, warm_up, tolerance, total, shown, books;
     bool is_virtual, arbiter, keep;
@@ -88,7 +95,7 @@ static void fail(const char *what) {
     exit(2);
 }
 
-/* Item number i of a list with commas, the last one beyond its end. */
+/* Item i of a comma-separated list; the last item if the list is shorter. */
 static char *item(const char *list, int i) {
     const char *start = list;
     for (const char *comma; i > 0 && (comma = strchr(start, ',')) != NULL; i--) {
@@ -105,11 +112,11 @@ static int items(const char *list) {
     return count;
 }
 
-static double number(const char *text, double least, double most) {
+static double number(const char *text, double min, double max) {
     char *end;
     double value = strtod(text, &end);
-    if (end == text || *end != 0 || !(value >= least && value <= most)) {
-        fprintf(stderr, "duty: expected a number from %g to %g, found '%s'\n", least, most, text);
+    if (end == text || *end != 0 || !(value >= min && value <= max)) {
+        fprintf(stderr, "duty: expected a number from %g to %g, found '%s'\n", min, max, text);
         exit(2);
     }
     return value;
@@ -146,7 +153,7 @@ static void path_in(const struct plan *plan, char path[PATH_LENGTH], const char 
     snprintf(path + length, PATH_LENGTH - (size_t)length, format, i);
 }
 
-/* ---- the judge ---- */
+/* ---- the meter ---- */
 
 static int slot_of(gpu_file *gpu, int pid) {
     static struct gpu_process processes[GPU_SLOTS];
@@ -159,7 +166,7 @@ static int slot_of(gpu_file *gpu, int pid) {
     return -1;
 }
 
-/* Nanoseconds of the periods after `from` that a process (slot -1: anybody) kept the GPU busy. */
+/* Nanoseconds in the periods after `from` in which a process (slot -1: any process) kept the GPU busy. */
 static double busy_since(gpu_file *gpu, int slot, uint64_t from, uint64_t periods) {
     struct gpu_usage usage[GPU_USAGE_PERIODS];
     size_t count = gpu_usage_history(gpu, slot, usage, GPU_USAGE_PERIODS);
@@ -176,8 +183,8 @@ static double gpu_time_of(const struct aliquot_region *region) {
     return (double)__atomic_load_n(&region->device[0].gpu_time, __ATOMIC_RELAXED);
 }
 
-/* What the shim in a tenant shows as its utilisation, in percent of the GPU. */
-static double shown_by(const struct aliquot_region *region) {
+/* The tenant's utilization that the shim shows, in percent of the GPU. */
+static double shown_utilization(const struct aliquot_region *region) {
     const struct aliquot_device *device = &region->device[0];
     struct aliquot_usage usage = aliquot_usage_since(&device->gpu_time, device->history, 0, (int64_t)gpu_now());
     return usage.elapsed == 0 ? 0 : 100 * (double)usage.used / (double)usage.elapsed;
@@ -188,15 +195,16 @@ static const struct aliquot_region *map_region(const char *path) {
     void *region = mmap(NULL, ALIQUOT_REGION_SIZE, PROT_READ, MAP_SHARED, file, 0);
     struct stat status;
     if (file < 0 || fstat(file, &status) != 0 || status.st_size < ALIQUOT_REGION_SIZE || region == MAP_FAILED) {
-        fail("a tenant has no region");
+        fail("the shim in a tenant has not set up its region");
     }
     close(file);
     return region;
 }
 
-/* judge GPU_FILE WARM_UP SECONDS TENANTS REGION... PID...: percent of the GPU, of all and of each process; then what
-   each tenant's own books say, and the least and the most that they show. */
-static int judge(int count, char **arguments) {
+/* `duty meter GPU_FILE WARM_UP SECONDS TENANTS REGION... PID...` prints percentages of the GPU: the total and that of
+   each process by the GPU model's accounting; then per tenant the GPU time by the shim's accounting, and the smallest
+   and the largest utilization that the shim showed. */
+static int measure(int count, char **arguments) {
     char error[GPU_ERROR_LENGTH];
     gpu_file *gpu = gpu_open(arguments[0], error);
     if (gpu == NULL) {
@@ -206,22 +214,22 @@ static int judge(int count, char **arguments) {
     uint64_t start = gpu_now() + (uint64_t)(warm_up * 1e9);
     tenant_sleep_until(start);
     int tenants = atoi(arguments[3]);
-    const struct aliquot_region *regions[MOST_TENANTS];
-    double least[MOST_TENANTS], most[MOST_TENANTS], before[MOST_TENANTS];
+    const struct aliquot_region *regions[MAX_TENANTS];
+    double min[MAX_TENANTS], max[MAX_TENANTS], before[MAX_TENANTS];
     for (int i = 0; i < tenants; i++) {
         regions[i] = map_region(arguments[4 + i]);
-        least[i] = most[i] = shown_by(regions[i]);
+        min[i] = max[i] = shown_utilization(regions[i]);
         before[i] = gpu_time_of(regions[i]);
     }
-    int first = 4 + tenants;
-    uint64_t from = start / GPU_USAGE_PERIOD_NS; /* in which it falls: counted from the next */
+    int first_pid = 4 + tenants;
+    uint64_t from = start / GPU_USAGE_PERIOD_NS; /* the measurement begins with the period after this one */
     uint64_t periods = (uint64_t)(seconds * 1e9) / GPU_USAGE_PERIOD_NS;
-    /* Read in pieces: the books remember 128 periods. */
-    double busy[MOST_TENANTS * MOST_PROCESSES + 1] = {0};
-    int slots[MOST_TENANTS * MOST_PROCESSES + 1] = {-1};
-    int processes = count - first;
+    /* The GPU model keeps 128 periods, so the history is read in pieces. */
+    double busy[MAX_TENANTS * MAX_PROCESSES + 1] = {0};
+    int slots[MAX_TENANTS * MAX_PROCESSES + 1] = {-1};
+    int processes = count - first_pid;
     for (int i = 0; i < processes; i++) {
-        slots[i + 1] = slot_of(gpu, atoi(arguments[first + i]));
+        slots[i + 1] = slot_of(gpu, atoi(arguments[first_pid + i]));
     }
     for (uint64_t done = 0; done < periods;) {
         uint64_t piece = periods - done < GPU_USAGE_PERIODS / 2 ? periods - done : GPU_USAGE_PERIODS / 2;
@@ -229,9 +237,9 @@ static int judge(int count, char **arguments) {
         for (uint64_t period = from + done + 2; period <= end; period++) {
             tenant_sleep_until(period * GPU_USAGE_PERIOD_NS);
             for (int i = 0; i < tenants; i++) {
-                double shown = shown_by(regions[i]);
-                least[i] = fmin(least[i], shown);
-                most[i] = fmax(most[i], shown);
+                double shown = shown_utilization(regions[i]);
+                min[i] = fmin(min[i], shown);
+                max[i] = fmax(max[i], shown);
             }
         }
         for (int i = 0; i <= processes; i++) {
@@ -244,13 +252,13 @@ static int judge(int count, char **arguments) {
     }
     for (int i = 0; i < tenants; i++) {
         double used = gpu_time_of(regions[i]) - before[i];
-        printf("%f %f %f\n", 100 * used / (double)(gpu_now() - start), least[i], most[i]);
+        printf("%f %f %f\n", 100 * used / (double)(gpu_now() - start), min[i], max[i]);
     }
     gpu_close(gpu);
     return EXIT_SUCCESS;
 }
 
-/* ---- the cast ---- */
+/* ---- starting the processes ---- */
 
 static void set_virtual_time(const struct plan *plan, int participants) {
     char text[PATH_LENGTH];
@@ -263,7 +271,7 @@ static void set_virtual_time(const struct plan *plan, int participants) {
     setenv("ALIQUOT_VIRTUAL_TIME_PARTICIPANTS", text, 1);
 }
 
-/* The virtual clock comes first, so that the shim's and the driver's calls go through it. */
+/* The virtual clock is preloaded first, so that it also intercepts the calls of the shim and the driver. */
 static void set_preload(const struct plan *plan, bool shim) {
     char text[2 * PATH_LENGTH + 64] = "";
     if (plan->is_virtual) {
@@ -313,9 +321,9 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
         path_in(plan, path, "region-%d", i);
         write_text(path, "");
         setenv("ALIQUOT_REGION", path, 1);
-        char pids[MOST_PROCESSES * 16] = "";
+        char pids[MAX_PROCESSES * 16] = "";
         for (int j = 0; j < plan->processes; j++) {
-            snprintf(seed, sizeof seed, "%lu", plan->seed * 1000 + (unsigned long)(i * MOST_PROCESSES + j));
+            snprintf(seed, sizeof seed, "%lu", plan->seed * 1000 + (unsigned long)(i * MAX_PROCESSES + j));
             char *arguments[] = {(char *)self, "tenant", (char *)tenant->shape, (char *)tenant->pattern, seed, NULL};
             tenant->pids[j] = start(plan, participants, true, -1, arguments);
             size_t length = strlen(pids);
@@ -329,8 +337,8 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
 }
 
 static pid_t start_arbiter(const struct plan *plan, int participants) {
-    char program[PATH_LENGTH], *arguments[MOST_TENANTS + 4];
-    char containers[MOST_TENANTS][3 * PATH_LENGTH];
+    char program[PATH_LENGTH], *arguments[MAX_TENANTS + 4];
+    char containers[MAX_TENANTS][3 * PATH_LENGTH];
     int count = 0;
     snprintf(program, sizeof program, "%.400s/arbiter/aliquot-arbiter", plan->build);
     arguments[count++] = program;
@@ -347,12 +355,12 @@ static pid_t start_arbiter(const struct plan *plan, int participants) {
     return start(plan, participants, false, -1, arguments);
 }
 
-static void make_gpu(struct plan *plan) {
+static void create_gpu(struct plan *plan) {
     char path[PATH_LENGTH], command[4 * PATH_LENGTH];
     const char *temporary = getenv("TMPDIR");
     snprintf(plan->folder, sizeof plan->folder, "%.400s/aliquot-duty-XXXXXX", temporary != NULL ? temporary : "/tmp");
     if (mkdtemp(plan->folder) == NULL) {
-        fail("no temporary folder");
+        fail("cannot create a temporary folder");
     }
     char error[GPU_ERROR_LENGTH];
     struct gpu_identity identity = {.name = "NVIDIA A100-SXM4-80GB",
@@ -363,7 +371,7 @@ static void make_gpu(struct plan *plan) {
     memcpy(identity.uuid, uuid, sizeof uuid);
     path_in(plan, path, "gpus", 0);
     if (mkdir(path, 0777) != 0 || gpu_create(path, &identity, error) != GPU_CREATED) {
-        fail("the GPU can't be made");
+        fail("cannot create the simulated GPU");
     }
     path_in(plan, path, "lib", 0);
     mkdir(path, 0777);
@@ -372,31 +380,31 @@ static void make_gpu(struct plan *plan) {
         snprintf(command, sizeof command, "%.400s/fake-driver/%s", plan->build, libraries[i]);
         path_in(plan, path, i == 0 ? "lib/libcuda.so.1" : "lib/libnvidia-ml.so.1", 0);
         if (access(command, R_OK) != 0 || symlink(command, path) != 0) {
-            fail("the fake driver isn't there: --build");
+            fail("the fake driver is not in the build folder; set --build");
         }
     }
 }
 
-static void end(pid_t pid) {
+static void kill_process(pid_t pid) {
     if (pid > 0) {
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
     }
 }
 
-/* Percent of the GPU: shares[0] of all, then of each tenant. */
-static void run(struct plan *plan, const char *self, double shares[MOST_TENANTS + 1]) {
-    int ends[2];
-    char gpu[PATH_LENGTH], regions[MOST_TENANTS][PATH_LENGTH], numbers[3 + MOST_TENANTS * MOST_PROCESSES][32];
-    char *arguments[7 + MOST_TENANTS + MOST_TENANTS * MOST_PROCESSES];
+/* Runs the measurement. shares[0] is the sum of all shares in percent of the GPU; the tenants' shares follow. */
+static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS + 1]) {
+    int pipe_ends[2];
+    char gpu[PATH_LENGTH], regions[MAX_TENANTS][PATH_LENGTH], numbers[3 + MAX_TENANTS * MAX_PROCESSES][32];
+    char *arguments[7 + MAX_TENANTS + MAX_TENANTS * MAX_PROCESSES];
     int participants = plan->count * plan->processes + 1 + plan->arbiter;
-    make_gpu(plan);
+    create_gpu(plan);
     start_tenants(plan, participants, self);
     pid_t arbiter = plan->arbiter ? start_arbiter(plan, participants) : 0;
     int count = 0;
     path_in(plan, gpu, "gpus/GPU-00000000-0000-4000-8000-00000000da7e", 0);
     arguments[count++] = (char *)self;
-    arguments[count++] = "judge";
+    arguments[count++] = "meter";
     arguments[count++] = gpu;
     snprintf(numbers[0], sizeof numbers[0], "%f", plan->warm_up);
     snprintf(numbers[1], sizeof numbers[1], "%f", plan->seconds);
@@ -414,12 +422,12 @@ static void run(struct plan *plan, const char *self, double shares[MOST_TENANTS 
         arguments[count++] = numbers[3 + i];
     }
     arguments[count] = NULL;
-    if (pipe(ends) != 0) {
-        fail("no pipe");
+    if (pipe(pipe_ends) != 0) {
+        fail("cannot create a pipe");
     }
-    pid_t judging = start(plan, participants, false, ends[1], arguments);
-    close(ends[1]);
-    FILE *report = fdopen(ends[0], "r");
+    pid_t meter = start(plan, participants, false, pipe_ends[1], arguments);
+    close(pipe_ends[1]);
+    FILE *report = fdopen(pipe_ends[0], "r");
     bool complete = true;
     for (int i = 0; i <= plan->count * plan->processes && complete; i++) {
         double share = 0;
@@ -428,21 +436,21 @@ static void run(struct plan *plan, const char *self, double shares[MOST_TENANTS 
     }
     for (int i = 0; i < plan->count && complete; i++) {
         struct tenant *tenant = &plan->tenants[i];
-        complete = fscanf(report, "%lf %lf %lf", &tenant->own, &tenant->least_shown, &tenant->most_shown) == 3;
+        complete = fscanf(report, "%lf %lf %lf", &tenant->accounted, &tenant->min_shown, &tenant->max_shown) == 3;
     }
     fclose(report);
-    waitpid(judging, NULL, 0);
+    waitpid(meter, NULL, 0);
     for (int i = 0; i < plan->count * plan->processes; i++) {
-        end(plan->tenants[i / plan->processes].pids[i % plan->processes]);
+        kill_process(plan->tenants[i / plan->processes].pids[i % plan->processes]);
     }
-    end(arbiter);
+    kill_process(arbiter);
     if (plan->keep) {
-        printf("kept: %s\n", plan->folder);
+        printf("folder: %s\n", plan->folder);
     } else {
         remove_folder(plan->folder);
     }
     if (!complete) {
-        fail("the judge found no books");
+        fail("the meter did not report all figures");
     }
 }
 
@@ -476,7 +484,7 @@ static struct plan parse(int count, char **arguments) {
             limits = optarg;
             break;
         case 't':
-            plan.count = (int)number(optarg, 1, MOST_TENANTS);
+            plan.count = (int)number(optarg, 1, MAX_TENANTS);
             break;
         case 's':
             shapes = optarg;
@@ -485,7 +493,7 @@ static struct plan parse(int count, char **arguments) {
             patterns = optarg;
             break;
         case 'n':
-            plan.processes = (int)number(optarg, 1, MOST_PROCESSES);
+            plan.processes = (int)number(optarg, 1, MAX_PROCESSES);
             break;
         case 'o':
             policies = optarg;
@@ -543,7 +551,7 @@ static struct plan parse(int count, char **arguments) {
     if (plan.count == 0) {
         plan.count = items(limits);
     }
-    if (optind < count || plan.count > MOST_TENANTS) {
+    if (optind < count || plan.count > MAX_TENANTS) {
         fputs(help, stderr);
         exit(2);
     }
@@ -567,37 +575,37 @@ int main(int count, char **arguments) {
     if (count == 5 && strcmp(arguments[1], "tenant") == 0) {
         tenant_run(arguments[2], arguments[3], strtoul(arguments[4], NULL, 10));
     }
-    if (count >= 5 && strcmp(arguments[1], "judge") == 0) {
-        return judge(count - 2, arguments + 2);
+    if (count >= 5 && strcmp(arguments[1], "meter") == 0) {
+        return measure(count - 2, arguments + 2);
     }
     struct plan plan = parse(count, arguments);
-    double shares[MOST_TENANTS + 1] = {0}, worst = 0, least_shown = 100, books_off = 0;
+    double shares[MAX_TENANTS + 1] = {0}, worst = 0, min_shown = 100, accounting_error = 0;
     char self[PATH_LENGTH];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length <= 0) {
-        fail("/proc/self/exe can't be read");
+        fail("cannot read /proc/self/exe");
     }
     self[length] = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
     run(&plan, self, shares);
     for (int i = 0; i < plan.count; i++) {
         struct tenant *tenant = &plan.tenants[i];
-        double off = tenant->expected < 0 ? 0 : shares[i + 1] - tenant->expected;
+        double error = tenant->expected < 0 ? 0 : shares[i + 1] - tenant->expected;
         printf("tenant %d: limit %3.0f %s, %s, %s: %5.1f %% of the GPU", i, tenant->limit, tenant->policy,
                tenant->shape, tenant->pattern, shares[i + 1]);
-        printf(tenant->expected < 0 ? "" : " (%+.1f)", off);
+        printf(tenant->expected < 0 ? "" : " (%+.1f)", error);
         if (tenant->limit > 0) {
-            double of_share = 100 / tenant->limit, shown = tenant->least_shown * of_share;
-            printf("; own books %.1f, shown %.0f to %.0f %% of the share", tenant->own, shown,
-                   tenant->most_shown * of_share);
-            least_shown = fmin(shown, least_shown);
-            books_off = fmax(books_off, fabs(tenant->own - shares[i + 1]));
+            double scale = 100 / tenant->limit, shown = tenant->min_shown * scale;
+            printf("; shim counts %.1f %%, shows utilization %.0f to %.0f %%", tenant->accounted, shown,
+                   tenant->max_shown * scale);
+            min_shown = fmin(shown, min_shown);
+            accounting_error = fmax(accounting_error, fabs(tenant->accounted - shares[i + 1]));
         }
         printf("\n");
-        worst = fabs(off) > worst ? fabs(off) : worst;
+        worst = fabs(error) > worst ? fabs(error) : worst;
     }
-    printf("all: %.1f %%; worst error %.1f points\n", shares[0], worst);
-    bool good = (plan.tolerance < 0 || worst <= plan.tolerance) && shares[0] >= plan.total &&
-                least_shown >= plan.shown && books_off <= plan.books;
+    printf("total: %.1f %%; worst error %.1f points\n", shares[0], worst);
+    bool good = (plan.tolerance < 0 || worst <= plan.tolerance) && shares[0] >= plan.total && min_shown >= plan.shown &&
+                accounting_error <= plan.books;
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

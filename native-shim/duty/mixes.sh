@@ -1,7 +1,8 @@
 #!/bin/bash
-# Tenants that have little in common, with and without the reference arbiter: mixes.sh DUTY [OPTIONS OF DUTY]; SEEDS=3
-# of each, some minutes in virtual time. Ends with the worst error; status 1: somebody was off by over 2 points, or the
-# GPU was not in use for 97 percent of the time although an elastic tenant wanted it.
+# Runs duty with tenants that differ from each other, with and without the reference arbiter: mixes.sh DUTY [OPTIONS OF
+# DUTY]. SEEDS sets the number of runs of each mix (default 3). This takes some minutes in virtual time. The last line
+# is the worst error. Exit status 1: a tenant's share was off by more than 2 points, or the GPU was busy for less than
+# 97 percent of the time although an elastic tenant had work for it.
 set -u
 duty=$1
 shift
@@ -11,13 +12,13 @@ while read -r mix; do
     errors=
     for seed in $(seq 1 "${SEEDS:-3}"); do
         # shellcheck disable=SC2086
-        line=$("$duty" --seconds 6 $mix --seed "$seed" "$@" 2>&1) || failed=$((failed + 1))
-        error=$(sed -n 's/.*worst error \([0-9.]*\).*/\1/p' <<<"$line")
+        output=$("$duty" --seconds 6 $mix --seed "$seed" "$@" 2>&1) || failed=$((failed + 1))
+        error=$(sed -n 's/.*worst error \([0-9.]*\).*/\1/p' <<<"$output")
         errors="$errors ${error:-100}"
         worst=$(printf '%s\n%s\n' "$worst" "${error:-100}" | sort -g | tail -1)
         runs=$((runs + 1))
     done
-    printf '%s: worst%s\n' "$mix" "$errors"
+    printf '%s: worst error%s\n' "$mix" "$errors"
 done <<'MIXES'
 --limits 20,30,50 --shape 50us,3ms,20ms
 --limits 30,70 --shape 50us,20ms
@@ -54,5 +55,5 @@ done <<'MIXES'
 --arbiter --limits 10,20,30,40 --shape graph,1ms,mixed,50us
 --arbiter --limits 25,25 --shape 5ms,300us
 MIXES
-echo "$runs runs, $failed off by more than allowed; worst error $worst points"
+echo "$runs runs, $failed failed; worst error $worst points"
 [ "$failed" = 0 ]

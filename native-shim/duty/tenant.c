@@ -10,20 +10,20 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_LENGTHS = 16, MOST_STREAMS = 16, BLOCKS = 108, GRAPH_KERNELS = 20 };
+enum { MAX_DURATIONS = 16, MAX_STREAMS = 16, BLOCKS = 108, GRAPH_KERNELS = 20 };
 
-/* Takes as long as its first parameter says, on the make-believe GPU. */
+/* On the fake GPU a kernel of this name runs for the nanoseconds in its first parameter. */
 static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
                           ".visible .entry aliquot_busy(.param .u64 nanoseconds)\n{\n    ret;\n}\n";
 
 struct work {
-    uint64_t lengths[MOST_LENGTHS];
+    uint64_t durations[MAX_DURATIONS];
     int count;
-    bool one_grid;
+    bool same_grid; /* all durations have one grid size, so that the shim cannot tell the kernels apart */
     CUgraphExec graph;
-    bool waits;
+    bool synchronizes;
     int streams;
-    double busy, idle; /* s; idle 0: always busy */
+    double busy, idle; /* seconds of a burst and of the pause after it; idle 0: no pauses */
 };
 
 static void *find(const char *symbol) {
@@ -33,7 +33,7 @@ static void *find(const char *symbol) {
     }
     void *function = driver == NULL ? NULL : dlsym(driver, symbol);
     if (function == NULL) {
-        fprintf(stderr, "duty: no %s: %s\n", symbol, dlerror());
+        fprintf(stderr, "duty: the driver does not export %s: %s\n", symbol, dlerror());
         _exit(2);
     }
     return function;
@@ -43,12 +43,12 @@ static void *find(const char *symbol) {
     do {                                                                                                               \
         CUresult must_result = symbol(__VA_ARGS__);                                                                    \
         if (must_result != CUDA_SUCCESS) {                                                                             \
-            fprintf(stderr, "duty: %s: error %d\n", #symbol, (int)must_result);                                        \
+            fprintf(stderr, "duty: %s failed with error %d\n", #symbol, (int)must_result);                             \
             _exit(2);                                                                                                  \
         }                                                                                                              \
     } while (0)
 
-/* The driver's functions as this program finds them. */
+/* Pointers to the driver's functions. */
 #define DRIVER(symbol, ...) static CUresult (*symbol)(__VA_ARGS__)
 DRIVER(init, unsigned);
 DRIVER(retain, CUcontext *, CUdevice);
@@ -78,39 +78,39 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-static _Noreturn void refuse(const char *what, const char *text) {
-    fprintf(stderr, "duty: not a %s: %s\n", what, text);
+static _Noreturn void fail_usage(const char *option, const char *text) {
+    fprintf(stderr, "duty: invalid %s: %s\n", option, text);
     _exit(2);
 }
 
-/* 50us, 3.5ms, 1s */
-static const char *parse_length(const char *text, uint64_t *length) {
+/* Parses a duration like 50us, 3.5ms or 1s; returns the rest of the text. */
+static const char *parse_duration(const char *text, uint64_t *duration) {
     char *end;
     double value = strtod(text, &end);
     double unit = strncmp(end, "us", 2) == 0 ? 1e3 : strncmp(end, "ms", 2) == 0 ? 1e6 : *end == 's' ? 1e9 : 0;
     if (end == text || unit == 0 || value * unit < 1 || value * unit > 1e11) {
-        refuse("shape", text);
+        fail_usage("shape", text);
     }
-    *length = (uint64_t)(value * unit);
+    *duration = (uint64_t)(value * unit);
     return end + (*end == 's' ? 1 : 2);
 }
 
 static void parse_shape(struct work *work, const char *shape) {
     if (strcmp(shape, "mixed") == 0 || strcmp(shape, "varied") == 0) {
-        work->one_grid = shape[0] == 'v';
+        work->same_grid = shape[0] == 'v';
         shape = "50us+200us+1ms+20ms";
     }
     for (const char *rest = shape;; rest++) {
-        rest = parse_length(rest, &work->lengths[work->count++]);
+        rest = parse_duration(rest, &work->durations[work->count++]);
         if (strcmp(rest, "!") == 0) {
-            work->one_grid = true;
+            work->same_grid = true;
             rest++;
         }
         if (*rest == 0) {
             return;
         }
-        if (*rest != '+' || work->count == MOST_LENGTHS) {
-            refuse("shape", shape);
+        if (*rest != '+' || work->count == MAX_DURATIONS) {
+            fail_usage("shape", shape);
         }
     }
 }
@@ -121,19 +121,18 @@ static void parse_pattern(struct work *work, const char *pattern) {
         return;
     }
     if (strcmp(pattern, "sync") == 0) {
-        work->waits = true;
+        work->synchronizes = true;
     } else if (strcmp(pattern, "burst") == 0 || sscanf(pattern, "burst=%lf/%lf", &busy, &idle) == 2) {
         work->busy = busy / 1e3;
         work->idle = idle / 1e3;
-    } else if (sscanf(pattern, "streams=%d", &work->streams) != 1 || work->streams < 1 ||
-               work->streams > MOST_STREAMS) {
-        refuse("pattern", pattern);
+    } else if (sscanf(pattern, "streams=%d", &work->streams) != 1 || work->streams < 1 || work->streams > MAX_STREAMS) {
+        fail_usage("pattern", pattern);
     }
 }
 
 static void capture(struct work *work, CUfunction function, CUstream stream) {
-    uint64_t length = 50000;
-    void *parameters[] = {&length};
+    uint64_t duration = 50000;
+    void *parameters[] = {&duration};
     CUgraph graph;
     FIND(begin_capture, "cuStreamBeginCapture_v2");
     FIND(end_capture, "cuStreamEndCapture");
@@ -151,7 +150,7 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long 
     struct work work = {.streams = 1};
     CUcontext context;
     CUfunction function;
-    CUstream streams[MOST_STREAMS];
+    CUstream streams[MAX_STREAMS];
     void *module;
     bool graph = strcmp(shape, "graph") == 0;
     parse_pattern(&work, pattern);
@@ -185,11 +184,11 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long 
             MUST(launch_graph, work.graph, stream);
         } else {
             int which = work.count > 1 ? rand_r(&random) % work.count : 0;
-            void *parameters[] = {&work.lengths[which]};
-            unsigned blocks = BLOCKS << (work.one_grid ? 0 : which);
+            void *parameters[] = {&work.durations[which]};
+            unsigned blocks = BLOCKS << (work.same_grid ? 0 : which);
             MUST(launch, function, blocks, 1, 1, 256, 1, 1, 0, stream, parameters, NULL);
         }
-        if (work.waits) {
+        if (work.synchronizes) {
             MUST(synchronize, stream);
         }
         if (work.idle > 0 && (double)(now() - start) >= work.busy * 1e9) {

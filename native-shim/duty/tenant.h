@@ -1,13 +1,13 @@
-/* A program that has always something to do on a GPU. */
+/* A tenant: a program that launches kernels in an endless loop. */
 #ifndef ALIQUOT_DUTY_TENANT_H
 #define ALIQUOT_DUTY_TENANT_H
 
 #include <stdint.h>
 
-/* Until it is killed. Shapes and patterns: duty --help. */
+/* Runs until it is killed. `duty --help` lists the shapes and patterns. */
 _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long seed);
 
-/* Of CLOCK_MONOTONIC, in ns. */
+/* Sleeps until a time of CLOCK_MONOTONIC in ns. */
 void tenant_sleep_until(uint64_t time);
 
 #endif

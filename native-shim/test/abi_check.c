@@ -1,12 +1,12 @@
-/* Compiled only where NVIDIA's cuda.h is: it fails to, unless every prototype and constant of ours is NVIDIA's. */
-#define __CUDA_API_VERSION_INTERNAL /* cuda.h then declares the old ABIs too */
+/* Compiles against NVIDIA's cuda.h only if every prototype and constant of the shim is equal to NVIDIA's. */
+#define __CUDA_API_VERSION_INTERNAL /* makes cuda.h declare the old ABIs, too */
 #include <cuda.h>
 #define ALIQUOT_CUDA_H_INCLUDED
 #include "hooks.h"
 
 #include <assert.h>
 
-#if CUDA_VERSION < 13000 /* not in an older cuda.h */
+#if CUDA_VERSION < 13000 /* older headers do not declare these */
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type);
 CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type);
 CUresult cuCtxSynchronize_v2(CUcontext context);
@@ -14,7 +14,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context);
 _Static_assert(CU_MEM_ALLOCATION_TYPE_MANAGED == 2, "cuda.h");
 #endif
 
-/* Redeclaring with another type is an error; naming the function first makes sure that cuda.h has it. */
+/* A redeclaration with another type is an error. The use before it fails if cuda.h does not declare the function. */
 #define CUDA(result, symbol, parameters)                                                                               \
     _Static_assert(sizeof &symbol != 0, #symbol);                                                                      \
     result symbol parameters;

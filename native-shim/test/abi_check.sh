@@ -1,6 +1,6 @@
 #!/bin/bash
-# Compares our declarations with NVIDIA's cuda.h or nvml.h: abi_check.sh SOURCE_FOLDER CLIENTS cuda|nvml.
-# Skipped (77) where there is none.
+# Compares the shim's declarations with NVIDIA's cuda.h or nvml.h: abi_check.sh SOURCE_FOLDER CLIENTS cuda|nvml.
+# Skipped (77) if the machine has no such header.
 compared=0
 compile=("${CC:-cc}" -std=gnu11 -Wall -Werror -iquote "$1/src")
 program=$(mktemp)
@@ -9,11 +9,11 @@ check_cuda() { # INCLUDE_FOLDER
     "${compile[@]}" -fsyntax-only -isystem "$1" "$source/test/abi_check.c"
 }
 check_nvml() {
-    # An older header lacks what we declare last.
+    # A header without the newest of the shim's declarations is too old.
     grep -q nvmlAccountingStats_v2_t "$1/nvml.h" || return 0
-    "${compile[@]}" "$source/test/nvml_abi_check.c" -o "$program" && ours=$("$program") &&
+    "${compile[@]}" "$source/test/nvml_abi_check.c" -o "$program" && shim_layouts=$("$program") &&
         "${compile[@]}" -DNVIDIA -isystem "$1" "$source/test/nvml_abi_check.c" -o "$program" &&
-        diff <(echo "$ours") <("$program") && compared=1
+        diff <(echo "$shim_layouts") <("$program") && compared=1
 }
 source=$1
 for folder in "${CUDA_HOME:-/usr/local/cuda}/include" "$2"/nvidia/*/include; do
@@ -24,6 +24,6 @@ for folder in "${CUDA_HOME:-/usr/local/cuda}/include" "$2"/nvidia/*/include; do
     fi
 done
 [ $compared = 1 ] || {
-    echo "skipped: no $3.h that is new enough in CUDA_HOME or /usr/local/cuda, nor from PyPI in $2"
+    echo "skipped: neither CUDA_HOME, /usr/local/cuda nor $2 (PyPI) has a $3.h that is new enough"
     exit 77
 }

@@ -1,4 +1,5 @@
-/* Every way to a driver function: it must lead to our hook of exactly that ABI, and for all else to the driver. */
+/* Tests every way to look up a driver function: it must return the shim's hook of the same ABI, and for functions that
+   the shim does not hook the driver's own. */
 #include "hooks.h"
 #include "sandbox.h"
 
@@ -64,23 +65,23 @@ TEST(dlopen_by_full_path_and_dlsym_find_the_hooks) {
     check_all_hooked(open_driver(getenv("STUB_PATH"), RTLD_NOW | RTLD_LOCAL));
 }
 
-TEST(RTLD_DEFAULT_finds_the_hooks_once_the_driver_is_there_and_nothing_before) {
-    CHECK(dlsym(RTLD_DEFAULT, "cuInit") == NULL, "no driver, no function");
-    CHECK(dlerror() != NULL, "a reason");
-    CHECK(dlsym(RTLD_NEXT, "cuInit") == NULL, "no driver, no function");
+TEST(RTLD_DEFAULT_finds_the_hooks_only_after_the_driver_is_loaded) {
+    CHECK(dlsym(RTLD_DEFAULT, "cuInit") == NULL, "the driver is not loaded");
+    CHECK(dlerror() != NULL, "a failed dlsym gives a reason");
+    CHECK(dlsym(RTLD_NEXT, "cuInit") == NULL, "the driver is not loaded");
     open_driver("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL);
     check_all_hooked(RTLD_DEFAULT);
     check_all_hooked(dlopen(NULL, RTLD_LAZY));
 }
 
-TEST(RTLD_NEXT_finds_the_hooks_each_time_it_is_asked) {
+TEST(RTLD_NEXT_finds_the_hooks_in_every_call) {
     open_driver("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL);
     check_all_hooked(RTLD_NEXT);
     check_all_hooked(RTLD_NEXT);
     check_is_hook(probe_next("cuMemAlloc_v2"), "cuMemAlloc_v2");
 }
 
-TEST(a_driver_in_another_librarys_own_scope_is_found_hooked) {
+TEST(a_library_that_loads_the_driver_in_its_own_scope_finds_the_hooks) {
     void *plugin = open_driver(getenv("PLUGIN_PATH"), RTLD_NOW | RTLD_LOCAL);
     void *(*find)(void *, const char *) = (void *(*)(void *, const char *))dlsym(plugin, "plugin_find");
     dlerror();
@@ -92,84 +93,84 @@ TEST(a_driver_in_another_librarys_own_scope_is_found_hooked) {
     CHECK_EQUAL(((int (*)(void))dlsym(plugin, "plugin_init"))(), CUDA_SUCCESS);
 }
 
-TEST(RTLD_NEXT_still_means_behind_the_library_that_calls) {
-    CHECK(dlsym(RTLD_NEXT, "probe_me") == (void *)probe_me, "behind the program is the library");
-    CHECK(probe_next("probe_me") == NULL, "behind the library is nothing");
+TEST(RTLD_NEXT_searches_after_the_calling_library) {
+    CHECK(dlsym(RTLD_NEXT, "probe_me") == (void *)probe_me, "the library follows the program");
+    CHECK(probe_next("probe_me") == NULL, "no library follows that exports it");
     CHECK(probe_next("malloc") == dlsym(RTLD_NEXT, "malloc"), "libc");
 }
 
-TEST(a_name_that_nobody_has_is_not_found_and_dlerror_says_so) {
+TEST(a_name_that_no_library_exports_is_not_found_and_dlerror_gives_the_reason) {
     void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
-    CHECK(dlsym(driver, "cuOfTomorrow") == NULL, "a new name");
-    CHECK(strstr(dlerror(), "cuOfTomorrow") != NULL, "a reason");
-    CHECK(dlsym(driver, "cuMemAlloc_v99") == NULL, "a new ABI");
-    CHECK(dlsym(open_driver("libm.so.6", RTLD_LAZY), "cuMemAlloc_v2") == NULL, "another library's");
+    CHECK(dlsym(driver, "cuOfTomorrow") == NULL, "an unknown name");
+    CHECK(strstr(dlerror(), "cuOfTomorrow") != NULL, "dlerror names the symbol");
+    CHECK(dlsym(driver, "cuMemAlloc_v99") == NULL, "an unknown ABI");
+    CHECK(dlsym(open_driver("libm.so.6", RTLD_LAZY), "cuMemAlloc_v2") == NULL, "a handle of another library");
 }
 
-TEST(another_librarys_function_of_a_hooks_name_is_left_to_it) {
+TEST(a_function_of_the_same_name_in_another_library_is_not_hooked) {
     void *impostor = open_driver(getenv("IMPOSTOR_PATH"), RTLD_LAZY | RTLD_LOCAL);
     CHECK(strcmp(library_of(dlsym(impostor, "cuMemAlloc_v2")), "libimpostor.so") == 0, "%s",
           library_of(dlsym(impostor, "cuMemAlloc_v2")));
     check_all_hooked(open_driver("libcuda.so.1", RTLD_LAZY));
 }
 
-TEST(dlvsym_is_left_alone) {
+TEST(dlvsym_is_not_hooked) {
     CHECK(strcmp(library_of((void *)dlvsym), "libaliquot.so") != 0, "%s", library_of((void *)dlvsym));
     void *real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
     real = real == NULL ? dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17") : real; /* arm64 */
     CHECK(strcmp(library_of(real), "libaliquot.so") != 0, "the C library's own");
     void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
     void *bare = ((void *(*)(void *, const char *))real)(driver, "cuMemAlloc_v2");
-    CHECK(strcmp(library_of(bare), "libcuda.so.1") == 0, "the way that stays open on purpose");
+    CHECK(strcmp(library_of(bare), "libcuda.so.1") == 0, "dlvsym and the C library's dlsym bypass the hooks");
 }
 
 typedef CUresult get_v1(const char *, void **, int, cuuint64_t);
 typedef CUresult get_v2(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 
-/* Every hook by its name, version and flags; then every name in every version from CUDA 2 to 13. */
+/* Looks up every hook by its name, version and flags, and every name in every version from CUDA 2 to 13. */
 static void check_all_versions(void) {
     void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
-    get_v1 *old = (get_v1 *)dlsym(driver, "cuGetProcAddress");
-    get_v2 *new = (get_v2 *)dlsym(driver, "cuGetProcAddress_v2");
+    get_v1 *get_first = (get_v1 *)dlsym(driver, "cuGetProcAddress");
+    get_v2 *get_second = (get_v2 *)dlsym(driver, "cuGetProcAddress_v2");
     for (size_t i = 0; i < HOOK_COUNT; i++) {
         void *first = NULL, *second = NULL;
         CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
         if (hooks[i].name == NULL) {
             continue;
         }
-        CHECK_EQUAL(old(hooks[i].name, &first, hooks[i].version, hooks[i].flags), CUDA_SUCCESS);
-        CHECK_EQUAL(new (hooks[i].name, &second, hooks[i].version, hooks[i].flags, &status), CUDA_SUCCESS);
+        CHECK_EQUAL(get_first(hooks[i].name, &first, hooks[i].version, hooks[i].flags), CUDA_SUCCESS);
+        CHECK_EQUAL(get_second(hooks[i].name, &second, hooks[i].version, hooks[i].flags, &status), CUDA_SUCCESS);
         CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SUCCESS);
         check_is_hook(first, hooks[i].symbol);
         check_is_hook(second, hooks[i].symbol);
         for (int version = 2000; version <= 13020; version += 10) {
-            const struct hook *wanted = NULL;
+            const struct hook *expected = NULL;
             for (size_t other = 0; other < HOOK_COUNT; other++) {
                 if (hooks[other].name != NULL && strcmp(hooks[other].name, hooks[i].name) == 0 &&
                     hooks[other].version <= version &&
                     (hooks[other].flags == 0 || hooks[other].flags == hooks[i].flags)) {
-                    wanted = &hooks[other];
+                    expected = &hooks[other];
                 }
             }
-            CUresult result = new (hooks[i].name, &second, version, hooks[i].flags, NULL);
-            CHECK_EQUAL(result == CUDA_SUCCESS, wanted != NULL);
-            if (wanted != NULL) {
-                check_is_hook(second, wanted->symbol);
+            CUresult result = get_second(hooks[i].name, &second, version, hooks[i].flags, NULL);
+            CHECK_EQUAL(result == CUDA_SUCCESS, expected != NULL);
+            if (expected != NULL) {
+                check_is_hook(second, expected->symbol);
             }
         }
     }
 }
 
-TEST(cuGetProcAddress_answers_the_hook_of_each_ABI) {
+TEST(cuGetProcAddress_returns_the_hook_of_each_ABI) {
     check_all_versions();
 }
 
-TEST(cuGetProcAddress_answers_the_hooks_where_the_driver_has_other_addresses_than_it_exports) {
+TEST(cuGetProcAddress_returns_the_hooks_when_the_driver_returns_addresses_that_it_does_not_export) {
     setenv("STUB_OTHER_ADDRESSES", "1", 1);
     check_all_versions();
 }
 
-TEST(cuGetProcAddress_leaves_what_is_not_hooked_and_what_fails_alone) {
+TEST(cuGetProcAddress_passes_through_unhooked_functions_and_failures) {
     void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
     get_v2 *get = (get_v2 *)dlsym(driver, "cuGetProcAddress_v2");
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
@@ -178,10 +179,10 @@ TEST(cuGetProcAddress_leaves_what_is_not_hooked_and_what_fails_alone) {
     CHECK(strcmp(library_of(function), "libcuda.so.1") == 0, "%s", library_of(function));
     CHECK_EQUAL(get("cuMemFreeAsync", &function, 11010, 0, &status), 500);
     CHECK(function == NULL && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "not found");
-    CHECK_EQUAL(get("", &function, 12000, 0, &status), 500); /* libcudart's first question */
+    CHECK_EQUAL(get("", &function, 12000, 0, &status), 500); /* libcudart's first lookup */
 }
 
-TEST(an_address_that_cannot_be_placed_is_the_drivers_and_is_counted) {
+TEST(an_address_of_an_unknown_ABI_is_passed_through_and_counted) {
     sandbox(100 * MIB, 0);
     setenv("STUB_UNKNOWN_ADDRESS", "1", 1);
     get_v2 *get = (get_v2 *)dlsym(open_driver("libcuda.so.1", RTLD_LAZY), "cuGetProcAddress_v2");
@@ -194,14 +195,15 @@ TEST(an_address_that_cannot_be_placed_is_the_drivers_and_is_counted) {
     CHECK_EQUAL(map_region()->header.unplaced_addresses, 1);
 }
 
-static const char *entered(void) {
+/* The exported name of the stub's function that was called last. */
+static const char *last_call(void) {
     return ((const char *(*)(void))dlsym(open_driver("libcuda.so.1", RTLD_LAZY), "stub_entered"))();
 }
 
 #define CHECK_REACHES(symbol, ...)                                                                                     \
     do {                                                                                                               \
         ((CUresult(*)())sandbox_function(#symbol))(__VA_ARGS__);                                                       \
-        CHECK(strcmp(entered(), #symbol) == 0, "%s reached %s", #symbol, entered());                                   \
+        CHECK(strcmp(last_call(), #symbol) == 0, "%s reached %s", #symbol, last_call());                               \
     } while (0)
 
 static void check_each_launch_reaches_its_own(void) {
@@ -214,7 +216,7 @@ static void check_each_launch_reaches_its_own(void) {
     CHECK_REACHES(cuLaunchCooperativeKernel_ptsz, none, 1, 1, 1, 1, 1, 1, 0, none, none);
     CHECK_REACHES(cuLaunchKernelEx, &config, none, none, none);
     CHECK_REACHES(cuLaunchKernelEx_ptsz, &config, none, none, none);
-    CHECK_REACHES(cuLaunchKernelEx, none, none, none, none); /* the driver's to refuse */
+    CHECK_REACHES(cuLaunchKernelEx, none, none, none, none); /* the driver refuses it */
     CHECK_REACHES(cuLaunchCooperativeKernelMultiDevice, &several, 1, 0);
     CHECK_REACHES(cuLaunchCooperativeKernelMultiDevice, none, 0, 0);
     CHECK_REACHES(cuLaunch, none);
@@ -356,13 +358,13 @@ static void check_each_reaches_its_own(void) {
     CHECK_REACHES(cuInit, 0u);
 }
 
-TEST(each_hook_ends_in_the_drivers_function_of_its_own_ABI) {
+TEST(each_hook_calls_the_drivers_function_of_its_own_ABI) {
     sandbox(100 * MIB, 0);
     check_each_reaches_its_own();
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(each_hook_passes_on_to_the_drivers_function_of_its_own_ABI_where_there_are_no_limits) {
+TEST(without_limits_each_hook_calls_the_drivers_function_of_its_own_ABI) {
     sandbox_empty();
     check_each_reaches_its_own();
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The library for arm64, by Debian's cross compiler: arm64_test.sh SOURCE_FOLDER BUILD_FOLDER CASE.
-# Skipped (77) where the compiler, or the emulator for what runs, is missing.
+# Tests the library for arm64, built by Debian's cross compiler: arm64_test.sh SOURCE_FOLDER BUILD_FOLDER CASE.
+# Skipped (77) if the compiler is missing, or, for the case that runs programs, the emulator.
 set -u
 source=$1 build=$2 case=$3
 prefix=aarch64-linux-gnu-
@@ -17,7 +17,7 @@ it_is_built)
         -DCMAKE_C_COMPILER=${prefix}gcc &&
         cmake --build "$build" --target aliquot abi_test memory_test stub-cuda impostor plugin
     ;;
-it_finds_limits_and_forks_in_an_emulator)
+it_limits_memory_in_an_emulator)
     need qemu-aarch64-static qemu-user-static
     tests=$build/test
     emulate() {
@@ -25,18 +25,18 @@ it_finds_limits_and_forks_in_an_emulator)
             -E LD_LIBRARY_PATH="$tests/stub:$tests" -E STUB_PATH="$tests/stub/libcuda.so.1" \
             -E IMPOSTOR_PATH="$tests/libimpostor.so" -E PLUGIN_PATH="$tests/libplugin.so" "$@" 2>&1
     }
-    # Every way in, since dlsym is written in assembly; of the rest a sample, since an emulator is slow.
+    # All lookup tests run, since dlsym is written in assembly. Of the memory tests a sample runs: the emulator is slow.
     emulate "$tests/abi_test" || exit 1
-    for name in the_limit_is_exact_to_the_byte eight_threads_that_race_for_one_limit_never_pass_it \
-        two_processes_share_one_limit a_forked_child_takes_a_slot_of_its_own_and_leaves_its_parents_alone; do
+    for name in the_limit_is_exact_to_the_byte eight_threads_that_race_for_one_limit_never_exceed_it \
+        two_processes_share_one_limit a_forked_child_gets_its_own_slot_and_does_not_change_its_parents; do
         emulate "$tests/memory_test" $name || {
-            echo "$name: $?"
+            echo "$name: exit status $?"
             exit 1
         }
     done
     ;;
 *)
-    [ -e "$build/libaliquot.so" ] || exit 77 # not built, as the test before this one says
+    [ -e "$build/libaliquot.so" ] || exit 77 # not built; the test arm64.it_is_built gives the reason
     CROSS=$prefix exec "$(dirname "$0")/library_test.sh" "$build/libaliquot.so" "$source" "$case"
     ;;
 esac

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every C source below $1 as .clang-format wants it. Skipped (77) where clang-format is missing.
+# Checks the format of every C source below $1 with clang-format. Skipped (77) if clang-format is missing.
 command -v clang-format >/dev/null || {
     echo "skipped: clang-format is not installed (Debian: apt-get install clang-format)"
     exit 77

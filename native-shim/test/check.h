@@ -1,6 +1,7 @@
 /*
- * The least a C test needs. A test binary holds cases, each a TEST whose name is a sentence; `binary NAME` runs that
- * one (CTest's way), `binary` alone runs all; each runs in a process of its own. A failed check ends its case.
+ * A minimal framework for C tests. Each TEST in a program is a test case, named by a sentence about behavior.
+ * `program NAME` runs that test, as CTest does; `program` runs all. Each test runs in its own process and ends at the
+ * first failed check.
  */
 #ifndef ALIQUOT_CHECK_H
 #define ALIQUOT_CHECK_H
@@ -32,7 +33,7 @@ static struct check_case *check_cases;
     }                                                                                                                  \
     static void name(void)
 
-/* Like a test, but only for other tests to start by its name. */
+/* A program that tests start by its name in a process of its own. It is not a test itself. */
 #define HELPER(name) TEST(name)
 
 #define CHECK(condition, ...)                                                                                          \
@@ -45,12 +46,12 @@ static struct check_case *check_cases;
         }                                                                                                              \
     } while (0)
 
-#define CHECK_EQUAL(found, wanted)                                                                                     \
+#define CHECK_EQUAL(found, expected)                                                                                   \
     do {                                                                                                               \
-        long long check_found = (long long)(found), check_wanted = (long long)(wanted);                                \
-        if (check_found != check_wanted) {                                                                             \
-            fprintf(stderr, "%s:%d: %s: expected %lld (%s), found %lld\n", __FILE__, __LINE__, #found, check_wanted,   \
-                    #wanted, check_found);                                                                             \
+        long long check_found = (long long)(found), check_expected = (long long)(expected);                            \
+        if (check_found != check_expected) {                                                                           \
+            fprintf(stderr, "%s:%d: %s: expected %lld (%s), found %lld\n", __FILE__, __LINE__, #found, check_expected, \
+                    #expected, check_found);                                                                           \
             exit(EXIT_FAILURE);                                                                                        \
         }                                                                                                              \
     } while (0)
@@ -63,8 +64,8 @@ static struct check_case *check_cases;
     } while (0)
 
 /*
- * In a child that leads a process group, so that a case that fails leaves nobody: a process of its that lived on would
- * hold the output open, and CTest waits for that.
+ * Runs a test in a child that leads a process group, and kills the group at the end: a process that a failed test left
+ * running would keep the output open, and CTest would wait for it.
  */
 static int check_run(const struct check_case *test) {
     fflush(NULL);
@@ -73,19 +74,19 @@ static int check_run(const struct check_case *test) {
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != runner) {
-            _exit(EXIT_FAILURE); /* it was gone before it could be followed */
+            _exit(EXIT_FAILURE); /* the parent ended before PR_SET_PDEATHSIG took effect */
         }
         test->run();
         exit(EXIT_SUCCESS);
     }
     int status = 0;
     if (child < 0 || waitpid(child, &status, 0) != child) {
-        perror("a process for the test");
+        perror("cannot run the test in a child process");
         return EXIT_FAILURE;
     }
     (void)kill(-child, SIGKILL);
     if (WIFSIGNALED(status)) {
-        fprintf(stderr, "%s\n", strsignal(WTERMSIG(status)));
+        fprintf(stderr, "the test was killed: %s\n", strsignal(WTERMSIG(status)));
         return EXIT_FAILURE;
     }
     return WEXITSTATUS(status);
@@ -111,7 +112,7 @@ int main(int argc, char **argv) {
         }
     }
     if (!found) {
-        fprintf(stderr, "no such test: %s\n", argc > 1 ? argv[1] : "none at all");
+        fprintf(stderr, "%s\n", argc > 1 ? "unknown test" : "the program contains no test");
     }
     return failed || !found;
 }

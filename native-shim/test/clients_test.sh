@@ -1,5 +1,5 @@
 #!/bin/bash
-# Programs that are not ours, under the shim: clients_test.sh SHIM STUB_FOLDER CASE [ARGUMENT]
+# Runs ordinary programs with the shim preloaded: clients_test.sh SHIM STUB_FOLDER CASE [ARGUMENT].
 set -u
 shim=$1 stub=$2 case=$3 argument=${4-}
 folder=$(mktemp -d)
@@ -15,18 +15,19 @@ limit() {
 }
 shimmed() { LD_PRELOAD=$shim LD_LIBRARY_PATH=$stub "$@"; }
 
-# A repository, made the same each time, and its history.
+# Creates a repository with the same content every time and prints its history.
+# shellcheck disable=SC2016
 git_session='git init --quiet $folder/repository && cd $folder/repository && echo text >file &&
     git add file && git commit --quiet --message first && git log --stat --format=fuller'
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 HOME=$folder
 export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=c GIT_COMMITTER_EMAIL=c@d
 export GIT_AUTHOR_DATE='2026-01-01T00:00:00Z' GIT_COMMITTER_DATE='2026-01-01T00:00:00Z'
 has() { command -v "$1" >/dev/null; }
-# The interpreter itself and not a wrapper that looks for one.
+# The interpreter's own path, since python3 may be a wrapper.
 python=$(python3 -c 'import sys; print(sys.executable)')
 java='java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -version'
 
-# Counts the system calls of a program by name, as if its addresses were always the same.
+# Counts the system calls of a program by name. Address space randomization is off, since it would change the counts.
 count_calls() { # TRACE [strace's options] COMMAND
     local trace=$1
     shift
@@ -34,16 +35,16 @@ count_calls() { # TRACE [strace's options] COMMAND
     PYTHONHASHSEED=0 setarch -R strace -f -o "$trace" "$@" >/dev/null 2>&1
     sed -E 's/^[0-9]+ +//' "$trace" | grep -oE '^[a-z0-9_]+\(' | sort | uniq -c | awk '{print $2, $1}'
 }
-# Three times at most: what differs by itself now and then (random names, a thread more) is not the shim's doing.
-repeatedly() { "$@" || "$@" || "$@"; }
-# What COMMAND does more under the shim than without: nothing but the loader's opening and mapping of one more library,
-# in each program that is started.
+# Runs a check up to three times: random names or an extra thread sometimes make a difference without the shim, too.
+retry() { "$@" || "$@" || "$@"; }
+# Checks that COMMAND makes no additional system calls under the shim, except those by which the dynamic loader opens
+# and maps one more library in each program that COMMAND starts.
 check_calls() { # COMMAND
     local images
     count_calls "$folder/trace-bare" bash -c "$1" >"$folder/calls-bare"
     count_calls "$folder/trace" -E LD_PRELOAD="$shim" bash -c "$1" >"$folder/calls"
     grep -F -e /etc/aliquot -e /usr/local/aliquot -e "$ALIQUOT_CONFIG" -e "$ALIQUOT_REGION" "$folder/trace" &&
-        fail "$1: the above"
+        fail "$1: the system calls above use the shim's files"
     images=$(grep -c "open.*$shim" "$folder/trace")
     join -a 1 -a 2 -e 0 -o 0,1.2,2.2 "$folder/calls-bare" "$folder/calls" | awk -v images="$images" '
         { more = $3 - $2 }
@@ -54,9 +55,9 @@ check_calls() { # COMMAND
 }
 
 case $case in
-ordinary_programs_run_byte_for_byte_the_same)
+the_output_of_ordinary_programs_is_unchanged)
     limit 100
-    echo nonsense >"$ALIQUOT_CONFIG" # whoever reads it says so on stderr
+    echo nonsense >"$ALIQUOT_CONFIG" # a program that reads it prints an error
     cd / || exit 1
     for command in "bash -c 'echo \$((6*7)); exit 3'" "ls -l /usr" "cat /etc/passwd" "cat /nowhere" "sha256sum $shim" \
         "sort -r /etc/passwd | head -3" "has git && ($git_session)" "has java && $java" \
@@ -71,10 +72,10 @@ ordinary_programs_run_byte_for_byte_the_same)
             (eval "$command") >"$folder/shimmed" 2>&1
             echo "exit $?" >>"$folder/shimmed"
         )
-        cmp "$folder/bare" "$folder/shimmed" || fail "$command: $(cat "$folder/shimmed")"
+        cmp "$folder/bare" "$folder/shimmed" || fail "$command prints with the shim: $(cat "$folder/shimmed")"
     done
     ;;
-ordinary_programs_make_no_further_system_call)
+ordinary_programs_make_no_additional_system_calls)
     has strace && setarch -R true || {
         echo "skipped: strace or setarch -R does not work here (Debian: apt-get install strace)"
         exit 77
@@ -82,19 +83,20 @@ ordinary_programs_make_no_further_system_call)
     limit 100
     for command in "echo \$((6*7)); ls / | wc -l" "exec cat /etc/passwd" "exec ls -l /usr" "exec sha256sum /etc/passwd" \
         "has git && $git_session" "exec $python -S -c 'import json; print(json.dumps(1))'"; do
-        repeatedly check_calls "has() { command -v \"\$1\" >/dev/null; }; folder=$folder; $command" ||
-            fail "$command: the above"
+        retry check_calls "has() { command -v \"\$1\" >/dev/null; }; folder=$folder; $command" ||
+            fail "$command: the counts above differ"
     done
     ;;
-java_opens_no_further_file_and_starts_no_further_thread)
+java_opens_no_additional_file_and_starts_no_additional_thread)
     has strace && has java || {
         echo "skipped: strace or java is not installed"
         exit 77
     }
     limit 100
-    # A virtual machine's threads come and go in no fixed order, but they are as many, and open the same files.
+    # The order in which a JVM starts threads varies. Their number and the files that they open do not.
     files() { grep -oE 'open(at)?\([^"]*"[^"]*"[^=]*= [0-9]+' "$1" | cut -d'"' -f2 | grep -v '^/proc/[0-9]*/' | sort -u; }
     threads() { grep -cE 'clone3?\([^<]*CLONE_THREAD' "$1"; }
+    # shellcheck disable=SC2086
     trace_java() { strace -f -e trace=open,openat,clone,clone3 -o "$@" $java 2>/dev/null || fail "$java"; }
     check_java() {
         trace_java "$folder/bare"
@@ -104,7 +106,7 @@ java_opens_no_further_file_and_starts_no_further_thread)
             "files: $(cat "$folder/more")"
         [ "$(cat "$folder/more")" = "> $shim" ] && [ "$(threads "$folder/bare")" = "$(threads "$folder/shim")" ]
     }
-    repeatedly check_java || fail "the above"
+    retry check_java || fail "the figures above differ by more than the shim itself"
     ;;
 a_directly_linked_program_is_limited)
     limit 100
@@ -113,7 +115,7 @@ a_directly_linked_program_is_limited)
     ;;
 python_ctypes_is_limited)
     limit 100
-    shimmed python3 - <<'PYTHON' || fail "see above"
+    shimmed python3 - <<'PYTHON' || fail "the program above failed"
 import ctypes
 driver = ctypes.CDLL("libcuda.so.1")
 context, address, free, total = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_size_t(), ctypes.c_size_t()
@@ -126,12 +128,12 @@ assert driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
 assert (free.value, total.value) == (1 << 20, 100 << 20), (free, total)
 PYTHON
     ;;
-a_program_without_a_driver_is_told_there_is_no_device)
+cuInit_without_a_driver_returns_CUDA_ERROR_NO_DEVICE)
     limit 100
-    # Finds our cuInit in the global scope, although no driver is installed.
+    # No driver is installed; the program finds the shim's cuInit in the global scope.
     [ "$(LD_PRELOAD=$shim "$argument-weakly" 1)" = 100 ] || fail "$(LD_PRELOAD=$shim "$argument-weakly" 1)"
     ;;
 *)
-    fail "no such case"
+    fail "unknown case"
     ;;
 esac

@@ -1,4 +1,4 @@
-/* The compute limit's arithmetic: the law of law.h and the learnt costs of cost.h. */
+/* Tests of the compute limit's arithmetic: the rate limiter of law.h and the learned costs of cost.h. */
 #include "aliquot/region.h"
 #include "check.h"
 #include "cost.h"
@@ -7,63 +7,63 @@
 #define MS INT64_C(1000000)
 #define NOW (INT64_C(1000000) * MS)
 
-/* GPU time that a greedy launcher gets in so much time, with launches of one cost. */
-static int64_t greedy(uint32_t share, uint64_t cost, int64_t during) {
+/* GPU time that a program gets that launches without a pause, with launches of one cost. */
+static int64_t use_greedily(uint32_t share, uint64_t cost, int64_t during) {
     uint64_t word = 0;
-    int64_t got = 0, until = 0;
+    int64_t used = 0, until = 0;
     for (int64_t now = NOW; now < NOW + during;) {
         if (aliquot_law_take(&word, share, cost, now, &until)) {
-            got += (int64_t)cost;
+            used += (int64_t)cost;
         } else {
-            CHECK(until > now, "time goes on");
+            CHECK(until > now, "a wait ends in the future");
             now = until;
         }
     }
-    return got;
+    return used;
 }
 
 TEST(a_greedy_launcher_gets_its_share_whatever_its_launches_cost) {
     static const uint64_t costs[] = {50000, 1000000, 20000000, 150000000};
     for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
         for (uint32_t percent = 10; percent < 100; percent += 15) {
-            int64_t got = greedy(percent * 10000, costs[i], 20000 * MS);
+            int64_t used = use_greedily(percent * 10000, costs[i], 20000 * MS);
             int64_t fair = 200 * MS * percent;
             int64_t slack = 2 * ALIQUOT_LAW_BURST + (int64_t)costs[i];
-            CHECK(got >= fair - slack && got <= fair + slack, "%u percent of 20 s: %lld ms", percent,
-                  (long long)(got / MS));
+            CHECK(used >= fair - slack && used <= fair + slack, "%u percent of 20 s: %lld ms", percent,
+                  (long long)(used / MS));
         }
     }
 }
 
 TEST(idle_time_earns_a_burst_and_no_more) {
     uint64_t word = 0;
-    int64_t until = 0, got = 0;
+    int64_t until = 0, used = 0;
     while (aliquot_law_take(&word, 500000, 1000000, NOW, &until)) {
-        got += MS;
+        used += MS;
     }
-    CHECK(got <= ALIQUOT_LAW_BURST + ALIQUOT_LAW_BURST / 2 + MS, "%lld ms", (long long)(got / MS));
+    CHECK(used <= ALIQUOT_LAW_BURST + ALIQUOT_LAW_BURST / 2 + MS, "%lld ms", (long long)(used / MS));
 }
 
-TEST(nothing_written_into_the_word_makes_a_launch_wait_longer_than_the_bound) {
+TEST(no_value_of_the_word_makes_a_launch_wait_longer_than_the_bound) {
     static const uint64_t words[] = {UINT64_MAX, INT64_MAX, (uint64_t)NOW * 2};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         uint64_t word = words[i];
         int64_t until = 0;
-        CHECK(!aliquot_law_take(&word, 10000, 1, NOW, &until), "it waits");
+        CHECK(!aliquot_law_take(&word, 10000, 1, NOW, &until), "the launch waits");
         CHECK(until - NOW <= ALIQUOT_LAW_LONGEST_WAIT, "%lld ms", (long long)((until - NOW) / MS));
     }
 }
 
-TEST(what_is_given_back_can_be_taken_again) {
+TEST(returned_GPU_time_can_be_used_again) {
     uint64_t word = (uint64_t)NOW;
     int64_t until = 0;
     aliquot_law_correct(&word, 250000, 20 * MS, NOW);
-    CHECK(!aliquot_law_take(&word, 250000, 1, NOW, &until), "80 ms of debt");
+    CHECK(!aliquot_law_take(&word, 250000, 1, NOW, &until), "a debt of 80 ms");
     aliquot_law_correct(&word, 250000, -20 * MS, NOW);
-    CHECK(aliquot_law_take(&word, 250000, 1, NOW, &until), "none");
+    CHECK(aliquot_law_take(&word, 250000, 1, NOW, &until), "no debt");
 }
 
-TEST(a_grant_holds_for_three_seconds_and_lifts_a_fixed_share_by_an_eighth_at_most) {
+TEST(a_grant_is_valid_for_three_seconds_and_raises_a_fixed_share_by_at_most_an_eighth) {
     uint64_t grant = ALIQUOT_GRANT(NOW / MS, 900000);
     CHECK_EQUAL(aliquot_law_share(400000, ALIQUOT_POLICY_FIXED, 0, NOW), 400000);
     CHECK_EQUAL(aliquot_law_share(400000, ALIQUOT_POLICY_FIXED, grant, NOW), 450000);
@@ -74,35 +74,35 @@ TEST(a_grant_holds_for_three_seconds_and_lifts_a_fixed_share_by_an_eighth_at_mos
     CHECK_EQUAL(aliquot_law_share(400000, ALIQUOT_POLICY_ELASTIC, ALIQUOT_GRANT(NOW / MS, 0), NOW), ALIQUOT_LAW_LEAST);
 }
 
-static uint64_t learnt(const void *handle, uint64_t measured, enum aliquot_cost_quality quality) {
+static uint64_t learn(const void *handle, uint64_t measured, enum aliquot_cost_quality quality) {
     struct aliquot_cost_part part = {aliquot_cost_of(ALIQUOT_COST_KERNEL, handle, 108), 1};
     aliquot_cost_learn(&part, 1, measured, quality);
     return aliquot_cost_next(part.cost);
 }
 
-TEST(a_cost_is_the_mean_of_what_was_measured_exactly) {
+TEST(a_cost_is_the_mean_of_exact_measurements) {
     uint64_t cost = 0;
     for (int i = 0; i < 400; i++) {
-        cost = learnt("f", i % 2 == 0 ? 100000 : 300000, ALIQUOT_COST_EXACT);
+        cost = learn("f", i % 2 == 0 ? 100000 : 300000, ALIQUOT_COST_EXACT);
     }
     CHECK(cost > 180000 && cost < 220000, "%llu", (unsigned long long)cost);
 }
 
-TEST(where_others_slices_are_in_the_measurements_the_least_ones_count) {
+TEST(the_smallest_measurements_count_when_others_contain_time_slices_of_other_tenants) {
     uint64_t cost = 0;
     for (int i = 0; i < 400; i++) {
-        cost = learnt("f", (i % 8 == 0 ? 1000000 : 3000000) + (uint64_t)(i * 7 % 11) * 3000, ALIQUOT_COST_SHARED);
+        cost = learn("f", (i % 8 == 0 ? 1000000 : 3000000) + (uint64_t)(i * 7 % 11) * 3000, ALIQUOT_COST_SHARED);
     }
     CHECK(cost >= 1000000 && cost < 1050000, "%llu", (unsigned long long)cost);
 }
 
 TEST(a_batch_with_gaps_only_lowers_a_cost) {
-    learnt("f", 100000, ALIQUOT_COST_EXACT);
-    CHECK_EQUAL(learnt("f", 900000, ALIQUOT_COST_GAPS), 100000);
-    CHECK_EQUAL(learnt("f", 60000, ALIQUOT_COST_GAPS), 60000);
+    learn("f", 100000, ALIQUOT_COST_EXACT);
+    CHECK_EQUAL(learn("f", 900000, ALIQUOT_COST_GAPS), 100000);
+    CHECK_EQUAL(learn("f", 60000, ALIQUOT_COST_GAPS), 60000);
 }
 
-TEST(a_guess_doubles_until_it_is_measured) {
+TEST(an_estimated_cost_doubles_until_it_is_measured) {
     struct aliquot_cost *cost = aliquot_cost_of(ALIQUOT_COST_KERNEL, "g", 1);
     uint64_t first = aliquot_cost_next(cost);
     CHECK_EQUAL(aliquot_cost_next(cost), 2 * first);
@@ -112,12 +112,12 @@ TEST(a_guess_doubles_until_it_is_measured) {
     CHECK_EQUAL(aliquot_cost_next(cost), 1000);
 }
 
-TEST(functions_grids_and_graphs_are_told_apart) {
+TEST(functions_grids_and_graphs_have_separate_costs) {
     struct aliquot_cost *cost = aliquot_cost_of(ALIQUOT_COST_KERNEL, "f", 100);
     CHECK(cost == aliquot_cost_of(ALIQUOT_COST_KERNEL, "f", 101), "the same quarter of an octave");
     CHECK(cost != aliquot_cost_of(ALIQUOT_COST_KERNEL, "f", 200), "another size");
     CHECK(cost != aliquot_cost_of(ALIQUOT_COST_GRAPH, "f", 100), "a graph");
-    for (uintptr_t i = 1; i < 20000; i++) { /* more than there is room for */
+    for (uintptr_t i = 1; i < 20000; i++) { /* more than the table holds */
         CHECK(aliquot_cost_of(ALIQUOT_COST_KERNEL, (void *)(i * 64), 1) != NULL, "an entry");
     }
 }

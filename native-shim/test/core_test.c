@@ -1,4 +1,5 @@
-/* The library's parts without a driver, linked directly: also built with the sanitizers, which a preload can't be. */
+/* Tests of the sources that call no driver. The program contains them, so that it can be built with the sanitizers,
+   which do not support a preloaded library. */
 #include "account.h"
 #include "check.h"
 #include "shared.h"
@@ -13,53 +14,53 @@
 
 static struct aliquot_table table;
 
-TEST(the_table_remembers_what_a_plain_array_does) {
+TEST(the_table_agrees_with_a_plain_array) {
     enum { ADDRESSES = 20000, STEPS = 400000 };
     static uint64_t bytes_of[ADDRESSES]; /* 0: not held */
     unsigned seed = (unsigned)getpid();
     printf("seed %u\n", seed);
     for (int step = 0; step < STEPS; step++) {
-        /* Waves, so that shards grow, shrink and wrap around. */
+        /* Phases of more insertions and of more removals make shards grow, shrink and wrap around. */
         bool put = rand_r(&seed) % 8 < (step / 40000 % 2 == 0 ? 6 : 2);
         uint64_t i = (uint64_t)rand_r(&seed) % ADDRESSES;
         uint64_t address = (i + 1) * 512;
         struct aliquot_holding holding = {.bytes = (uint64_t)step + 1, .owner = &bytes_of[i % 2]}, found;
         bool replaced = false;
         if (put) {
-            CHECK(aliquot_table_put(&table, address, &holding, &found, &replaced), "room");
+            CHECK(aliquot_table_put(&table, address, &holding, &found, &replaced), "memory for the table");
             CHECK_EQUAL(replaced, bytes_of[i] != 0);
-            CHECK(!replaced || found.bytes == bytes_of[i], "the old one");
+            CHECK(!replaced || found.bytes == bytes_of[i], "the replaced entry");
             bytes_of[i] = holding.bytes;
         } else {
             CHECK_EQUAL(aliquot_table_take(&table, address, &found), bytes_of[i] != 0);
-            CHECK(bytes_of[i] == 0 || found.bytes == bytes_of[i], "the one put");
+            CHECK(bytes_of[i] == 0 || found.bytes == bytes_of[i], "the entry that was put");
             bytes_of[i] = 0;
         }
     }
     aliquot_table_reset(&table);
     struct aliquot_holding found;
     for (uint64_t i = 0; i < ADDRESSES; i++) {
-        CHECK(!aliquot_table_take(&table, (i + 1) * 512, &found), "nothing");
+        CHECK(!aliquot_table_take(&table, (i + 1) * 512, &found), "an empty table");
     }
 }
 
-static uint64_t given_back;
+static uint64_t released_bytes;
 
-static void count(const struct aliquot_holding *holding) {
-    given_back += holding->bytes;
+static void count_released(const struct aliquot_holding *holding) {
+    released_bytes += holding->bytes;
 }
 
-TEST(all_of_one_context_and_nothing_else_is_taken_with_it) {
+TEST(removing_a_context_removes_exactly_its_allocations) {
     enum { ADDRESSES = 30000 };
     static char contexts[3];
     bool replaced;
     struct aliquot_holding old;
     for (uint64_t i = 0; i < ADDRESSES; i++) {
         struct aliquot_holding holding = {.bytes = 1, .owner = &contexts[i % 3]};
-        CHECK(aliquot_table_put(&table, (i + 1) * 4096, &holding, &old, &replaced), "room");
+        CHECK(aliquot_table_put(&table, (i + 1) * 4096, &holding, &old, &replaced), "memory for the table");
     }
-    aliquot_table_take_owner(&table, &contexts[1], count);
-    CHECK_EQUAL(given_back, ADDRESSES / 3);
+    aliquot_table_take_owner(&table, &contexts[1], count_released);
+    CHECK_EQUAL(released_bytes, ADDRESSES / 3);
     for (uint64_t i = 0; i < ADDRESSES; i++) {
         CHECK_EQUAL(aliquot_table_take(&table, (i + 1) * 4096, &old), i % 3 != 1);
     }
@@ -82,9 +83,9 @@ static void *reserve_and_release(void *argument) {
             struct aliquot_holding holding = {.bytes = bytes}, old;
             bool replaced;
             uint64_t address = (uint64_t)(uintptr_t)argument << 32 | ((uint64_t)i + 1);
-            CHECK(aliquot_table_put(&table, address, &holding, &old, &replaced) && !replaced, "room");
-            CHECK(aliquot_account_used(0) <= 4 * 160 * MIB, "decided and undecided");
-            CHECK(aliquot_table_take(&table, address, &old), "what was put");
+            CHECK(aliquot_table_put(&table, address, &holding, &old, &replaced) && !replaced, "a new entry");
+            CHECK(aliquot_account_used(0) <= 4 * 160 * MIB, "decided and undecided requests");
+            CHECK(aliquot_table_take(&table, address, &old), "the entry that was put");
             aliquot_account_release(0, old.bytes);
         }
     }
@@ -101,20 +102,20 @@ TEST(threads_share_the_account_and_the_table_without_a_race) {
         pthread_join(threads[i], NULL);
     }
     CHECK_EQUAL(aliquot_account_used(0), 0);
-    CHECK(aliquot_account_reserve(0, 100 * MIB), "all of it");
+    CHECK(aliquot_account_reserve(0, 100 * MIB), "the whole limit");
 }
 
-/* A process that opens the account, does its work and then waits for the pipe's end, or is killed. */
+/* Starts a process that opens the account, does its work and waits until the pipe is closed; returns after the work. */
 static pid_t start_peer(const char *path, const int stop[2], void (*work)(void)) {
     int ready[2];
     char byte;
-    CHECK(pipe(ready) == 0, "a pipe");
+    CHECK(pipe(ready) == 0, "pipe");
     pid_t peer = fork();
     if (peer == 0) {
         close(stop[1]);
         open_account(path);
         work();
-        CHECK(write(ready[1], "", 1) == 1 && read(stop[0], &byte, 1) == 0, "pipes");
+        CHECK(write(ready[1], "", 1) == 1 && read(stop[0], &byte, 1) == 0, "pipe");
         _exit(EXIT_SUCCESS);
     }
     CHECK(read(ready[0], &byte, 1) == 1, "the peer's work");
@@ -124,13 +125,13 @@ static pid_t start_peer(const char *path, const int stop[2], void (*work)(void))
 }
 
 static void use_all_fields(void) {
-    CHECK(aliquot_account_reserve(0, MIB), "room");
+    CHECK(aliquot_account_reserve(0, MIB), "a request within the limit");
     struct aliquot_charge *charge = &aliquot_shared_region()->charge[0][aliquot_shared_slot()];
     charge->gpu_time = charge->peak = charge->context = charge->history[3] = 7;
     aliquot_shared_region()->device[0].gpu_time += 7;
 }
 
-TEST(a_slot_says_who_owns_it_and_a_dead_owners_figures_go_with_its_charge) {
+TEST(a_slot_records_its_owner_and_the_figures_of_a_dead_owner_are_cleared) {
     static const struct aliquot_charge nothing;
     char path[] = "/tmp/aliquot-core-XXXXXX";
     uint16_t living[ALIQUOT_REGION_PROCESSES];
@@ -141,7 +142,7 @@ TEST(a_slot_says_who_owns_it_and_a_dead_owners_figures_go_with_its_charge) {
     open_account(path);
     struct aliquot_region *region = aliquot_shared_region();
     CHECK_EQUAL(aliquot_shared_living(living), 2);
-    CHECK(living[0] == 0 && living[1] == 1, "their slots");
+    CHECK(living[0] == 0 && living[1] == 1, "slots 0 and 1");
     CHECK_EQUAL(region->process[0].pid, first);
     CHECK_EQUAL(region->process[1].pid, second);
     int64_t age = (int64_t)time(NULL) * 1000000 - (int64_t)region->process[1].started;
@@ -152,43 +153,43 @@ TEST(a_slot_says_who_owns_it_and_a_dead_owners_figures_go_with_its_charge) {
     CHECK_EQUAL(aliquot_shared_living(living), 1);
     CHECK_EQUAL(living[0], 1);
     aliquot_shared_reap();
-    CHECK(memcmp(&region->charge[0][0], &nothing, sizeof nothing) == 0, "the dead one's figures");
+    CHECK(memcmp(&region->charge[0][0], &nothing, sizeof nothing) == 0, "the dead owner's figures are cleared");
     CHECK_EQUAL(region->charge[0][1].peak, 7);
-    CHECK_EQUAL(region->device[0].gpu_time, 14); /* what has been used stays used */
+    CHECK_EQUAL(region->device[0].gpu_time, 14); /* the container's total keeps the dead process's GPU time */
 
-    region->charge[0][0].gpu_time = 8; /* as if nobody had reaped */
+    region->charge[0][0].gpu_time = 8; /* as if no process had reaped the slot */
     CHECK_EQUAL(aliquot_shared_slot(), 0);
-    CHECK(memcmp(&region->charge[0][0], &nothing, sizeof nothing) == 0, "what a new owner finds");
+    CHECK(memcmp(&region->charge[0][0], &nothing, sizeof nothing) == 0, "a new owner starts with zeros");
     CHECK_EQUAL(region->process[0].pid, getpid());
-    CHECK_EQUAL(aliquot_shared_living(living), 2); /* itself, too */
+    CHECK_EQUAL(aliquot_shared_living(living), 2); /* the second process and this one */
     close(stop[1]);
     waitpid(second, NULL, 0);
     CHECK_EQUAL(aliquot_shared_living(living), 1);
     unlink(path);
 }
 
-TEST(without_a_file_a_process_knows_of_itself_alone) {
+TEST(without_a_region_file_a_process_sees_only_itself) {
     uint16_t living[ALIQUOT_REGION_PROCESSES];
     open_account(NULL);
     CHECK_EQUAL(aliquot_shared_living(living), 0);
-    CHECK(aliquot_account_reserve(0, 1), "room");
+    CHECK(aliquot_account_reserve(0, 1), "a request within the limit");
     CHECK_EQUAL(aliquot_shared_living(living), 1);
     CHECK_EQUAL(aliquot_shared_region()->process[living[0]].pid, getpid());
 }
 
-TEST(more_processes_than_slots_are_refused_and_not_counted_wrong) {
+TEST(processes_beyond_the_last_slot_are_refused_and_not_counted) {
     enum { PEERS = ALIQUOT_REGION_PROCESSES };
     char path[] = "/tmp/aliquot-core-XXXXXX";
     CHECK(mkstemp(path) >= 0, "%s", path);
     int ready[2], stop[2];
-    CHECK(pipe(ready) == 0 && pipe(stop) == 0, "pipes");
+    CHECK(pipe(ready) == 0 && pipe(stop) == 0, "pipe");
     for (int i = 0; i < PEERS; i++) {
         if (fork() == 0) {
             char byte;
             close(stop[1]);
             open_account(path);
             byte = aliquot_account_reserve(0, 1) ? 'y' : 'n';
-            CHECK(write(ready[1], &byte, 1) == 1 && read(stop[0], &byte, 1) == 0, "pipes");
+            CHECK(write(ready[1], &byte, 1) == 1 && read(stop[0], &byte, 1) == 0, "pipe");
             _exit(EXIT_SUCCESS);
         }
     }
@@ -198,10 +199,10 @@ TEST(more_processes_than_slots_are_refused_and_not_counted_wrong) {
     }
     open_account(path);
     CHECK_EQUAL(aliquot_account_used(0), PEERS);
-    CHECK(!aliquot_account_reserve(0, 1), "no slot");
+    CHECK(!aliquot_account_reserve(0, 1), "no slot is free");
     close(stop[1]);
     while (wait(NULL) > 0) {
     }
-    CHECK(aliquot_account_reserve(0, 100 * MIB), "all of it, once the peers are gone");
+    CHECK(aliquot_account_reserve(0, 100 * MIB), "the whole limit after the peers have ended");
     unlink(path);
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Fuzzes for a few seconds, from the seeds in the tree: fuzz_test.sh SOURCE_FOLDER BUILD_FOLDER NAME CORE_SOURCE...
-# ALIQUOT_FUZZ_SECONDS says for how long. Skipped (77) where there is no clang with libFuzzer.
+# Runs a fuzzer from the seeds in the tree: fuzz_test.sh SOURCE_FOLDER BUILD_FOLDER NAME CORE_SOURCE...
+# ALIQUOT_FUZZ_SECONDS sets the duration (default 4). Skipped (77) if clang with libFuzzer is missing.
 set -u
 source=$1 build=$2 name=$3
 shift 3
@@ -8,17 +8,18 @@ clang=$(compgen -c | grep -xE 'clang(-[0-9]+)?' | sort -V | head -1)
 mkdir -p "$build/$name"
 echo 'int LLVMFuzzerTestOneInput(const char *data) { return data == 0; }' >"$build/probe.c"
 [ -n "$clang" ] && "$clang" -fsanitize=fuzzer,address,undefined "$build/probe.c" -o "$build/probe" 2>"$build/probe.log" || {
-    echo "skipped: no clang with libFuzzer (Debian: apt-get install clang libclang-rt-dev)"
+    echo "skipped: clang with libFuzzer is not installed (Debian: apt-get install clang libclang-rt-dev)"
     exit 77
 }
-# Made-up time for the one; the other needs but one file.
+# The region's fuzzer replaces the clock; the limit file's needs only the parser.
+# shellcheck disable=SC2054
 sources=("$@" -Wl,--wrap=aliquot_os_clock,--wrap=aliquot_os_sleep)
 [ "$name" != limits ] || sources=("$source/src/limits.c")
 "$clang" -std=gnu11 -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
     -I "$source/include" -iquote "$source/src" "$source/test/fuzz/$name.c" "${sources[@]}" -o "$build/$name-fuzzer" || exit 1
 seeds=$source/test/fuzz/$name
 [ "$name" != limits ] || seeds="$source/../api/golden/vgpu/valid $source/../api/golden/vgpu/invalid"
-# What it finds that is new stays in the build folder; a failing input is printed, and kept there too.
+# New inputs and failing inputs stay in the build folder. libFuzzer also prints a failing input.
 # shellcheck disable=SC2086
 "$build/$name-fuzzer" -max_total_time="${ALIQUOT_FUZZ_SECONDS-4}" -timeout=20 -max_len=4096 -print_final_stats=1 \
     -artifact_prefix="$build/$name-" "$build/$name" $seeds 2>&1 | tail -25

@@ -1,4 +1,4 @@
-/* Threads of one process that launch under a limit of compute, on the fake driver: also for the sanitizers to watch. */
+/* Tests of launches under a compute limit from threads and processes, on the fake driver; also run under sanitizers. */
 #include "sandbox.h"
 
 #include <dirent.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 
 enum { THREADS = 4, LAUNCHES = 250 };
-static const uint64_t kernel_time = 100000; /* ns; all of it together is 100 ms, of which the burst is a part */
+static const uint64_t kernel_time = 100000; /* ns; 100 ms for all launches, including the burst */
 
 static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
                             ".visible .entry aliquot_busy(.param .u64 nanoseconds)\n{\n    ret;\n}\n";
@@ -16,7 +16,7 @@ static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 static void *function;
 static CUcontext context;
 
-/* Launches one kernel that takes so many ns. */
+/* Launches one kernel that runs for these nanoseconds. */
 static CUresult launch(void *stream, unsigned blocks, uint64_t nanoseconds) {
     void *parameters[] = {&nanoseconds};
     return CALL(cuLaunchKernel, void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
@@ -33,7 +33,7 @@ static void use_context(void) {
                 CUDA_SUCCESS);
 }
 
-/* In place of the limit of 30 that the sandbox gives. */
+/* Replaces the sandbox's cores=30 in the limit file. */
 static void write_cores(const char *cores) {
     char text[512] = "", changed[1024];
     FILE *file = fopen(sandbox_limits, "re");
@@ -69,7 +69,7 @@ static int threads_of_this_process(void) {
     return count;
 }
 
-TEST(threads_that_launch_share_the_limit_and_leave_no_helper_behind) {
+TEST(threads_share_the_compute_limit_and_the_measuring_thread_ends) {
     pthread_t threads[THREADS];
     sandbox(100 * MIB, 0);
     int before = threads_of_this_process();
@@ -85,9 +85,9 @@ TEST(threads_that_launch_share_the_limit_and_leave_no_helper_behind) {
     printf("charged %.1f ms, held back for %.1f ms\n", (double)charged / 1e6,
            (double)region->device[0].throttled / 1e6);
     CHECK(charged > 0 && region->charge[0][0].gpu_time > 0, "%llu ns", (unsigned long long)charged);
-#ifndef __SANITIZE_THREAD__ /* whose runtime has a thread, too */
+#ifndef __SANITIZE_THREAD__ /* the sanitizer's runtime has a thread of its own */
     for (int tries = 0; threads_of_this_process() > before && tries < 500; tries++) {
-        usleep(10000); /* the one that measures ends when there is nothing to measure */
+        usleep(10000); /* the measuring thread ends when it has nothing to measure */
     }
     CHECK_EQUAL(threads_of_this_process(), before);
 #else
@@ -95,7 +95,7 @@ TEST(threads_that_launch_share_the_limit_and_leave_no_helper_behind) {
 #endif
 }
 
-TEST(launches_that_the_driver_refuses_cost_nothing) {
+TEST(launches_that_the_driver_refuses_are_not_charged) {
     sandbox(100 * MIB, 0);
     use_context();
     for (int i = 0; i < 1000; i++) {
@@ -121,16 +121,16 @@ static void check_unlimited(const char *cores) {
     CHECK_EQUAL(region->device[0].gpu_time, 0);
 }
 
-TEST(without_cores_nothing_is_charged_and_no_thread_is_made) {
+TEST(without_a_compute_limit_nothing_is_charged_and_no_thread_is_started) {
     check_unlimited("cores=0");
 }
 
-TEST(with_policy_none_nothing_is_charged_and_no_thread_is_made) {
+TEST(with_policy_none_nothing_is_charged_and_no_thread_is_started) {
     check_unlimited("cores=30 policy=none");
 }
 
-/* Launches until it is held back (or no longer, for as many launches) and says whether that came within 20 s. */
-static bool comes_to(const struct aliquot_region *region, bool held_back) {
+/* Launches until the shim holds back launches (or, with false, no longer does); false if this takes over 20 s. */
+static bool launch_until(const struct aliquot_region *region, bool held_back) {
     struct timespec start, now;
     clock_gettime(CLOCK_MONOTONIC, &start);
     do {
@@ -147,19 +147,19 @@ static bool comes_to(const struct aliquot_region *region, bool held_back) {
     return false;
 }
 
-TEST(a_limit_that_is_raised_and_lowered_holds_for_a_process_that_runs) {
+TEST(a_changed_compute_limit_applies_to_a_running_process) {
     sandbox(100 * MIB, 0);
     use_context();
     struct aliquot_region *region = map_region();
-    CHECK(comes_to(region, true), "held back at 30 percent");
+    CHECK(launch_until(region, true), "held back at 30 percent");
     write_limits(100 * MIB, 0);
     write_cores("cores=100");
-    CHECK(comes_to(region, false), "no longer held back at 100 percent");
+    CHECK(launch_until(region, false), "no longer held back at 100 percent");
     write_limits(100 * MIB, 0);
-    CHECK(comes_to(region, true), "held back again");
+    CHECK(launch_until(region, true), "held back again");
 }
 
-TEST(a_context_may_end_while_its_launches_are_being_measured) {
+TEST(a_context_can_be_reset_while_its_launches_are_being_measured) {
     sandbox(100 * MIB, 0);
     for (int i = 0; i < 5; i++) {
         use_context();
@@ -168,22 +168,22 @@ TEST(a_context_may_end_while_its_launches_are_being_measured) {
         }
         CHECK_EQUAL(CALL(cuDevicePrimaryCtxReset_v2, CUdevice)(0), CUDA_SUCCESS);
     }
-    CHECK(map_region()->device[0].gpu_time > 0, "what they used is counted");
+    CHECK(map_region()->device[0].gpu_time > 0, "the GPU time of the launches is charged");
 }
 
-static atomic_bool enough;
+static atomic_bool stop;
 
-static void *launch_until_enough(void *unused) {
+static void *launch_until_stopped(void *unused) {
     void *stream = NULL;
     CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuStreamCreate, void **, unsigned)(&stream, 1), CUDA_SUCCESS);
-    while (!atomic_load(&enough)) {
+    while (!atomic_load(&stop)) {
         CHECK_EQUAL(launch(stream, 1, kernel_time), CUDA_SUCCESS);
     }
     return unused;
 }
 
-TEST(a_thread_that_is_held_back_spoils_no_capture_of_another) {
+TEST(a_thread_that_is_held_back_does_not_invalidate_a_capture_of_another_thread) {
     enum { NODES = 20, GLOBAL = 0 };
     pthread_t thread;
     void *stream = NULL, *graph = NULL;
@@ -192,7 +192,7 @@ TEST(a_thread_that_is_held_back_spoils_no_capture_of_another) {
     use_context();
     struct aliquot_region *region = map_region();
     CHECK_EQUAL(CALL(cuStreamCreate, void **, unsigned)(&stream, 1), CUDA_SUCCESS);
-    CHECK_EQUAL(pthread_create(&thread, NULL, launch_until_enough, NULL), 0);
+    CHECK_EQUAL(pthread_create(&thread, NULL, launch_until_stopped, NULL), 0);
     while (throttled(region) == 0) {
         usleep(1000);
     }
@@ -200,13 +200,13 @@ TEST(a_thread_that_is_held_back_spoils_no_capture_of_another) {
     CHECK_EQUAL(CALL(cuStreamBeginCapture_v2, void *, int)(stream, GLOBAL), CUDA_SUCCESS);
     for (int i = 0; i < NODES; i++) {
         CHECK_EQUAL(launch(stream, 1, kernel_time), CUDA_SUCCESS);
-        usleep(10000); /* meanwhile batches begin, end and are asked for */
+        usleep(10000); /* meanwhile the other thread's batches begin, end and are measured */
     }
     CHECK_EQUAL(CALL(cuStreamEndCapture, void *, void **)(stream, &graph), CUDA_SUCCESS);
-    CHECK(throttled(region) > before, "it was held back meanwhile");
+    CHECK(throttled(region) > before, "the other thread was held back during the capture");
     CHECK_EQUAL(CALL(cuGraphGetNodes, void *, void **, size_t *)(graph, NULL, &nodes), CUDA_SUCCESS);
     CHECK_EQUAL(nodes, NODES);
-    atomic_store(&enough, true);
+    atomic_store(&stop, true);
     pthread_join(thread, NULL);
 }
 
@@ -227,8 +227,8 @@ static double seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Two processes launched MANY each. Together they may take 26 ms at once (the burst, and what they may owe), and the
-   rest at 30 percent: over 300 ms in all. One with a limit of its own would be through after 110 ms. */
+/* Two processes launched MANY kernels each. Together they can use 26 ms at once (the burst and the allowed debt), and
+   the rest at 30 percent: more than 300 ms in total. A process with its own limit would need only 110 ms. */
 static void check_that_they_shared(const struct aliquot_region *region, double start) {
     double took = seconds() - start;
     CHECK(took > 0.2, "%.3f s", took);
@@ -238,7 +238,7 @@ static void check_that_they_shared(const struct aliquot_region *region, double s
         CHECK(charged > kernel_time * MANY / 2, "process %d: %llu ns", slot, (unsigned long long)charged);
         sum += charged;
     }
-    CHECK(region->device[0].gpu_time >= sum, "%llu ns in all", (unsigned long long)region->device[0].gpu_time);
+    CHECK(region->device[0].gpu_time >= sum, "%llu ns in total", (unsigned long long)region->device[0].gpu_time);
     CHECK(throttled(region) > 0, "they were held back");
 }
 
@@ -247,7 +247,7 @@ TEST(a_forked_child_launches_under_its_parents_limit) {
     int status = 0;
     sandbox(100 * MIB, 0);
     CHECK(CALL(cuMemGetInfo_v2, size_t *, size_t *)(&available, NULL) != CUDA_SUCCESS,
-          "the shim is up, the driver not");
+          "the shim is initialized, the driver is not");
     double start = seconds();
     pid_t child = fork();
     use_context();
@@ -260,13 +260,13 @@ TEST(a_forked_child_launches_under_its_parents_limit) {
     check_that_they_shared(map_region(), start);
 }
 
-HELPER(helper_that_launches_under_a_limit_that_is_there) {
+HELPER(helper_that_launches_under_an_existing_limit) {
     join_sandbox();
     use_context();
     launch_many();
 }
 
-TEST(a_program_that_a_launching_process_forks_and_execs_launches_under_the_same_limit) {
+TEST(a_forked_and_executed_program_launches_under_the_same_limit) {
     int status = 0;
     sandbox(100 * MIB, 0);
     use_context();
@@ -274,7 +274,7 @@ TEST(a_program_that_a_launching_process_forks_and_execs_launches_under_the_same_
     double start = seconds();
     pid_t child = fork();
     if (child == 0) {
-        execl("/proc/self/exe", "launch_test", "helper_that_launches_under_a_limit_that_is_there", NULL);
+        execl("/proc/self/exe", "launch_test", "helper_that_launches_under_an_existing_limit", NULL);
         _exit(EXIT_FAILURE);
     }
     launch_many();
@@ -283,24 +283,24 @@ TEST(a_program_that_a_launching_process_forks_and_execs_launches_under_the_same_
     check_that_they_shared(map_region(), start);
 }
 
-/* CUDA does not work in a child of a process that has initialised it. */
-TEST(a_forked_child_whose_driver_refuses_it_costs_nothing_and_disturbs_no_launch_of_its_parent) {
+/* CUDA does not work in a child of a process that has initialized it. */
+TEST(a_forked_child_whose_calls_fail_is_not_charged_and_does_not_disturb_its_parents_launches) {
     sandbox(100 * MIB, 0);
     use_context();
     struct aliquot_region *region = map_region();
     for (int i = 0; i < 5; i++) {
-        for (int j = 0; j < LAUNCHES; j++) { /* some of them are being measured when it forks */
+        for (int j = 0; j < LAUNCHES; j++) { /* the shim measures some of them during the fork */
             CHECK_EQUAL(launch(NULL, 1, kernel_time), CUDA_SUCCESS);
         }
         IN_CHILD({
             for (int j = 0; j < LAUNCHES; j++) {
-                CHECK(launch(NULL, 1, kernel_time) != CUDA_SUCCESS, "the driver says no");
+                CHECK(launch(NULL, 1, kernel_time) != CUDA_SUCCESS, "the driver refuses it");
             }
         });
     }
     CHECK_EQUAL(CALL(cuCtxSynchronize, void)(), CUDA_SUCCESS);
     for (int tries = 0; region->device[0].gpu_time < kernel_time * LAUNCHES * 5 / 2 && tries < 500; tries++) {
-        usleep(10000); /* the last ones are counted when they have been measured */
+        usleep(10000); /* launches are charged after the shim has measured them */
     }
     uint64_t charged = region->device[0].gpu_time;
     CHECK(charged > kernel_time * LAUNCHES * 5 / 2, "%llu ns", (unsigned long long)charged);

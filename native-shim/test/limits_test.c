@@ -1,4 +1,5 @@
-/* The parser of limit files, on the cases that the Java side reads too, and on what no Java string can hold. */
+/* Tests of the parser of limit files, on the golden files that the Java tests read, too, and on bytes that no Java
+   string can hold. */
 #include "check.h"
 #include "limits.h"
 
@@ -55,16 +56,16 @@ static int for_each_golden(const char *folder, void (*check)(const char *name)) 
 }
 
 static void check_valid(const char *name) {
-    static char text[1 << 17], wanted[1 << 17], found[1 << 17];
+    static char text[1 << 17], meaning[1 << 17], found[1 << 17];
     struct aliquot_limits limits;
     char error[ALIQUOT_LIMITS_ERROR];
     CHECK(aliquot_limits_parse(text, read_file("valid", name, text, sizeof text), &limits, error), "%s: %s", name,
           error);
     char expected[4096];
     snprintf(expected, sizeof expected, "%.*s.expected", (int)(strlen(name) - 5), name);
-    wanted[read_file("valid", expected, wanted, sizeof wanted - 1)] = 0;
+    meaning[read_file("valid", expected, meaning, sizeof meaning - 1)] = 0;
     found[print(&limits, found, sizeof found)] = 0;
-    CHECK(strcmp(found, wanted) == 0, "%s: found\n%s instead of\n%s", name, found, wanted);
+    CHECK(strcmp(found, meaning) == 0, "%s: found\n%s expected\n%s", name, found, meaning);
 }
 
 static void check_invalid(const char *name) {
@@ -86,7 +87,7 @@ TEST(every_invalid_golden_file_is_refused_with_a_line_that_says_what_was_expecte
 static bool parses(const char *text, size_t length) {
     struct aliquot_limits limits;
     char error[ALIQUOT_LIMITS_ERROR];
-    /* A copy of exactly this length, so that a sanitizer sees a read past its end. */
+    /* A copy of exactly this length lets the address sanitizer detect a read past its end. */
     char *copy = malloc(length > 0 ? length : 1);
     memcpy(copy, text, length);
     bool parsed = aliquot_limits_parse(copy, length, &limits, error);
@@ -113,7 +114,7 @@ TEST(sixteen_GPUs_are_read_and_seventeen_refused) {
     CHECK(!parses(text, length), "17");
 }
 
-TEST(any_beginning_of_a_line_is_either_refused_or_right) {
+TEST(every_prefix_of_a_line_is_refused) {
     const char *line = LINE;
     for (size_t length = 0; length < strlen(line); length++) {
         CHECK(!parses(line, length), "%.*s", (int)length, line);

@@ -1,4 +1,4 @@
-/* A program linked to the driver, as nvcc's are that use the driver API: allocates argv[1] MiB and prints the result.
+/* A program linked to libcuda, like programs that use the driver API. It allocates argv[1] MiB and prints the result.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The memory limit, as programs meet it: run under LD_PRELOAD against a driver, from outside like any other program. */
+/* Tests of the memory limit from the view of a program: the shim is preloaded, and the tests call the driver. */
 #include "sandbox.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ TEST(a_pitched_allocation_is_charged_with_its_pitch_even_one_byte_wide) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(a_pitched_allocation_that_only_its_padding_takes_over_the_limit_leaves_nothing) {
+TEST(a_pitched_allocation_whose_padding_exceeds_the_limit_is_not_charged) {
     CUdeviceptr address = 7;
     size_t pitch = 7;
     sandbox(1 * MIB, 0);
@@ -84,7 +84,7 @@ TEST(managed_memory_is_charged_in_full) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(what_the_driver_refuses_is_not_charged) {
+TEST(allocations_that_the_driver_refuses_are_not_charged) {
     CUdeviceptr address = 0;
     sandbox((size_t)1 << 42, 0);
     use_device(0);
@@ -94,7 +94,7 @@ TEST(what_the_driver_refuses_is_not_charged) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(without_a_context_the_driver_says_so_and_nothing_is_charged) {
+TEST(without_a_context_allocations_fail_and_nothing_is_charged) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
@@ -113,7 +113,7 @@ TEST(a_free_of_an_unknown_address_reaches_the_driver) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(a_plain_allocation_freed_in_stream_order_is_given_back) {
+TEST(a_plain_allocation_freed_in_stream_order_is_no_longer_charged) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -122,8 +122,8 @@ TEST(a_plain_allocation_freed_in_stream_order_is_given_back) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-/* Pools of the stub, since the fake driver has neither of these kinds. */
-static void use_a_pool_that_costs_nothing(CUmemoryPool pool) {
+/* Runs on the stub only, since the fake driver has no such pools. */
+static void check_pool_is_not_charged(CUmemoryPool pool) {
     CUdeviceptr address = 0, plain = 0;
     CHECK_EQUAL(
         CALL(cuMemAllocFromPoolAsync, CUdeviceptr *, size_t, CUmemoryPool, CUstream)(&address, 200 * MIB, pool, NULL),
@@ -136,7 +136,7 @@ static void use_a_pool_that_costs_nothing(CUmemoryPool pool) {
     CHECK_EQUAL(deallocate(plain), CUDA_SUCCESS);
 }
 
-TEST(a_pool_of_host_memory_and_an_imported_pool_cost_nothing) {
+TEST(host_memory_pools_and_imported_pools_are_not_charged) {
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                  .location = {CU_MEM_LOCATION_TYPE_HOST, 0}};
     CUmemLocation host = {CU_MEM_LOCATION_TYPE_HOST, 0};
@@ -144,18 +144,18 @@ TEST(a_pool_of_host_memory_and_an_imported_pool_cost_nothing) {
     sandbox(100 * MIB, 0);
     use_device(0);
     CHECK_EQUAL(CALL(cuMemPoolCreate, CUmemoryPool *, const CUmemPoolProps *)(&pool, &properties), CUDA_SUCCESS);
-    use_a_pool_that_costs_nothing(pool);
+    check_pool_is_not_charged(pool);
     CHECK_EQUAL(CALL(cuMemPoolImportFromShareableHandle, CUmemoryPool *, void *, CUmemAllocationHandleType,
                      unsigned long long)(&pool, NULL, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                 CUDA_SUCCESS);
-    use_a_pool_that_costs_nothing(pool);
+    check_pool_is_not_charged(pool);
     CHECK_EQUAL(CALL(cuMemGetDefaultMemPool, CUmemoryPool *, CUmemLocation *,
                      CUmemAllocationType)(&pool, &host, CU_MEM_ALLOCATION_TYPE_PINNED),
                 CUDA_SUCCESS);
-    use_a_pool_that_costs_nothing(pool);
+    check_pool_is_not_charged(pool);
 }
 
-TEST(a_pool_of_managed_memory_is_charged_wherever_it_begins) {
+TEST(a_managed_memory_pool_located_on_the_host_is_charged) {
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
                                  .location = {CU_MEM_LOCATION_TYPE_HOST, 0}};
     CUmemoryPool pool = NULL;
@@ -172,7 +172,7 @@ TEST(a_pool_of_managed_memory_is_charged_wherever_it_begins) {
     CHECK_EQUAL(used_in_region(), 100 * MIB);
 }
 
-TEST(the_end_of_a_context_gives_back_what_was_allocated_in_it) {
+TEST(destroying_a_context_releases_what_was_allocated_in_it) {
     CUdeviceptr address = 0;
     CUcontext context = NULL;
     sandbox(100 * MIB, 0);
@@ -189,7 +189,7 @@ TEST(the_end_of_a_context_gives_back_what_was_allocated_in_it) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(a_primary_context_gives_its_memory_back_with_its_last_release) {
+TEST(the_last_release_of_a_primary_context_releases_its_memory) {
     CUdeviceptr address = 0;
     CUcontext context = NULL;
     sandbox(100 * MIB, 0);
@@ -202,7 +202,7 @@ TEST(a_primary_context_gives_its_memory_back_with_its_last_release) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(programs_see_the_limit_as_the_GPU) {
+TEST(programs_see_the_limit_as_the_memory_of_the_GPU) {
     CUdeviceptr address = 0;
     size_t available = 0, total = 0;
     sandbox(3000 * MIB, 0);
@@ -215,7 +215,7 @@ TEST(programs_see_the_limit_as_the_GPU) {
     CHECK_EQUAL(total, 3000 * MIB);
 }
 
-TEST(cuMemGetInfo_takes_NULL_for_what_is_not_wanted) {
+TEST(cuMemGetInfo_accepts_NULL_pointers) {
     size_t value = 0;
     sandbox(3000 * MIB, 0);
     use_device(0);
@@ -226,7 +226,7 @@ TEST(cuMemGetInfo_takes_NULL_for_what_is_not_wanted) {
     CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(NULL, NULL), CUDA_SUCCESS);
 }
 
-TEST(each_GPU_has_its_own_limit_and_one_that_is_not_granted_has_none) {
+TEST(a_GPU_that_is_not_in_the_limit_file_has_no_memory) {
     CUdeviceptr address = 0;
     size_t total = 7;
     sandbox(3000 * MIB, 0);
@@ -238,7 +238,7 @@ TEST(each_GPU_has_its_own_limit_and_one_that_is_not_granted_has_none) {
     CHECK_EQUAL(allocate(&address, 3000 * MIB), CUDA_SUCCESS);
 }
 
-TEST(two_GPUs_are_counted_apart) {
+TEST(two_GPUs_have_separate_limits) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 200 * MIB);
     use_device(1);
@@ -255,28 +255,28 @@ TEST(two_processes_share_one_limit) {
     int ready[2], go[2];
     char byte = 0;
     sandbox(100 * MIB, 0);
-    CHECK(pipe(ready) == 0 && pipe(go) == 0, "pipes");
+    CHECK(pipe(ready) == 0 && pipe(go) == 0, "pipe");
     pid_t peer = fork();
     if (peer == 0) {
         use_device(0);
         CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS);
-        CHECK(write(ready[1], "", 1) == 1 && read(go[0], &byte, 1) == 1, "pipes");
+        CHECK(write(ready[1], "", 1) == 1 && read(go[0], &byte, 1) == 1, "pipe");
         CHECK_EQUAL(free_memory(), 0);
         exit(EXIT_SUCCESS);
     }
-    CHECK(read(ready[0], &byte, 1) == 1, "pipes");
+    CHECK(read(ready[0], &byte, 1) == 1, "pipe");
     use_device(0);
     CHECK_EQUAL(allocate(&address, 40 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK_EQUAL(free_memory(), 40 * MIB);
     CHECK_EQUAL(allocate(&address, 40 * MIB), CUDA_SUCCESS);
-    CHECK(write(go[1], "", 1) == 1, "pipes");
+    CHECK(write(go[1], "", 1) == 1, "pipe");
     int status = 0;
     waitpid(peer, &status, 0);
     CHECK_EQUAL(status, 0);
-    CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS); /* the peer's death is found out when it matters */
+    CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS); /* the shim reaps the peer before it would refuse */
 }
 
-TEST(a_changed_limit_file_counts_within_a_second) {
+TEST(a_changed_limit_file_takes_effect_within_a_second) {
     CUdeviceptr first = 0, second = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -288,12 +288,12 @@ TEST(a_changed_limit_file_counts_within_a_second) {
     usleep(150000);
     CHECK_EQUAL(free_memory(), 0);
     CHECK_EQUAL(deallocate(second), CUDA_SUCCESS);
-    CHECK_EQUAL(allocate(&second, 1), CUDA_ERROR_OUT_OF_MEMORY); /* what is held stays, what is over stays refused */
+    CHECK_EQUAL(allocate(&second, 1), CUDA_ERROR_OUT_OF_MEMORY); /* allocations stay, further ones are refused */
     CHECK_EQUAL(deallocate(first), CUDA_SUCCESS);
     CHECK_EQUAL(allocate(&first, 50 * MIB), CUDA_SUCCESS);
 }
 
-TEST(a_limit_file_that_turns_bad_or_goes_away_leaves_the_last_good_limits) {
+TEST(the_last_valid_limits_stay_when_the_limit_file_becomes_invalid_or_missing) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -310,7 +310,7 @@ TEST(a_limit_file_that_turns_bad_or_goes_away_leaves_the_last_good_limits) {
     CHECK_EQUAL(allocate(&address, 300 * MIB), CUDA_SUCCESS);
 }
 
-TEST(a_forked_child_takes_a_slot_of_its_own_and_leaves_its_parents_alone) {
+TEST(a_forked_child_gets_its_own_slot_and_does_not_change_its_parents) {
     CUdeviceptr address = 0, in_parent = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -328,24 +328,24 @@ TEST(a_forked_child_takes_a_slot_of_its_own_and_leaves_its_parents_alone) {
     CHECK_EQUAL(used_in_region(), 70 * MIB);
 }
 
-TEST(a_dead_parents_memory_is_free_although_its_child_lives_on) {
+TEST(a_dead_parents_memory_is_free_while_its_child_runs) {
     CUdeviceptr address = 0;
     int done[2];
     char byte = 0;
     sandbox(100 * MIB, 0);
-    CHECK(pipe(done) == 0, "a pipe");
+    CHECK(pipe(done) == 0, "pipe");
     IN_CHILD({
         use_device(0);
         CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
         int running[2];
-        CHECK(pipe(running) == 0, "a pipe");
+        CHECK(pipe(running) == 0, "pipe");
         if (fork() == 0) {
-            CHECK(write(running[1], "", 1) == 1, "a pipe"); /* until it runs, it holds what its parent did */
+            CHECK(write(running[1], "", 1) == 1, "pipe"); /* before it runs, it may hold its parent's locks */
             close(done[1]);
-            CHECK(read(done[0], &byte, 1) == 0, "the pipe's end"); /* lives until the test has ended */
+            CHECK(read(done[0], &byte, 1) == 0, "end of file"); /* runs until the test has ended */
             exit(EXIT_SUCCESS);
         }
-        CHECK(read(running[0], &byte, 1) == 1, "a pipe");
+        CHECK(read(running[0], &byte, 1) == 1, "pipe");
     });
     use_device(0);
     CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
@@ -364,7 +364,7 @@ TEST(a_program_that_is_started_by_fork_and_exec_inherits_nothing) {
 
 struct race {
     atomic_ullong held;
-    atomic_ullong most;
+    atomic_ullong peak;
     atomic_int refused;
 };
 
@@ -382,8 +382,8 @@ static void *race_for_memory(void *argument) {
         }
         CHECK_EQUAL(result, CUDA_SUCCESS);
         unsigned long long held = race->held += bytes;
-        unsigned long long most = race->most;
-        while (held > most && !atomic_compare_exchange_weak(&race->most, &most, held)) {
+        unsigned long long peak = race->peak;
+        while (held > peak && !atomic_compare_exchange_weak(&race->peak, &peak, held)) {
         }
         if (i % 16 == 0) {
             sched_yield();
@@ -394,7 +394,7 @@ static void *race_for_memory(void *argument) {
     return NULL;
 }
 
-TEST(eight_threads_that_race_for_one_limit_never_pass_it) {
+TEST(eight_threads_that_race_for_one_limit_never_exceed_it) {
     static struct race race;
     pthread_t threads[8];
     sandbox(100 * MIB, 0);
@@ -405,13 +405,13 @@ TEST(eight_threads_that_race_for_one_limit_never_pass_it) {
     for (size_t i = 0; i < 8; i++) {
         pthread_join(threads[i], NULL);
     }
-    printf("most held %llu, refused %d times\n", race.most, race.refused);
-    CHECK(race.most <= 100 * MIB, "%llu", race.most);
+    printf("peak %llu bytes, %d requests refused\n", race.peak, race.refused);
+    CHECK(race.peak <= 100 * MIB, "%llu", race.peak);
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-/* Each of n wants half an n-th less than its share all the time: every request fits, whatever the others do. */
-static void *keep_taking_a_fitting_share(void *argument) {
+/* Three of these threads allocate 75 MiB together, so every request fits the limit. */
+static void *allocate_25_MiB_repeatedly(void *argument) {
     (void)argument;
     use_device(0);
     for (int i = 0; i < 20000; i++) {
@@ -422,11 +422,11 @@ static void *keep_taking_a_fitting_share(void *argument) {
     return NULL;
 }
 
-static void *keep_being_refused(void *stop) {
+static void *request_too_much_repeatedly(void *stop) {
     use_device(0);
     while (!atomic_load((atomic_bool *)stop)) {
         CUdeviceptr address = 0;
-        /* Never fits beside the 10 MiB that are held; while it is undecided, the others' requests don't fit either. */
+        /* Never fits beside the 10 MiB in use. While the request is undecided, the other requests do not fit either. */
         CHECK_EQUAL(allocate(&address, 95 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
     }
     return NULL;
@@ -435,18 +435,18 @@ static void *keep_being_refused(void *stop) {
 TEST(a_request_that_fits_is_not_refused_because_of_one_that_does_not) {
     static atomic_bool stop;
     CUdeviceptr address = 0;
-    pthread_t taking[3], refused[2];
+    pthread_t successful[3], refused[2];
     sandbox(100 * MIB, 0);
     use_device(0);
     CHECK_EQUAL(allocate(&address, 10 * MIB), CUDA_SUCCESS);
     for (size_t i = 0; i < 2; i++) {
-        CHECK_EQUAL(pthread_create(&refused[i], NULL, keep_being_refused, &stop), 0);
+        CHECK_EQUAL(pthread_create(&refused[i], NULL, request_too_much_repeatedly, &stop), 0);
     }
     for (size_t i = 0; i < 3; i++) {
-        CHECK_EQUAL(pthread_create(&taking[i], NULL, keep_taking_a_fitting_share, NULL), 0);
+        CHECK_EQUAL(pthread_create(&successful[i], NULL, allocate_25_MiB_repeatedly, NULL), 0);
     }
     for (size_t i = 0; i < 3; i++) {
-        pthread_join(taking[i], NULL);
+        pthread_join(successful[i], NULL);
     }
     stop = true;
     for (size_t i = 0; i < 2; i++) {
@@ -456,7 +456,7 @@ TEST(a_request_that_fits_is_not_refused_because_of_one_that_does_not) {
 }
 
 TEST(a_process_whose_request_fits_is_not_refused_because_of_others_that_do_not) {
-    pid_t refused[2], taking[3];
+    pid_t refused[2], successful[3];
     sandbox(100 * MIB, 0);
     for (size_t i = 0; i < 2; i++) {
         refused[i] = fork();
@@ -465,21 +465,21 @@ TEST(a_process_whose_request_fits_is_not_refused_because_of_others_that_do_not) 
             CUdeviceptr address = 0;
             use_device(0);
             CHECK_EQUAL(allocate(&address, 6 * MIB), CUDA_SUCCESS);
-            keep_being_refused(&never);
+            request_too_much_repeatedly(&never);
         }
     }
     for (size_t i = 0; i < 3; i++) {
-        taking[i] = fork();
-        if (taking[i] == 0) {
+        successful[i] = fork();
+        if (successful[i] == 0) {
             use_device(0);
-            keep_taking_a_fitting_share(NULL);
+            allocate_25_MiB_repeatedly(NULL);
             exit(EXIT_SUCCESS);
         }
     }
     int failed = 0;
     for (size_t i = 0; i < 3; i++) {
         int status = 0;
-        waitpid(taking[i], &status, 0);
+        waitpid(successful[i], &status, 0);
         failed += status != 0;
     }
     for (size_t i = 0; i < 2; i++) {
@@ -489,7 +489,7 @@ TEST(a_process_whose_request_fits_is_not_refused_because_of_others_that_do_not) 
     CHECK_EQUAL(failed, 0);
 }
 
-TEST(thousands_of_live_allocations_are_all_remembered) {
+TEST(a_hundred_thousand_live_allocations_are_tracked) {
     enum { COUNT = 100000 };
     static CUdeviceptr addresses[COUNT];
     sandbox(3000 * MIB, 0);
@@ -509,7 +509,7 @@ TEST(thousands_of_live_allocations_are_all_remembered) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
-TEST(errno_survives_calls_that_succeed_and_calls_that_are_refused) {
+TEST(errno_is_preserved_by_calls_that_succeed_and_calls_that_fail) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     sandbox_function("cuInit");
@@ -533,8 +533,8 @@ static double seconds(void) {
 static void allocate_until_killed(int started) {
     use_device(0);
     CUdeviceptr held[8] = {0};
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* not to outlive a test that is itself killed */
-    CHECK(write(started, "", 1) == 1, "a pipe");
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* so that it ends with a test that is killed */
+    CHECK(write(started, "", 1) == 1, "pipe");
     for (size_t i = 0;; i = (i + 1) % 8) {
         if (held[i] != 0) {
             deallocate(held[i]);
@@ -544,9 +544,9 @@ static void allocate_until_killed(int started) {
     }
 }
 
-TEST(peers_killed_while_they_allocate_leave_nothing_and_hang_nobody) {
-    const char *wanted = getenv("ALIQUOT_KILL_ROUNDS");
-    int rounds = wanted == NULL ? 1000 : atoi(wanted);
+TEST(processes_killed_while_they_allocate_leave_no_charge_and_block_no_process) {
+    const char *value = getenv("ALIQUOT_KILL_ROUNDS");
+    int rounds = value == NULL ? 1000 : atoi(value);
     sandbox(100 * MIB, 0);
     unsigned seed = (unsigned)getpid();
     printf("seed %u\n", seed);
@@ -554,7 +554,7 @@ TEST(peers_killed_while_they_allocate_leave_nothing_and_hang_nobody) {
     for (int round = 0; round < rounds; round++) {
         pid_t peers[2];
         int started[2];
-        CHECK(pipe(started) == 0, "a pipe");
+        CHECK(pipe(started) == 0, "pipe");
         for (size_t i = 0; i < 2; i++) {
             peers[i] = fork();
             if (peers[i] == 0) {
@@ -563,11 +563,12 @@ TEST(peers_killed_while_they_allocate_leave_nothing_and_hang_nobody) {
         }
         char bytes[2];
         for (size_t i = 0; i < 2; i++) {
-            CHECK(read(started[0], &bytes[i], 1) == 1, "a pipe");
+            CHECK(read(started[0], &bytes[i], 1) == 1, "pipe");
         }
         struct timespec moment = {0, rand_r(&seed) % 1000000};
         nanosleep(&moment, NULL);
-        CHECK(used_in_region() <= 100 * MIB + 16 * MIB, "%llu", used_in_region()); /* 8 MiB undecided a process */
+        /* Each of the two processes may have 8 MiB undecided beside the limit. */
+        CHECK(used_in_region() <= 100 * MIB + 16 * MIB, "%llu", used_in_region());
         for (size_t i = 0; i < 2; i++) {
             kill(peers[i], SIGKILL);
             waitpid(peers[i], NULL, 0);
@@ -576,7 +577,7 @@ TEST(peers_killed_while_they_allocate_leave_nothing_and_hang_nobody) {
         IN_CHILD({
             CUdeviceptr all = 0;
             use_device(0);
-            CHECK_EQUAL(allocate(&all, 100 * MIB), CUDA_SUCCESS); /* not one byte is left of theirs */
+            CHECK_EQUAL(allocate(&all, 100 * MIB), CUDA_SUCCESS); /* no byte of the killed processes is charged */
             CHECK_EQUAL(deallocate(all), CUDA_SUCCESS);
         });
         double took = seconds() - start;
@@ -589,20 +590,20 @@ TEST(peers_killed_while_they_allocate_leave_nothing_and_hang_nobody) {
     CHECK(slowest < 10, "%f s", slowest);
 }
 
-TEST(a_stopped_peer_holds_up_a_refusal_for_a_bounded_time_only) {
+TEST(a_stopped_process_delays_a_refusal_only_for_a_bounded_time) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
     CHECK_EQUAL(allocate(&address, MIB), CUDA_SUCCESS);
     int fd = open(sandbox_region, O_RDWR | O_CLOEXEC);
     struct flock lock = {.l_type = F_WRLCK, .l_start = ALIQUOT_REGION_DECISION_LOCK, .l_len = 1};
-    CHECK(fcntl(fd, F_OFD_SETLK, &lock) == 0, "the decision lock"); /* as a process would that is stopped deciding */
+    CHECK(fcntl(fd, F_OFD_SETLK, &lock) == 0, "the decision lock"); /* as if a process were stopped while it decides */
     double start = seconds();
     CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(seconds() - start < 10, "%f s", seconds() - start);
 }
 
-TEST(no_descriptor_is_held_that_a_program_could_close) {
+TEST(the_shim_keeps_no_descriptor_that_a_program_could_close) {
     CUdeviceptr address = 0;
     struct stat status, region;
     sandbox(100 * MIB, 0);
@@ -617,10 +618,10 @@ TEST(no_descriptor_is_held_that_a_program_could_close) {
         execl("/proc/self/exe", "memory_test", "helper_that_gets_40_MiB_and_no_more", NULL);
         exit(EXIT_FAILURE);
     });
-    CHECK_EQUAL(used_in_region(), 60 * MIB + 40 * MIB); /* and yet nobody could take these words for a dead process's */
+    CHECK_EQUAL(used_in_region(), 60 * MIB + 40 * MIB); /* and the child did not take the parent for dead */
 }
 
-TEST(forged_words_do_not_let_a_process_hold_more_than_the_limit) {
+TEST(a_process_that_forges_charges_cannot_exceed_the_limit) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -636,7 +637,7 @@ TEST(forged_words_do_not_let_a_process_hold_more_than_the_limit) {
     CHECK_EQUAL(free_memory() <= 40 * MIB, 1);
 }
 
-TEST(words_of_no_living_process_are_cleaned_away) {
+TEST(charges_of_dead_processes_are_removed) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     use_device(0);
@@ -650,7 +651,7 @@ TEST(words_of_no_living_process_are_cleaned_away) {
     CHECK_EQUAL(used_in_region(), 100 * MIB);
 }
 
-TEST(a_damaged_header_is_put_right) {
+TEST(a_damaged_header_is_repaired) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     char garbage[4096];
@@ -669,11 +670,11 @@ TEST(a_damaged_header_is_put_right) {
     CHECK_EQUAL(region->header.charge_size, 64);
 }
 
-TEST(a_half_claimed_device_is_finished) {
+TEST(a_half_written_device_entry_is_completed) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     static struct aliquot_region image;
-    memcpy(image.device[0].uuid, uuid_of(0)->bytes, 8); /* a process was killed here */
+    memcpy(image.device[0].uuid, uuid_of(0)->bytes, 8); /* a process was killed after the first half */
     write_file(sandbox_region, &image, sizeof image);
     use_device(0);
     CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
@@ -683,10 +684,10 @@ TEST(a_half_claimed_device_is_finished) {
     CHECK_EQUAL(used_in_region(), 100 * MIB);
 }
 
-/* What cuInit answers, and what came out on stderr meanwhile. */
+/* Returns the result of cuInit, and in `line` what the shim printed on stderr. */
 static CUresult init_and_capture(char *line, size_t size) {
     int pipe_ends[2], saved = dup(STDERR_FILENO);
-    CHECK(pipe(pipe_ends) == 0, "a pipe");
+    CHECK(pipe(pipe_ends) == 0, "pipe");
     sandbox_function("cuInit");
     dup2(pipe_ends[1], STDERR_FILENO);
     CUresult result = CALL(cuInit, unsigned)(0);
@@ -706,7 +707,7 @@ HELPER(helper_that_gets_40_MiB_and_no_more) {
     CHECK_EQUAL(allocate(&address, 40 * MIB), CUDA_SUCCESS);
 }
 
-static void check_closed(const char *reason) {
+static void check_fails_closed(const char *reason) {
     char line[4096];
     CUdeviceptr address = 0;
     CHECK_EQUAL(init_and_capture(line, sizeof line), CUDA_ERROR_NOT_PERMITTED);
@@ -715,71 +716,71 @@ static void check_closed(const char *reason) {
     CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_NOT_PERMITTED);
 }
 
-static void check_closed_with(const void *limits, size_t length, const char *reason) {
+static void check_fails_closed_with(const void *limits, size_t length, const char *reason) {
     sandbox_empty();
     write_file(sandbox_region, "", 0);
     write_file(sandbox_limits, limits, length);
-    check_closed(reason);
+    check_fails_closed(reason);
 }
 
 TEST(an_empty_limit_file_fails_closed) {
-    check_closed_with("", 0, "expected GPU-<UUID");
+    check_fails_closed_with("", 0, "expected GPU-<UUID");
 }
 
 TEST(a_truncated_limit_file_fails_closed) {
     static const char text[] = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001 memory=30";
-    check_closed_with(text, strlen(text), "expected memory=");
+    check_fails_closed_with(text, strlen(text), "expected memory=");
 }
 
 TEST(a_limit_file_of_10_MB_fails_closed) {
     size_t length = 10000000;
     char *text = malloc(length);
     memset(text, 'x', length);
-    check_closed_with(text, length, "at most 65536 bytes");
+    check_fails_closed_with(text, length, "at most 65536 bytes");
 }
 
 TEST(a_limit_file_that_is_not_UTF_8_fails_closed) {
     static const char text[] = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001 memory=1Mi cores=0 \xff\xfe\n";
-    check_closed_with(text, strlen(text), "printable ASCII");
+    check_fails_closed_with(text, strlen(text), "printable ASCII");
 }
 
 TEST(a_limit_file_that_is_a_folder_fails_closed) {
     sandbox_empty();
     write_file(sandbox_region, "", 0);
     CHECK(mkdir(sandbox_limits, 0777) == 0, "%s", sandbox_limits);
-    check_closed("can't be read");
+    check_fails_closed("can't be read");
     rmdir(sandbox_limits);
 }
 
 TEST(a_missing_limit_file_beside_a_region_fails_closed) {
     sandbox_empty();
     write_file(sandbox_region, "", 0);
-    check_closed("expected here");
+    check_fails_closed("expected here");
 }
 
 TEST(a_missing_region_fails_closed) {
     sandbox_empty();
     write_limits(100 * MIB, 0);
-    check_closed("can't be opened");
+    check_fails_closed("can't be opened");
 }
 
-TEST(any_user_is_limited_who_can_write_the_region_and_who_cannot_is_told) {
+TEST(any_user_that_can_write_the_region_is_limited_and_other_users_get_an_error) {
     CUdeviceptr address = 0;
     if (getuid() != 0) {
-        SKIP("only root can become somebody else");
+        SKIP("only root can change its user ID");
     }
     sandbox(100 * MIB, 0);
     CHECK(chmod(sandbox_folder, 0755) == 0 && chmod(sandbox_region, 0666) == 0, "modes");
     IN_CHILD({
-        CHECK(setuid(65534) == 0, "nobody");
+        CHECK(setuid(65534) == 0, "setuid");
         use_device(0);
         CHECK_EQUAL(allocate(&address, 100 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
         CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
     });
     CHECK(chmod(sandbox_region, 0644) == 0, "mode");
     IN_CHILD({
-        CHECK(setuid(65534) == 0, "nobody");
-        check_closed("expected mode 0666");
+        CHECK(setuid(65534) == 0, "setuid");
+        check_fails_closed("expected mode 0666");
     });
 }
 
@@ -788,26 +789,26 @@ TEST(a_region_of_another_version_fails_closed) {
     sandbox_empty();
     write_limits(100 * MIB, 0);
     write_file(sandbox_region, &image, sizeof image);
-    check_closed("another version");
+    check_fails_closed("another version");
 }
 
-TEST(a_region_without_room_for_the_GPU_fails_closed) {
+TEST(a_region_without_a_free_device_entry_fails_closed) {
     static struct aliquot_region image;
     memset(image.device, 0x77, sizeof image.device);
     sandbox_empty();
     write_limits(100 * MIB, 0);
     write_file(sandbox_region, &image, sizeof image);
-    check_closed("no place in the state file");
+    check_fails_closed("no place in the state file");
 }
 
 TEST(a_region_that_is_a_device_fails_closed) {
     sandbox_empty();
     setenv("ALIQUOT_REGION", "/dev/null", 1);
     write_limits(100 * MIB, 0);
-    check_closed("not a regular file");
+    check_fails_closed("not a regular file");
 }
 
-TEST(without_either_file_everything_passes_untouched) {
+TEST(without_limit_file_and_region_calls_pass_through_unchanged) {
     CUdeviceptr address = 0;
     size_t total = 0;
     char line[4096];
@@ -821,7 +822,7 @@ TEST(without_either_file_everything_passes_untouched) {
     CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
 }
 
-TEST(without_a_region_named_a_process_has_the_limit_for_itself) {
+TEST(without_ALIQUOT_REGION_each_process_has_the_limit_for_itself) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
     unsetenv("ALIQUOT_REGION");

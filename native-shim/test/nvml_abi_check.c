@@ -1,11 +1,11 @@
 /*
- * Compiled only where NVIDIA's nvml.h is, twice: with NVIDIA's declarations (-DNVIDIA), when it fails to unless every
- * prototype of ours is NVIDIA's, and with ours. Each prints the layouts and constants that it was compiled with; they
- * must be the same.
+ * Compares the shim's NVML declarations with NVIDIA's nvml.h. It is compiled twice: with NVIDIA's declarations
+ * (-DNVIDIA), which fails unless every prototype of the shim is equal to NVIDIA's, and with the shim's. Each program
+ * prints the layouts and constants that it was compiled with; the outputs must be equal.
  */
-#define ALIQUOT_CUDA_H_INCLUDED /* nothing of the CUDA part is needed */
+#define ALIQUOT_CUDA_H_INCLUDED /* the CUDA declarations are not needed */
 #ifdef NVIDIA
-#define NVML_NO_UNVERSIONED_FUNC_DEFS /* nvml.h then declares the old versions too */
+#define NVML_NO_UNVERSIONED_FUNC_DEFS /* makes nvml.h declare the old versions, too */
 #include <nvml.h>
 #define ALIQUOT_NVML_H_INCLUDED
 #endif
@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 #ifdef NVIDIA
-/* Redeclaring with another type is an error; naming the function first makes sure that nvml.h has it. */
+/* A redeclaration with another type is an error. The use before it fails if nvml.h does not declare the function. */
 #define CUDA(result, symbol, parameters)
 #define NVML(result, symbol, parameters)                                                                               \
     _Static_assert(sizeof &symbol != 0, #symbol);                                                                      \

@@ -1,4 +1,4 @@
-/* What NVML shows of a container: memory, processes, utilisation, in front of the fake driver. */
+/* Tests of NVML's view of a container: memory, processes, utilization and accounting, on the fake driver. */
 #include "sandbox.h"
 #include "usage.h"
 
@@ -27,44 +27,45 @@ static nvmlDevice_t nvml_device(unsigned index) {
 
 struct peer {
     pid_t pid;
-    int orders, answers; /* pipes */
+    int commands, replies; /* pipes */
 };
 
-/* A process of the container that holds so many bytes until the test ends, or finish_peer. */
+/* Starts a process of the container that allocates these bytes. It keeps them until free_in_peer, kill_peer or the end
+   of the test. */
 static struct peer start_peer(size_t bytes) {
     CUdeviceptr address = 0;
-    int orders[2], answers[2];
+    int commands[2], replies[2];
     char byte = 0;
-    CHECK(pipe(orders) == 0 && pipe(answers) == 0, "pipes");
+    CHECK(pipe(commands) == 0 && pipe(replies) == 0, "pipe");
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        close(orders[1]);
+        close(commands[1]);
         use_device(0);
         CHECK_EQUAL(allocate(&address, bytes), CUDA_SUCCESS);
-        CHECK(write(answers[1], "", 1) == 1, "a pipe");
-        if (read(orders[0], &byte, 1) == 1) { /* one order: free it */
+        CHECK(write(replies[1], "", 1) == 1, "pipe");
+        if (read(commands[0], &byte, 1) == 1) { /* the only command: free the memory */
             CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
-            CHECK(write(answers[1], "", 1) == 1 && read(orders[0], &byte, 1) == 0, "pipes");
+            CHECK(write(replies[1], "", 1) == 1 && read(commands[0], &byte, 1) == 0, "pipe");
         }
         exit(EXIT_SUCCESS);
     }
-    close(orders[0]);
-    close(answers[1]);
-    CHECK(read(answers[0], &byte, 1) == 1, "a peer that holds %zu bytes", bytes);
-    return (struct peer){pid, orders[1], answers[0]};
+    close(commands[0]);
+    close(replies[1]);
+    CHECK(read(replies[0], &byte, 1) == 1, "a peer that holds %zu bytes", bytes);
+    return (struct peer){pid, commands[1], replies[0]};
 }
 
 static void free_in_peer(struct peer peer) {
     char byte = 0;
-    CHECK(write(peer.orders, "", 1) == 1 && read(peer.answers, &byte, 1) == 1, "pipes");
+    CHECK(write(peer.commands, "", 1) == 1 && read(peer.replies, &byte, 1) == 1, "pipe");
 }
 
 static void kill_peer(struct peer peer) {
     kill(peer.pid, SIGKILL);
     waitpid(peer.pid, NULL, 0);
-    close(peer.orders);
-    close(peer.answers);
+    close(peer.commands);
+    close(peer.replies);
 }
 
 TEST(NVML_shows_the_limit_and_what_all_processes_of_the_container_use) {
@@ -86,7 +87,7 @@ TEST(NVML_shows_the_limit_and_what_all_processes_of_the_container_use) {
     CHECK_EQUAL(memory.used, 0);
 }
 
-TEST(free_is_never_more_than_the_GPU_has_free) {
+TEST(NVML_never_shows_more_free_memory_than_the_GPU_has) {
     nvmlMemory_t memory = {0};
     size_t available = 0;
     sandbox((size_t)1 << 40, 0);
@@ -98,14 +99,14 @@ TEST(free_is_never_more_than_the_GPU_has_free) {
     CHECK(available <= (81920ull << 20), "%zu", available);
 }
 
-TEST(NVML_is_matched_by_UUID_and_shows_nothing_of_a_GPU_that_is_not_granted) {
+TEST(NVML_shows_no_memory_of_a_GPU_that_is_not_in_the_limit_file) {
     nvmlMemory_t memory = {1, 1, 1};
     sandbox(3000 * MIB, 0);
     CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(nvml_device(1), &memory), NVML_SUCCESS);
     CHECK_EQUAL(memory.total + memory.free + memory.used, 0);
 }
 
-TEST(NVML_is_closed_too_when_the_limit_file_is_bad) {
+TEST(NVML_fails_closed_when_the_limit_file_is_invalid) {
     nvmlMemory_t memory = {0};
     sandbox_empty();
     write_file(sandbox_limits, "nonsense", 8);
@@ -113,7 +114,7 @@ TEST(NVML_is_closed_too_when_the_limit_file_is_bad) {
                 NVML_ERROR_NO_PERMISSION);
 }
 
-TEST(NVML_passes_untouched_without_limits) {
+TEST(without_limits_NVML_calls_pass_through_unchanged) {
     nvmlMemory_t memory = {0};
     sandbox_empty();
     CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(nvml_device(0), &memory), NVML_SUCCESS);
@@ -148,20 +149,21 @@ static const char *const other_lists[] = {
     "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
 };
 
-#define ROOM 8
+#define MAX_INFOS 8
 
-/* Of a list's version, in the widest form; the rest of its fields must be what they are without MIG. */
-static nvmlReturn_t list_processes(const char *function, unsigned *count, nvmlProcessInfo_v2_t infos[ROOM]) {
+/* Calls a version of a process list and returns the widest form. Checks that the other fields are those of a GPU
+   without MIG. */
+static nvmlReturn_t list_processes(const char *function, unsigned *count, nvmlProcessInfo_v2_t infos[MAX_INFOS]) {
     nvmlDevice_t device = nvml_device(0);
     nvmlReturn_t (*list)(nvmlDevice_t, unsigned *, void *) =
         (nvmlReturn_t(*)(nvmlDevice_t, unsigned *, void *))nvml_function(function);
     bool first = strstr(function, "_v") == NULL;
-    nvmlProcessInfo_v1_t narrow[ROOM + 1];
-    nvmlProcessInfo_v2_t wide[ROOM + 1];
+    nvmlProcessInfo_v1_t narrow[MAX_INFOS + 1];
+    nvmlProcessInfo_v2_t wide[MAX_INFOS + 1];
     memset(narrow, 0x5a, sizeof narrow);
     memset(wide, 0x5a, sizeof wide);
     nvmlReturn_t result = list(device, count, first ? (void *)narrow : (void *)wide);
-    for (unsigned i = 0; i < ROOM; i++) {
+    for (unsigned i = 0; i < MAX_INFOS; i++) {
         bool written = result == NVML_SUCCESS && i < *count;
         infos[i] = first ? (nvmlProcessInfo_v2_t){narrow[i].pid, narrow[i].usedGpuMemory, ~0u, ~0u} : wide[i];
         CHECK_EQUAL(infos[i].pid != 0x5a5a5a5a, written);
@@ -171,11 +173,11 @@ static nvmlReturn_t list_processes(const char *function, unsigned *count, nvmlPr
 }
 
 TEST(each_version_lists_the_containers_processes_with_their_own_PIDs_and_bytes) {
-    nvmlProcessInfo_v2_t infos[ROOM];
+    nvmlProcessInfo_v2_t infos[MAX_INFOS];
     sandbox(3000 * MIB, 0);
     struct peer first = start_peer(1000 * MIB), second = start_peer(1 * MIB);
     for (size_t version = 0; version < 3; version++) {
-        unsigned count = ROOM;
+        unsigned count = MAX_INFOS;
         CHECK_EQUAL(list_processes(compute_lists[version], &count, infos), NVML_SUCCESS);
         CHECK_EQUAL(count, 2);
         CHECK_EQUAL(infos[0].pid, first.pid);
@@ -184,27 +186,27 @@ TEST(each_version_lists_the_containers_processes_with_their_own_PIDs_and_bytes) 
         CHECK_EQUAL(infos[1].usedGpuMemory, 1 * MIB);
     }
     kill_peer(first);
-    unsigned count = ROOM;
+    unsigned count = MAX_INFOS;
     CHECK_EQUAL(list_processes(compute_lists[2], &count, infos), NVML_SUCCESS);
     CHECK_EQUAL(count, 1);
     CHECK_EQUAL(infos[0].pid, second.pid);
     use_device(0);
     CUdeviceptr address = 0;
-    CHECK_EQUAL(allocate(&address, 5 * MIB), CUDA_SUCCESS); /* the asker itself is one of them */
-    count = ROOM;
+    CHECK_EQUAL(allocate(&address, 5 * MIB), CUDA_SUCCESS); /* the calling process is listed, too */
+    count = MAX_INFOS;
     CHECK_EQUAL(list_processes(compute_lists[2], &count, infos), NVML_SUCCESS);
     CHECK_EQUAL(count, 2);
     CHECK_EQUAL(infos[0].pid, getpid());
     CHECK_EQUAL(infos[0].usedGpuMemory, 5 * MIB);
 }
 
-TEST(a_process_list_says_how_much_room_it_needs) {
-    nvmlProcessInfo_v2_t infos[ROOM];
+TEST(a_process_list_returns_the_number_of_entries_that_it_needs) {
+    nvmlProcessInfo_v2_t infos[MAX_INFOS];
     sandbox(3000 * MIB, 0);
     nvmlReturn_t (*list)(nvmlDevice_t, unsigned *, void *) =
         NVML(nvmlDeviceGetComputeRunningProcesses_v3, nvmlDevice_t, unsigned *, void *);
     unsigned count = 0;
-    CHECK_EQUAL(list(nvml_device(0), &count, NULL), NVML_SUCCESS); /* nobody */
+    CHECK_EQUAL(list(nvml_device(0), &count, NULL), NVML_SUCCESS); /* the list is empty */
     CHECK_EQUAL(count, 0);
     start_peer(1 * MIB);
     start_peer(1 * MIB);
@@ -219,27 +221,27 @@ TEST(a_process_list_says_how_much_room_it_needs) {
     CHECK_EQUAL(list(NULL, &count, infos), NVML_ERROR_INVALID_ARGUMENT);
 }
 
-TEST(nobody_draws_and_nobody_is_an_MPS_client) {
-    nvmlProcessInfo_v2_t infos[ROOM];
+TEST(the_graphics_and_MPS_process_lists_are_empty) {
+    nvmlProcessInfo_v2_t infos[MAX_INFOS];
     sandbox(3000 * MIB, 0);
     start_peer(1 * MIB);
     for (size_t i = 0; i < sizeof other_lists / sizeof other_lists[0]; i++) {
-        unsigned count = ROOM;
+        unsigned count = MAX_INFOS;
         CHECK_EQUAL(list_processes(other_lists[i], &count, infos), NVML_SUCCESS);
         CHECK_EQUAL(count, 0);
     }
 }
 
-TEST(processes_of_other_containers_are_not_shown_and_of_a_GPU_not_granted_the_drivers_are) {
+TEST(processes_of_other_containers_are_shown_only_for_a_GPU_that_is_not_in_the_limit_file) {
     CUdeviceptr address = 0;
-    unsigned count = ROOM;
-    nvmlProcessInfo_v2_t infos[ROOM];
+    unsigned count = MAX_INFOS;
+    nvmlProcessInfo_v2_t infos[MAX_INFOS];
     int done[2];
     char byte = 0;
     sandbox(3000 * MIB, 0);
-    CHECK(pipe(done) == 0, "a pipe");
-    pid_t stranger = fork();
-    if (stranger == 0) { /* limited by nothing of ours */
+    CHECK(pipe(done) == 0, "pipe");
+    pid_t outsider = fork();
+    if (outsider == 0) { /* a process outside the container, without limits */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         unsetenv("ALIQUOT_CONFIG");
         unsetenv("ALIQUOT_REGION");
@@ -247,24 +249,24 @@ TEST(processes_of_other_containers_are_not_shown_and_of_a_GPU_not_granted_the_dr
             use_device(device);
             CHECK_EQUAL(allocate(&address, 7 * MIB), CUDA_SUCCESS);
         }
-        CHECK(write(done[1], "", 1) == 1, "a pipe");
+        CHECK(write(done[1], "", 1) == 1, "pipe");
         pause();
     }
-    CHECK(read(done[0], &byte, 1) == 1, "a pipe");
+    CHECK(read(done[0], &byte, 1) == 1, "pipe");
     CHECK_EQUAL(list_processes(compute_lists[2], &count, infos), NVML_SUCCESS);
     CHECK_EQUAL(count, 0);
-    count = ROOM;
+    count = MAX_INFOS;
     CHECK_EQUAL(NVML(nvmlDeviceGetComputeRunningProcesses_v3, nvmlDevice_t, unsigned *,
                      nvmlProcessInfo_v2_t *)(nvml_device(1), &count, infos),
                 NVML_SUCCESS);
     CHECK_EQUAL(count, 1);
-    CHECK_EQUAL(infos[0].pid, stranger);
-    kill(stranger, SIGKILL);
-    waitpid(stranger, NULL, 0);
+    CHECK_EQUAL(infos[0].pid, outsider);
+    kill(outsider, SIGKILL);
+    waitpid(outsider, NULL, 0);
 }
 
 TEST(process_details_are_listed_by_mode) {
-    nvmlProcessDetail_v1_t details[ROOM];
+    nvmlProcessDetail_v1_t details[MAX_INFOS];
     sandbox(3000 * MIB, 0);
     struct peer peer = start_peer(9 * MIB);
     nvmlReturn_t (*list)(nvmlDevice_t, nvmlProcessDetailList_t *) =
@@ -274,7 +276,7 @@ TEST(process_details_are_listed_by_mode) {
         nvmlProcessDetailList_t all = {.version = nvmlProcessDetailList_v1, .mode = mode};
         CHECK_EQUAL(list(nvml_device(0), &all), computes ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
         CHECK_EQUAL(all.numProcArrayEntries, computes);
-        all.numProcArrayEntries = ROOM;
+        all.numProcArrayEntries = MAX_INFOS;
         all.procArray = details;
         CHECK_EQUAL(list(nvml_device(0), &all), NVML_SUCCESS);
         CHECK_EQUAL(all.numProcArrayEntries, computes);
@@ -289,7 +291,7 @@ TEST(process_details_are_listed_by_mode) {
     CHECK_EQUAL(list(nvml_device(0), NULL), NVML_ERROR_INVALID_ARGUMENT);
 }
 
-/* ---- utilisation ---- */
+/* ---- utilization ---- */
 
 static int64_t monotonic(void) {
     struct timespec now;
@@ -314,12 +316,12 @@ static struct aliquot_charge *charge_of(struct aliquot_region *region, struct pe
 
 static int64_t busy_until;
 
-/* Whether the machine came to the question so late after keep_busy that the idle time since then would show. */
+/* Whether so much time has passed since keep_busy that the idle time would affect the utilization. */
 static bool was_late(void) {
     return monotonic() - busy_until > 20000000;
 }
 
-/* As if two processes of the container had kept parts of the GPU, in percent, busy for the last two seconds. */
+/* Charges two processes of the container as if they had used these percentages of the GPU for the last two seconds. */
 static void keep_busy(struct peer first, unsigned first_percent, struct peer second, unsigned second_percent) {
     struct aliquot_region *region = map_region();
     struct aliquot_charge *one = charge_of(region, first), *other = charge_of(region, second);
@@ -350,21 +352,21 @@ static unsigned utilization_of(struct peer first, unsigned first_percent, struct
     return shown;
 }
 
-/* The sandbox's limits give 30 % of the GPU. */
-#define CHECK_PERCENT(found, wanted)                                                                                   \
-    CHECK((found) >= (wanted)-3 && (found) <= (wanted) + 3, "%u instead of %d", (found), wanted)
+/* Utilization is relative to the sandbox's limit of 30 % of the GPU. */
+#define CHECK_PERCENT(found, expected)                                                                                 \
+    CHECK((found) >= (expected)-3 && (found) <= (expected) + 3, "found %u, expected %d", (found), expected)
 
-TEST(utilisation_is_of_the_share) {
+TEST(utilization_is_relative_to_the_share) {
     sandbox(3000 * MIB, 0);
     CHECK_EQUAL(utilization().gpu, 0);
     struct peer first = start_peer(MIB), second = start_peer(MIB);
     CHECK_PERCENT(utilization_of(first, 15, second, 0), 50);
     CHECK_PERCENT(utilization_of(first, 15, second, 6), 70);
-    CHECK_EQUAL(utilization_of(first, 15, second, 30), 100); /* with a grant beyond the share */
+    CHECK_EQUAL(utilization_of(first, 15, second, 30), 100); /* a grant allows more than the share */
     CHECK(utilization().memory <= 100, "%u", utilization().memory);
 }
 
-TEST(utilisation_is_the_drivers_where_none_is_counted) {
+TEST(without_a_compute_limit_NVML_shows_the_drivers_utilization) {
     sandbox(3000 * MIB, 0);
     char text[512] = "";
     int fd = open(sandbox_limits, O_RDONLY);
@@ -378,29 +380,29 @@ TEST(utilisation_is_the_drivers_where_none_is_counted) {
     write_file(sandbox_limits, text, strlen(text));
     struct peer peer = start_peer(MIB);
     keep_busy(peer, 15, peer, 0);
-    CHECK_EQUAL(utilization().gpu, 0); /* nothing runs on the GPU itself */
+    CHECK_EQUAL(utilization().gpu, 0); /* no kernel runs on the GPU */
 }
 
-TEST(each_process_has_its_utilisation_since_it_was_last_asked_for) {
-    nvmlProcessUtilizationSample_t samples[ROOM];
+TEST(each_process_has_its_utilization_since_the_last_query) {
+    nvmlProcessUtilizationSample_t samples[MAX_INFOS];
     sandbox(3000 * MIB, 0);
-    nvmlReturn_t (*ask)(nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long) =
+    nvmlReturn_t (*query)(nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long) =
         NVML(nvmlDeviceGetProcessUtilization, nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *,
              unsigned long long);
     struct peer first = start_peer(MIB), second = start_peer(MIB);
     start_peer(MIB); /* idle */
-    unsigned count = ROOM;
-    CHECK_EQUAL(ask(nvml_device(0), samples, &count, 0), NVML_ERROR_NOT_FOUND);
+    unsigned count = MAX_INFOS;
+    CHECK_EQUAL(query(nvml_device(0), samples, &count, 0), NVML_ERROR_NOT_FOUND);
     keep_busy(first, 15, second, 3);
     count = 0;
-    CHECK_EQUAL(ask(nvml_device(0), NULL, &count, 0), NVML_ERROR_INSUFFICIENT_SIZE);
+    CHECK_EQUAL(query(nvml_device(0), NULL, &count, 0), NVML_ERROR_INSUFFICIENT_SIZE);
     CHECK_EQUAL(count, 2);
     count = 1;
-    CHECK_EQUAL(ask(nvml_device(0), samples, &count, 0), NVML_ERROR_INSUFFICIENT_SIZE);
+    CHECK_EQUAL(query(nvml_device(0), samples, &count, 0), NVML_ERROR_INSUFFICIENT_SIZE);
     do {
         keep_busy(first, 15, second, 3);
-        count = ROOM;
-        CHECK_EQUAL(ask(nvml_device(0), samples, &count, 0), NVML_SUCCESS);
+        count = MAX_INFOS;
+        CHECK_EQUAL(query(nvml_device(0), samples, &count, 0), NVML_SUCCESS);
     } while (was_late());
     CHECK_EQUAL(count, 2);
     CHECK_EQUAL(samples[0].pid, first.pid);
@@ -410,49 +412,49 @@ TEST(each_process_has_its_utilisation_since_it_was_last_asked_for) {
     CHECK_EQUAL(samples[0].memUtil + samples[0].encUtil + samples[0].decUtil, 0);
     long long age = (long long)time(NULL) * 1000000 - (long long)samples[0].timeStamp;
     CHECK(age > -2000000 && age < 60000000, "%lld us", age);
-    count = ROOM;
-    CHECK_EQUAL(ask(nvml_device(0), samples, &count, samples[0].timeStamp), NVML_ERROR_NOT_FOUND);
-    CHECK_EQUAL(ask(nvml_device(0), samples, NULL, 0), NVML_ERROR_INVALID_ARGUMENT);
+    count = MAX_INFOS;
+    CHECK_EQUAL(query(nvml_device(0), samples, &count, samples[0].timeStamp), NVML_ERROR_NOT_FOUND);
+    CHECK_EQUAL(query(nvml_device(0), samples, NULL, 0), NVML_ERROR_INVALID_ARGUMENT);
 }
 
-TEST(the_newer_form_of_process_utilisation_says_the_same) {
-    nvmlProcessUtilizationInfo_v1_t samples[ROOM];
+TEST(nvmlDeviceGetProcessesUtilizationInfo_returns_the_same_utilization) {
+    nvmlProcessUtilizationInfo_v1_t samples[MAX_INFOS];
     sandbox(3000 * MIB, 0);
-    nvmlReturn_t (*ask)(nvmlDevice_t, nvmlProcessesUtilizationInfo_t *) =
+    nvmlReturn_t (*query)(nvmlDevice_t, nvmlProcessesUtilizationInfo_t *) =
         NVML(nvmlDeviceGetProcessesUtilizationInfo, nvmlDevice_t, nvmlProcessesUtilizationInfo_t *);
     struct peer peer = start_peer(MIB);
     nvmlProcessesUtilizationInfo_t info = {.version = nvmlProcessesUtilizationInfo_v1};
-    CHECK_EQUAL(ask(nvml_device(0), &info), NVML_ERROR_NOT_FOUND);
+    CHECK_EQUAL(query(nvml_device(0), &info), NVML_ERROR_NOT_FOUND);
     keep_busy(peer, 15, peer, 0);
-    CHECK_EQUAL(ask(nvml_device(0), &info), NVML_ERROR_INSUFFICIENT_SIZE);
+    CHECK_EQUAL(query(nvml_device(0), &info), NVML_ERROR_INSUFFICIENT_SIZE);
     CHECK_EQUAL(info.processSamplesCount, 1);
     info.procUtilArray = samples;
     do {
         keep_busy(peer, 15, peer, 0);
-        info.processSamplesCount = ROOM;
-        CHECK_EQUAL(ask(nvml_device(0), &info), NVML_SUCCESS);
+        info.processSamplesCount = MAX_INFOS;
+        CHECK_EQUAL(query(nvml_device(0), &info), NVML_SUCCESS);
     } while (was_late());
     CHECK_EQUAL(info.processSamplesCount, 1);
     CHECK_EQUAL(samples[0].pid, peer.pid);
     CHECK_PERCENT(samples[0].smUtil, 50);
     CHECK_EQUAL(samples[0].memUtil + samples[0].jpgUtil + samples[0].ofaUtil, 0);
     info.lastSeenTimeStamp = samples[0].timeStamp;
-    CHECK_EQUAL(ask(nvml_device(0), &info), NVML_ERROR_NOT_FOUND);
+    CHECK_EQUAL(query(nvml_device(0), &info), NVML_ERROR_NOT_FOUND);
     info.version++;
-    CHECK_EQUAL(ask(nvml_device(0), &info), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    CHECK_EQUAL(query(nvml_device(0), &info), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 }
 
 /* ---- accounting ---- */
 
-TEST(accounting_tells_of_the_containers_living_processes) {
+TEST(accounting_lists_the_containers_running_processes) {
     nvmlEnableState_t mode = NVML_FEATURE_DISABLED;
-    unsigned size = 0, count = 0, pids[ROOM] = {0};
+    unsigned size = 0, count = 0, pids[MAX_INFOS] = {0};
     nvmlAccountingStats_t stats = {0};
     nvmlAccountingStats_v2_t second = {0};
     sandbox(3000 * MIB, 0);
     struct peer peer = start_peer(100 * MIB);
     struct aliquot_region *region = map_region();
-    region->charge[0][0].peak = 100 * MIB; /* before the shim keeps it */
+    region->charge[0][0].peak = 100 * MIB; /* sets the peak directly */
     nvmlDevice_t device = nvml_device(0);
     CHECK_EQUAL(NVML(nvmlDeviceGetAccountingMode, nvmlDevice_t, nvmlEnableState_t *)(device, &mode), NVML_SUCCESS);
     CHECK_EQUAL(mode, NVML_FEATURE_ENABLED);
@@ -466,11 +468,11 @@ TEST(accounting_tells_of_the_containers_living_processes) {
     CHECK_EQUAL(pids[0], peer.pid);
     free_in_peer(peer);
     usleep(100000);
-    uint64_t lived = wall_us() - region->process[0].started;
-    region->charge[0][0].gpu_time = lived * 150; /* half of the share till now, less of it until that is asked for */
-    nvmlReturn_t (*ask)(nvmlDevice_t, unsigned, nvmlAccountingStats_t *) =
+    uint64_t age = wall_us() - region->process[0].started;
+    region->charge[0][0].gpu_time = age * 150; /* half of the share now, and less at the time of the query */
+    nvmlReturn_t (*query)(nvmlDevice_t, unsigned, nvmlAccountingStats_t *) =
         NVML(nvmlDeviceGetAccountingStats, nvmlDevice_t, unsigned, nvmlAccountingStats_t *);
-    CHECK_EQUAL(ask(device, (unsigned)peer.pid, &stats), NVML_SUCCESS);
+    CHECK_EQUAL(query(device, (unsigned)peer.pid, &stats), NVML_SUCCESS);
     CHECK_EQUAL(stats.maxMemoryUsage, 100 * MIB);
     CHECK_EQUAL(stats.isRunning, 1);
     CHECK_EQUAL(stats.time, 0);
@@ -481,14 +483,14 @@ TEST(accounting_tells_of_the_containers_living_processes) {
                 NVML_SUCCESS);
     CHECK_EQUAL(second.maxMemoryUsage, 100 * MIB);
     CHECK_EQUAL(second.startTime, stats.startTime);
-    CHECK_EQUAL(ask(device, (unsigned)getpid(), &stats), NVML_ERROR_NOT_FOUND);
+    CHECK_EQUAL(query(device, (unsigned)getpid(), &stats), NVML_ERROR_NOT_FOUND);
     kill_peer(peer);
-    CHECK_EQUAL(ask(device, (unsigned)peer.pid, &stats), NVML_ERROR_NOT_FOUND);
+    CHECK_EQUAL(query(device, (unsigned)peer.pid, &stats), NVML_ERROR_NOT_FOUND);
     CHECK_EQUAL(list(device, &count, pids), NVML_SUCCESS);
     CHECK_EQUAL(count, 0);
 }
 
-TEST(accounting_of_a_GPU_that_is_not_granted_is_the_drivers) {
+TEST(accounting_of_a_GPU_that_is_not_in_the_limit_file_is_the_drivers) {
     nvmlEnableState_t mode = NVML_FEATURE_ENABLED;
     unsigned count = 0;
     sandbox(3000 * MIB, 0);

@@ -1,4 +1,4 @@
-/* A library that asks dlsym for what is behind itself; the answer depends on who dlsym thinks is calling. */
+/* A library that calls dlsym with RTLD_NEXT. The result depends on the library that dlsym takes for its caller. */
 #include <dlfcn.h>
 
 int probe_me(void);
@@ -9,6 +9,7 @@ int probe_me(void) {
 }
 
 void *probe_next(const char *symbol) {
-    void *volatile found = dlsym(RTLD_NEXT, symbol); /* volatile: a call in tail position would be our caller's */
+    void *volatile found =
+        dlsym(RTLD_NEXT, symbol); /* volatile prevents a tail call, in which dlsym would see our caller's address */
     return found;
 }

@@ -1,7 +1,6 @@
 /*
- * Writes golden/region.bin and golden/region.expected, from which this side and the Java side check that they read the
- * same file alike: `region_golden FOLDER`. A line of the expected text per constant, device, charge that isn't 0 and
- * process.
+ * Generates golden/region.bin and golden/region.expected: `region_golden FOLDER`. Tests in C and in Java compare how
+ * they read the region with the expected text. It has one line per constant, device, nonzero charge and process.
  */
 #include "aliquot/region.h"
 
@@ -40,7 +39,7 @@ static void fill(void) {
     region.charge[0][0].word = 3000 * (UINT64_C(1) << 20);
     region.charge[0][1].word = 1;
     region.charge[0][300].word = ALIQUOT_CHARGE_BYTES;
-    region.charge[1][0].word = 512 + 3 * ALIQUOT_CHARGE_UNDECIDED; /* three threads are deciding */
+    region.charge[1][0].word = 512 + 3 * ALIQUOT_CHARGE_UNDECIDED; /* three threads have undecided requests */
     region.charge[15][300].word = (UINT64_C(1) << 44) + 7;
     region.charge[15][300].gpu_time = 5 * ALIQUOT_SECOND / 2;
     region.charge[15][300].peak = (UINT64_C(1) << 44) + 8;

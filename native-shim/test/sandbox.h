@@ -1,5 +1,4 @@
-/* What a shim test stands on: a limit file and a region of its own, and the driver's functions as a program finds them.
- */
+/* The fixture of the shim's tests: a limit file and a region for each test, and the driver's functions by dlsym. */
 #ifndef ALIQUOT_SANDBOX_H
 #define ALIQUOT_SANDBOX_H
 
@@ -17,7 +16,7 @@
 #define MIB ((size_t)1 << 20)
 #define CUDA_ERROR_INVALID_CONTEXT 201
 
-/* Everything that a test calls, by dlsym on libcuda.so.1: CALL(cuInit)(0). */
+/* Calls a driver function, found by dlsym in libcuda.so.1: CALL(cuInit, unsigned)(0). */
 #define CALL(symbol, ...) ((CUresult(*)(__VA_ARGS__))sandbox_function(#symbol))
 
 static char sandbox_folder[] = "/tmp/aliquot-test-XXXXXX";
@@ -55,7 +54,7 @@ static void write_file(const char *path, const void *content, size_t length) {
     CHECK(rename(temporary, path) == 0, "%s", path);
 }
 
-/* Asked in a child without limits, since asking starts the driver. */
+/* The GPU's UUID. A child without limits asks for it, because the question initializes the driver. */
 static const CUuuid *uuid_of(int device) {
     static CUuuid uuids[2];
     static bool known;
@@ -63,7 +62,7 @@ static const CUuuid *uuid_of(int device) {
     if (known) {
         return &uuids[device];
     }
-    CHECK(pipe(result) == 0, "a pipe");
+    CHECK(pipe(result) == 0, "pipe");
     pid_t child = fork();
     if (child == 0) {
         unsetenv("ALIQUOT_CONFIG");
@@ -72,7 +71,7 @@ static const CUuuid *uuid_of(int device) {
         for (int i = 0; i < 2; i++) {
             CHECK_EQUAL(CALL(cuDeviceGetUuid_v2, CUuuid *, CUdevice)(&uuids[i], i), CUDA_SUCCESS);
         }
-        CHECK(write(result[1], uuids, sizeof uuids) == sizeof uuids, "a pipe");
+        CHECK(write(result[1], uuids, sizeof uuids) == sizeof uuids, "pipe");
         _exit(EXIT_SUCCESS);
     }
     close(result[1]);
@@ -83,10 +82,11 @@ static const CUuuid *uuid_of(int device) {
     return &uuids[device];
 }
 
-/* MiB that the limit file says that a process's contexts cost. */
+/* context= in the limit file: MiB that the contexts of a process use. */
 __attribute__((unused)) static size_t sandbox_context;
 
-/* As many bytes on each of the first GPUs, up to the first 0. Replaces the file as the kubelet does. */
+/* Writes a limit file with these bytes on GPU 0 and GPU 1; 0: the GPU is not in the file. It replaces the file by a
+   rename, as the kubelet does. */
 static void write_limits(size_t first, size_t second) {
     char text[512];
     const size_t bytes[] = {first, second, 0};
@@ -104,9 +104,9 @@ static void write_limits(size_t first, size_t second) {
     write_file(sandbox_limits, text, length);
 }
 
-/* The folder and the environment, but no files yet. */
+/* Creates the folder and sets the environment, but writes no files. */
 __attribute__((unused)) static void sandbox_empty(void) {
-    CHECK(mkdtemp(sandbox_folder) != NULL, "a folder");
+    CHECK(mkdtemp(sandbox_folder) != NULL, "mkdtemp");
     snprintf(sandbox_limits, sizeof sandbox_limits, "%s/vgpu", sandbox_folder);
     snprintf(sandbox_region, sizeof sandbox_region, "%s/region", sandbox_folder);
     setenv("ALIQUOT_CONFIG", sandbox_limits, 1);
@@ -128,7 +128,7 @@ __attribute__((unused)) static struct aliquot_region *map_region(void) {
     return region;
 }
 
-/* What the region says that the container uses of a device of the limit file. */
+/* Bytes that the region charges the container on a device of the limit file. */
 __attribute__((unused)) static unsigned long long used_on(int device) {
     struct aliquot_region *region = map_region();
     unsigned long long sum = 0;
@@ -164,7 +164,7 @@ __attribute__((unused)) static size_t free_memory(void) {
     return available;
 }
 
-/* Runs body in a child, and waits for it. */
+/* Runs statements in a child process and waits for its end. */
 #define IN_CHILD(...)                                                                                                  \
     do {                                                                                                               \
         pid_t in_child = fork();                                                                                       \
@@ -173,11 +173,11 @@ __attribute__((unused)) static size_t free_memory(void) {
             exit(EXIT_SUCCESS);                                                                                        \
         }                                                                                                              \
         int in_child_status = 0;                                                                                       \
-        CHECK(waitpid(in_child, &in_child_status, 0) == in_child, "a child");                                          \
+        CHECK(waitpid(in_child, &in_child_status, 0) == in_child, "waitpid");                                          \
         CHECK_EQUAL(in_child_status, 0);                                                                               \
     } while (0)
 
-/* In a test that others start in a process of its own, with their limit and region; alone there is nothing to do. */
+/* Makes a HELPER use the limits and the region of the test that started it. Started without a test, it ends at once. */
 __attribute__((unused)) static void join_sandbox(void) {
     const char *region = getenv("ALIQUOT_REGION");
     if (region == NULL) {

@@ -1,23 +1,24 @@
 /* clang-format off */
 /*
- * Virtual time, as a preload: real processes with real threads, and what is preloaded after this, live by a clock that
- * stands still while anybody works and jumps to the next wake-up when all sleep. Hours pass in seconds, on a busy
- * machine as on an idle one, and what depends on nothing but time goes alike in every run.
+ * A preloaded library that gives real processes a virtual clock. The clock stands still while a thread runs, and jumps
+ * to the next wake-up time when all threads sleep. Hours pass in seconds, on a busy machine as on an idle one, and
+ * programs that depend on nothing but time behave the same in every run. Libraries preloaded after this one use the
+ * clock, too.
  *
- *   ALIQUOT_VIRTUAL_TIME=FILE             the clock: processes that name the same file share it; without it nothing
- *                                         changes
- *   ALIQUOT_VIRTUAL_TIME_PARTICIPANTS=N   time stands still until N processes have looked at the clock; 1 unless said
- *   ALIQUOT_VIRTUAL_TIME_SEAT=K           who goes first at equal times: the lower K; processes without one, as they
- *                                         come
- *   ALIQUOT_VIRTUAL_TIME_TICK=NS          what every look at the clock takes, 200 unless said: programs that wait by
- *                                         looking get there, and calls take time as they do on a real machine
+ *   ALIQUOT_VIRTUAL_TIME=FILE             the clock; processes with the same file share it. Unset: time is real
+ *   ALIQUOT_VIRTUAL_TIME_PARTICIPANTS=N   time stands still until N processes have joined (default 1)
+ *   ALIQUOT_VIRTUAL_TIME_PRIORITY=K       the process with the lower K runs first at equal times (default: after those
+ *                                         with a priority, in the order in which processes joined)
+ *   ALIQUOT_VIRTUAL_TIME_TICK=NS          time that each read of the clock takes (default 200), so that a program that
+ *                                         polls the clock makes progress, and calls last as on a real machine
  *
- * One thread at a time works, and hands on when it sleeps: to whoever is due next, in the order of wake-ups, then
- * seats. A process takes part from its first look at the clock or its first sleep, its threads from pthread_create, a
- * forked child from fork. pthread_join, waitpid, wait, wait4, sigwait and pause let others go on. Other calls that wait
- * for others (pipes, condition variables) look like work: time stands still, but after STUCK_MS in them others that are
- * due at the same time go on beside, so short waits for a lock end. A thread that works for longer than LEEWAY_NS of
- * ticks is joined by those that are due. What was killed is noticed within STUCK_MS.
+ * One thread runs at a time. When it sleeps, the thread with the next wake-up time runs, at equal times the one with
+ * the lower priority value. A process joins when it first reads the clock or sleeps, its threads at pthread_create, a
+ * forked child at fork. While a thread is in pthread_join, waitpid, wait, wait4, sigwait or pause, others run. A thread
+ * in any other blocking call (a pipe, a condition variable) counts as running, so time stands still; but after STUCK_MS
+ * other threads that are due at the same time run, too, so that a short wait for a lock ends. When a thread runs for
+ * more than LEEWAY_NS of ticks, threads that are due run beside it. The library detects killed processes within
+ * STUCK_MS.
  *
  * gettimeofday, time, timeouts of poll and of timed waits, and CPU-time clocks stay real.
  */
@@ -43,24 +44,24 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 2048, MAX_PROCESSES = 1024, STUCK_MS = 200, STANDSTILL_S = 10, FRESH_S = 5 };
+enum { MAX_THREADS = 2048, MAX_PROCESSES = 1024, STUCK_MS = 200, STANDSTILL_S = 10, STARTUP_S = 5 };
 
 #define SECOND UINT64_C(1000000000)
-#define EPOCH (1000 * SECOND)            /* where the clock starts: CLOCK_MONOTONIC */
-#define REAL_EPOCH (1700000000 * SECOND) /* and CLOCK_REALTIME at that moment */
+#define EPOCH (1000 * SECOND)            /* CLOCK_MONOTONIC at the start of the virtual clock */
+#define REAL_EPOCH (1700000000 * SECOND) /* CLOCK_REALTIME at the same time */
 #define LEEWAY_NS UINT64_C(2000000)
 #define NEVER UINT64_MAX
 #define MAGIC UINT64_C(0x31454d495456)
 
-enum state { FREE, WORKING, WAITING, BLOCKED };
+enum state { FREE, RUNNING, WAITING, BLOCKED };
 
 struct thread {
     _Atomic uint32_t state;
     uint32_t process;
-    uint64_t wake;   /* WAITING: until then */
-    uint64_t order;  /* the lower goes first at equal times */
+    uint64_t wake;   /* wake-up time of a WAITING thread */
+    uint64_t order;  /* the thread with the lower value runs first at equal times */
     uint64_t handle; /* pthread_t */
-    int32_t joiner;  /* the thread that joins this one, -1: none */
+    int32_t joiner;  /* index of the thread that joins this one; -1: none */
     uint32_t tid;
     uint32_t unused[4];
 };
@@ -68,35 +69,36 @@ struct thread {
 struct process {
     uint32_t used;
     uint32_t pid;
-    uint64_t since; /* real seconds: a child that is being made has no lock yet */
+    uint64_t since; /* real seconds at which a fork began whose child has no lock yet; else 0 */
 };
 
-/* Whoever has the lock on the file's first byte may change it; byte 1 + p is locked as long as process p lives. */
+/* The content of the clock file. A process changes it only while it holds the lock on the file's byte 0. Process p
+   holds the lock on byte 1 + p while it runs. */
 struct clock {
     uint64_t magic;
     _Atomic uint64_t now;
-    _Atomic uint64_t due; /* the earliest wake-up of anybody who waits */
-    uint32_t wanted, come;
-    uint64_t turns;   /* how often somebody was told to go on */
-    uint32_t seats;   /* given to processes that have none of their own */
-    uint32_t threads; /* the highest place in use, plus one */
+    _Atomic uint64_t due; /* the earliest wake-up time of a WAITING thread */
+    uint32_t participants, joined;
+    uint64_t wake_ups;      /* number of threads that were woken */
+    uint32_t unprioritized; /* number of processes without a priority of their own */
+    uint32_t thread_count;  /* highest index of `threads` in use, plus one */
     struct process processes[MAX_PROCESSES];
-    struct thread places[MAX_THREADS];
+    struct thread threads[MAX_THREADS];
 };
 
 static struct clock *shared;
 static int file = -1;
 static char path[PATH_MAX];
-static int self = -1; /* this process's place */
-static uint64_t seat;
-static uint32_t born; /* threads and children of this process so far */
+static int current_process = -1; /* this process's index; -1: it has not joined */
+static uint64_t priority;
+static uint32_t started; /* threads and child processes that this process has started */
 static uint64_t tick = 200;
-static pthread_mutex_t within = PTHREAD_MUTEX_INITIALIZER; /* file locks don't keep threads apart */
-static _Thread_local int mine = -1;
-static int child_thread = -1, child_process = -1; /* made ready for the child of a fork */
+static pthread_mutex_t thread_mutex = PTHREAD_MUTEX_INITIALIZER; /* threads of a process share its file locks */
+static _Thread_local int current_thread = -1;                    /* this thread's index; -1: it has not joined */
+static int child_thread = -1, child_process = -1;                /* entries that before_fork reserves for the child */
 static atomic_int enabled = -1;
 
-static _Noreturn void give_up(const char *what) {
+static _Noreturn void fail(const char *what) {
     fprintf(stderr, "virtual_time: %s: %s\n", what, strerror(errno));
     abort();
 }
@@ -139,30 +141,30 @@ static int byte_lock(int command, short type, off_t byte) {
     }
 }
 
-static void take(void) {
-    pthread_mutex_lock(&within);
+static void lock_clock(void) {
+    pthread_mutex_lock(&thread_mutex);
     if (byte_lock(F_OFD_SETLKW, F_WRLCK, 0) != 0) {
-        give_up(path);
+        fail(path);
     }
 }
 
-static void let_go(void) {
+static void unlock_clock(void) {
     (void)byte_lock(F_OFD_SETLK, F_UNLCK, 0);
-    pthread_mutex_unlock(&within);
+    pthread_mutex_unlock(&thread_mutex);
 }
 
-/* ---- who goes on ---- */
+/* ---- scheduling ---- */
 
 static void wake(struct thread *thread) {
-    atomic_store(&thread->state, WORKING);
-    shared->turns++;
+    atomic_store(&thread->state, RUNNING);
+    shared->wake_ups++;
     syscall(SYS_futex, &thread->state, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 static struct thread *next_waiting(void) {
     struct thread *best = NULL;
-    for (uint32_t i = 0; i < shared->threads; i++) {
-        struct thread *thread = &shared->places[i];
+    for (uint32_t i = 0; i < shared->thread_count; i++) {
+        struct thread *thread = &shared->threads[i];
         if (atomic_load(&thread->state) == WAITING && (best == NULL || thread->wake < best->wake ||
                                                        (thread->wake == best->wake && thread->order < best->order))) {
             best = thread;
@@ -171,15 +173,15 @@ static struct thread *next_waiting(void) {
     return best;
 }
 
-/* With the lock: if nobody works, time goes on to the next wake-up. Besides: even if somebody does, the due one goes
- * on. */
-static void hand_on(bool besides) {
+/* If no thread runs, advances the clock to the next wake-up time and wakes that thread. With `preempt` it wakes a
+   thread that is due even while others run. The caller holds the lock. */
+static void run_next(bool preempt) {
     bool working = false;
-    for (uint32_t i = 0; i < shared->threads && !working; i++) {
-        working = atomic_load(&shared->places[i].state) == WORKING;
+    for (uint32_t i = 0; i < shared->thread_count && !working; i++) {
+        working = atomic_load(&shared->threads[i].state) == RUNNING;
     }
-    struct thread *next = shared->come >= shared->wanted ? next_waiting() : NULL;
-    if (next != NULL && (!working || (besides && next->wake <= atomic_load(&shared->now)))) {
+    struct thread *next = shared->joined >= shared->participants ? next_waiting() : NULL;
+    if (next != NULL && (!working || (preempt && next->wake <= atomic_load(&shared->now)))) {
         if (next->wake > atomic_load(&shared->now)) {
             atomic_store(&shared->now, next->wake);
         }
@@ -189,13 +191,13 @@ static void hand_on(bool besides) {
     atomic_store(&shared->due, next != NULL ? next->wake : NEVER);
 }
 
-/* Whether some thread that counts as working waits in the kernel, for another one perhaps. On a busy machine one that
-   only hasn't got a processor for long is to be waited for: else runs would differ. */
-static bool somebody_is_stuck(void) {
-    for (uint32_t i = 0; i < shared->threads; i++) {
-        const struct thread *thread = &shared->places[i];
+/* Whether a RUNNING thread is blocked in the kernel, perhaps until another thread acts. A thread that is runnable but
+   has not got a CPU does not count: other threads must wait for it, or runs would differ on a busy machine. */
+static bool a_thread_is_blocked(void) {
+    for (uint32_t i = 0; i < shared->thread_count; i++) {
+        const struct thread *thread = &shared->threads[i];
         char name[64], text[512];
-        if (atomic_load(&thread->state) != WORKING) {
+        if (atomic_load(&thread->state) != RUNNING) {
             continue;
         }
         snprintf(name, sizeof name, "/proc/%u/task/%u/stat", shared->processes[thread->process].pid, thread->tid);
@@ -205,7 +207,7 @@ static bool somebody_is_stuck(void) {
             close(status);
         }
         text[length < 0 ? 0 : length] = '\0';
-        const char *end = strrchr(text, ')'); /* of the name; the state follows (proc(5)) */
+        const char *end = strrchr(text, ')'); /* end of the name; the state follows (proc(5)) */
         if (end == NULL || strncmp(end, ") R", 3) != 0) {
             return true;
         }
@@ -213,87 +215,87 @@ static bool somebody_is_stuck(void) {
     return false;
 }
 
-static void bury(int process) {
-    for (uint32_t i = 0; i < shared->threads; i++) {
-        if (atomic_load(&shared->places[i].state) != FREE && shared->places[i].process == (uint32_t)process) {
-            atomic_store(&shared->places[i].state, FREE);
+static void remove_process(int process) {
+    for (uint32_t i = 0; i < shared->thread_count; i++) {
+        if (atomic_load(&shared->threads[i].state) != FREE && shared->threads[i].process == (uint32_t)process) {
+            atomic_store(&shared->threads[i].state, FREE);
         }
     }
     shared->processes[process].used = 0;
 }
 
-static void bury_the_dead(void) {
+static void remove_dead_processes(void) {
     for (int i = 0; i < MAX_PROCESSES; i++) {
         struct process *process = &shared->processes[i];
-        if (process->used != 0 && i != self && byte_lock(F_OFD_GETLK, F_WRLCK, 1 + i) == 0 &&
-            (process->since == 0 || real_seconds() - process->since > FRESH_S)) {
-            bury(i);
+        if (process->used != 0 && i != current_process && byte_lock(F_OFD_GETLK, F_WRLCK, 1 + i) == 0 &&
+            (process->since == 0 || real_seconds() - process->since > STARTUP_S)) {
+            remove_process(i);
         }
     }
 }
 
-static void complain(void) {
-    fprintf(stderr, "virtual_time: time has stood still for %d s of real time at %.6f s; at work:", STANDSTILL_S,
+static void report_standstill(void) {
+    fprintf(stderr, "virtual_time: the clock has stood still for %d s of real time at %.6f s; running:", STANDSTILL_S,
             (double)(atomic_load(&shared->now) - EPOCH) / 1e9);
-    for (uint32_t i = 0; i < shared->threads; i++) {
-        if (atomic_load(&shared->places[i].state) == WORKING) {
-            fprintf(stderr, " a thread of process %u;", shared->processes[shared->places[i].process].pid);
+    for (uint32_t i = 0; i < shared->thread_count; i++) {
+        if (atomic_load(&shared->threads[i].state) == RUNNING) {
+            fprintf(stderr, " a thread of process %u;", shared->processes[shared->threads[i].process].pid);
         }
     }
-    fprintf(stderr, " %u of %u participants have come\n", shared->come, shared->wanted);
+    fprintf(stderr, " %u of %u participants have joined\n", shared->joined, shared->participants);
 }
 
-/* Until this thread is told to go on; false if a signal came instead, and it may anyway. */
-static bool await(bool interruptible) {
-    struct thread *thread = &shared->places[mine];
-    uint64_t turns = shared->turns, since = real_seconds();
-    bool complained = false;
+/* Waits until another thread wakes this one; false if a signal interrupted the wait. In both cases the thread runs. */
+static bool wait_to_run(bool interruptible) {
+    struct thread *thread = &shared->threads[current_thread];
+    uint64_t wake_ups = shared->wake_ups, since = real_seconds();
+    bool reported = false;
     int rounds = 0;
-    for (uint32_t state; (state = atomic_load(&thread->state)) != WORKING;) {
-        const struct timespec patience = {.tv_nsec = STUCK_MS / 4 * 1000000L};
-        if (state == FREE) { /* its process is about to end */
-            syscall(SYS_nanosleep, &patience, NULL);
+    for (uint32_t state; (state = atomic_load(&thread->state)) != RUNNING;) {
+        const struct timespec timeout = {.tv_nsec = STUCK_MS / 4 * 1000000L};
+        if (state == FREE) { /* the process is about to exit */
+            syscall(SYS_nanosleep, &timeout, NULL);
             continue;
         }
-        int why = syscall(SYS_futex, &thread->state, FUTEX_WAIT, WAITING, &patience, NULL, 0) == 0 ? 0 : errno;
+        int why = syscall(SYS_futex, &thread->state, FUTEX_WAIT, WAITING, &timeout, NULL, 0) == 0 ? 0 : errno;
         if (why == 0 || why == EAGAIN) {
             continue;
         }
-        take();
+        lock_clock();
         if (why == ETIMEDOUT) {
-            if (shared->turns != turns) {
-                turns = shared->turns;
+            if (shared->wake_ups != wake_ups) {
+                wake_ups = shared->wake_ups;
                 since = real_seconds();
                 rounds = 0;
             } else {
-                bury_the_dead();
-                hand_on(++rounds >= 4 && somebody_is_stuck());
+                remove_dead_processes();
+                run_next(++rounds >= 4 && a_thread_is_blocked());
             }
-            if (!complained && shared->turns == turns && real_seconds() - since >= STANDSTILL_S) {
-                complain();
-                complained = true;
+            if (!reported && shared->wake_ups == wake_ups && real_seconds() - since >= STANDSTILL_S) {
+                report_standstill();
+                reported = true;
             }
         } else if (interruptible && atomic_load(&thread->state) == WAITING) {
-            atomic_store(&thread->state, WORKING);
-            let_go();
+            atomic_store(&thread->state, RUNNING);
+            unlock_clock();
             return false;
         }
-        let_go();
+        unlock_clock();
     }
     return true;
 }
 
-/* With the lock, which it lets go. */
+/* Sleeps until a time. The caller holds the lock, which this function releases. */
 static bool wait_until(uint64_t when, bool interruptible) {
-    struct thread *thread = &shared->places[mine];
+    struct thread *thread = &shared->threads[current_thread];
     thread->wake = when;
     atomic_store(&thread->state, WAITING);
-    hand_on(false);
-    let_go();
-    return await(interruptible);
+    run_next(false);
+    unlock_clock();
+    return wait_to_run(interruptible);
 }
 
-/* ---- coming and going ---- */
+/* ---- joining and leaving ---- */
 
 static int new_process(void) {
     for (int i = 0; i < MAX_PROCESSES; i++) {
@@ -303,13 +305,13 @@ static int new_process(void) {
             return i;
         }
     }
-    give_up("too many processes");
+    fail("too many processes");
 }
 
-/* A thread that waits for its turn now. */
+/* Adds a thread that is due now. */
 static int new_thread(int process, uint64_t order) {
     for (int i = 0; i < MAX_THREADS; i++) {
-        struct thread *thread = &shared->places[i];
+        struct thread *thread = &shared->threads[i];
         if (atomic_load(&thread->state) != FREE) {
             continue;
         }
@@ -320,73 +322,73 @@ static int new_thread(int process, uint64_t order) {
         thread->tid = 0;
         thread->joiner = -1;
         atomic_store(&thread->state, WAITING);
-        if (shared->threads <= (uint32_t)i) {
-            shared->threads = (uint32_t)i + 1;
+        if (shared->thread_count <= (uint32_t)i) {
+            shared->thread_count = (uint32_t)i + 1;
         }
         return i;
     }
-    give_up("too many threads");
+    fail("too many threads");
 }
 
-static void sit(int place) {
-    mine = place;
-    shared->places[place].tid = (uint32_t)syscall(SYS_gettid);
+static void set_current_thread(int entry) {
+    current_thread = entry;
+    shared->threads[entry].tid = (uint32_t)syscall(SYS_gettid);
 }
 
 static void open_clock(void) {
     file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (file < 0) {
-        give_up(path);
+        fail(path);
     }
 }
 
 static void before_fork(void) {
-    if (self < 0) {
+    if (current_process < 0) {
         return;
     }
-    take();
+    lock_clock();
     child_process = new_process();
-    child_thread = new_thread(child_process, (seat << 32) | ++born);
-    let_go();
-    pthread_mutex_lock(&within);
+    child_thread = new_thread(child_process, (priority << 32) | ++started);
+    unlock_clock();
+    pthread_mutex_lock(&thread_mutex);
 }
 
-static void after_fork_here(void) {
-    if (self >= 0) {
-        pthread_mutex_unlock(&within);
+static void after_fork_in_parent(void) {
+    if (current_process >= 0) {
+        pthread_mutex_unlock(&thread_mutex);
     }
 }
 
-static void become(int process) {
-    self = process;
+static void set_current_process(int process) {
+    current_process = process;
     shared->processes[process].pid = (uint32_t)getpid();
     if (byte_lock(F_OFD_SETLKW, F_WRLCK, 1 + process) != 0) {
-        give_up(path);
+        fail(path);
     }
     shared->processes[process].since = 0;
 }
 
-static void after_fork_there(void) {
-    if (self < 0) {
+static void after_fork_in_child(void) {
+    if (current_process < 0) {
         return;
     }
-    pthread_mutex_init(&within, NULL);
+    pthread_mutex_init(&thread_mutex, NULL);
     close(file);
     open_clock();
-    /* A mapping keeps the open file of its making, and so the parent's locks, alive. */
+    /* The inherited mapping keeps the parent's open file and its locks alive, so it is replaced. */
     if (mmap(shared, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
-        give_up(path);
+        fail(path);
     }
-    sit(child_thread);
-    born = 0;
-    seat = (seat << 8 | (shared->places[mine].order & 0xff)) & UINT32_MAX;
-    take();
-    become(child_process);
-    let_go();
-    (void)await(false);
+    set_current_thread(child_thread);
+    started = 0;
+    priority = (priority << 8 | (shared->threads[current_thread].order & 0xff)) & UINT32_MAX;
+    lock_clock();
+    set_current_process(child_process);
+    unlock_clock();
+    (void)wait_to_run(false);
 }
 
-static bool nobody_lives(void) {
+static bool no_process_is_alive(void) {
     for (int i = 0; i < MAX_PROCESSES; i++) {
         if (byte_lock(F_OFD_GETLK, F_WRLCK, 1 + i) != 0) {
             return false;
@@ -395,66 +397,66 @@ static bool nobody_lives(void) {
     return true;
 }
 
-/* The calling thread takes part from now on; false without virtual time. */
-static bool take_part(void) {
-    if (mine >= 0) {
+/* Makes the calling thread use the virtual clock; false without one. */
+static bool join_clock(void) {
+    if (current_thread >= 0) {
         return true;
     }
     if (!is_enabled()) {
         return false;
     }
     int before = errno;
-    pthread_mutex_lock(&within);
-    bool first = self < 0;
+    pthread_mutex_lock(&thread_mutex);
+    bool first = current_process < 0;
     if (first) {
         open_clock();
     }
-    pthread_mutex_unlock(&within);
-    take();
+    pthread_mutex_unlock(&thread_mutex);
+    lock_clock();
     if (first) {
         if (lseek(file, 0, SEEK_END) < (off_t)sizeof *shared && ftruncate(file, (off_t)sizeof *shared) != 0) {
-            give_up(path);
+            fail(path);
         }
         shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
         if (shared == MAP_FAILED) {
-            give_up(path);
+            fail(path);
         }
-        if (shared->magic != MAGIC || nobody_lives()) { /* nobody's yet, or of a run that is over */
+        if (shared->magic != MAGIC || no_process_is_alive()) { /* a new file, or one of an earlier run */
             memset(shared, 0, sizeof *shared);
             atomic_store(&shared->now, EPOCH);
             atomic_store(&shared->due, NEVER);
-            shared->wanted = (uint32_t)number("ALIQUOT_VIRTUAL_TIME_PARTICIPANTS", 1);
+            shared->participants = (uint32_t)number("ALIQUOT_VIRTUAL_TIME_PARTICIPANTS", 1);
             shared->magic = MAGIC;
         }
         tick = number("ALIQUOT_VIRTUAL_TIME_TICK", tick);
-        seat = number("ALIQUOT_VIRTUAL_TIME_SEAT", 0x10000 + shared->seats++);
-        become(new_process());
-        pthread_atfork(before_fork, after_fork_here, after_fork_there);
-        shared->come++;
+        priority = number("ALIQUOT_VIRTUAL_TIME_PRIORITY", 0x10000 + shared->unprioritized++);
+        set_current_process(new_process());
+        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+        shared->joined++;
     }
-    sit(new_thread(self, (seat << 32) | born++));
-    shared->places[mine].handle = (uint64_t)pthread_self();
-    hand_on(false);
-    let_go();
-    (void)await(false);
+    set_current_thread(new_thread(current_process, (priority << 32) | started++));
+    shared->threads[current_thread].handle = (uint64_t)pthread_self();
+    run_next(false);
+    unlock_clock();
+    (void)wait_to_run(false);
     errno = before;
     return true;
 }
 
-__attribute__((destructor)) static void leave(void) {
-    if (self < 0 || shared->processes[self].pid != (uint32_t)getpid()) {
+__attribute__((destructor)) static void leave_clock(void) {
+    if (current_process < 0 || shared->processes[current_process].pid != (uint32_t)getpid()) {
         return;
     }
-    take();
-    bury(self);
-    hand_on(false);
-    let_go();
+    lock_clock();
+    remove_process(current_process);
+    run_next(false);
+    unlock_clock();
     atomic_store(&enabled, 0);
-    mine = -1;
+    current_thread = -1;
 }
 
 void _exit(int status) {
-    leave();
+    leave_clock();
     for (;;) {
         syscall(SYS_exit_group, status);
     }
@@ -480,32 +482,32 @@ static bool is_virtual(clockid_t id) {
     }
 }
 
-static uint64_t shift_of(clockid_t id) {
+static uint64_t clock_offset(clockid_t id) {
     return id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE ? REAL_EPOCH - EPOCH : 0;
 }
 
 int clock_gettime(clockid_t id, struct timespec *time) {
-    if (!is_virtual(id) || !take_part()) {
+    if (!is_virtual(id) || !join_clock()) {
         return (int)syscall(SYS_clock_gettime, id, time);
     }
     uint64_t now = atomic_fetch_add(&shared->now, tick) + tick;
     uint64_t due = atomic_load(&shared->due);
     if (due != NEVER && now > due && now - due > LEEWAY_NS) {
         int before = errno;
-        take();
-        hand_on(true);
-        let_go();
-        const struct timespec moment = {.tv_nsec = 20000}; /* so that they come to it */
-        syscall(SYS_nanosleep, &moment, NULL);
+        lock_clock();
+        run_next(true);
+        unlock_clock();
+        const struct timespec yield_time = {.tv_nsec = 20000}; /* lets the other threads run */
+        syscall(SYS_nanosleep, &yield_time, NULL);
         errno = before;
     }
-    now += shift_of(id);
+    now += clock_offset(id);
     *time = (struct timespec){.tv_sec = (time_t)(now / SECOND), .tv_nsec = (long)(now % SECOND)};
     return 0;
 }
 
 int clock_nanosleep(clockid_t id, int flags, const struct timespec *request, struct timespec *left) {
-    if (!is_virtual(id) || !take_part()) {
+    if (!is_virtual(id) || !join_clock()) {
         return syscall(SYS_clock_nanosleep, id, flags, request, left) == 0 ? 0 : errno;
     }
     if (request->tv_nsec < 0 || request->tv_nsec >= (long)SECOND || request->tv_sec < 0) {
@@ -513,21 +515,21 @@ int clock_nanosleep(clockid_t id, int flags, const struct timespec *request, str
     }
     int before = errno;
     uint64_t when = (uint64_t)request->tv_sec * SECOND + (uint64_t)request->tv_nsec;
-    take();
+    lock_clock();
     uint64_t now = atomic_load(&shared->now);
     if ((flags & TIMER_ABSTIME) == 0) {
         when += now;
     } else {
-        when = when > shift_of(id) ? when - shift_of(id) : 0;
+        when = when > clock_offset(id) ? when - clock_offset(id) : 0;
     }
-    bool whole = wait_until(when > now ? when : now, true);
-    if (!whole && (flags & TIMER_ABSTIME) == 0 && left != NULL) {
+    bool completed = wait_until(when > now ? when : now, true);
+    if (!completed && (flags & TIMER_ABSTIME) == 0 && left != NULL) {
         now = atomic_load(&shared->now);
         uint64_t rest = when > now ? when - now : 0;
         *left = (struct timespec){.tv_sec = (time_t)(rest / SECOND), .tv_nsec = (long)(rest % SECOND)};
     }
     errno = before;
-    return whole ? 0 : EINTR;
+    return completed ? 0 : EINTR;
 }
 
 int nanosleep(const struct timespec *request, struct timespec *left) {
@@ -550,35 +552,35 @@ unsigned sleep(unsigned seconds) {
 
 /* ---- threads ---- */
 
-struct beginning {
+struct thread_start {
     void *(*start)(void *);
     void *argument;
-    int place;
+    int entry;
 };
 
-/* The end of a thread: whoever joins it goes on at this very time. */
-static void end_thread(void *unused) {
+/* Ends a thread. A thread that joins it becomes due at this time. */
+static void finish_thread(void *unused) {
     (void)unused;
-    take();
-    int joiner = shared->places[mine].joiner;
-    if (joiner >= 0 && atomic_load(&shared->places[joiner].state) == BLOCKED) {
-        shared->places[joiner].wake = atomic_load(&shared->now);
-        atomic_store(&shared->places[joiner].state, WAITING);
+    lock_clock();
+    int joiner = shared->threads[current_thread].joiner;
+    if (joiner >= 0 && atomic_load(&shared->threads[joiner].state) == BLOCKED) {
+        shared->threads[joiner].wake = atomic_load(&shared->now);
+        atomic_store(&shared->threads[joiner].state, WAITING);
     }
-    atomic_store(&shared->places[mine].state, FREE);
-    hand_on(false);
-    let_go();
-    mine = -1;
+    atomic_store(&shared->threads[current_thread].state, FREE);
+    run_next(false);
+    unlock_clock();
+    current_thread = -1;
 }
 
-static void *begin_thread(void *data) {
-    const struct beginning beginning = *(struct beginning *)data;
+static void *thread_main(void *data) {
+    const struct thread_start thread_start = *(struct thread_start *)data;
     void *result;
     free(data);
-    sit(beginning.place);
-    pthread_cleanup_push(end_thread, NULL);
-    (void)await(false);
-    result = beginning.start(beginning.argument);
+    set_current_thread(thread_start.entry);
+    pthread_cleanup_push(finish_thread, NULL);
+    (void)wait_to_run(false);
+    result = thread_start.start(thread_start.argument);
     pthread_cleanup_pop(1);
     return result;
 }
@@ -592,79 +594,79 @@ static void *begin_thread(void *data) {
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
     REAL("pthread_create", pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)
-    struct beginning *beginning = is_enabled() ? malloc(sizeof *beginning) : NULL;
-    if (beginning == NULL || !take_part()) {
-        free(beginning);
+    struct thread_start *thread_start = is_enabled() ? malloc(sizeof *thread_start) : NULL;
+    if (thread_start == NULL || !join_clock()) {
+        free(thread_start);
         return real(thread, attributes, start, argument);
     }
-    take();
-    *beginning = (struct beginning){start, argument, new_thread(self, (seat << 32) | born++)};
-    struct thread *place = &shared->places[beginning->place];
-    int result = real(thread, attributes, begin_thread, beginning);
+    lock_clock();
+    *thread_start = (struct thread_start){start, argument, new_thread(current_process, (priority << 32) | started++)};
+    struct thread *entry = &shared->threads[thread_start->entry];
+    int result = real(thread, attributes, thread_main, thread_start);
     if (result != 0) {
-        atomic_store(&place->state, FREE);
-        free(beginning);
+        atomic_store(&entry->state, FREE);
+        free(thread_start);
     } else {
-        place->handle = (uint64_t)*thread;
-        if (place->wake < atomic_load(&shared->due)) {
-            atomic_store(&shared->due, place->wake);
+        entry->handle = (uint64_t)*thread;
+        if (entry->wake < atomic_load(&shared->due)) {
+            atomic_store(&shared->due, entry->wake);
         }
     }
-    let_go();
+    unlock_clock();
     return result;
 }
 
 int pthread_join(pthread_t thread, void **value) {
     REAL("pthread_join", pthread_t, void **)
-    if (mine < 0) {
+    if (current_thread < 0) {
         return real(thread, value);
     }
     bool lives = false;
-    take();
-    for (uint32_t i = 0; i < shared->threads; i++) {
-        struct thread *place = &shared->places[i];
-        if (atomic_load(&place->state) != FREE && place->process == (uint32_t)self &&
-            place->handle == (uint64_t)thread && (int)i != mine) {
-            place->joiner = mine;
+    lock_clock();
+    for (uint32_t i = 0; i < shared->thread_count; i++) {
+        struct thread *entry = &shared->threads[i];
+        if (atomic_load(&entry->state) != FREE && entry->process == (uint32_t)current_process &&
+            entry->handle == (uint64_t)thread && (int)i != current_thread) {
+            entry->joiner = current_thread;
             lives = true;
         }
     }
     if (lives) {
-        atomic_store(&shared->places[mine].state, BLOCKED);
-        hand_on(false);
+        atomic_store(&shared->threads[current_thread].state, BLOCKED);
+        run_next(false);
     }
-    let_go();
-    int result = real(thread, value); /* its end has made this thread a waiting one */
+    unlock_clock();
+    int result = real(thread, value); /* finish_thread has made this thread WAITING */
     if (lives) {
-        (void)await(false);
+        (void)wait_to_run(false);
     }
     return result;
 }
 
-/* ---- calls that wait for what is outside ---- */
+/* ---- calls that block without the clock ---- */
 
-static void step_aside(void) {
-    take();
-    atomic_store(&shared->places[mine].state, BLOCKED);
-    hand_on(false);
-    let_go();
+static void begin_blocking_call(void) {
+    lock_clock();
+    atomic_store(&shared->threads[current_thread].state, BLOCKED);
+    run_next(false);
+    unlock_clock();
 }
 
-static void come_back(void) {
+static void end_blocking_call(void) {
     int before = errno;
-    take();
+    lock_clock();
     (void)wait_until(atomic_load(&shared->now), false);
     errno = before;
 }
 
 pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage) {
-    bool aside = mine >= 0 && (options & WNOHANG) == 0;
-    if (aside) {
-        step_aside();
+    bool blocking = current_thread >= 0 && (options & WNOHANG) == 0;
+    if (blocking) {
+        begin_blocking_call();
     }
     pid_t result = (pid_t)syscall(SYS_wait4, pid, status, options, usage);
-    if (aside) {
-        come_back();
+    if (blocking) {
+        end_blocking_call();
     }
     return result;
 }
@@ -679,22 +681,22 @@ pid_t wait(int *status) {
 
 int sigwait(const sigset_t *set, int *signal_number) {
     REAL("sigwait", const sigset_t *, int *)
-    if (mine < 0) {
+    if (current_thread < 0) {
         return real(set, signal_number);
     }
-    step_aside();
+    begin_blocking_call();
     int result = real(set, signal_number);
-    come_back();
+    end_blocking_call();
     return result;
 }
 
 int pause(void) {
     REAL("pause", void)
-    if (mine < 0) {
+    if (current_thread < 0) {
         return real();
     }
-    step_aside();
+    begin_blocking_call();
     int result = real();
-    come_back();
+    end_blocking_call();
     return result;
 }

@@ -1,4 +1,4 @@
-{{/* Labels of every object; its part of Aliquot beside them is app.kubernetes.io/component. */}}
+{{/* Labels of every object. Objects of one component also have app.kubernetes.io/component. */}}
 {{- define "aliquot.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 app.kubernetes.io/name: aliquot
@@ -7,19 +7,19 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* What selects the pods of a component. Call with (dict "component" NAME "root" $). */}}
+{{/* Labels that select the pods of a component. Call with (dict "component" NAME "root" $). */}}
 {{- define "aliquot.selector" -}}
 app.kubernetes.io/name: aliquot
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{/* An image of ours. Call with (dict "image" VALUES "root" $). */}}
+{{/* An Aliquot image. Call with (dict "image" VALUES "root" $). */}}
 {{- define "aliquot.image" -}}
 {{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
 {{- end }}
 
-{{/* kube-scheduler's image: of the cluster's own version, without what providers append to it. */}}
+{{/* kube-scheduler's image. Its default tag is the cluster's version without a provider's suffix. */}}
 {{- define "aliquot.kubeSchedulerImage" -}}
 {{- with .Values.kubeScheduler.image -}}
 {{ .repository }}:{{ .tag | default (regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" $.Capabilities.KubeVersion.Version) }}
@@ -35,7 +35,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* User names of our two accounts. */}}
+{{/* User names of Aliquot's two service accounts. */}}
 {{- define "aliquot.schedulerUser" -}}
 system:serviceaccount:{{ .Release.Namespace }}:aliquot-scheduler
 {{- end }}
@@ -44,54 +44,55 @@ system:serviceaccount:{{ .Release.Namespace }}:aliquot-device-plugin
 {{- end }}
 
 {{/*
-CEL. What it uses was in Kubernetes 1.29: a server takes expressions only a version after it has learnt them.
+CEL expressions. They use only features of Kubernetes 1.29 and earlier: a 1.30 API server rejects newer ones in stored
+objects, since its predecessor could not evaluate them.
 */}}
 
-{{/* The resources that a container may ask us for (module api: Resources.SUPPORTED). */}}
+{{/* The GPU resources that a container may request (module api: Resources.SUPPORTED). */}}
 {{- define "aliquot.cel.supported" -}}
 'nvidia.com/gpu', 'nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores'
 {{- end }}
 
-{{/* Resources that our webhook turns into ours when a pod is created (module api: ForeignResources.NAMES). */}}
+{{/* Resources that the webhook translates when a pod is created (module api: ForeignResources.NAMES). */}}
 {{- define "aliquot.cel.foreign" -}}
 'nvidia.com/priority', 'aliyun.com/gpu', 'aliyun.com/gpu-mem', 'aliyun.com/gpu-core.percentage'
 {{- end }}
 
-{{/* All containers of a pod that start by themselves. */}}
+{{/* All containers and init containers of a pod. */}}
 {{- define "aliquot.cel.containers" -}}
 (object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []))
 {{- end }}
 
-{{/* Whether any container names one of our resources, in whatever amount, or one that the webhook turns into ours. */}}
+{{/* True if a container names a GPU resource, in any amount, or one that the webhook translates. */}}
 {{- define "aliquot.cel.names" -}}
 {{ include "aliquot.cel.containers" . }}.exists(c, has(c.resources) &&
 [has(c.resources.limits) ? c.resources.limits : {}, has(c.resources.requests) ? c.resources.requests : {}].exists(m, m.exists(k,
 k in [{{ include "aliquot.cel.supported" . }}, {{ include "aliquot.cel.foreign" . }}])))
 {{- end }}
 
-{{/* Whether container c still names a resource that the webhook should have turned into ours. */}}
+{{/* True if container c still names a resource that the webhook translates. */}}
 {{- define "aliquot.cel.namesForeign" -}}
 has(c.resources) && [has(c.resources.limits) ? c.resources.limits : {}, has(c.resources.requests) ? c.resources.requests : {}].exists(m, m.exists(k, k in [{{ include "aliquot.cel.foreign" . }}]))
 {{- end }}
 
-{{/* Whether container c asks for a GPU. Amounts are canonical here: any zero is written 0. */}}
-{{- define "aliquot.cel.asks" -}}
+{{/* True if container c requests a GPU. The API server has made the amounts canonical: every zero is "0". */}}
+{{- define "aliquot.cel.requestsGpu" -}}
 has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(k, k in [{{ include "aliquot.cel.supported" . }}] && string(c.resources.limits[k]) != '0')
 {{- end }}
 
-{{/* Whether container c is shown no GPU: one variable of the name, and void its value. */}}
-{{- define "aliquot.cel.void" -}}
+{{/* True if container c sees no GPU: it sets NVIDIA_VISIBLE_DEVICES once, to void. */}}
+{{- define "aliquot.cel.seesNoGpu" -}}
 has(c.env) && c.env.exists_one(e, e.name == 'NVIDIA_VISIBLE_DEVICES') && c.env.exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES' && has(e.value) && e.value == 'void')
 {{- end }}
 
-{{/* Whether the request comes from the agent of the node that it changes: by the node that its token is bound to. */}}
+{{/* True if the request comes from the agent of the node that it changes: the node that its token is bound to. */}}
 {{- define "aliquot.cel.ownAgent" -}}
 request.userInfo.username == '{{ include "aliquot.agentUser" . }}' && has(request.userInfo.extra) &&
 'authentication.kubernetes.io/node-name' in request.userInfo.extra &&
 request.userInfo.extra['authentication.kubernetes.io/node-name'] == [object.metadata.name]
 {{- end }}
 
-{{/* Whether a node is as it was but for its status and this annotation. Needs the variables new and old. */}}
+{{/* True if a request changes only the status and this annotation of a node. Needs the variables new and old. */}}
 {{- define "aliquot.cel.onlyAnnotation" -}}
 object.spec == oldObject.spec &&
 (has(object.metadata.labels) ? object.metadata.labels : {}) == (has(oldObject.metadata.labels) ? oldObject.metadata.labels : {}) &&
@@ -101,7 +102,7 @@ variables.new.all(k, k == '{{ . }}' || (k in variables.old && variables.old[k] =
 variables.old.all(k, k == '{{ . }}' || k in variables.new)
 {{- end }}
 
-{{/* Annotations before and after, for the policies' variables. */}}
+{{/* Policy variables: the annotations after and before the request. */}}
 {{- define "aliquot.cel.annotations" -}}
 - name: new
   expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
@@ -110,7 +111,8 @@ variables.old.all(k, k == '{{ . }}' || k in variables.new)
 {{- end }}
 
 {{/*
-What the fake driver's installer reads of a GPU: model;memory MiB;multiprocessors;context MiB;NUMA domain;links
+A simulated GPU as the installer of the simulated driver reads it:
+model;memory MiB;multiprocessors;context MiB;NUMA node;links
 */}}
 {{- define "aliquot.fakeGpu" -}}
 {{- $links := list }}
@@ -123,7 +125,7 @@ What the fake driver's installer reads of a GPU: model;memory MiB;multiprocessor
 {{- join ";" $parts }}
 {{- end }}
 
-{{/* A list of GPUs for each node that is named, and one for the others. */}}
+{{/* The simulated GPUs of each named node, and of all other nodes. */}}
 {{- define "aliquot.fakeGpus" -}}
 {{- range $node, $gpus := .Values.fakeDriver.nodes }}
 {{ eq $node "*" | ternary "default" (printf "node.%s" $node) }}: |
@@ -134,8 +136,8 @@ What the fake driver's installer reads of a GPU: model;memory MiB;multiprocessor
 {{- end }}
 
 {{/*
-The RuntimeClass of a name as JSON, {} for none. Asked for only where there is a cluster to ask: a server's kinds are
-among the API versions then, and not in what Helm believes without one.
+The RuntimeClass of a name as JSON; {} for none. Looks it up only if Helm talks to a cluster: Helm's default API versions
+contain no kinds, a cluster's do.
 */}}
 {{- define "aliquot.runtimeClass" -}}
 {{- if .root.Capabilities.APIVersions.Has "node.k8s.io/v1/RuntimeClass" -}}

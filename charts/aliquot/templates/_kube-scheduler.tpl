@@ -1,7 +1,7 @@
 {{- define "aliquot.kubeSchedulerConfiguration" -}}
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-# An event for every pod bound, a condition for every pod that waits; the extender binds with a client of its own.
+# For an event per bound pod and a condition per Pending pod. The extender binds with its own client.
 clientConnection: {qps: 200, burst: 400}
 leaderElection:
   leaderElect: true
@@ -11,7 +11,7 @@ leaderElection:
   leaseDuration: {{ .Values.kubeScheduler.leaderElection.leaseDuration }}
   renewDeadline: {{ .Values.kubeScheduler.leaderElection.renewDeadline }}
   retryPeriod: {{ .Values.kubeScheduler.leaderElection.retryPeriod }}
-# The extender does the sampling, and knows better which nodes are worth looking at.
+# kube-scheduler samples no nodes: the extender limits their number (scheduler.nodesPerFilter).
 percentageOfNodesToScore: 100
 podInitialBackoffSeconds: 1
 podMaxBackoffSeconds: {{ .Values.kubeScheduler.podMaxBackoffSeconds }}
@@ -19,12 +19,12 @@ profiles:
 - schedulerName: aliquot-scheduler
   plugins:
     score:
-      # Placement weighs CPU and memory itself.
+      # Aliquot's scoring includes CPU and memory.
       disabled:
       - name: NodeResourcesFit
       - name: NodeResourcesBalancedAllocation
   pluginConfig:
-  # No spreading that nobody asked for: it would work against binpack.
+  # No default topology spread constraints, which would counteract binpack.
   - name: PodTopologySpread
     args:
       apiVersion: kubescheduler.config.k8s.io/v1
@@ -40,7 +40,7 @@ extenders:
   weight: 5
   nodeCacheCapable: true
   httpTimeout: 10s
-  # kube-scheduler checks the nodes' totals too: a necessary condition, and what wakes and preempts pods in-tree.
+  # kube-scheduler checks the nodes' totals too: a necessary condition, on which its own requeueing and preemption rely.
   managedResources:
   - {name: nvidia.com/gpu, ignoredByScheduler: false}
   - {name: nvidia.com/gpumem, ignoredByScheduler: false}

@@ -1,4 +1,4 @@
-/* The first process of a pod: it holds the pod's namespaces, reaps what is left to it, and ends when told to. */
+/* The first process of a pod: it keeps the pod's namespaces, reaps orphans, and exits on SIGINT or SIGTERM. */
 #include <signal.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@ int main(void)
 {
     signal(SIGINT, end);
     signal(SIGTERM, end);
-    signal(SIGCHLD, SIG_IGN); /* ended children need no wait(2) then: signal(7), SA_NOCLDWAIT */
+    signal(SIGCHLD, SIG_IGN); /* the kernel reaps children: sigaction(2), SA_NOCLDWAIT */
     for (;;) {
         pause();
     }

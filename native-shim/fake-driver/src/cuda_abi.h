@@ -1,7 +1,7 @@
 /*
- * The part of CUDA's driver API that the fake driver, its sample program and its tests need: names, values and layouts
- * as in cuda.h 13.0 (PyPI nvidia-cuda-runtime). Where that header is installed a test compiles the driver against it
- * instead of against this one, so that the two cannot drift apart.
+ * The part of CUDA's driver API that the simulated driver, its sample program and its tests use. Names, values and
+ * layouts are those of cuda.h 13.0 (PyPI nvidia-cuda-runtime). Where that header is installed, a test compiles the
+ * driver against it instead of this file, so that a difference fails the build.
  */
 #ifndef ALIQUOT_FAKE_CUDA_ABI_H
 #define ALIQUOT_FAKE_CUDA_ABI_H

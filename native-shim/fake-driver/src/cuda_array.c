@@ -1,36 +1,37 @@
 /*
  * Arrays, mipmapped arrays, textures and surfaces.
  *
- * An array takes what it would on a GPU, whose memory for it is block-linear: blocks of 64 bytes by 8 rows, as many on
- * top of each other (1, 2, 4, 8 or 16) as its height needs, and 512 bytes for one of a single row (Mesa's nil/image.rs
- * describes it). Inside it is rows after rows, padded to that; programs cannot tell, since they only copy to and from
- * it. Textures and surfaces are handles that remember what they were made of: nothing reads through them.
+ * The size of an array is that of a GPU's block-linear layout: blocks of 64 bytes by 8 rows, stacked 1, 2, 4, 8 or 16
+ * high depending on the array's height. An array of a single row is padded to 512 bytes (source: Mesa, nil/image.rs).
+ * The data itself is stored row by row with that padding. Programs cannot see the difference, because they only copy
+ * to and from arrays. Texture and surface objects only store their descriptors; nothing reads through them.
  */
 #define _GNU_SOURCE
 #include "cuda_array.h"
 #include "cuda_memory.h"
+#include "cuda_stream.h"
 #include "cuda_vmm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 64, BLOCK_ROWS = 8, MOST_ROWS = 16 * BLOCK_ROWS, SINGLE_ROW_BYTES = 512, MOST_LEVELS = 18 };
+enum { BLOCK_BYTES = 64, BLOCK_ROWS = 8, MAX_BLOCK_ROWS = 16 * BLOCK_ROWS, SINGLE_ROW_BYTES = 512, MAX_LEVELS = 18 };
 
-/* The memory of an array or of all levels of a mipmapped one. */
+/* The memory of an array, or of all levels of a mipmapped array. */
 struct backing {
     size_t bytes;
-    uintptr_t base;            /* 0: a deferred array that nothing is mapped to */
-    struct physical *physical; /* of a deferred array; NULL: the memory is its own, and charged */
+    uintptr_t base;                       /* 0: a deferred array without mapped memory */
+    struct physical_allocation *physical; /* of a deferred array; NULL: the array is charged for its own memory */
 };
 
 struct CUarray_st {
     struct object object;
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
-    size_t row, pitch, rows, layers; /* bytes of a row without and with padding; layers or slices */
-    size_t layer;                    /* bytes */
+    size_t row_bytes, pitch, rows, layers; /* row_bytes excludes the padding, pitch includes it; layers or slices */
+    size_t layer_bytes;                    /* with padding */
     struct backing backing;
-    struct CUmipmappedArray_st *mipmap; /* whose level it is; NULL: of its own */
-    size_t offset;                      /* in the backing of the mipmap */
+    struct CUmipmappedArray_st *mipmap; /* the mipmapped array that this is a level of, or NULL */
+    size_t offset;                      /* in the backing of the mipmapped array */
 };
 
 struct CUmipmappedArray_st {
@@ -38,19 +39,22 @@ struct CUmipmappedArray_st {
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
     struct backing backing;
     unsigned level_count;
-    struct CUarray_st *levels[MOST_LEVELS];
+    struct CUarray_st *levels[MAX_LEVELS];
 };
 
-/* ---- shapes ---- */
+/* ---- sizes ---- */
 
-/* Of one channel; with the number of channels that the format itself asks for, 0 if any. 0: an unknown format. */
+/*
+ * Bytes of one channel of a format; 0 if the format is unknown. channels returns the number of channels that the
+ * format itself defines, or 0.
+ */
 static size_t channel_bytes(CUarray_format format, unsigned *channels) {
-    static const unsigned char normalised_channels[] = {1, 2, 4};
+    static const unsigned char normalized_channels[] = {1, 2, 4};
     *channels = 0;
     if ((int)format >= CU_AD_FORMAT_UNORM_INT8X1 && (int)format <= CU_AD_FORMAT_SNORM_INT16X4) {
-        unsigned place = (unsigned)format - CU_AD_FORMAT_UNORM_INT8X1; /* unorm 8, unorm 16, snorm 8, snorm 16 */
-        *channels = normalised_channels[place % 3];
-        return place / 3 % 2 == 0 ? 1 : 2;
+        unsigned format_index = (unsigned)format - CU_AD_FORMAT_UNORM_INT8X1; /* unorm 8, unorm 16, snorm 8, snorm 16 */
+        *channels = normalized_channels[format_index % 3];
+        return format_index / 3 % 2 == 0 ? 1 : 2;
     }
     switch ((int)format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -73,7 +77,7 @@ static bool is_layered(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
     return (descriptor->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
 }
 
-/* The largest sizes are those of the device attributes. */
+/* The limits are those of the device attributes. */
 static bool is_size_allowed(const CUDA_ARRAY3D_DESCRIPTOR *d) {
     if (d->Width == 0)
         return false;
@@ -88,45 +92,42 @@ static bool is_size_allowed(const CUDA_ARRAY3D_DESCRIPTOR *d) {
 }
 
 static CUresult check_descriptor(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
-    unsigned needed;
+    unsigned format_channels;
     if (!is_size_allowed(descriptor) || (descriptor->Flags & ~0x1ffu) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (channel_bytes(descriptor->Format, &needed) == 0 ||
+    if (channel_bytes(descriptor->Format, &format_channels) == 0 ||
         (descriptor->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE)) != 0)
         return CUDA_ERROR_NOT_SUPPORTED; /* block-compressed, planar video, sparse */
     unsigned channels = descriptor->NumChannels;
-    if ((channels != 1 && channels != 2 && channels != 4) || (needed != 0 && channels != needed))
+    if ((channels != 1 && channels != 2 && channels != 4) || (format_channels != 0 && channels != format_channels))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
-static size_t round_up(size_t value, size_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
-
-/* The shape of one level of what check_descriptor let through; answers its bytes. */
-static size_t shape(struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *whole, unsigned level) {
-    unsigned needed;
+/* Sets the sizes of one level. The descriptor has passed check_descriptor(). Returns the level's bytes. */
+static size_t set_level_shape(struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *base, unsigned level) {
+    unsigned format_channels;
     CUDA_ARRAY3D_DESCRIPTOR *descriptor = &array->descriptor;
-    *descriptor = *whole;
-    descriptor->Width = whole->Width >> level != 0 ? whole->Width >> level : 1;
-    if (whole->Height != 0)
-        descriptor->Height = whole->Height >> level != 0 ? whole->Height >> level : 1;
-    if (whole->Depth != 0 && !is_layered(whole))
-        descriptor->Depth = whole->Depth >> level != 0 ? whole->Depth >> level : 1;
-    array->row = descriptor->Width * descriptor->NumChannels * channel_bytes(descriptor->Format, &needed);
+    *descriptor = *base;
+    descriptor->Width = base->Width >> level != 0 ? base->Width >> level : 1;
+    if (base->Height != 0)
+        descriptor->Height = base->Height >> level != 0 ? base->Height >> level : 1;
+    if (base->Depth != 0 && !is_layered(base))
+        descriptor->Depth = base->Depth >> level != 0 ? base->Depth >> level : 1;
+    array->row_bytes =
+        descriptor->Width * descriptor->NumChannels * channel_bytes(descriptor->Format, &format_channels);
     array->rows = descriptor->Height != 0 ? descriptor->Height : 1;
     array->layers = descriptor->Depth != 0 ? descriptor->Depth : 1;
     if (descriptor->Height == 0) {
-        array->pitch = array->layer = round_up(array->row, SINGLE_ROW_BYTES);
+        array->pitch = array->layer_bytes = round_up(array->row_bytes, SINGLE_ROW_BYTES);
     } else {
-        size_t unit = BLOCK_ROWS;
-        while (unit < array->rows && unit < MOST_ROWS)
-            unit *= 2;
-        array->pitch = round_up(array->row, BLOCK_BYTES);
-        array->layer = array->pitch * round_up(array->rows, unit);
+        size_t block_rows = BLOCK_ROWS;
+        while (block_rows < array->rows && block_rows < MAX_BLOCK_ROWS)
+            block_rows *= 2;
+        array->pitch = round_up(array->row_bytes, BLOCK_BYTES);
+        array->layer_bytes = array->pitch * round_up(array->rows, block_rows);
     }
-    return array->layer * array->layers;
+    return array->layer_bytes * array->layers;
 }
 
 /* ---- memory ---- */
@@ -149,7 +150,7 @@ static void backing_free(struct backing *backing, const struct CUctx_st *context
     memory_unmap((void *)backing->base, round_up(backing->bytes, 4096));
     backing->base = 0;
     if (backing->physical != NULL)
-        physical_let_go(backing->physical);
+        physical_allocation_unmap(backing->physical);
     else
         gpu_release(context->device->gpu, backing->bytes);
     backing->physical = NULL;
@@ -166,12 +167,12 @@ static bool is_deferred(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
     return (descriptor->Flags & CUDA_ARRAY3D_DEFERRED_MAPPING) != 0;
 }
 
-CUresult array_part(CUarray handle, const size_t offset[3], const size_t extent[3], uintptr_t *start, size_t *pitch,
-                    size_t *layer) {
+CUresult array_region(CUarray handle, const size_t offset[3], const size_t extent[3], uintptr_t *start, size_t *pitch,
+                      size_t *layer) {
     const struct CUarray_st *array = object_find(KIND_ARRAY, handle);
     if (array == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    const size_t sizes[3] = {array->row, array->rows, array->layers};
+    const size_t sizes[3] = {array->row_bytes, array->rows, array->layers};
     for (int i = 0; i < 3; i++)
         if (offset[i] > sizes[i] || extent[i] > sizes[i] - offset[i])
             return CUDA_ERROR_INVALID_VALUE;
@@ -179,8 +180,8 @@ CUresult array_part(CUarray handle, const size_t offset[3], const size_t extent[
     if (base == 0)
         return CUDA_ERROR_INVALID_VALUE;
     *pitch = array->pitch;
-    *layer = array->layer;
-    *start = base + array->offset + offset[2] * array->layer + offset[1] * array->pitch + offset[0];
+    *layer = array->layer_bytes;
+    *start = base + array->offset + offset[2] * array->layer_bytes + offset[1] * array->pitch + offset[0];
     return CUDA_SUCCESS;
 }
 
@@ -190,7 +191,7 @@ API CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR 
     struct CUctx_st *context;
     if (pHandle == NULL || pAllocateArray == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     result = check_descriptor(pAllocateArray);
@@ -199,7 +200,7 @@ API CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR 
     struct CUarray_st *array = object_new(KIND_ARRAY, sizeof *array, context);
     if (array == NULL)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    array->backing.bytes = shape(array, pAllocateArray, 0);
+    array->backing.bytes = set_level_shape(array, pAllocateArray, 0);
     result = backing_allocate(&array->backing, context, is_deferred(pAllocateArray));
     if (result == CUDA_SUCCESS)
         *pHandle = array;
@@ -208,13 +209,13 @@ API CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR 
     return leave(result);
 }
 
-/* What the forms of a descriptor have in common, whatever the type of their sizes. */
-#define FLAT(size, from)                                                                                               \
+/* The fields that all versions of a descriptor have, with the size type of each version. */
+#define FIELDS_2D(size, from)                                                                                          \
     .Width = (size)(from).Width, .Height = (size)(from).Height, .Format = (from).Format,                               \
     .NumChannels = (from).NumChannels
-#define DEEP(size, from) FLAT(size, from), .Depth = (size)(from).Depth, .Flags = (from).Flags
+#define FIELDS_3D(size, from) FIELDS_2D(size, from), .Depth = (size)(from).Depth, .Flags = (from).Flags
 
-#define CREATE(function, form, type)                                                                                   \
+#define DEFINE_CREATE(function, form, type)                                                                            \
     API CUresult function(CUarray *pHandle, const type *pAllocateArray) {                                              \
         if (pAllocateArray == NULL)                                                                                    \
             return CUDA_ERROR_INVALID_VALUE;                                                                           \
@@ -222,77 +223,80 @@ API CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR 
         return cuArray3DCreate_v2(pHandle, &descriptor);                                                               \
     }
 
-CREATE(cuArrayCreate_v2, FLAT, CUDA_ARRAY_DESCRIPTOR)
-CREATE(cuArrayCreate, FLAT, CUDA_ARRAY_DESCRIPTOR_v1)
-CREATE(cuArray3DCreate, DEEP, CUDA_ARRAY3D_DESCRIPTOR_v1)
+DEFINE_CREATE(cuArrayCreate_v2, FIELDS_2D, CUDA_ARRAY_DESCRIPTOR)
+DEFINE_CREATE(cuArrayCreate, FIELDS_2D, CUDA_ARRAY_DESCRIPTOR_v1)
+DEFINE_CREATE(cuArray3DCreate, FIELDS_3D, CUDA_ARRAY3D_DESCRIPTOR_v1)
 
-/* Takes the lock if handle is an array or a mipmapped one, which kind says. */
-static CUresult enter_handle(enum kind kind, const void *handle, void *answer) {
+/* Takes the lock if handle is an object of that kind. answer is the caller's output pointer, which must not be NULL. */
+static CUresult enter_array_handle(enum object_kind kind, const void *handle, void *answer) {
     struct CUctx_st *context;
     if (answer == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     return object_find(kind, handle) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
 }
 
 API CUresult cuArrayDestroy(CUarray hArray) {
-    CUresult result = enter_handle(KIND_ARRAY, hArray, &result);
+    CUresult result = enter_array_handle(KIND_ARRAY, hArray, &result);
     if (result != CUDA_SUCCESS)
         return result;
     if (hArray->mipmap != NULL)
-        return leave(CUDA_ERROR_INVALID_HANDLE); /* it goes with that */
+        return leave(CUDA_ERROR_INVALID_HANDLE); /* cuMipmappedArrayDestroy destroys the levels */
     object_delete(hArray);
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray) {
-    CUresult result = enter_handle(KIND_ARRAY, hArray, pArrayDescriptor);
+    CUresult result = enter_array_handle(KIND_ARRAY, hArray, pArrayDescriptor);
     if (result != CUDA_SUCCESS)
         return result;
     *pArrayDescriptor = hArray->descriptor;
     return leave(CUDA_SUCCESS);
 }
 
-#define GET_DESCRIPTOR(function, form, type, size)                                                                     \
+#define DEFINE_GET_DESCRIPTOR(function, form, type, size)                                                              \
     API CUresult function(type *pArrayDescriptor, CUarray hArray) {                                                    \
-        CUresult result = enter_handle(KIND_ARRAY, hArray, pArrayDescriptor);                                          \
+        CUresult result = enter_array_handle(KIND_ARRAY, hArray, pArrayDescriptor);                                    \
         if (result != CUDA_SUCCESS)                                                                                    \
             return result;                                                                                             \
         *pArrayDescriptor = (type){form(size, hArray->descriptor)};                                                    \
         return leave(CUDA_SUCCESS);                                                                                    \
     }
 
-GET_DESCRIPTOR(cuArray3DGetDescriptor, DEEP, CUDA_ARRAY3D_DESCRIPTOR_v1, unsigned)
-GET_DESCRIPTOR(cuArrayGetDescriptor_v2, FLAT, CUDA_ARRAY_DESCRIPTOR, size_t)
-GET_DESCRIPTOR(cuArrayGetDescriptor, FLAT, CUDA_ARRAY_DESCRIPTOR_v1, unsigned)
+DEFINE_GET_DESCRIPTOR(cuArray3DGetDescriptor, FIELDS_3D, CUDA_ARRAY3D_DESCRIPTOR_v1, unsigned)
+DEFINE_GET_DESCRIPTOR(cuArrayGetDescriptor_v2, FIELDS_2D, CUDA_ARRAY_DESCRIPTOR, size_t)
+DEFINE_GET_DESCRIPTOR(cuArrayGetDescriptor, FIELDS_2D, CUDA_ARRAY_DESCRIPTOR_v1, unsigned)
 
-/* With the lock held. The driver answers for deferred arrays only (cuda.h, cuArrayGetMemoryRequirements). */
-static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *answer, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
-                             const struct backing *backing, CUdevice device) {
-    if (device_of(device) == NULL)
+/*
+ * Called with the lock held. NVIDIA's driver answers for deferred arrays only (cuda.h, cuArrayGetMemoryRequirements).
+ */
+static CUresult get_memory_requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *answer,
+                                        const CUDA_ARRAY3D_DESCRIPTOR *descriptor, const struct backing *backing,
+                                        CUdevice device) {
+    if (device_from_ordinal(device) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
     if (!is_deferred(descriptor))
         return CUDA_ERROR_INVALID_VALUE;
     memset(answer, 0, sizeof *answer);
     answer->size = backing->bytes;
-    answer->alignment = PHYSICAL_GRANULARITY;
+    answer->alignment = VMM_GRANULARITY;
     return CUDA_SUCCESS;
 }
 
 API CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array,
                                           CUdevice device) {
-    CUresult result = enter_handle(KIND_ARRAY, array, memoryRequirements);
+    CUresult result = enter_array_handle(KIND_ARRAY, array, memoryRequirements);
     if (result != CUDA_SUCCESS)
         return result;
     const struct backing *backing = array->mipmap != NULL ? &array->mipmap->backing : &array->backing;
-    return leave(requirements(memoryRequirements, &array->descriptor, backing, device));
+    return leave(get_memory_requirements(memoryRequirements, &array->descriptor, backing, device));
 }
 
 /* ---- mipmapped arrays ---- */
 
-static unsigned most_levels(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
+static unsigned max_levels(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
     size_t largest = descriptor->Width > descriptor->Height ? descriptor->Width : descriptor->Height;
     if (!is_layered(descriptor) && descriptor->Depth > largest)
         largest = descriptor->Depth;
@@ -313,14 +317,14 @@ API CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3
     struct CUctx_st *context;
     if (pHandle == NULL || pMipmappedArrayDesc == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     result = check_descriptor(pMipmappedArrayDesc);
     if (result != CUDA_SUCCESS)
         return leave(result);
-    unsigned most = most_levels(pMipmappedArrayDesc);
-    unsigned levels = numMipmapLevels == 0 ? 1 : numMipmapLevels < most ? numMipmapLevels : most;
+    unsigned maximum = max_levels(pMipmappedArrayDesc);
+    unsigned levels = numMipmapLevels == 0 ? 1 : numMipmapLevels < maximum ? numMipmapLevels : maximum;
     struct CUmipmappedArray_st *mipmap = object_new(KIND_MIPMAPPED_ARRAY, sizeof *mipmap, context);
     if (mipmap == NULL)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -333,7 +337,7 @@ API CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3
         }
         level->mipmap = mipmap;
         level->offset = mipmap->backing.bytes;
-        mipmap->backing.bytes += shape(level, pMipmappedArrayDesc, mipmap->level_count);
+        mipmap->backing.bytes += set_level_shape(level, pMipmappedArrayDesc, mipmap->level_count);
         mipmap->levels[mipmap->level_count] = level;
     }
     if (result == CUDA_SUCCESS)
@@ -346,7 +350,7 @@ API CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3
 }
 
 API CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
-    CUresult result = enter_handle(KIND_MIPMAPPED_ARRAY, hMipmappedArray, &result);
+    CUresult result = enter_array_handle(KIND_MIPMAPPED_ARRAY, hMipmappedArray, &result);
     if (result != CUDA_SUCCESS)
         return result;
     mipmap_delete(hMipmappedArray);
@@ -354,7 +358,7 @@ API CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
 }
 
 API CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level) {
-    CUresult result = enter_handle(KIND_MIPMAPPED_ARRAY, hMipmappedArray, pLevelArray);
+    CUresult result = enter_array_handle(KIND_MIPMAPPED_ARRAY, hMipmappedArray, pLevelArray);
     if (result != CUDA_SUCCESS)
         return result;
     if (level >= hMipmappedArray->level_count)
@@ -365,16 +369,16 @@ API CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMi
 
 API CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements,
                                                    CUmipmappedArray mipmap, CUdevice device) {
-    CUresult result = enter_handle(KIND_MIPMAPPED_ARRAY, mipmap, memoryRequirements);
+    CUresult result = enter_array_handle(KIND_MIPMAPPED_ARRAY, mipmap, memoryRequirements);
     if (result != CUDA_SUCCESS)
         return result;
-    return leave(requirements(memoryRequirements, &mipmap->descriptor, &mipmap->backing, device));
+    return leave(get_memory_requirements(memoryRequirements, &mipmap->descriptor, &mipmap->backing, device));
 }
 
 /* ---- mapping memory to deferred arrays ---- */
 
-/* The backing that a map info means, if what it means is a deferred array. */
-static struct backing *mapped_backing(const CUarrayMapInfo *info) {
+/* Returns the backing of the deferred array that a map info refers to; NULL if it refers to anything else. */
+static struct backing *deferred_backing(const CUarrayMapInfo *info) {
     if (info->resourceType == CU_RESOURCE_TYPE_ARRAY) {
         struct CUarray_st *array = object_find(KIND_ARRAY, info->resource.array);
         return array != NULL && array->mipmap == NULL && is_deferred(&array->descriptor) ? &array->backing : NULL;
@@ -386,8 +390,8 @@ static struct backing *mapped_backing(const CUarrayMapInfo *info) {
 }
 
 static CUresult map_array(const CUarrayMapInfo *info, struct CUctx_st *context) {
-    struct backing *backing = mapped_backing(info);
-    CUdevice ordinal = ordinal_of(context->device);
+    struct backing *backing = deferred_backing(info);
+    CUdevice ordinal = device_ordinal(context->device);
     if (backing == NULL || info->flags != 0 || info->reserved[0] != 0 || info->reserved[1] != 0 || ordinal > 31 ||
         info->deviceBitMask != 1u << ordinal)
         return CUDA_ERROR_INVALID_VALUE;
@@ -401,8 +405,8 @@ static CUresult map_array(const CUarrayMapInfo *info, struct CUctx_st *context) 
         backing->base != 0)
         return CUDA_ERROR_INVALID_VALUE;
     void *start;
-    CUresult result = physical_map(info->memHandle.memHandle, context->device, info->offset,
-                                   round_up(backing->bytes, 4096), &backing->physical, &start);
+    CUresult result = physical_allocation_map(info->memHandle.memHandle, context->device, info->offset,
+                                              round_up(backing->bytes, 4096), &backing->physical, &start);
     if (result == CUDA_SUCCESS)
         backing->base = (uintptr_t)start;
     return result;
@@ -412,7 +416,7 @@ API CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count,
     struct CUctx_st *context;
     if (mapInfoList == NULL || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context_of(hStream, &context);
+    CUresult result = enter_stream_context(hStream, &context);
     if (result != CUDA_SUCCESS)
         return result;
     for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++)
@@ -422,17 +426,17 @@ API CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count,
 
 /* ---- textures and surfaces ---- */
 
-struct texture {
+struct texture_object {
     struct object object;
     CUDA_RESOURCE_DESC resource;
-    CUDA_TEXTURE_DESC sampling; /* of textures */
+    CUDA_TEXTURE_DESC sampling; /* of texture objects only */
     CUDA_RESOURCE_VIEW_DESC view;
     bool has_view;
 };
 
-static bool is_element(CUarray_format format, unsigned channels) {
-    unsigned needed;
-    return channel_bytes(format, &needed) != 0 && (channels == 1 || channels == 2 || channels == 4);
+static bool is_texel_format(CUarray_format format, unsigned channels) {
+    unsigned format_channels;
+    return channel_bytes(format, &format_channels) != 0 && (channels == 1 || channels == 2 || channels == 4);
 }
 
 static CUresult check_resource(const CUDA_RESOURCE_DESC *resource) {
@@ -450,13 +454,13 @@ static CUresult check_resource(const CUDA_RESOURCE_DESC *resource) {
     case CU_RESOURCE_TYPE_LINEAR:
         allocation = memory_find((uintptr_t)resource->res.linear.devPtr);
         return allocation != NULL && resource->res.linear.sizeInBytes != 0 &&
-                       is_element(resource->res.linear.format, resource->res.linear.numChannels)
+                       is_texel_format(resource->res.linear.format, resource->res.linear.numChannels)
                    ? CUDA_SUCCESS
                    : CUDA_ERROR_INVALID_VALUE;
     case CU_RESOURCE_TYPE_PITCH2D:
         allocation = memory_find((uintptr_t)resource->res.pitch2D.devPtr);
         return allocation != NULL && resource->res.pitch2D.width != 0 && resource->res.pitch2D.height != 0 &&
-                       is_element(resource->res.pitch2D.format, resource->res.pitch2D.numChannels) &&
+                       is_texel_format(resource->res.pitch2D.format, resource->res.pitch2D.numChannels) &&
                        !__builtin_mul_overflow(resource->res.pitch2D.pitchInBytes, resource->res.pitch2D.height, &end)
                    ? CUDA_SUCCESS
                    : CUDA_ERROR_INVALID_VALUE;
@@ -465,12 +469,13 @@ static CUresult check_resource(const CUDA_RESOURCE_DESC *resource) {
     }
 }
 
-static CUresult make_texture(enum kind kind, unsigned long long *handle, const CUDA_RESOURCE_DESC *resource,
-                             const CUDA_TEXTURE_DESC *sampling, const CUDA_RESOURCE_VIEW_DESC *view) {
+static CUresult create_texture_object(enum object_kind kind, unsigned long long *handle,
+                                      const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *sampling,
+                                      const CUDA_RESOURCE_VIEW_DESC *view) {
     struct CUctx_st *context;
     if (handle == NULL || resource == NULL || (kind == KIND_TEXTURE && sampling == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     result = check_resource(resource);
@@ -480,7 +485,7 @@ static CUresult make_texture(enum kind kind, unsigned long long *handle, const C
         result = CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return leave(result);
-    struct texture *texture = object_new(kind, sizeof *texture, context);
+    struct texture_object *texture = object_new(kind, sizeof *texture, context);
     if (texture == NULL)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     texture->resource = *resource;
@@ -493,9 +498,9 @@ static CUresult make_texture(enum kind kind, unsigned long long *handle, const C
     return leave(CUDA_SUCCESS);
 }
 
-static CUresult delete_texture(enum kind kind, unsigned long long handle) {
+static CUresult destroy_texture_object(enum object_kind kind, unsigned long long handle) {
     void *texture = (void *)(uintptr_t)handle;
-    CUresult result = enter_handle(kind, texture, &result);
+    CUresult result = enter_array_handle(kind, texture, &result);
     if (result != CUDA_SUCCESS)
         return result;
     object_delete(texture);
@@ -504,26 +509,26 @@ static CUresult delete_texture(enum kind kind, unsigned long long handle) {
 
 API CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc,
                                const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc) {
-    return make_texture(KIND_TEXTURE, pTexObject, pResDesc, pTexDesc, pResViewDesc);
+    return create_texture_object(KIND_TEXTURE, pTexObject, pResDesc, pTexDesc, pResViewDesc);
 }
 
 API CUresult cuTexObjectDestroy(CUtexObject texObject) {
-    return delete_texture(KIND_TEXTURE, texObject);
+    return destroy_texture_object(KIND_TEXTURE, texObject);
 }
 
 API CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc) {
-    return make_texture(KIND_SURFACE, pSurfObject, pResDesc, NULL, NULL);
+    return create_texture_object(KIND_SURFACE, pSurfObject, pResDesc, NULL, NULL);
 }
 
 API CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
-    return delete_texture(KIND_SURFACE, surfObject);
+    return destroy_texture_object(KIND_SURFACE, surfObject);
 }
 
-/* What a texture or a surface was made of. */
-#define GETTER(symbol, kind, handle_type, answer_type, member, found)                                                  \
+/* The descriptors that a texture or surface object was created with. */
+#define DEFINE_GETTER(symbol, kind, handle_type, answer_type, member, found)                                           \
     API CUresult symbol(answer_type *answer, handle_type handle) {                                                     \
-        const struct texture *texture = (const struct texture *)(uintptr_t)handle;                                     \
-        CUresult result = enter_handle(kind, texture, answer);                                                         \
+        const struct texture_object *texture = (const struct texture_object *)(uintptr_t)handle;                       \
+        CUresult result = enter_array_handle(kind, texture, answer);                                                   \
         if (result != CUDA_SUCCESS)                                                                                    \
             return result;                                                                                             \
         if (!(found))                                                                                                  \
@@ -532,7 +537,8 @@ API CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
         return leave(CUDA_SUCCESS);                                                                                    \
     }
 
-GETTER(cuTexObjectGetResourceDesc, KIND_TEXTURE, CUtexObject, CUDA_RESOURCE_DESC, resource, true)
-GETTER(cuTexObjectGetTextureDesc, KIND_TEXTURE, CUtexObject, CUDA_TEXTURE_DESC, sampling, true)
-GETTER(cuTexObjectGetResourceViewDesc, KIND_TEXTURE, CUtexObject, CUDA_RESOURCE_VIEW_DESC, view, texture->has_view)
-GETTER(cuSurfObjectGetResourceDesc, KIND_SURFACE, CUsurfObject, CUDA_RESOURCE_DESC, resource, true)
+DEFINE_GETTER(cuTexObjectGetResourceDesc, KIND_TEXTURE, CUtexObject, CUDA_RESOURCE_DESC, resource, true)
+DEFINE_GETTER(cuTexObjectGetTextureDesc, KIND_TEXTURE, CUtexObject, CUDA_TEXTURE_DESC, sampling, true)
+DEFINE_GETTER(cuTexObjectGetResourceViewDesc, KIND_TEXTURE, CUtexObject, CUDA_RESOURCE_VIEW_DESC, view,
+              texture->has_view)
+DEFINE_GETTER(cuSurfObjectGetResourceDesc, KIND_SURFACE, CUsurfObject, CUDA_RESOURCE_DESC, resource, true)

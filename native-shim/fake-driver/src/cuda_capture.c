@@ -1,15 +1,17 @@
 /*
- * Stream capture: instead of being done, what is put into a capturing stream becomes nodes of a graph. A stream takes
- * part in a capture from cuStreamBeginCapture on it, or from the moment at which it waits for an event of a stream that
- * takes part. Of each of these streams is known what its next node depends on. The rules are those of cuda.h 13.0 and
- * of the CUDA C++ Programming Guide 13, "Creating a Graph Using Stream Capture"; what isn't allowed makes a capture
- * invalid, and then nothing is but to end it.
+ * Stream capture: work that is submitted to a capturing stream becomes nodes of a graph. A stream takes part in a
+ * capture from cuStreamBeginCapture on, or from the time it waits for an event of a stream that takes part. For each
+ * of these streams, the capture stores the dependencies of the next node.
  *
- * Captures are few and short, so all of this is lists.
+ * The rules are those of cuda.h 13.0 and of the CUDA C++ Programming Guide 13, "Creating a Graph Using Stream
+ * Capture". A call that is not allowed invalidates the capture. An invalid capture can only be ended.
+ *
+ * All collections are lists, because captures are few and short.
  */
 #define _GNU_SOURCE
 #include "cuda_capture.h"
 #include "cuda_graph.h"
+#include "cuda_stream.h"
 #include "cuda_work.h"
 
 #include <search.h>
@@ -18,27 +20,30 @@
 
 struct capture {
     unsigned long long id;
-    CUgraph graph; /* NULL once it has become invalid and the graph was the capture's own */
+    CUgraph graph; /* deleted when the capture becomes invalid, if own_graph */
     bool own_graph;
     bool invalid;
     CUstreamCaptureMode mode;
-    unsigned long long thread; /* that began it */
-    struct capturing *streams; /* the origin is the last of them */
+    unsigned long long thread;      /* the thread that began the capture */
+    struct capture_member *members; /* the stream that began the capture is the last in the list */
     struct capture *next;
 };
 
-struct capturing {
+struct capture_member {
     struct capture *capture;
     struct CUctx_st *context;
     CUstream stream;
-    unsigned long long thread; /* whose default stream it is, if it is a thread's */
-    bool blocking;             /* it and the legacy stream wait for each other */
+    unsigned long long thread; /* the owning thread, for a per-thread default stream */
+    bool blocking;             /* the stream and the legacy stream wait for each other */
     bool origin;
     struct edges dependencies;
-    struct capturing *next;
+    struct capture_member *next;
 };
 
-/* An event that was last recorded in a capture, also when that has ended. */
+/*
+ * An event whose last record was in a capture. The entry exists until the event is destroyed or recorded outside of a
+ * capture, also after the capture has ended.
+ */
 struct captured_event {
     CUevent event;
     unsigned long long capture;
@@ -46,12 +51,12 @@ struct captured_event {
 };
 
 static struct capture *captures;
-static void *events; /* tree of captured events, by the event's address */
-static unsigned long long last_id;
+static void *captured_events; /* tree of struct captured_event, by the event's address */
+static unsigned long long last_capture_id;
 
-static _Thread_local CUstreamCaptureMode own_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+static _Thread_local CUstreamCaptureMode thread_capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-static unsigned long long this_thread(void) {
+static unsigned long long thread_number(void) {
     static unsigned long long last_thread;
     static _Thread_local unsigned long long own;
     if (own == 0)
@@ -61,37 +66,37 @@ static unsigned long long this_thread(void) {
 
 /* ---- captures and their streams ---- */
 
-static struct capturing *find(struct CUctx_st *context, CUstream stream) {
+static struct capture_member *find_member(struct CUctx_st *context, CUstream stream) {
     for (struct capture *capture = captures; capture != NULL; capture = capture->next)
-        for (struct capturing *part = capture->streams; part != NULL; part = part->next)
-            if (part->stream == stream &&
-                (stream != PER_THREAD_STREAM || (part->context == context && part->thread == this_thread())))
-                return part;
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
+            if (member->stream == stream &&
+                (stream != PER_THREAD_STREAM || (member->context == context && member->thread == thread_number())))
+                return member;
     return NULL;
 }
 
-static struct capturing *join(struct capture *capture, struct CUctx_st *context, CUstream stream) {
-    struct capturing *part = calloc(1, sizeof *part);
-    if (part == NULL)
+static struct capture_member *join_capture(struct capture *capture, struct CUctx_st *context, CUstream stream) {
+    struct capture_member *member = calloc(1, sizeof *member);
+    if (member == NULL)
         return NULL;
-    *part = (struct capturing){.capture = capture,
-                               .context = context,
-                               .stream = stream,
-                               .thread = this_thread(),
-                               .blocking = is_blocking(stream),
-                               .origin = capture->streams == NULL,
-                               .next = capture->streams};
-    capture->streams = part;
-    return part;
+    *member = (struct capture_member){.capture = capture,
+                                      .context = context,
+                                      .stream = stream,
+                                      .thread = thread_number(),
+                                      .blocking = is_blocking_stream(stream),
+                                      .origin = capture->members == NULL,
+                                      .next = capture->members};
+    capture->members = member;
+    return member;
 }
 
-/* The graph goes at once: its nodes may have been half made. */
+/* Deletes the capture's own graph immediately, because its nodes may be incomplete. */
 static CUresult invalidate(struct capture *capture, CUresult result) {
     capture->invalid = true;
     capture->graph->capturing = false;
     if (capture->own_graph) {
-        for (struct capturing *part = capture->streams; part != NULL; part = part->next)
-            edges_free(&part->dependencies);
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
+            edges_free(&member->dependencies);
         graph_delete(capture->graph);
     }
     return result;
@@ -101,244 +106,245 @@ static CUresult invalidate_once(struct capture *capture, CUresult result) {
     return capture->invalid ? result : invalidate(capture, result);
 }
 
-static void end(struct capture *capture) {
-    struct capture **at = &captures;
-    while (*at != capture)
-        at = &(*at)->next;
-    *at = capture->next;
-    while (capture->streams != NULL) {
-        struct capturing *part = capture->streams;
-        capture->streams = part->next;
-        edges_free(&part->dependencies);
-        free(part);
+static void end_capture(struct capture *capture) {
+    struct capture **link = &captures;
+    while (*link != capture)
+        link = &(*link)->next;
+    *link = capture->next;
+    while (capture->members != NULL) {
+        struct capture_member *member = capture->members;
+        capture->members = member->next;
+        edges_free(&member->dependencies);
+        free(member);
     }
     free(capture);
 }
 
-static bool is_legacy(CUstream stream) {
-    return stream == NULL || stream == LEGACY_STREAM;
-}
-
-/* The capture of a stream that waits for the legacy stream, and that the legacy stream so cannot be used beside. */
+/*
+ * Finds a capture that contains a blocking stream of this context. The legacy stream cannot be used until that capture
+ * ends, because it would wait for that stream.
+ */
 static struct capture *blocking_capture(struct CUctx_st *context) {
     for (struct capture *capture = captures; capture != NULL; capture = capture->next)
-        for (struct capturing *part = capture->streams; part != NULL; part = part->next)
-            if (part->blocking && part->context == context)
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
+            if (member->blocking && member->context == context)
                 return capture;
     return NULL;
 }
 
-CUresult capture_of(struct CUctx_st *context, CUstream stream, struct capturing **capturing) {
+CUresult capture_find(struct CUctx_st *context, CUstream stream, struct capture_member **capturing) {
     *capturing = NULL;
     if (captures == NULL)
         return CUDA_SUCCESS;
-    if (is_legacy(stream)) {
+    if (is_legacy_stream(stream)) {
         struct capture *capture = blocking_capture(context);
         return capture != NULL ? invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) : CUDA_SUCCESS;
     }
-    struct capturing *part = find(context, stream);
-    if (part != NULL && part->capture->invalid)
+    struct capture_member *member = find_member(context, stream);
+    if (member != NULL && member->capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    *capturing = part;
+    *capturing = member;
     return CUDA_SUCCESS;
 }
 
-CUresult capture_kernel(struct capturing *part, const CUgraphNodeParams *params, const CUlaunchAttribute *attributes,
-                        unsigned count) {
-    static const CUgraphEdgeData plain;
+CUresult capture_add_kernel(struct capture_member *member, const CUgraphNodeParams *params,
+                            const CUlaunchAttribute *attributes, unsigned count) {
+    static const CUgraphEdgeData default_edge;
     CUgraphNode node;
-    CUresult result = node_add(part->capture->graph, &part->dependencies, params, &node);
+    CUresult result = graph_node_add(member->capture->graph, &member->dependencies, params, &node);
     for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++)
-        if ((unsigned)attributes[i].id < ATTRIBUTES &&
-            !node_set_attribute(node, attributes[i].id, &attributes[i].value))
+        if ((unsigned)attributes[i].id < LAUNCH_ATTRIBUTES &&
+            !graph_node_set_attribute(node, attributes[i].id, &attributes[i].value))
             result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS)
-        return invalidate(part->capture, result);
-    part->dependencies.count = 0;
-    return edges_add(&part->dependencies, node, &plain) ? CUDA_SUCCESS
-                                                        : invalidate(part->capture, CUDA_ERROR_OUT_OF_MEMORY);
+        return invalidate(member->capture, result);
+    member->dependencies.count = 0;
+    return edges_add(&member->dependencies, node, &default_edge)
+               ? CUDA_SUCCESS
+               : invalidate(member->capture, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-CUresult capture_node(struct capturing *part, const CUgraphNodeParams *params) {
-    return capture_kernel(part, params, NULL, 0);
+CUresult capture_add_node(struct capture_member *member, const CUgraphNodeParams *params) {
+    return capture_add_kernel(member, params, NULL, 0);
 }
 
-CUresult capture_allocation(struct capturing *part, CUdevice device, size_t bytes, CUdeviceptr *address) {
+CUresult capture_add_allocation(struct capture_member *member, CUdevice device, size_t bytes, CUdeviceptr *address) {
     const CUgraphNodeParams params = {
         .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
         .alloc = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
                   .bytesize = bytes}};
-    CUresult result = capture_node(part, &params);
+    CUresult result = capture_add_node(member, &params);
     if (result == CUDA_SUCCESS)
-        *address = part->dependencies.nodes[0]->params.alloc.dptr;
+        *address = member->dependencies.nodes[0]->params.alloc.dptr;
     return result;
 }
 
-CUresult capture_refuse(struct capturing *part) {
-    return invalidate(part->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+CUresult capture_reject(struct capture_member *member) {
+    return invalidate(member->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
-/* ---- what must not be done beside a capture ---- */
+/* ---- calls that are unsafe during a capture ---- */
 
-CUresult capture_forbids(void) {
+CUresult capture_check_unsafe_call(void) {
     CUresult result = CUDA_SUCCESS;
-    if (captures == NULL || own_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (captures == NULL || thread_capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_SUCCESS;
     for (struct capture *capture = captures; capture != NULL; capture = capture->next) {
-        bool forbids = capture->thread == this_thread() ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
-                                                        : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                                                              own_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        bool forbids = capture->thread == thread_number() ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+                                                          : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                                                                thread_capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
         if (forbids)
             result = invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
     return result;
 }
 
-CUresult capture_forbids_stream(struct CUctx_st *context, CUstream stream) {
-    struct capturing *part;
-    CUresult result = capture_of(context, stream, &part);
+CUresult capture_check_stream_wait(struct CUctx_st *context, CUstream stream) {
+    struct capture_member *member;
+    CUresult result = capture_find(context, stream, &member);
     if (result != CUDA_SUCCESS)
         return result;
-    return part != NULL ? capture_refuse(part) : capture_forbids();
+    return member != NULL ? capture_reject(member) : capture_check_unsafe_call();
 }
 
-CUresult capture_forbids_context(struct CUctx_st *context) {
+CUresult capture_check_context_wait(struct CUctx_st *context) {
     CUresult result = CUDA_SUCCESS;
     for (struct capture *capture = captures; capture != NULL; capture = capture->next)
-        for (struct capturing *part = capture->streams; part != NULL; part = part->next)
-            if (part->context == context)
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
+            if (member->context == context)
                 result = invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    return result == CUDA_SUCCESS ? capture_forbids() : result;
+    return result == CUDA_SUCCESS ? capture_check_unsafe_call() : result;
 }
 
 /* ---- events ---- */
 
-static int by_event(const void *a, const void *b) {
+static int compare_captured_events(const void *a, const void *b) {
     const struct captured_event *left = a, *right = b;
     return left->event < right->event ? -1 : left->event > right->event;
 }
 
-static struct captured_event *find_event(CUevent event) {
+static struct captured_event *find_captured_event(CUevent event) {
     struct captured_event wanted = {.event = event};
-    struct captured_event *const *found = events != NULL ? tfind(&wanted, &events, by_event) : NULL;
+    struct captured_event *const *found =
+        captured_events != NULL ? tfind(&wanted, &captured_events, compare_captured_events) : NULL;
     return found != NULL ? *found : NULL;
 }
 
-bool capture_is_captured(CUevent event) {
-    return find_event(event) != NULL;
+bool capture_has_event(CUevent event) {
+    return find_captured_event(event) != NULL;
 }
 
 void capture_forget_event(CUevent event) {
-    struct captured_event *captured = find_event(event);
+    struct captured_event *captured = find_captured_event(event);
     if (captured == NULL)
         return;
-    tdelete(captured, &events, by_event);
+    tdelete(captured, &captured_events, compare_captured_events);
     edges_free(&captured->dependencies);
     free(captured);
 }
 
-static struct capture *capture_by_id(unsigned long long id) {
+static struct capture *find_capture(unsigned long long id) {
     struct capture *capture = captures;
     while (capture != NULL && capture->id != id)
         capture = capture->next;
     return capture;
 }
 
-CUresult capture_forbids_event(CUevent event) {
-    const struct captured_event *captured = find_event(event);
+CUresult capture_check_event_wait(CUevent event) {
+    const struct captured_event *captured = find_captured_event(event);
     if (captured == NULL)
-        return capture_forbids();
-    struct capture *capture = capture_by_id(captured->capture);
+        return capture_check_unsafe_call();
+    struct capture *capture = find_capture(captured->capture);
     return capture != NULL ? invalidate_once(capture, CUDA_ERROR_CAPTURED_EVENT) : CUDA_ERROR_CAPTURED_EVENT;
 }
 
-CUresult capture_record(struct capturing *part, CUevent event, unsigned flags) {
+CUresult capture_event_record(struct capture_member *member, CUevent event, unsigned flags) {
     if (flags == CU_EVENT_RECORD_EXTERNAL) {
         CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .eventRecord = {event}};
-        return capture_node(part, &params);
+        return capture_add_node(member, &params);
     }
-    struct captured_event *captured = find_event(event);
+    struct captured_event *captured = find_captured_event(event);
     if (captured == NULL) {
         captured = calloc(1, sizeof *captured);
         if (captured == NULL)
-            return invalidate(part->capture, CUDA_ERROR_OUT_OF_MEMORY);
+            return invalidate(member->capture, CUDA_ERROR_OUT_OF_MEMORY);
         captured->event = event;
-        if (tsearch(captured, &events, by_event) == NULL) {
+        if (tsearch(captured, &captured_events, compare_captured_events) == NULL) {
             free(captured);
-            return invalidate(part->capture, CUDA_ERROR_OUT_OF_MEMORY);
+            return invalidate(member->capture, CUDA_ERROR_OUT_OF_MEMORY);
         }
     }
-    captured->capture = part->capture->id;
+    captured->capture = member->capture->id;
     captured->dependencies.count = 0;
-    return edges_add_all(&captured->dependencies, &part->dependencies)
+    return edges_add_all(&captured->dependencies, &member->dependencies)
                ? CUDA_SUCCESS
-               : invalidate(part->capture, CUDA_ERROR_OUT_OF_MEMORY);
+               : invalidate(member->capture, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-CUresult capture_wait(struct CUctx_st *context, CUstream stream, struct capturing *part, CUevent event,
-                      unsigned flags) {
-    const struct captured_event *captured = find_event(event);
+CUresult capture_event_wait(struct CUctx_st *context, CUstream stream, struct capture_member *member, CUevent event,
+                            unsigned flags) {
+    const struct captured_event *captured = find_captured_event(event);
     if (flags == CU_EVENT_WAIT_EXTERNAL) {
         CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .eventWait = {event}};
-        return part != NULL ? capture_node(part, &params) : CUDA_ERROR_INVALID_VALUE;
+        return member != NULL ? capture_add_node(member, &params) : CUDA_ERROR_INVALID_VALUE;
     }
     if (captured == NULL)
-        return invalidate(part->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-    struct capture *capture = capture_by_id(captured->capture);
+        return invalidate(member->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    struct capture *capture = find_capture(captured->capture);
     if (capture == NULL)
-        return part != NULL ? invalidate(part->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
-                            : CUDA_ERROR_CAPTURED_EVENT;
+        return member != NULL ? invalidate(member->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
+                              : CUDA_ERROR_CAPTURED_EVENT;
     if (capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (part != NULL && part->capture != capture) {
-        invalidate(part->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    if (member != NULL && member->capture != capture) {
+        invalidate(member->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
         return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
     }
-    if (part == NULL && is_legacy(stream)) /* can take no part in a capture */
+    if (member == NULL && is_legacy_stream(stream)) /* the legacy stream cannot take part in a capture */
         return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-    if (part == NULL)
-        part = join(capture, context, stream);
-    if (part == NULL || !edges_add_all(&part->dependencies, &captured->dependencies))
+    if (member == NULL)
+        member = join_capture(capture, context, stream);
+    if (member == NULL || !edges_add_all(&member->dependencies, &captured->dependencies))
         return invalidate(capture, CUDA_ERROR_OUT_OF_MEMORY);
     return CUDA_SUCCESS;
 }
 
 void capture_forget_stream(CUstream stream) {
-    struct capturing *part = find(NULL, stream);
-    if (part == NULL)
+    struct capture_member *member = find_member(NULL, stream);
+    if (member == NULL)
         return;
-    struct capture *capture = part->capture;
+    struct capture *capture = member->capture;
     invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    if (part->origin) { /* nobody can end it any more */
-        end(capture);
+    if (member->origin) { /* the capture cannot be ended without its first stream */
+        end_capture(capture);
         return;
     }
-    struct capturing **at = &capture->streams;
-    while (*at != part)
-        at = &(*at)->next;
-    *at = part->next;
-    edges_free(&part->dependencies);
-    free(part);
+    struct capture_member **link = &capture->members;
+    while (*link != member)
+        link = &(*link)->next;
+    *link = member->next;
+    edges_free(&member->dependencies);
+    free(member);
 }
 
 void capture_forget_context(const struct CUctx_st *context) {
     for (struct capture *capture = captures, *next; capture != NULL; capture = next) {
-        bool concerned = false;
+        bool has_member = false;
         next = capture->next;
-        for (const struct capturing *part = capture->streams; part != NULL; part = part->next)
-            concerned |= part->context == context;
-        if (!concerned)
+        for (const struct capture_member *member = capture->members; member != NULL; member = member->next)
+            has_member |= member->context == context;
+        if (!has_member)
             continue;
         invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-        end(capture);
+        end_capture(capture);
     }
 }
 
-/* ---- the API ---- */
+/* ---- API functions ---- */
 
-static CUresult take_dependencies(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
-                                  struct edges *edges) {
+static CUresult resolve_dependencies(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
+                                     struct edges *edges) {
     if (count != 0 && nodes == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
@@ -350,53 +356,53 @@ static CUresult take_dependencies(CUgraph graph, const CUgraphNode *nodes, const
     return CUDA_SUCCESS;
 }
 
-/* Into a graph of its own if graph is NULL. */
-static CUresult begin(CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data,
-                      size_t count, CUstreamCaptureMode mode) {
+/* If graph is NULL, the capture creates its own graph. */
+static CUresult begin_capture(CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data,
+                              size_t count, CUstreamCaptureMode mode) {
     struct CUctx_st *context;
     if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context_of(stream, &context);
+    CUresult result = enter_stream_context(stream, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (is_legacy(stream))
+    if (is_legacy_stream(stream))
         return leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    if (find(context, stream) != NULL || (graph != NULL && graph->capturing))
+    if (find_member(context, stream) != NULL || (graph != NULL && graph->capturing))
         return leave(CUDA_ERROR_ILLEGAL_STATE);
     struct edges edges = {0};
     struct capture *capture = calloc(1, sizeof *capture);
-    struct capturing *part = capture != NULL ? join(capture, context, stream) : NULL;
+    struct capture_member *member = capture != NULL ? join_capture(capture, context, stream) : NULL;
     bool own_graph = graph == NULL;
-    if (own_graph && part != NULL)
+    if (own_graph && member != NULL)
         graph = graph_new();
-    result =
-        part == NULL || graph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : take_dependencies(graph, nodes, data, count, &edges);
+    result = member == NULL || graph == NULL ? CUDA_ERROR_OUT_OF_MEMORY
+                                             : resolve_dependencies(graph, nodes, data, count, &edges);
     if (result != CUDA_SUCCESS) {
         edges_free(&edges);
         if (own_graph && graph != NULL)
             graph_delete(graph);
-        free(part);
+        free(member);
         free(capture);
         return leave(result);
     }
     graph->capturing = true;
-    part->dependencies = edges;
-    capture->id = ++last_id;
+    member->dependencies = edges;
+    capture->id = ++last_capture_id;
     capture->graph = graph;
     capture->own_graph = own_graph;
     capture->mode = mode;
-    capture->thread = this_thread();
+    capture->thread = thread_number();
     capture->next = captures;
     captures = capture;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
-    return begin(hStream, NULL, NULL, NULL, 0, mode);
+    return begin_capture(hStream, NULL, NULL, NULL, 0, mode);
 }
 
 API CUresult cuStreamBeginCapture(CUstream hStream) {
-    return begin(hStream, NULL, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    return begin_capture(hStream, NULL, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
@@ -407,29 +413,29 @@ API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const
         return result;
     if (leave(object_find(KIND_GRAPH, hGraph) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    return begin(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
+    return begin_capture(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
 }
 
-/* Whether all that the capture's other streams have captured comes before what the origin's next node would. */
-static bool is_joined(const struct capture *capture, const struct capturing *origin) {
+/* Whether the next node of the origin stream would depend on everything that the other streams have captured. */
+static bool all_members_joined(const struct capture *capture, const struct capture_member *origin) {
     for (CUgraphNode node = capture->graph->first; node != NULL; node = node->next)
-        node->mark = 0;
-    CUgraphNode *reached = malloc((capture->graph->nodes + 1) * sizeof *reached);
+        node->scratch = 0;
+    CUgraphNode *reached = malloc((capture->graph->node_count + 1) * sizeof *reached);
     size_t count = 0;
     if (reached == NULL)
         return false;
     const struct edges *edges = &origin->dependencies;
     for (size_t next = 0;; edges = &reached[next++]->dependencies) {
         for (size_t i = 0; i < edges->count; i++)
-            if (edges->nodes[i]->mark++ == 0)
+            if (edges->nodes[i]->scratch++ == 0)
                 reached[count++] = edges->nodes[i];
         if (next == count)
             break;
     }
     free(reached);
-    for (const struct capturing *part = capture->streams; part != NULL; part = part->next)
-        for (size_t i = 0; i < part->dependencies.count; i++)
-            if (part->dependencies.nodes[i]->mark == 0)
+    for (const struct capture_member *member = capture->members; member != NULL; member = member->next)
+        for (size_t i = 0; i < member->dependencies.count; i++)
+            if (member->dependencies.nodes[i]->scratch == 0)
                 return false;
     return true;
 }
@@ -439,72 +445,72 @@ API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {
     if (phGraph == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *phGraph = NULL;
-    CUresult result = enter_context_of(hStream, &context);
+    CUresult result = enter_stream_context(hStream, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    struct capturing *part = is_legacy(hStream) ? NULL : find(context, hStream);
-    if (part == NULL)
+    struct capture_member *member = is_legacy_stream(hStream) ? NULL : find_member(context, hStream);
+    if (member == NULL)
         return leave(CUDA_ERROR_ILLEGAL_STATE);
-    struct capture *capture = part->capture;
-    if (!part->origin)
-        return leave_graphs(invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread())
+    struct capture *capture = member->capture;
+    if (!member->origin)
+        return leave_and_run_destructors(invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_number())
         return leave(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
     if (capture->invalid)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    else if (!is_joined(capture, part))
+    else if (!all_members_joined(capture, member))
         result = invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
     else {
         capture->graph->capturing = false;
         *phGraph = capture->graph;
     }
-    end(capture);
-    return leave_graphs(result);
+    end_capture(capture);
+    return leave_and_run_destructors(result);
 }
 
-/* The stream's part, with its status; asking makes nothing invalid. */
-static CUresult get_part(CUstream stream, CUstreamCaptureStatus *status, struct capturing **part) {
+/* Enters the stream's context and returns the stream's capture status. A query invalidates nothing. */
+static CUresult enter_capture_status(CUstream stream, CUstreamCaptureStatus *status, struct capture_member **member) {
     struct CUctx_st *context;
-    CUresult result = enter_context_of(stream, &context);
+    CUresult result = enter_stream_context(stream, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    *part = NULL;
+    *member = NULL;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (is_legacy(stream))
+    if (is_legacy_stream(stream))
         return blocking_capture(context) == NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-    *part = find(context, stream);
-    if (*part != NULL)
-        *status = (*part)->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    *member = find_member(context, stream);
+    if (*member != NULL)
+        *status = (*member)->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     return CUDA_SUCCESS;
 }
 
 API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
-    struct capturing *part;
+    struct capture_member *member;
     if (captureStatus == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = get_part(hStream, captureStatus, &part);
+    CUresult result = enter_capture_status(hStream, captureStatus, &member);
     return result == CUDA_SUCCESS ? leave(result) : result;
 }
 
-static CUresult get_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                         const CUgraphNode **dependencies, const CUgraphEdgeData **data, size_t *count) {
-    static const CUgraphEdgeData plain;
-    struct capturing *part;
+static CUresult get_capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                                 const CUgraphNode **dependencies, const CUgraphEdgeData **data, size_t *count) {
+    static const CUgraphEdgeData default_edge;
+    struct capture_member *member;
     if (status == NULL || (data != NULL && dependencies == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = get_part(stream, status, &part);
+    CUresult result = enter_capture_status(stream, status, &member);
     if (result != CUDA_SUCCESS)
         return result;
-    if (part == NULL || part->capture->invalid)
+    if (member == NULL || member->capture->invalid)
         return leave(CUDA_SUCCESS);
-    const struct edges *edges = &part->dependencies;
+    const struct edges *edges = &member->dependencies;
     for (size_t i = 0; dependencies != NULL && data == NULL && i < edges->count; i++)
-        if (memcmp(&edges->data[i], &plain, sizeof plain) != 0)
+        if (memcmp(&edges->data[i], &default_edge, sizeof default_edge) != 0)
             return leave(CUDA_ERROR_LOSSY_QUERY);
     if (id != NULL)
-        *id = part->capture->id;
+        *id = member->capture->id;
     if (graph != NULL)
-        *graph = part->capture->graph;
+        *graph = member->capture->graph;
     if (dependencies != NULL)
         *dependencies = edges->nodes;
     if (data != NULL)
@@ -517,41 +523,42 @@ static CUresult get_info(CUstream stream, CUstreamCaptureStatus *status, cuuint6
 API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
                                        CUgraph *graph_out, const CUgraphNode **dependencies_out,
                                        const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out) {
-    return get_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
+    return get_capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out,
+                            numDependencies_out);
 }
 
 API CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
                                        CUgraph *graph_out, const CUgraphNode **dependencies_out,
                                        size_t *numDependencies_out) {
-    return get_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, NULL, numDependencies_out);
+    return get_capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, NULL, numDependencies_out);
 }
 
 API CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out) {
-    return get_info(hStream, captureStatus_out, id_out, NULL, NULL, NULL, NULL);
+    return get_capture_info(hStream, captureStatus_out, id_out, NULL, NULL, NULL, NULL);
 }
 
 API CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies,
                                                   const CUgraphEdgeData *dependencyData, size_t numDependencies,
                                                   unsigned int flags) {
     CUstreamCaptureStatus status;
-    struct capturing *part;
+    struct capture_member *member;
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = get_part(hStream, &status, &part);
+    CUresult result = enter_capture_status(hStream, &status, &member);
     if (result != CUDA_SUCCESS)
         return result;
-    if (part == NULL)
+    if (member == NULL)
         return leave(CUDA_ERROR_ILLEGAL_STATE);
-    if (part->capture->invalid)
+    if (member->capture->invalid)
         return leave(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     struct edges edges = {0};
-    if (flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES && !edges_add_all(&edges, &part->dependencies))
+    if (flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES && !edges_add_all(&edges, &member->dependencies))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
-        result = take_dependencies(part->capture->graph, dependencies, dependencyData, numDependencies, &edges);
+        result = resolve_dependencies(member->capture->graph, dependencies, dependencyData, numDependencies, &edges);
     if (result == CUDA_SUCCESS) {
-        struct edges before = part->dependencies;
-        part->dependencies = edges;
+        struct edges before = member->dependencies;
+        member->dependencies = edges;
         edges = before;
     }
     edges_free(&edges);
@@ -566,8 +573,8 @@ API CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *de
 API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
     if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_INVALID_VALUE;
-    CUstreamCaptureMode before = own_mode;
-    own_mode = *mode;
+    CUstreamCaptureMode before = thread_capture_mode;
+    thread_capture_mode = *mode;
     *mode = before;
     return CUDA_SUCCESS;
 }

@@ -1,52 +1,53 @@
 /*
- * Stream capture, as the rest of the driver sees it. Every call that puts work into a stream asks capture_of what is to
- * become of it; every call that waits, or does its work at once, asks one of the capture_forbids whether it may. All of
- * it with the driver's lock held; the streams and events have been found to be good ones.
+ * Stream capture, as the rest of the driver sees it. An entry point that submits work to a stream calls capture_find()
+ * to learn whether the work is captured. An entry point that waits or acts synchronously calls one of the
+ * capture_check_ functions. The caller holds the driver lock and has validated the stream and event handles.
  */
 #ifndef ALIQUOT_FAKE_CUDA_CAPTURE_H
 #define ALIQUOT_FAKE_CUDA_CAPTURE_H
 
 #include "cuda_driver.h"
 
-/* A stream's part in a capture. */
-struct capturing;
+/* A stream that takes part in a capture. */
+struct capture_member;
 
 /*
- * CUDA_SUCCESS with NULL: the stream isn't capturing, its work is to be done. CUDA_SUCCESS with the stream's part: the
- * work becomes a node, by one of the functions below, and nothing else happens. Else what the call answers.
+ * Looks up the capture that a stream takes part in. CUDA_SUCCESS with NULL: the stream is not capturing, and the caller
+ * submits the work. CUDA_SUCCESS with a member: the caller adds the work as a graph node by one of the functions below
+ * and does nothing else. Any other value is the result of the entry point.
  */
-CUresult capture_of(struct CUctx_st *context, CUstream stream, struct capturing **capturing);
+CUresult capture_find(struct CUctx_st *context, CUstream stream, struct capture_member **capturing);
 
-/* Adds a node after what the stream has captured so far. Where that fails, the capture is over. */
-CUresult capture_node(struct capturing *capturing, const CUgraphNodeParams *params);
-/* The same for a kernel with the launch's attributes. */
-CUresult capture_kernel(struct capturing *capturing, const CUgraphNodeParams *params,
-                        const CUlaunchAttribute *attributes, unsigned count);
-/* An allocation of so many bytes on a device, in the stream's order. */
-CUresult capture_allocation(struct capturing *capturing, CUdevice device, size_t bytes, CUdeviceptr *address);
-/* What cannot be captured: answers the error that says so, and the capture is over. */
-CUresult capture_refuse(struct capturing *capturing);
+/* Adds a node that depends on what the stream has captured so far. A failure invalidates the capture. */
+CUresult capture_add_node(struct capture_member *capturing, const CUgraphNodeParams *params);
+/* The same for a kernel node with launch attributes. */
+CUresult capture_add_kernel(struct capture_member *capturing, const CUgraphNodeParams *params,
+                            const CUlaunchAttribute *attributes, unsigned count);
+/* The same for a stream-ordered allocation; returns its address. */
+CUresult capture_add_allocation(struct capture_member *capturing, CUdevice device, size_t bytes, CUdeviceptr *address);
+/* Invalidates the capture, because the call cannot be captured, and returns the error for it. */
+CUresult capture_reject(struct capture_member *capturing);
 
 /*
- * Whether a call may be made that isn't safe beside a capture (cuda.h, cuThreadExchangeStreamCaptureMode): one that
- * allocates or waits outside of any stream. If not, it answers the error, and the captures that forbid it are over.
+ * Check a call that is unsafe during a capture (cuda.h, cuThreadExchangeStreamCaptureMode). If a capture forbids the
+ * call, it is invalidated and the error is returned. capture_check_unsafe_call() is for allocations and other calls
+ * without a stream; the others are for calls that wait for or query a stream, an event or a whole context.
  */
-CUresult capture_forbids(void);
-/* The same for a call that waits for or asks about a stream, an event, or all of a context. */
-CUresult capture_forbids_stream(struct CUctx_st *context, CUstream stream);
-CUresult capture_forbids_event(CUevent event);
-CUresult capture_forbids_context(struct CUctx_st *context);
+CUresult capture_check_unsafe_call(void);
+CUresult capture_check_stream_wait(struct CUctx_st *context, CUstream stream);
+CUresult capture_check_event_wait(CUevent event);
+CUresult capture_check_context_wait(struct CUctx_st *context);
 
 /*
- * Events. An event that was last recorded in a capture stands for what its stream had captured until then. capture_wait
- * is for waits by a stream that is capturing, for such an event, or both.
+ * Events in captures. An event that was last recorded in a capture represents the nodes that its stream had captured
+ * until then. capture_event_wait() handles a wait by a capturing stream, a wait for such an event, or both.
  */
-CUresult capture_record(struct capturing *capturing, CUevent event, unsigned flags);
-CUresult capture_wait(struct CUctx_st *context, CUstream stream, struct capturing *capturing, CUevent event,
-                      unsigned flags);
-bool capture_is_captured(CUevent event);
+CUresult capture_event_record(struct capture_member *capturing, CUevent event, unsigned flags);
+CUresult capture_event_wait(struct CUctx_st *context, CUstream stream, struct capture_member *capturing, CUevent event,
+                            unsigned flags);
+bool capture_has_event(CUevent event);
 
-/* The stream or event is about to be deleted, or the event was recorded outside of any capture. */
+/* Remove a stream, event or context that is about to be deleted, or an event that is recorded outside of a capture. */
 void capture_forget_stream(CUstream stream);
 void capture_forget_event(CUevent event);
 void capture_forget_context(const struct CUctx_st *context);

@@ -1,4 +1,4 @@
-/* The driver API's functions that the sample program and the tests call, under the names that the library exports. */
+/* Prototypes of the driver API functions that the sample program and the tests call, by their exported names. */
 #ifndef ALIQUOT_FAKE_CUDA_CLIENT_H
 #define ALIQUOT_FAKE_CUDA_CLIENT_H
 
@@ -131,7 +131,7 @@ CUresult cuGetErrorString(CUresult error, const char **pStr);
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *symbolStatus);
 
-/* Capture and graphs, and what is captured. */
+/* Capture, graphs, and the operations that tests capture. */
 CUresult cuStreamQuery(CUstream hStream);
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags);
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags);

@@ -1,22 +1,26 @@
 /*
- * Tables of functions by UUID (cuGetExportTable), an undocumented interface between NVIDIA's libraries and a driver.
- * Here are those without which NVIDIA's runtime library does not start, so that programs built with it can be tested on
- * this driver; nothing in them computes. What is known of them is described by ZLUDA (github.com/vosen/ZLUDA,
- * dark_api/src/lib.rs), an open implementation of the driver API; libcudart 11.8 to 13.5 were seen to call no others.
- * A slot of unknown meaning says in ALIQUOT_FAKE_LOG that it was called and answers CUDA_ERROR_NOT_SUPPORTED.
+ * Export tables: tables of functions by UUID (cuGetExportTable), an undocumented interface between NVIDIA's libraries
+ * and the driver.
+ *
+ * NVIDIA's runtime library does not start without the tables in this file. They make it possible to test programs that
+ * use the runtime; none of their functions computes anything. The source for their contents is ZLUDA
+ * (github.com/vosen/ZLUDA, dark_api/src/lib.rs), an open implementation of the driver API. libcudart 11.8 to 13.5 were
+ * observed to call no other tables. A slot of unknown meaning logs the call to ALIQUOT_FAKE_LOG and returns
+ * CUDA_ERROR_NOT_SUPPORTED.
  */
 #define _GNU_SOURCE
 #include "cuda_export.h"
 #include "cuda_client.h"
 #include "cuda_driver.h"
+#include "cuda_handshake.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Nearly all slots are functions; in most tables the first tells how many bytes the table has. */
-union slot {
+/* Nearly all slots are functions. In most tables, the first slot is the size of the table in bytes. */
+union table_slot {
     size_t bytes;
     void (*function)(void);
 };
@@ -31,17 +35,17 @@ enum { UNKNOWN_SLOTS = 128 };
 static struct {
     const char *table;
     size_t slot;
-} unknown[UNKNOWN_SLOTS];
+} unknown_slots[UNKNOWN_SLOTS];
 
-static CUresult call_unknown(unsigned n, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) {
-    note("cuGetExportTable: slot %zu of table %s was called (%#lx, %#lx, %#lx, %#lx)", unknown[n].slot,
-         unknown[n].table, a, b, c, d);
+static CUresult log_unknown_call(unsigned n, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) {
+    log_line("cuGetExportTable: unknown slot %zu of table %s was called (%#lx, %#lx, %#lx, %#lx)",
+             unknown_slots[n].slot, unknown_slots[n].table, a, b, c, d);
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 #define UNKNOWN(n)                                                                                                     \
     static CUresult unknown_##n(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) {                                  \
-        return call_unknown(n, a, b, c, d);                                                                            \
+        return log_unknown_call(n, a, b, c, d);                                                                        \
     }
 #define EIGHT(EACH, n0, n1, n2, n3, n4, n5, n6, n7)                                                                    \
     EACH(n0) EACH(n1) EACH(n2) EACH(n3) EACH(n4) EACH(n5) EACH(n6) EACH(n7)
@@ -64,9 +68,9 @@ static CUresult call_unknown(unsigned n, uintptr_t a, uintptr_t b, uintptr_t c, 
     EIGHT(EACH, 120, 121, 122, 123, 124, 125, 126, 127)
 ALL(UNKNOWN)
 #define ADDRESS(n) FUNCTION(unknown_##n),
-static const union slot unknown_functions[UNKNOWN_SLOTS] = {ALL(ADDRESS)};
+static const union table_slot unknown_functions[UNKNOWN_SLOTS] = {ALL(ADDRESS)};
 
-/* ---- the runtime's own interface ---- */
+/* ---- the runtime's interface ---- */
 
 static CUresult load_wrapper(CUmodule *module, const void *wrapper) {
     return cuModuleLoadData(module, wrapper);
@@ -84,40 +88,40 @@ static CUresult load_fatbin(const void *fatbin, CUmodule *module, void *reserved
     return cuModuleLoadData(module, fatbin);
 }
 
-/* The driver's compilers are to be loaded. From libcudart 13.4 on. */
+/* The runtime asks the driver to load its compilers. Called by libcudart 13.4 and later. */
 static CUresult load_compilers(void) {
     return CUDA_SUCCESS;
 }
 
-static union slot runtime_interface[13] = {
+static union table_slot runtime_interface[13] = {
     SIZE_OF(runtime_interface),        FUNCTION(load_wrapper),      FUNCTION(primary_context_handle),
     [6] = FUNCTION(load_wrapper_with), [8] = FUNCTION(load_fatbin), [12] = FUNCTION(load_compilers),
 };
 
-/* libcudart 13.4 and later look for it and were not seen to call any of it. */
-static union slot runtime_services[95] = {SIZE_OF(runtime_services)};
+/* libcudart 13.4 and later request this table; no calls to its functions were observed. */
+static union table_slot runtime_services[95] = {SIZE_OF(runtime_services)};
 
 /* ---- tools: none is ever attached ---- */
 
-/* One word for each of the runtime's functions; a tool that wants to see it called sets it. */
-static void no_callbacks(void **wanted, size_t *count) {
-    static uint32_t words[1024];
-    *wanted = words;
-    *count = sizeof words / sizeof words[0];
+/* One flag for each function of the runtime; a tool that wants a callback for a function sets its flag. */
+static void get_callback_flags(void **flags_out, size_t *count) {
+    static uint32_t flags[1024];
+    *flags_out = flags;
+    *count = sizeof flags / sizeof flags[0];
 }
 
-static void no_domains(void **wanted, size_t *count) {
-    static uint32_t words[16];
-    *wanted = words;
-    *count = sizeof words / sizeof words[0];
+static void get_domain_flags(void **flags_out, size_t *count) {
+    static uint32_t flags[16];
+    *flags_out = flags;
+    *count = sizeof flags / sizeof flags[0];
 }
 
-static union slot tool_callbacks[7] = {
-    SIZE_OF(tool_callbacks), [2] = FUNCTION(no_callbacks), [6] = FUNCTION(no_domains)};
+static union table_slot tool_callbacks[7] = {
+    SIZE_OF(tool_callbacks), [2] = FUNCTION(get_callback_flags), [6] = FUNCTION(get_domain_flags)};
 
-static union slot tool_threads[4] = {SIZE_OF(tool_threads)};
+static union table_slot tool_threads[4] = {SIZE_OF(tool_threads)};
 
-/* Whether a tool or a debugger forbids the context to be used. */
+/* Reports whether a tool or a debugger blocks the context. */
 static CUresult context_forbidden(CUcontext context, uint32_t *forbidden, const void **reserved) {
     (void)context, (void)reserved;
     if (forbidden == NULL)
@@ -130,24 +134,24 @@ static uint32_t process_forbidden(void) {
     return 0;
 }
 
-static union slot tool_checks[4] = {SIZE_OF(tool_checks), [2] = FUNCTION(context_forbidden),
-                                    FUNCTION(process_forbidden)};
+static union table_slot tool_checks[4] = {SIZE_OF(tool_checks), [2] = FUNCTION(context_forbidden),
+                                          FUNCTION(process_forbidden)};
 
-/* ---- what the runtime stores with a context ---- */
+/* ---- context storage: values that the runtime stores with a context ---- */
 
-typedef void (*storage_end)(CUcontext context, void *key, void *value);
+typedef void (*storage_destructor)(CUcontext context, void *key, void *value);
 
-static struct stored {
+static struct storage_entry {
     CUcontext context;
     void *key, *value;
-    storage_end end;
-    struct stored *next;
-} * stored, *ended;
+    storage_destructor destructor;
+    struct storage_entry *next;
+} * stored_entries, *detached_entries;
 
-/* NULL means the current context. */
-static CUresult enter_storage(CUcontext *context) {
+/* NULL stands for the current context. */
+static CUresult enter_storage_context(CUcontext *context) {
     if (*context == NULL)
-        return enter(context);
+        return enter_context(context);
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
@@ -155,102 +159,102 @@ static CUresult enter_storage(CUcontext *context) {
     return result == CUDA_SUCCESS ? result : leave(result);
 }
 
-static struct stored **storage_find(const struct CUctx_st *context, const void *key) {
-    struct stored **place = &stored;
-    while (*place != NULL && ((*place)->context != context || (key != NULL && (*place)->key != key)))
-        place = &(*place)->next;
-    return place;
+static struct storage_entry **find_storage_entry(const struct CUctx_st *context, const void *key) {
+    struct storage_entry **link = &stored_entries;
+    while (*link != NULL && ((*link)->context != context || (key != NULL && (*link)->key != key)))
+        link = &(*link)->next;
+    return link;
 }
 
-static CUresult storage_put(CUcontext context, void *key, void *value, storage_end end) {
+static CUresult storage_put(CUcontext context, void *key, void *value, storage_destructor destructor) {
     if (key == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_storage(&context);
+    CUresult result = enter_storage_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    struct stored **place = storage_find(context, key), *one = *place;
-    if (one == NULL) {
-        one = calloc(1, sizeof *one);
-        if (one == NULL)
+    struct storage_entry **link = find_storage_entry(context, key), *entry = *link;
+    if (entry == NULL) {
+        entry = calloc(1, sizeof *entry);
+        if (entry == NULL)
             return leave(CUDA_ERROR_OUT_OF_MEMORY);
-        *place = one;
+        *link = entry;
     }
-    one->context = context;
-    one->key = key;
-    one->value = value;
-    one->end = end;
+    entry->context = context;
+    entry->key = key;
+    entry->value = value;
+    entry->destructor = destructor;
     return leave(CUDA_SUCCESS);
 }
 
 static CUresult storage_delete(CUcontext context, void *key) {
-    CUresult result = key != NULL ? enter_storage(&context) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = key != NULL ? enter_storage_context(&context) : CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
-    struct stored **place = storage_find(context, key), *one = *place;
-    if (one == NULL)
+    struct storage_entry **link = find_storage_entry(context, key), *entry = *link;
+    if (entry == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    *place = one->next;
-    free(one);
+    *link = entry->next;
+    free(entry);
     return leave(CUDA_SUCCESS);
 }
 
 static CUresult storage_get(void **value, CUcontext context, void *key) {
-    CUresult result = value != NULL && key != NULL ? enter_storage(&context) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = value != NULL && key != NULL ? enter_storage_context(&context) : CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
-    const struct stored *one = *storage_find(context, key);
-    if (one == NULL)
+    const struct storage_entry *entry = *find_storage_entry(context, key);
+    if (entry == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    *value = one->value;
+    *value = entry->value;
     return leave(CUDA_SUCCESS);
 }
 
-void storage_end_all(const struct CUctx_st *context) {
-    struct stored **place;
-    while (*(place = storage_find(context, NULL)) != NULL) {
-        struct stored *one = *place;
-        *place = one->next;
-        one->next = ended;
-        ended = one;
+void context_storage_detach(const struct CUctx_st *context) {
+    struct storage_entry **link;
+    while (*(link = find_storage_entry(context, NULL)) != NULL) {
+        struct storage_entry *entry = *link;
+        *link = entry->next;
+        entry->next = detached_entries;
+        detached_entries = entry;
     }
 }
 
-CUresult storage_call_ended(CUresult result) {
+CUresult context_storage_run_destructors(CUresult result) {
     if (enter_driver() != CUDA_SUCCESS)
         return result;
-    struct stored *next, *one = ended;
-    ended = NULL;
+    struct storage_entry *next, *entry = detached_entries;
+    detached_entries = NULL;
     leave(CUDA_SUCCESS);
-    for (; one != NULL; one = next) {
-        next = one->next;
-        if (one->end != NULL)
-            one->end(one->context, one->key, one->value);
-        free(one);
+    for (; entry != NULL; entry = next) {
+        next = entry->next;
+        if (entry->destructor != NULL)
+            entry->destructor(entry->context, entry->key, entry->value);
+        free(entry);
     }
     return result;
 }
 
-static union slot context_storage[4] = {FUNCTION(storage_put), FUNCTION(storage_delete), FUNCTION(storage_get)};
+static union table_slot context_storage[4] = {FUNCTION(storage_put), FUNCTION(storage_delete), FUNCTION(storage_get)};
 
 /* ---- the handshake ---- */
 
 static CUresult handshake(uint32_t version, uint64_t seconds, unsigned char answer[16]);
 
-static union slot handshakes[3] = {SIZE_OF(handshakes), FUNCTION(handshake)};
+static union table_slot handshakes[3] = {SIZE_OF(handshakes), FUNCTION(handshake)};
 
 static CUresult handshake(uint32_t version, uint64_t seconds, unsigned char answer[16]) {
-    struct handshake_tables addresses = {runtime_interface, handshakes, handshakes[1].function};
+    struct handshake_addresses addresses = {runtime_interface, handshakes, handshakes[1].function};
     return answer != NULL ? handshake_answer(version, seconds, &addresses, answer) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- the tables ---- */
+/* ---- the export tables ---- */
 
-static const struct table {
+static const struct export_table {
     const char *name;
     unsigned char id[16];
-    union slot *slots;
+    union table_slot *slots;
     size_t count;
-} tables[] = {
+} export_tables[] = {
 #define TABLE(name, ...)                                                                                               \
     { #name, {__VA_ARGS__ }, name, sizeof name / sizeof name[0] }
     /* 6bd5fb6c-5bf4-e74a-8987-d93912fd9df9 */
@@ -272,17 +276,17 @@ static const struct table {
     /* d4082055-bde6-704b-8d34-ba123c66e1f2 */
     TABLE(handshakes, 0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2),
 };
-enum { TABLES = sizeof tables / sizeof tables[0] };
+enum { EXPORT_TABLES = sizeof export_tables / sizeof export_tables[0] };
 
 static void fill_unknown_slots(void) {
     static unsigned n;
-    for (size_t i = 0; i < TABLES; i++) {
-        for (size_t slot = 0; slot < tables[i].count; slot++) {
-            if (tables[i].slots[slot].bytes != 0 || n == UNKNOWN_SLOTS)
+    for (size_t i = 0; i < EXPORT_TABLES; i++) {
+        for (size_t slot = 0; slot < export_tables[i].count; slot++) {
+            if (export_tables[i].slots[slot].bytes != 0 || n == UNKNOWN_SLOTS)
                 continue;
-            unknown[n].table = tables[i].name;
-            unknown[n].slot = slot;
-            tables[i].slots[slot] = unknown_functions[n++];
+            unknown_slots[n].table = export_tables[i].name;
+            unknown_slots[n].slot = slot;
+            export_tables[i].slots[slot] = unknown_functions[n++];
         }
     }
 }
@@ -294,16 +298,16 @@ API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportT
     pthread_mutex_lock(&filling);
     fill_unknown_slots();
     pthread_mutex_unlock(&filling);
-    for (size_t i = 0; i < TABLES; i++) {
-        if (memcmp(tables[i].id, pExportTableId->bytes, sizeof tables[i].id) == 0) {
-            *ppExportTable = tables[i].slots;
+    for (size_t i = 0; i < EXPORT_TABLES; i++) {
+        if (memcmp(export_tables[i].id, pExportTableId->bytes, sizeof export_tables[i].id) == 0) {
+            *ppExportTable = export_tables[i].slots;
             return CUDA_SUCCESS;
         }
     }
     char id[33];
     for (int i = 0; i < 16; i++)
         snprintf(id + 2 * i, 3, "%02x", (unsigned char)pExportTableId->bytes[i]);
-    note("cuGetExportTable: no table %s", id);
+    log_line("cuGetExportTable: no table %s", id);
     *ppExportTable = NULL;
     return CUDA_ERROR_NOT_FOUND;
 }

@@ -1,9 +1,11 @@
 /*
- * Building graphs: nodes and the edges between them. A graph belongs to the process, not to a context. What a node does
- * is kept as cuGraphAddNode's parameters, whichever function it came by.
+ * Building graphs: nodes and the edges between them. A graph belongs to the process, not to a context. A node stores
+ * its parameters in the form of cuGraphAddNode, regardless of the function that added it.
  */
 #define _GNU_SOURCE
 #include "cuda_graph.h"
+#include "cuda_launch.h"
+#include "cuda_module.h"
 #include "cuda_pool.h"
 #include "image.h"
 
@@ -14,7 +16,7 @@
 
 /* ---- edges ---- */
 
-static bool is_same(const CUgraphEdgeData *a, const CUgraphEdgeData *b) {
+static bool is_same_edge_data(const CUgraphEdgeData *a, const CUgraphEdgeData *b) {
     return memcmp(a, b, sizeof *a) == 0;
 }
 
@@ -26,23 +28,23 @@ static size_t edges_find(const struct edges *edges, CUgraphNode node) {
 }
 
 bool edges_add(struct edges *edges, CUgraphNode node, const CUgraphEdgeData *data) {
-    static const CUgraphEdgeData plain;
+    static const CUgraphEdgeData default_edge;
     if (edges_find(edges, node) < edges->count)
         return true;
-    if (edges->count == edges->room) {
-        size_t room = edges->room == 0 ? 4 : 2 * edges->room;
-        CUgraphNode *nodes = realloc(edges->nodes, room * sizeof *nodes);
+    if (edges->count == edges->capacity) {
+        size_t capacity = edges->capacity == 0 ? 4 : 2 * edges->capacity;
+        CUgraphNode *nodes = realloc(edges->nodes, capacity * sizeof *nodes);
         if (nodes == NULL)
             return false;
         edges->nodes = nodes;
-        CUgraphEdgeData *all = realloc(edges->data, room * sizeof *all);
-        if (all == NULL)
+        CUgraphEdgeData *edge_data = realloc(edges->data, capacity * sizeof *edge_data);
+        if (edge_data == NULL)
             return false;
-        edges->data = all;
-        edges->room = room;
+        edges->data = edge_data;
+        edges->capacity = capacity;
     }
     edges->nodes[edges->count] = node;
-    edges->data[edges->count++] = data != NULL ? *data : plain;
+    edges->data[edges->count++] = data != NULL ? *data : default_edge;
     return true;
 }
 
@@ -68,7 +70,7 @@ static void edges_remove(struct edges *edges, CUgraphNode node) {
     memmove(&edges->data[i], &edges->data[i + 1], (edges->count - i) * sizeof edges->data[0]);
 }
 
-static bool connect(CUgraphNode from, CUgraphNode to, const CUgraphEdgeData *data) {
+static bool connect_nodes(CUgraphNode from, CUgraphNode to, const CUgraphEdgeData *data) {
     if (!edges_add(&to->dependencies, from, data))
         return false;
     if (edges_add(&from->dependents, to, data))
@@ -77,23 +79,23 @@ static bool connect(CUgraphNode from, CUgraphNode to, const CUgraphEdgeData *dat
     return false;
 }
 
-static void disconnect(CUgraphNode from, CUgraphNode to) {
+static void disconnect_nodes(CUgraphNode from, CUgraphNode to) {
     edges_remove(&to->dependencies, from);
     edges_remove(&from->dependents, to);
 }
 
-/* Only kernels have a port other than "when it is over" (cuda.h, CUgraphEdgeData). */
-static bool is_edge(CUgraphNode from, const CUgraphEdgeData *data) {
-    static const CUgraphEdgeData plain;
-    if (data == NULL || is_same(data, &plain))
+/* Only kernel nodes have ports other than "the node is complete" (cuda.h, CUgraphEdgeData). */
+static bool is_edge_data_valid(CUgraphNode from, const CUgraphEdgeData *data) {
+    static const CUgraphEdgeData default_edge;
+    if (data == NULL || is_same_edge_data(data, &default_edge))
         return true;
     return from->params.type == CU_GRAPH_NODE_TYPE_KERNEL && data->to_port == 0 &&
-           memcmp(data->reserved, plain.reserved, sizeof plain.reserved) == 0 &&
+           memcmp(data->reserved, default_edge.reserved, sizeof default_edge.reserved) == 0 &&
            data->from_port <= CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER &&
            data->type <= CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
 }
 
-/* ---- what nodes do ---- */
+/* ---- node parameters ---- */
 
 static bool is_launchable(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel) {
     if (kernel->kernelParams != NULL && kernel->extra != NULL)
@@ -103,12 +105,12 @@ static bool is_launchable(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel) {
     return object_find(KIND_KERNEL, kernel->kern) != NULL;
 }
 
-CUresult node_check(const CUgraphNodeParams *params) {
-    bool right = false;
+CUresult graph_node_check_params(const CUgraphNodeParams *params) {
+    bool valid = false;
     switch (params->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
         const CUDA_KERNEL_NODE_PARAMS_v3 *kernel = &params->kernel;
-        right = is_launchable(kernel) &&
+        valid = is_launchable(kernel) &&
                 check_launch(kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ, kernel->blockDimX, kernel->blockDimY,
                              kernel->blockDimZ, kernel->sharedMemBytes) == CUDA_SUCCESS;
         break;
@@ -116,52 +118,54 @@ CUresult node_check(const CUgraphNodeParams *params) {
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         if (params->memcpy.flags != 0 || params->memcpy.reserved != 0)
             return CUDA_ERROR_INVALID_VALUE;
-        return check_copy(&params->memcpy.copyParams);
+        return check_memcpy(&params->memcpy.copyParams);
     case CU_GRAPH_NODE_TYPE_MEMSET:
-        return check_fill(&params->memset);
+        return check_memset(&params->memset);
     case CU_GRAPH_NODE_TYPE_HOST:
-        right = params->host.fn != NULL;
+        valid = params->host.fn != NULL;
         break;
     case CU_GRAPH_NODE_TYPE_GRAPH: {
         CUgraph child = object_find(KIND_GRAPH, params->graph.graph);
-        right = child != NULL && !child->capturing && child->owner == NULL &&
+        valid = child != NULL && !child->capturing && child->parent_node == NULL &&
                 (unsigned)params->graph.ownership <= CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
         break;
     }
     case CU_GRAPH_NODE_TYPE_EMPTY:
-        right = true;
+        valid = true;
         break;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return object_find(KIND_EVENT, params->eventWait.event) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
         const CUDA_MEM_ALLOC_NODE_PARAMS_v2 *alloc = &params->alloc;
-        const CUmemPoolProps *place = &alloc->poolProps;
-        right = place->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && place->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
-                place->location.type == CU_MEM_LOCATION_TYPE_DEVICE && device_of(place->location.id) != NULL &&
+        const CUmemPoolProps *pool_props = &alloc->poolProps;
+        valid = pool_props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+                pool_props->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
+                pool_props->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                device_from_ordinal(pool_props->location.id) != NULL &&
                 (alloc->accessDescCount == 0 || alloc->accessDescs != NULL) &&
                 alloc->accessDescCount <= device_count() && alloc->bytesize != 0;
         break;
     }
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        right = graph_memory_find(params->free.dptr) != NULL;
+        valid = graph_memory_find(params->free.dptr) != NULL;
         break;
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
     default:
-        note("graphs: no nodes of type %d", (int)params->type);
+        log_line("graph nodes of type %d are not supported", (int)params->type);
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    return right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /*
- * Copies a kernel's parameters, as a node must. The block starts with the pointers that params then has, and what they
- * point to follows, each at a multiple of 16 bytes.
+ * Copies the arguments of a kernel, because the node outlives the caller's copy. The block starts with the pointers
+ * that params refers to afterwards. The values follow, each at a multiple of 16 bytes.
  */
-static CUresult copy_arguments(CUDA_KERNEL_NODE_PARAMS_v3 *kernel, void **copied) {
+static CUresult copy_kernel_params(CUDA_KERNEL_NODE_PARAMS_v3 *kernel, void **copied) {
     CUfunction function = kernel->func != NULL ? kernel->func : (CUfunction)(void *)kernel->kern;
     *copied = NULL;
     if (kernel->extra != NULL) {
@@ -175,7 +179,7 @@ static CUresult copy_arguments(CUDA_KERNEL_NODE_PARAMS_v3 *kernel, void **copied
             else
                 return CUDA_ERROR_INVALID_VALUE;
         }
-        if (buffer == NULL || bytes > 32764) /* what a kernel takes at most: CUDA C++ Programming Guide 13 */
+        if (buffer == NULL || bytes > 32764) /* the limit for kernel arguments: CUDA C++ Programming Guide 13 */
             return CUDA_ERROR_INVALID_VALUE;
         struct {
             void *extra[6];
@@ -196,9 +200,9 @@ static CUresult copy_arguments(CUDA_KERNEL_NODE_PARAMS_v3 *kernel, void **copied
         return CUDA_SUCCESS;
     }
     const struct image_kernel *image = is_function(function) ? function_image(function) : NULL;
-    size_t count = image != NULL ? image->parameter_count : 0, all = 0;
+    size_t count = image != NULL ? image->parameter_count : 0, total = 0;
     for (size_t i = 0; i < count; i++)
-        all += (image->parameters[i].size + 15) & ~(size_t)15;
+        total += (image->parameters[i].size + 15) & ~(size_t)15;
     if (count == 0) {
         kernel->kernelParams = NULL;
         return CUDA_SUCCESS;
@@ -206,7 +210,7 @@ static CUresult copy_arguments(CUDA_KERNEL_NODE_PARAMS_v3 *kernel, void **copied
     if (kernel->kernelParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     size_t pointers = (count * sizeof(void *) + 15) & ~(size_t)15;
-    void **block = malloc(pointers + all);
+    void **block = malloc(pointers + total);
     if (block == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     unsigned char *at = (unsigned char *)block + pointers;
@@ -221,41 +225,42 @@ static CUresult copy_arguments(CUDA_KERNEL_NODE_PARAMS_v3 *kernel, void **copied
     return CUDA_SUCCESS;
 }
 
-/* Makes the memory of an allocation node, and an address for it. */
-static CUresult make_memory(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS_v2 *alloc, void **copied) {
+/* Creates the memory of an allocation node, including its address. */
+static CUresult create_node_allocation(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS_v2 *alloc, void **copied) {
     size_t bytes = alloc->accessDescCount * sizeof alloc->accessDescs[0];
     void *access = malloc(bytes + 1);
-    struct node_memory *memory = calloc(1, sizeof *memory);
-    CUresult result = access == NULL || memory == NULL
-                          ? CUDA_ERROR_OUT_OF_MEMORY
-                          : graph_memory_new(device_of(alloc->poolProps.location.id), alloc->bytesize, &memory->memory);
+    struct node_allocation *allocation = calloc(1, sizeof *allocation);
+    CUresult result =
+        access == NULL || allocation == NULL
+            ? CUDA_ERROR_OUT_OF_MEMORY
+            : graph_memory_new(device_from_ordinal(alloc->poolProps.location.id), alloc->bytesize, &allocation->memory);
     if (result != CUDA_SUCCESS) {
         free(access);
-        free(memory);
+        free(allocation);
         return result;
     }
-    memory->nodes = 1;
-    node->memory = memory;
+    allocation->node_count = 1;
+    node->allocation = allocation;
     if (bytes != 0)
         memcpy(access, alloc->accessDescs, bytes);
     alloc->accessDescs = bytes != 0 ? access : NULL;
-    alloc->dptr = graph_memory_address(memory->memory);
+    alloc->dptr = graph_memory_address(allocation->memory);
     *copied = access;
     return CUDA_SUCCESS;
 }
 
-static void let_memory_go(struct node_memory *memory) {
-    if (memory == NULL || --memory->nodes != 0)
+static void release_node_allocation(struct node_allocation *allocation) {
+    if (allocation == NULL || --allocation->node_count != 0)
         return;
-    graph_memory_delete(memory->memory);
-    free(memory);
+    graph_memory_delete(allocation->memory);
+    free(allocation);
 }
 
 static void node_delete(CUgraphNode node) {
     while (node->dependencies.count != 0)
-        disconnect(node->dependencies.nodes[0], node);
+        disconnect_nodes(node->dependencies.nodes[0], node);
     while (node->dependents.count != 0)
-        disconnect(node, node->dependents.nodes[0]);
+        disconnect_nodes(node, node->dependents.nodes[0]);
     CUgraph graph = node->graph;
     if (node->previous != NULL)
         node->previous->next = node->next;
@@ -265,10 +270,10 @@ static void node_delete(CUgraphNode node) {
         node->next->previous = node->previous;
     else
         graph->last = node->previous;
-    graph->nodes--;
+    graph->node_count--;
     if (node->child != NULL)
         graph_delete(node->child);
-    let_memory_go(node->memory);
+    release_node_allocation(node->allocation);
     edges_free(&node->dependencies);
     edges_free(&node->dependents);
     free(node->arguments);
@@ -276,30 +281,30 @@ static void node_delete(CUgraphNode node) {
     object_delete(node);
 }
 
-static CUresult adopt(CUgraphNode node, const CUgraphNodeParams *params) {
+static CUresult assign_params(CUgraphNode node, const CUgraphNodeParams *params) {
     CUgraphNodeParams taken = *params;
     void *arguments = NULL;
     if (params->type == CU_GRAPH_NODE_TYPE_KERNEL) {
-        CUresult result = copy_arguments(&taken.kernel, &arguments);
+        CUresult result = copy_kernel_params(&taken.kernel, &arguments);
         if (result != CUDA_SUCCESS)
             return result;
     } else if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && params->alloc.dptr == 0) {
-        CUresult result = make_memory(node, &taken.alloc, &arguments);
+        CUresult result = create_node_allocation(node, &taken.alloc, &arguments);
         if (result != CUDA_SUCCESS)
             return result;
     } else if (params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         bool moved = params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-        for (CUgraph around = node->graph; moved && around != NULL;) { /* no graph goes into itself */
-            if (around == params->graph.graph)
+        for (CUgraph ancestor = node->graph; moved && ancestor != NULL;) { /* a graph cannot contain itself */
+            if (ancestor == params->graph.graph)
                 return CUDA_ERROR_INVALID_VALUE;
-            around = around->owner != NULL ? around->owner->graph : NULL;
+            ancestor = ancestor->parent_node != NULL ? ancestor->parent_node->graph : NULL;
         }
         CUgraph child = moved ? params->graph.graph : graph_clone(params->graph.graph);
         if (child == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
         if (node->child != NULL)
             graph_delete(node->child);
-        child->owner = node;
+        child->parent_node = node;
         node->child = taken.graph.graph = child;
     }
     free(node->arguments);
@@ -308,7 +313,7 @@ static CUresult adopt(CUgraphNode node, const CUgraphNodeParams *params) {
     return CUDA_SUCCESS;
 }
 
-static CUresult node_make(CUgraph graph, const CUgraphNodeParams *params, CUgraphNode *made) {
+static CUresult node_create(CUgraph graph, const CUgraphNodeParams *params, CUgraphNode *made) {
     static unsigned long long last_id;
     CUgraphNode node = object_new(KIND_GRAPH_NODE, sizeof *node, NULL);
     if (node == NULL)
@@ -321,8 +326,8 @@ static CUresult node_make(CUgraph graph, const CUgraphNodeParams *params, CUgrap
     else
         graph->first = node;
     graph->last = node;
-    graph->nodes++;
-    CUresult result = adopt(node, params);
+    graph->node_count++;
+    CUresult result = assign_params(node, params);
     if (result != CUDA_SUCCESS) {
         node_delete(node);
         return result;
@@ -331,48 +336,52 @@ static CUresult node_make(CUgraph graph, const CUgraphNodeParams *params, CUgrap
     return CUDA_SUCCESS;
 }
 
-struct freeing {
+struct free_node_search {
     CUdeviceptr address;
     CUgraph graph;
     bool forbidden;
 };
 
-/* Memory is freed by one node in one graph: cuda.h, cuGraphAddMemAllocNode. Executable graphs' nodes are clones. */
-static void look_for_freeing(void *object, void *data) {
+/*
+ * Graph memory can be freed by one node in one graph only (cuda.h, cuGraphAddMemAllocNode). Nodes of executable graphs
+ * are clones and do not count.
+ */
+static void match_free_node(void *object, void *data) {
     CUgraphNode node = object;
-    struct freeing *freeing = data;
-    if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->params.free.dptr == freeing->address &&
-        node->original == 0)
-        freeing->forbidden = true;
+    struct free_node_search *search = data;
+    if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->params.free.dptr == search->address &&
+        node->cloned_from == 0)
+        search->forbidden = true;
 }
 
-/* What can be said of a node only when its graph is known. */
-static CUresult check_place(CUgraph graph, const CUgraphNodeParams *params) {
+/* Checks that depend on the graph that the node is added to. */
+static CUresult check_params_in_graph(CUgraph graph, const CUgraphNodeParams *params) {
     if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
         return params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE && graph_has_memory(params->graph.graph)
                    ? CUDA_ERROR_NOT_SUPPORTED
                    : CUDA_SUCCESS;
     if (params->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && params->type != CU_GRAPH_NODE_TYPE_MEM_FREE)
         return CUDA_SUCCESS;
-    if (graph->owner != NULL || graph->executables != 0)
+    if (graph->parent_node != NULL || graph->exec_count != 0)
         return CUDA_ERROR_NOT_SUPPORTED;
-    struct freeing freeing = {params->free.dptr, graph, false};
+    struct free_node_search search = {params->free.dptr, graph, false};
     if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-        objects_visit(KIND_GRAPH_NODE, look_for_freeing, &freeing);
-    return freeing.forbidden ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        objects_for_each(KIND_GRAPH_NODE, match_free_node, &search);
+    return search.forbidden ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult node_add(CUgraph graph, const struct edges *dependencies, const CUgraphNodeParams *params, CUgraphNode *made) {
-    CUgraphNodeParams wanted = *params;
-    CUresult result = node_check(params);
+CUresult graph_node_add(CUgraph graph, const struct edges *dependencies, const CUgraphNodeParams *params,
+                        CUgraphNode *made) {
+    CUgraphNodeParams adjusted = *params;
+    CUresult result = graph_node_check_params(params);
     if (result == CUDA_SUCCESS)
-        result = check_place(graph, params);
-    if (wanted.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-        wanted.alloc.dptr = 0; /* it is the answer */
+        result = check_params_in_graph(graph, params);
+    if (adjusted.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        adjusted.alloc.dptr = 0; /* dptr is an output */
     if (result == CUDA_SUCCESS)
-        result = node_make(graph, &wanted, made);
+        result = node_create(graph, &adjusted, made);
     for (size_t i = 0; result == CUDA_SUCCESS && dependencies != NULL && i < dependencies->count; i++) {
-        if (!connect(dependencies->nodes[i], *made, &dependencies->data[i])) {
+        if (!connect_nodes(dependencies->nodes[i], *made, &dependencies->data[i])) {
             node_delete(*made);
             result = CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -380,18 +389,18 @@ CUresult node_add(CUgraph graph, const struct edges *dependencies, const CUgraph
     return result;
 }
 
-CUresult node_set(CUgraphNode node, const CUgraphNodeParams *params) {
+CUresult graph_node_set_params(CUgraphNode node, const CUgraphNodeParams *params) {
     if (params->type != node->params.type)
         return CUDA_ERROR_INVALID_VALUE;
     if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = node_check(params);
-    return result == CUDA_SUCCESS ? adopt(node, params) : result;
+    CUresult result = graph_node_check_params(params);
+    return result == CUDA_SUCCESS ? assign_params(node, params) : result;
 }
 
-bool node_set_attribute(CUgraphNode node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value) {
+bool graph_node_set_attribute(CUgraphNode node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value) {
     if (node->attributes == NULL)
-        node->attributes = calloc(ATTRIBUTES, sizeof node->attributes[0]);
+        node->attributes = calloc(LAUNCH_ATTRIBUTES, sizeof node->attributes[0]);
     if (node->attributes == NULL)
         return false;
     node->attributes[id] = *value;
@@ -411,7 +420,7 @@ CUgraph graph_new(void) {
 void graph_delete(CUgraph graph) {
     while (graph->last != NULL)
         node_delete(graph->last);
-    references_release(&graph->references);
+    user_references_release(&graph->references);
     object_delete(graph);
 }
 
@@ -419,28 +428,29 @@ CUgraph graph_clone(CUgraph graph) {
     CUgraph clone = graph_new();
     if (clone == NULL)
         return NULL;
-    clone->original = graph->id;
+    clone->cloned_from = graph->id;
     for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
         CUgraphNodeParams params = node->params;
         if (params.type == CU_GRAPH_NODE_TYPE_GRAPH)
             params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
-        if (node_make(clone, &params, &node->twin) != CUDA_SUCCESS)
+        if (node_create(clone, &params, &node->counterpart) != CUDA_SUCCESS)
             goto fail;
-        node->twin->original = node->id;
-        node->twin->disabled = node->disabled;
-        node->twin->memory = node->memory;
-        if (node->memory != NULL)
-            node->memory->nodes++;
-        for (int id = 0; node->attributes != NULL && id < ATTRIBUTES; id++)
-            if (!node_set_attribute(node->twin, (CUlaunchAttributeID)id, &node->attributes[id]))
+        node->counterpart->cloned_from = node->id;
+        node->counterpart->disabled = node->disabled;
+        node->counterpart->allocation = node->allocation;
+        if (node->allocation != NULL)
+            node->allocation->node_count++;
+        for (int id = 0; node->attributes != NULL && id < LAUNCH_ATTRIBUTES; id++)
+            if (!graph_node_set_attribute(node->counterpart, (CUlaunchAttributeID)id, &node->attributes[id]))
                 goto fail;
     }
-    /* Each node's edges in their order: by that cuGraphExecUpdate pairs nodes. */
+    /* Keeps the order of each node's edges, because cuGraphExecUpdate pairs nodes by it. */
     for (CUgraphNode node = graph->first; node != NULL; node = node->next)
         for (size_t i = 0; i < node->dependencies.count; i++)
-            if (!connect(node->dependencies.nodes[i]->twin, node->twin, &node->dependencies.data[i]))
+            if (!connect_nodes(node->dependencies.nodes[i]->counterpart, node->counterpart,
+                               &node->dependencies.data[i]))
                 goto fail;
-    if (references_copy(graph->references, &clone->references))
+    if (user_references_copy(graph->references, &clone->references))
         return clone;
 fail:
     graph_delete(clone);
@@ -457,7 +467,7 @@ bool graph_has_memory(CUgraph graph) {
 
 CUgraphNode graph_find_clone(CUgraph graph, unsigned long long original) {
     for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
-        if (node->original == original)
+        if (node->cloned_from == original)
             return node;
         CUgraphNode within = node->child != NULL ? graph_find_clone(node->child, original) : NULL;
         if (within != NULL)
@@ -466,38 +476,38 @@ CUgraphNode graph_find_clone(CUgraph graph, unsigned long long original) {
     return NULL;
 }
 
-CUgraphNode *graph_order(CUgraph graph, CUgraphNode *culprit) {
-    CUgraphNode *order = malloc((graph->nodes + 1) * sizeof *order);
+CUgraphNode *graph_topological_order(CUgraph graph, CUgraphNode *cycle_node) {
+    CUgraphNode *order = malloc((graph->node_count + 1) * sizeof *order);
     size_t count = 0;
-    *culprit = NULL;
+    *cycle_node = NULL;
     if (order == NULL)
         return NULL;
     for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
-        node->mark = node->dependencies.count;
-        if (node->mark == 0)
+        node->scratch = node->dependencies.count;
+        if (node->scratch == 0)
             order[count++] = node;
     }
     for (size_t i = 0; i < count; i++)
         for (size_t n = 0; n < order[i]->dependents.count; n++)
-            if (--order[i]->dependents.nodes[n]->mark == 0)
+            if (--order[i]->dependents.nodes[n]->scratch == 0)
                 order[count++] = order[i]->dependents.nodes[n];
-    if (count == graph->nodes)
+    if (count == graph->node_count)
         return order;
     free(order);
-    for (CUgraphNode node = graph->first; node != NULL && *culprit == NULL; node = node->next)
-        if (node->mark != 0)
-            *culprit = node;
+    for (CUgraphNode node = graph->first; node != NULL && *cycle_node == NULL; node = node->next)
+        if (node->scratch != 0)
+            *cycle_node = node;
     return NULL;
 }
 
-/* ---- graphs by hand ---- */
+/* ---- creating and cloning graphs ---- */
 
 static CUresult enter_graph(CUgraph graph) {
-    return enter_with(KIND_GRAPH, graph, CUDA_ERROR_INVALID_VALUE);
+    return enter_with_handle(KIND_GRAPH, graph, CUDA_ERROR_INVALID_VALUE);
 }
 
 static CUresult enter_node(CUgraphNode node) {
-    return enter_with(KIND_GRAPH_NODE, node, CUDA_ERROR_INVALID_VALUE);
+    return enter_with_handle(KIND_GRAPH_NODE, node, CUDA_ERROR_INVALID_VALUE);
 }
 
 API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags) {
@@ -517,10 +527,10 @@ API CUresult cuGraphDestroy(CUgraph hGraph) {
     CUresult result = enter_graph(hGraph);
     if (result != CUDA_SUCCESS)
         return result;
-    if (hGraph->owner != NULL || hGraph->capturing)
+    if (hGraph->parent_node != NULL || hGraph->capturing)
         return leave(CUDA_ERROR_INVALID_VALUE);
     graph_delete(hGraph);
-    return leave_graphs(CUDA_SUCCESS);
+    return leave_and_run_destructors(CUDA_SUCCESS);
 }
 
 API CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph) {
@@ -554,8 +564,8 @@ API CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNo
 
 /* ---- adding nodes ---- */
 
-static CUresult add(CUgraphNode *made, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *data,
-                    size_t count, const CUgraphNodeParams *params) {
+static CUresult add_node(CUgraphNode *made, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *data,
+                         size_t count, const CUgraphNodeParams *params) {
     if (made == NULL || (count != 0 && dependencies == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_graph(graph);
@@ -565,34 +575,33 @@ static CUresult add(CUgraphNode *made, CUgraph graph, const CUgraphNode *depende
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         CUgraphNode from = object_find(KIND_GRAPH_NODE, dependencies[i]);
         if (from == NULL || from->graph != graph || edges_find(&edges, from) < edges.count ||
-            !is_edge(from, data != NULL ? &data[i] : NULL))
+            !is_edge_data_valid(from, data != NULL ? &data[i] : NULL))
             result = CUDA_ERROR_INVALID_VALUE;
         else if (!edges_add(&edges, from, data != NULL ? &data[i] : NULL))
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result == CUDA_SUCCESS)
-        result = node_add(graph, &edges, params, made);
+        result = graph_node_add(graph, &edges, params, made);
     edges_free(&edges);
     return leave(result);
 }
 
 /*
- * All parameters of cuGraphAddNode's union start where it starts, and newer forms of them start with the older ones, so
- * what the older functions take is copied into it.
+ * Converts the parameters of an older function. The parameter structs in the union of CUgraphNodeParams start at the
+ * same offset, and newer versions of a struct start with the fields of the older ones.
  */
-static CUgraphNodeParams params_of(CUgraphNodeType type, const void *given, size_t bytes) {
+static CUgraphNodeParams params_from(CUgraphNodeType type, const void *given, size_t bytes) {
     CUgraphNodeParams params = {.type = type};
     memcpy(&params.reserved1, given, bytes);
     return params;
 }
 
-static CUgraphNodeParams copy_params(const CUDA_MEMCPY3D *copied, CUcontext context) {
-    return (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEMCPY,
-                               .memcpy = {.copyCtx = context, .copyParams = *copied}};
+static CUgraphNodeParams memcpy_params(const CUDA_MEMCPY3D *copy, CUcontext context) {
+    return (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEMCPY, .memcpy = {.copyCtx = context, .copyParams = *copy}};
 }
 
-static CUgraphNodeParams fill_params(const CUDA_MEMSET_NODE_PARAMS *filled, CUcontext context) {
-    CUgraphNodeParams params = params_of(CU_GRAPH_NODE_TYPE_MEMSET, filled, sizeof *filled);
+static CUgraphNodeParams memset_params(const CUDA_MEMSET_NODE_PARAMS *filled, CUcontext context) {
+    CUgraphNodeParams params = params_from(CU_GRAPH_NODE_TYPE_MEMSET, filled, sizeof *filled);
     params.memset.ctx = context;
     return params;
 }
@@ -602,7 +611,7 @@ API CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const C
                                CUgraphNodeParams *nodeParams) {
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = add(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+    CUresult result = add_node(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
     if (result == CUDA_SUCCESS && nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
         nodeParams->graph.graph = (*phGraphNode)->child;
     else if (result == CUDA_SUCCESS && nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
@@ -620,62 +629,62 @@ API CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgr
 API CUresult cuGraphAddKernelNode_v2(ADD_ARGUMENTS, const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUgraphNodeParams params = params_of(CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof *nodeParams);
-    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+    CUgraphNodeParams params = params_from(CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof *nodeParams);
+    return add_node(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
 }
 
 API CUresult cuGraphAddKernelNode(ADD_ARGUMENTS, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUgraphNodeParams params = params_of(CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof *nodeParams);
-    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+    CUgraphNodeParams params = params_from(CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof *nodeParams);
+    return add_node(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
 }
 
 API CUresult cuGraphAddMemcpyNode(ADD_ARGUMENTS, const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
     if (copyParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUgraphNodeParams params = copy_params(copyParams, ctx);
-    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+    CUgraphNodeParams params = memcpy_params(copyParams, ctx);
+    return add_node(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
 }
 
 API CUresult cuGraphAddMemsetNode(ADD_ARGUMENTS, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
     if (memsetParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUgraphNodeParams params = fill_params(memsetParams, ctx);
-    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+    CUgraphNodeParams params = memset_params(memsetParams, ctx);
+    return add_node(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
 }
 
 API CUresult cuGraphAddHostNode(ADD_ARGUMENTS, const CUDA_HOST_NODE_PARAMS *nodeParams) {
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUgraphNodeParams params = params_of(CU_GRAPH_NODE_TYPE_HOST, nodeParams, sizeof *nodeParams);
-    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+    CUgraphNodeParams params = params_from(CU_GRAPH_NODE_TYPE_HOST, nodeParams, sizeof *nodeParams);
+    return add_node(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
 }
 
 API CUresult cuGraphAddChildGraphNode(ADD_ARGUMENTS, CUgraph childGraph) {
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph = {.graph = childGraph}};
-    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+    return add_node(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
 }
 
 API CUresult cuGraphAddEmptyNode(ADD_ARGUMENTS) {
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
-    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+    return add_node(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
 }
 
 API CUresult cuGraphAddEventRecordNode(ADD_ARGUMENTS, CUevent event) {
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .eventRecord = {event}};
-    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+    return add_node(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
 }
 
 API CUresult cuGraphAddEventWaitNode(ADD_ARGUMENTS, CUevent event) {
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .eventWait = {event}};
-    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+    return add_node(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
 }
 
 API CUresult cuGraphAddMemAllocNode(ADD_ARGUMENTS, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams) {
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUgraphNodeParams params = params_of(CU_GRAPH_NODE_TYPE_MEM_ALLOC, nodeParams, sizeof *nodeParams);
+    CUgraphNodeParams params = params_from(CU_GRAPH_NODE_TYPE_MEM_ALLOC, nodeParams, sizeof *nodeParams);
     CUresult result = cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, &params);
     if (result == CUDA_SUCCESS)
         nodeParams->dptr = params.alloc.dptr;
@@ -684,7 +693,7 @@ API CUresult cuGraphAddMemAllocNode(ADD_ARGUMENTS, CUDA_MEM_ALLOC_NODE_PARAMS *n
 
 API CUresult cuGraphAddMemFreeNode(ADD_ARGUMENTS, CUdeviceptr dptr) {
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {dptr}};
-    return add(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+    return add_node(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
 }
 
 API CUresult cuGraphDestroyNode(CUgraphNode hNode) {
@@ -694,10 +703,10 @@ API CUresult cuGraphDestroyNode(CUgraphNode hNode) {
     if (hNode->graph->capturing || graph_has_memory(hNode->graph))
         return leave(CUDA_ERROR_INVALID_VALUE);
     node_delete(hNode);
-    return leave_graphs(CUDA_SUCCESS);
+    return leave_and_run_destructors(CUDA_SUCCESS);
 }
 
-/* ---- reading and changing nodes ---- */
+/* ---- getting and setting node parameters ---- */
 
 static CUresult get_params(CUgraphNode node, CUgraphNodeType type, size_t offset, void *params, size_t bytes) {
     if (params == NULL)
@@ -720,10 +729,10 @@ static CUresult set_params(CUgraphNode node, CUgraphNodeType type, size_t offset
     if (node->params.type != type)
         return leave(CUDA_ERROR_INVALID_VALUE);
     CUgraphNodeParams changed = node->params;
-    if (type == CU_GRAPH_NODE_TYPE_KERNEL) /* what an older form doesn't have is not inherited */
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL) /* fields that the older version lacks are reset */
         memset(&changed.kernel, 0, sizeof changed.kernel);
     memcpy((char *)&changed + offset, params, bytes);
-    return leave(node_set(node, &changed));
+    return leave(graph_node_set_params(node, &changed));
 }
 
 #define NODE_GETTER(symbol, Type, type, member)                                                                        \
@@ -761,7 +770,7 @@ API CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodePara
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_node(hNode);
-    return result == CUDA_SUCCESS ? leave_graphs(node_set(hNode, nodeParams)) : result;
+    return result == CUDA_SUCCESS ? leave_and_run_destructors(graph_node_set_params(hNode, nodeParams)) : result;
 }
 
 API CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type) {
@@ -818,7 +827,7 @@ API CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID
     CUresult result = enter_kernel_node(hNode);
     if (result != CUDA_SUCCESS)
         return result;
-    return leave(node_set_attribute(hNode, attr, value) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+    return leave(graph_node_set_attribute(hNode, attr, value) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 API CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
@@ -828,28 +837,29 @@ API CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
     if (object_find(KIND_GRAPH_NODE, src) == NULL || src->params.type != CU_GRAPH_NODE_TYPE_KERNEL)
         return leave(CUDA_ERROR_INVALID_VALUE);
     static const CUlaunchAttributeValue zero;
-    for (int id = 0; id < ATTRIBUTES; id++)
-        if (!node_set_attribute(dst, (CUlaunchAttributeID)id, src->attributes != NULL ? &src->attributes[id] : &zero))
+    for (int id = 0; id < LAUNCH_ATTRIBUTES; id++)
+        if (!graph_node_set_attribute(dst, (CUlaunchAttributeID)id,
+                                      src->attributes != NULL ? &src->attributes[id] : &zero))
             return leave(CUDA_ERROR_OUT_OF_MEMORY);
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- what is in a graph ---- */
+/* ---- querying nodes and edges ---- */
 
 /*
- * All lists are asked for in one way: without room for them the number is answered; else as many as there is room for,
- * and NULL in what is left of it.
+ * All queries share one convention: without an array they return the number of entries. With an array they fill it,
+ * set unused entries to NULL and return the number of entries written.
  */
-static void give(CUgraphNode node, CUgraphNode *nodes, size_t room, size_t *given) {
-    if (nodes != NULL && *given < room)
+static void append_to_list(CUgraphNode node, CUgraphNode *nodes, size_t capacity, size_t *given) {
+    if (nodes != NULL && *given < capacity)
         nodes[*given] = node;
     (*given)++;
 }
 
-static CUresult given(CUgraphNode *nodes, size_t room, size_t all, size_t *count) {
-    for (size_t i = all; nodes != NULL && i < room; i++)
+static CUresult finish_list(CUgraphNode *nodes, size_t capacity, size_t total, size_t *count) {
+    for (size_t i = total; nodes != NULL && i < capacity; i++)
         nodes[i] = NULL;
-    *count = nodes != NULL && room < all ? room : all;
+    *count = nodes != NULL && capacity < total ? capacity : total;
     return leave(CUDA_SUCCESS);
 }
 
@@ -859,11 +869,11 @@ static CUresult get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count, bool
     CUresult result = enter_graph(graph);
     if (result != CUDA_SUCCESS)
         return result;
-    size_t all = 0;
+    size_t total = 0;
     for (CUgraphNode node = graph->first; node != NULL; node = node->next)
         if (!roots || node->dependencies.count == 0)
-            give(node, nodes, *count, &all);
-    return given(nodes, *count, all, count);
+            append_to_list(node, nodes, *count, &total);
+    return finish_list(nodes, *count, total, count);
 }
 
 API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes) {
@@ -874,11 +884,11 @@ API CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t 
     return get_nodes(hGraph, rootNodes, numRootNodes, true);
 }
 
-/* Whether what edges say would be lost on a caller of before there was edge data. */
+/* Whether a caller that does not ask for edge data would lose information. */
 static bool is_lossy(const struct edges *edges) {
-    static const CUgraphEdgeData plain;
+    static const CUgraphEdgeData default_edge;
     for (size_t i = 0; i < edges->count; i++)
-        if (!is_same(&edges->data[i], &plain))
+        if (!is_same_edge_data(&edges->data[i], &default_edge))
             return true;
     return false;
 }
@@ -890,22 +900,22 @@ API CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *
     CUresult result = enter_graph(hGraph);
     if (result != CUDA_SUCCESS)
         return result;
-    size_t all = 0;
+    size_t total = 0;
     for (CUgraphNode node = hGraph->first; node != NULL; node = node->next) {
         if (edgeData == NULL && from != NULL && is_lossy(&node->dependencies))
             return leave(CUDA_ERROR_LOSSY_QUERY);
         for (size_t i = 0; i < node->dependencies.count; i++) {
-            if (from != NULL && all < *numEdges) {
-                to[all] = node;
+            if (from != NULL && total < *numEdges) {
+                to[total] = node;
                 if (edgeData != NULL)
-                    edgeData[all] = node->dependencies.data[i];
+                    edgeData[total] = node->dependencies.data[i];
             }
-            give(node->dependencies.nodes[i], from, *numEdges, &all);
+            append_to_list(node->dependencies.nodes[i], from, *numEdges, &total);
         }
     }
-    for (size_t i = all; to != NULL && i < *numEdges; i++)
+    for (size_t i = total; to != NULL && i < *numEdges; i++)
         to[i] = NULL;
-    return given(from, *numEdges, all, numEdges);
+    return finish_list(from, *numEdges, total, numEdges);
 }
 
 API CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges) {
@@ -921,13 +931,13 @@ static CUresult get_edges(CUgraphNode node, bool dependents, CUgraphNode *nodes,
     const struct edges *edges = dependents ? &node->dependents : &node->dependencies;
     if (data == NULL && nodes != NULL && is_lossy(edges))
         return leave(CUDA_ERROR_LOSSY_QUERY);
-    size_t all = 0;
+    size_t total = 0;
     for (size_t i = 0; i < edges->count; i++) {
-        if (data != NULL && all < *count)
-            data[all] = edges->data[i];
-        give(edges->nodes[i], nodes, *count, &all);
+        if (data != NULL && total < *count)
+            data[total] = edges->data[i];
+        append_to_list(edges->nodes[i], nodes, *count, &total);
     }
-    return given(nodes, *count, all, count);
+    return finish_list(nodes, *count, total, count);
 }
 
 API CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData,
@@ -948,9 +958,9 @@ API CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *depend
     return get_edges(hNode, true, dependentNodes, NULL, numDependentNodes);
 }
 
-/* ---- changing edges: all that a call names, or none ---- */
+/* ---- changing edges: a call changes all the edges that it names, or none ---- */
 
-static bool is_in(CUgraph graph, CUgraphNode node) {
+static bool node_is_in_graph(CUgraph graph, CUgraphNode node) {
     return object_find(KIND_GRAPH_NODE, node) != NULL && node->graph == graph;
 }
 
@@ -964,17 +974,17 @@ API CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, 
     size_t added = 0;
     for (; added < numDependencies && result == CUDA_SUCCESS; added++) {
         const CUgraphEdgeData *data = edgeData != NULL ? &edgeData[added] : NULL;
-        CUgraphNode one = from[added], other = to[added];
-        if (!is_in(hGraph, one) || !is_in(hGraph, other) || one == other || !is_edge(one, data) ||
-            edges_find(&other->dependencies, one) < other->dependencies.count)
+        CUgraphNode source = from[added], target = to[added];
+        if (!node_is_in_graph(hGraph, source) || !node_is_in_graph(hGraph, target) || source == target ||
+            !is_edge_data_valid(source, data) || edges_find(&target->dependencies, source) < target->dependencies.count)
             result = CUDA_ERROR_INVALID_VALUE;
-        else if (!connect(one, other, data))
+        else if (!connect_nodes(source, target, data))
             result = CUDA_ERROR_OUT_OF_MEMORY;
         if (result != CUDA_SUCCESS)
             break;
     }
     while (result != CUDA_SUCCESS && added-- > 0)
-        disconnect(from[added], to[added]);
+        disconnect_nodes(from[added], to[added]);
     return leave(result);
 }
 
@@ -985,7 +995,7 @@ API CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, con
 
 API CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
                                           const CUgraphEdgeData *edgeData, size_t numDependencies) {
-    static const CUgraphEdgeData plain;
+    static const CUgraphEdgeData default_edge;
     if (numDependencies != 0 && (from == NULL || to == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_graph(hGraph);
@@ -994,15 +1004,16 @@ API CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *fro
     if (numDependencies != 0 && graph_has_memory(hGraph))
         return leave(CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < numDependencies; i++) {
-        if (!is_in(hGraph, from[i]) || !is_in(hGraph, to[i]))
+        if (!node_is_in_graph(hGraph, from[i]) || !node_is_in_graph(hGraph, to[i]))
             return leave(CUDA_ERROR_INVALID_VALUE);
         const struct edges *edges = &to[i]->dependencies;
         size_t found = edges_find(edges, from[i]);
-        if (found == edges->count || !is_same(&edges->data[found], edgeData != NULL ? &edgeData[i] : &plain))
+        if (found == edges->count ||
+            !is_same_edge_data(&edges->data[found], edgeData != NULL ? &edgeData[i] : &default_edge))
             return leave(CUDA_ERROR_INVALID_VALUE);
     }
     for (size_t i = 0; i < numDependencies; i++)
-        disconnect(from[i], to[i]);
+        disconnect_nodes(from[i], to[i]);
     return leave(CUDA_SUCCESS);
 }
 
@@ -1011,7 +1022,7 @@ API CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, 
     return cuGraphRemoveDependencies_v2(hGraph, from, to, NULL, numDependencies);
 }
 
-/* ---- for people ---- */
+/* ---- debug output ---- */
 
 static const char *type_name(CUgraphNodeType type) {
     static const char *const names[] = {"KERNEL",    "MEMCPY",   "MEMSET", "HOST",       "GRAPH",

@@ -1,20 +1,21 @@
 /*
- * Graphs: what building them (cuda_graph.c), capturing into them (cuda_capture.c) and running them (cuda_graph_exec.c)
- * share. All of it with the driver's lock held.
+ * Graphs: what building them (cuda_graph.c), capturing into them (cuda_capture.c) and running them (cuda_graph_exec.c,
+ * cuda_graph_launch.c) share. Called with the driver lock held.
  */
 #ifndef ALIQUOT_FAKE_CUDA_GRAPH_H
 #define ALIQUOT_FAKE_CUDA_GRAPH_H
 
 #include "cuda_driver.h"
+#include "cuda_user_object.h"
 
-/* Edges to or from one node, or what the next node of a capturing stream depends on. */
+/* The edges to or from one node, or the dependencies of the next node of a capturing stream. */
 struct edges {
     CUgraphNode *nodes;
     CUgraphEdgeData *data;
-    size_t count, room;
+    size_t count, capacity;
 };
 
-/* What exists already is not added again. False without memory: then nothing has changed. */
+/* Add edges that are not there yet. Without host memory, edges_add() returns false and changes nothing. */
 bool edges_add(struct edges *edges, CUgraphNode node, const CUgraphEdgeData *data);
 bool edges_add_all(struct edges *edges, const struct edges *more);
 void edges_free(struct edges *edges);
@@ -22,11 +23,11 @@ void edges_free(struct edges *edges);
 struct CUgraph_st {
     struct object object;
     CUgraphNode first, last; /* in the order in which they were added */
-    size_t nodes;
-    unsigned long long id, original; /* of the graph that it is a clone of */
-    CUgraphNode owner;               /* the node whose child graph it is */
-    size_t executables;              /* made from it and alive */
-    bool capturing;                  /* between cuStreamBeginCapture and cuStreamEndCapture */
+    size_t node_count;
+    unsigned long long id, cloned_from; /* the id of the graph that this one is a clone of; 0: none */
+    CUgraphNode parent_node;            /* the node whose child graph this is, or NULL */
+    size_t exec_count;                  /* live executable graphs instantiated from it */
+    bool capturing;                     /* between cuStreamBeginCapture and cuStreamEndCapture */
     struct user_reference *references;
 };
 
@@ -35,69 +36,61 @@ struct CUgraphNode_st {
     CUgraph graph;
     CUgraphNode previous, next;
     struct edges dependencies, dependents;
-    CUgraphNodeParams params; /* params.kernel's pointers lead into arguments */
+    CUgraphNodeParams params; /* the pointers in params.kernel point into `arguments` */
     void *arguments;
-    CUlaunchAttributeValue *attributes; /* of a kernel, by id; NULL: all zero */
+    CUlaunchAttributeValue *attributes; /* of a kernel node, indexed by id; NULL: all zero */
     CUgraph child;
-    struct node_memory *memory;      /* of an allocation node */
-    unsigned long long id, original; /* of the node that it is a clone of */
+    struct node_allocation *allocation; /* of a memory allocation node */
+    unsigned long long id, cloned_from; /* the id of the node that this one is a clone of; 0: none */
     bool disabled;
-    /* For whoever walks over the graph, and worth nothing afterwards. */
-    CUgraphNode twin;
-    size_t mark;
+    /* Temporary values of one traversal of the graph; undefined afterwards. */
+    CUgraphNode counterpart;
+    size_t scratch;
 };
 
-/* What an allocation node and its clones allocate: each launch the same addresses. */
-struct node_memory {
+/* The memory that an allocation node and its clones share. It has the same address at every launch. */
+struct node_allocation {
     struct graph_memory *memory;
-    size_t nodes;
+    size_t node_count;
 };
 
-/* A clone of the graph that it was made from, with the parameters that it was given since. */
+/* An executable graph: a clone of the graph that it was instantiated from, with the parameters set since then. */
 struct CUgraphExec_st {
     struct object object;
     CUgraph graph;
-    CUgraph source; /* which may be gone */
+    CUgraph source; /* may have been destroyed */
     unsigned long long source_id;
     cuuint64_t flags;
-    gpu_file *gpu; /* that it was last launched on, and the number of its last work there */
-    uint64_t last;
+    gpu_file *gpu;      /* the GPU of the latest launch */
+    uint64_t last_work; /* the number of the latest launch's last work on that GPU */
 };
 
 CUgraph graph_new(void);
-/* Its memory nodes' clones stand for the same memory. */
+/* Clones of allocation nodes share the memory of the originals. */
 CUgraph graph_clone(CUgraph graph);
-/* Whether there are nodes in it, or in the graphs within it, that allocate or free. */
+/* Whether the graph or a child graph has memory allocation or free nodes. */
 bool graph_has_memory(CUgraph graph);
-/* With its nodes; lets its user objects go. */
+/* Deletes the graph with its nodes and releases its references to user objects. */
 void graph_delete(CUgraph graph);
-/* The node, in the graph or the graphs within it, that is a clone of the node with that id. */
+/* Finds the clone of the node with that id in the graph and its child graphs. */
 CUgraphNode graph_find_clone(CUgraph graph, unsigned long long original);
 
 /*
- * The graph's nodes in an order in which all dependencies come before their dependents, to be freed by the caller; NULL
- * with one of the nodes of a cycle in culprit, or without memory. An empty graph has an order too.
+ * Returns the nodes in an order in which every dependency comes before its dependents. The caller frees the array,
+ * which is not NULL for an empty graph either. Returns NULL without host memory, or with a node of the cycle in
+ * cycle_node if there is one.
  */
-CUgraphNode *graph_order(CUgraph graph, CUgraphNode *culprit);
+CUgraphNode *graph_topological_order(CUgraph graph, CUgraphNode *cycle_node);
 
-/* Checks params, copies what they point to and makes a node that comes after the dependencies (may be NULL). */
-CUresult node_add(CUgraph graph, const struct edges *dependencies, const CUgraphNodeParams *params, CUgraphNode *made);
-/* Gives the node other parameters of its type. */
-CUresult node_set(CUgraphNode node, const CUgraphNodeParams *params);
-/* Whether params make a node, and CUDA_SUCCESS if so. */
-CUresult node_check(const CUgraphNodeParams *params);
-bool node_set_attribute(CUgraphNode node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
+/* Checks params, copies the data that they point to and adds a node with those dependencies (may be NULL). */
+CUresult graph_node_add(CUgraph graph, const struct edges *dependencies, const CUgraphNodeParams *params,
+                        CUgraphNode *made);
+/* Replaces the node's parameters by others of the same type. */
+CUresult graph_node_set_params(CUgraphNode node, const CUgraphNodeParams *params);
+/* Returns CUDA_SUCCESS if params are valid for a node. */
+CUresult graph_node_check_params(const CUgraphNodeParams *params);
+bool graph_node_set_attribute(CUgraphNode node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
 
-enum { ATTRIBUTES = 17 }; /* CU_LAUNCH_ATTRIBUTE_MAX of cuda.h 13.0 */
-
-/*
- * Lets the lock go, and then calls the destructors of the user objects whose last references went since it was taken.
- * Ends every entry point that may delete a graph.
- */
-CUresult leave_graphs(CUresult result);
-
-/* A second owner for each of the user objects of a graph. False without memory. */
-bool references_copy(const struct user_reference *from, struct user_reference **to);
-void references_release(struct user_reference **references);
+enum { LAUNCH_ATTRIBUTES = 17 }; /* CU_LAUNCH_ATTRIBUTE_MAX of cuda.h 13.0 */
 
 #endif

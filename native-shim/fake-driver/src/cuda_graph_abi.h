@@ -1,4 +1,4 @@
-/* The part of cuda_abi.h that is about graphs and stream capture; included by it alone. */
+/* The graph and stream capture declarations of cuda_abi.h, which alone includes this file. */
 #ifndef ALIQUOT_FAKE_CUDA_GRAPH_ABI_H
 #define ALIQUOT_FAKE_CUDA_GRAPH_ABI_H
 

@@ -1,10 +1,11 @@
 /*
- * Running graphs. An executable graph is a clone of the graph that it was made from, with the parameters that it was
- * given since; by the ids of the nodes cloned the program names its nodes.
+ * Instantiating and updating executable graphs. An executable graph is a clone of its source graph with the parameters
+ * that were set since. Programs refer to its nodes by the handles of the source graph's nodes.
  */
 #define _GNU_SOURCE
 #include "cuda_capture.h"
 #include "cuda_graph.h"
+#include "cuda_stream.h"
 #include "cuda_work.h"
 
 #include <stdio.h>
@@ -12,47 +13,51 @@
 #include <string.h>
 
 static CUresult enter_exec(CUgraphExec exec) {
-    return enter_with(KIND_GRAPH_EXEC, exec, CUDA_ERROR_INVALID_VALUE);
+    return enter_with_handle(KIND_GRAPH_EXEC, exec, CUDA_ERROR_INVALID_VALUE);
 }
 
-/* ---- making them ---- */
+/* ---- instantiation ---- */
 
-/* Whether the graph and those within it have an order and, for launches from the device, only nodes that may be. */
-static CUgraphInstantiateResult examine(CUgraph graph, bool from_device, CUgraphNode *culprit) {
-    CUgraphNode *order = graph_order(graph, culprit);
+/*
+ * Checks that the graph and its child graphs have no cycle. For launches from the device, also checks that all node
+ * types are allowed there.
+ */
+static CUgraphInstantiateResult validate_graph(CUgraph graph, bool from_device, CUgraphNode *error_node) {
+    CUgraphNode *order = graph_topological_order(graph, error_node);
     if (order == NULL)
-        return *culprit != NULL ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE : CUDA_GRAPH_INSTANTIATE_ERROR;
+        return *error_node != NULL ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE : CUDA_GRAPH_INSTANTIATE_ERROR;
     free(order);
     for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
-        *culprit = node;
+        *error_node = node;
         if (node->child != NULL) {
-            CUgraphInstantiateResult result = examine(node->child, from_device, culprit);
+            CUgraphInstantiateResult result = validate_graph(node->child, from_device, error_node);
             if (result != CUDA_GRAPH_INSTANTIATE_SUCCESS)
                 return result;
         } else if (from_device && node->params.type > CU_GRAPH_NODE_TYPE_MEMSET)
             return CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
     }
-    *culprit = NULL;
-    return from_device && graph->nodes == 0 ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    *error_node = NULL;
+    return from_device && graph->node_count == 0 ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
 }
 
-static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, CUgraphNode *culprit,
-                            CUgraphInstantiateResult *why) {
+static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, CUgraphNode *error_node,
+                            CUgraphInstantiateResult *outcome) {
     const cuuint64_t both = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
-    *culprit = NULL;
-    *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+    *error_node = NULL;
+    *outcome = CUDA_GRAPH_INSTANTIATE_ERROR;
     if (made == NULL || flags >= 2 * CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY || (flags & both) == both)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    if (object_find(KIND_GRAPH, graph) == NULL || graph->capturing || graph->owner != NULL)
+    if (object_find(KIND_GRAPH, graph) == NULL || graph->capturing || graph->parent_node != NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    *why = examine(graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0, culprit);
-    if (*why != CUDA_GRAPH_INSTANTIATE_SUCCESS)
+    *outcome = validate_graph(graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0, error_node);
+    if (*outcome != CUDA_GRAPH_INSTANTIATE_SUCCESS)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    if (graph->executables != 0 && graph_has_memory(graph)) { /* there is one memory for all of them */
-        *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+    if (graph->exec_count != 0 &&
+        graph_has_memory(graph)) { /* executable graphs share the memory of the source graph */
+        *outcome = CUDA_GRAPH_INSTANTIATE_ERROR;
         return leave(CUDA_ERROR_NOT_SUPPORTED);
     }
     CUgraphExec exec = object_new(KIND_GRAPH_EXEC, sizeof *exec, NULL);
@@ -61,35 +66,35 @@ static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags, 
     exec->graph = graph_clone(graph);
     exec->flags = flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
     if (exec->graph == NULL) {
-        *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+        *outcome = CUDA_GRAPH_INSTANTIATE_ERROR;
         object_delete(exec);
-        return leave_graphs(CUDA_ERROR_OUT_OF_MEMORY);
+        return leave_and_run_destructors(CUDA_ERROR_OUT_OF_MEMORY);
     }
     exec->source = graph;
     exec->source_id = graph->id;
-    graph->executables++;
+    graph->exec_count++;
     *made = exec;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags) {
-    CUgraphNode culprit;
-    CUgraphInstantiateResult why;
-    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) /* into which stream? */
+    CUgraphNode error_node;
+    CUgraphInstantiateResult outcome;
+    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) /* this function has no stream to upload in */
         return CUDA_ERROR_INVALID_VALUE;
-    return instantiate(phGraphExec, hGraph, flags, &culprit, &why);
+    return instantiate(phGraphExec, hGraph, flags, &error_node, &outcome);
 }
 
 API CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
                                    size_t bufferSize) {
-    CUgraphNode culprit;
-    CUgraphInstantiateResult why;
-    CUresult result = instantiate(phGraphExec, hGraph, 0, &culprit, &why);
+    CUgraphNode error_node;
+    CUgraphInstantiateResult outcome;
+    CUresult result = instantiate(phGraphExec, hGraph, 0, &error_node, &outcome);
     if (phErrorNode != NULL)
-        *phErrorNode = culprit;
+        *phErrorNode = error_node;
     if (logBuffer != NULL && bufferSize != 0)
         snprintf(logBuffer, bufferSize, "%s",
-                 why == CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE ? "a node depends on itself" : "");
+                 outcome == CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE ? "the graph has a cycle" : "");
     return result;
 }
 
@@ -104,10 +109,10 @@ API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
         return result;
     CUgraph source = object_find(KIND_GRAPH, hGraphExec->source);
     if (source != NULL && source->id == hGraphExec->source_id)
-        source->executables--;
+        source->exec_count--;
     graph_delete(hGraphExec->graph);
     object_delete(hGraphExec);
-    return leave_graphs(CUDA_SUCCESS);
+    return leave_and_run_destructors(CUDA_SUCCESS);
 }
 
 API CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) {
@@ -120,79 +125,82 @@ API CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) {
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- changing them: what cuda.h, cuGraphExecUpdate, allows ---- */
+/* ---- updates, by the rules of cuda.h, cuGraphExecUpdate ---- */
 
-static const CUlaunchAttributeValue *attribute(const struct CUgraphNode_st *node, CUlaunchAttributeID id) {
+static const CUlaunchAttributeValue *kernel_node_attribute(const struct CUgraphNode_st *node, CUlaunchAttributeID id) {
     static const CUlaunchAttributeValue zero;
     return node->attributes != NULL ? &node->attributes[id] : &zero;
 }
 
-static const struct CUctx_st *context_of(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel) {
+static const struct CUctx_st *kernel_context(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel) {
     const struct object *function = kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern;
     return function->context;
 }
 
-/* Whether the node can be given these parameters of its type. */
-static CUgraphExecUpdateResult compare_params(const CUgraphNodeParams *now, const CUgraphNodeParams *then) {
-    if (now->type != then->type)
+/* Checks whether a node can change to these parameters of its type. */
+static CUgraphExecUpdateResult check_params_update(const CUgraphNodeParams *current, const CUgraphNodeParams *updated) {
+    if (current->type != updated->type)
         return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
-    if (then->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || then->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+    if (updated->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || updated->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
         return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
-    CUgraphNodeParams checked = *then;
-    if (checked.type != CU_GRAPH_NODE_TYPE_GRAPH && node_check(&checked) != CUDA_SUCCESS)
+    CUgraphNodeParams checked = *updated;
+    if (checked.type != CU_GRAPH_NODE_TYPE_GRAPH && graph_node_check_params(&checked) != CUDA_SUCCESS)
         return CU_GRAPH_EXEC_UPDATE_ERROR;
-    if (then->type == CU_GRAPH_NODE_TYPE_KERNEL) {
-        const struct CUctx_st *one = context_of(&now->kernel), *other = context_of(&then->kernel);
-        if (one != other && one != NULL && other != NULL)
+    if (updated->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        const struct CUctx_st *before = kernel_context(&current->kernel), *after = kernel_context(&updated->kernel);
+        if (before != after && before != NULL && after != NULL)
             return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
-    } else if (then->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
-        const CUDA_MEMCPY3D *one = &now->memcpy.copyParams, *other = &then->memcpy.copyParams;
-        bool flat = one->Height <= 1 && one->Depth <= 1 && other->Height <= 1 && other->Depth <= 1;
-        if (one->srcMemoryType != other->srcMemoryType || one->dstMemoryType != other->dstMemoryType ||
-            (!flat &&
-             (one->WidthInBytes != other->WidthInBytes || one->Height != other->Height || one->Depth != other->Depth)))
+    } else if (updated->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+        const CUDA_MEMCPY3D *before = &current->memcpy.copyParams, *after = &updated->memcpy.copyParams;
+        bool flat = before->Height <= 1 && before->Depth <= 1 && after->Height <= 1 && after->Depth <= 1;
+        if (before->srcMemoryType != after->srcMemoryType || before->dstMemoryType != after->dstMemoryType ||
+            (!flat && (before->WidthInBytes != after->WidthInBytes || before->Height != after->Height ||
+                       before->Depth != after->Depth)))
             return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
-    } else if (then->type == CU_GRAPH_NODE_TYPE_MEMSET) {
-        const CUDA_MEMSET_NODE_PARAMS_v2 *one = &now->memset, *other = &then->memset;
-        bool flat = one->height <= 1 && other->height <= 1;
-        if (!flat && (one->width != other->width || one->height != other->height || one->pitch != other->pitch ||
-                      one->elementSize != other->elementSize))
+    } else if (updated->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        const CUDA_MEMSET_NODE_PARAMS_v2 *before = &current->memset, *after = &updated->memset;
+        bool flat = before->height <= 1 && after->height <= 1;
+        if (!flat && (before->width != after->width || before->height != after->height ||
+                      before->pitch != after->pitch || before->elementSize != after->elementSize))
             return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     }
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-/* Pairs the nodes of two graphs in the order in which they were added; then each node of graph has its twin in ours. */
-static CUgraphExecUpdateResult compare(CUgraph ours, CUgraph graph, cuuint64_t flags,
-                                       CUgraphExecUpdateResultInfo *info) {
-    CUgraphNode mine = ours->first;
-    if (ours->nodes != graph->nodes)
+/*
+ * Pairs the nodes of two graphs in the order in which they were added. Afterwards, the counterpart of each node of
+ * graph is its node in exec_graph.
+ */
+static CUgraphExecUpdateResult pair_nodes(CUgraph exec_graph, CUgraph graph, cuuint64_t flags,
+                                          CUgraphExecUpdateResultInfo *info) {
+    CUgraphNode exec_node = exec_graph->first;
+    if (exec_graph->node_count != graph->node_count)
         return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-    for (CUgraphNode node = graph->first; node != NULL; node = node->next, mine = mine->next)
-        node->twin = mine;
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next, exec_node = exec_node->next)
+        node->counterpart = exec_node;
     for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
         info->errorNode = node;
-        mine = node->twin;
-        CUgraphExecUpdateResult result = compare_params(&mine->params, &node->params);
+        exec_node = node->counterpart;
+        CUgraphExecUpdateResult result = check_params_update(&exec_node->params, &node->params);
         if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
             return result;
-        if (mine->dependencies.count != node->dependencies.count)
+        if (exec_node->dependencies.count != node->dependencies.count)
             return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         for (size_t i = 0; i < node->dependencies.count; i++) {
             info->errorFromNode = node->dependencies.nodes[i];
-            if (node->dependencies.nodes[i]->twin != mine->dependencies.nodes[i])
+            if (node->dependencies.nodes[i]->counterpart != exec_node->dependencies.nodes[i])
                 return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         }
         info->errorFromNode = NULL;
-        if ((attribute(mine, CU_LAUNCH_ATTRIBUTE_COOPERATIVE)->cooperative != 0) !=
-            (attribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE)->cooperative != 0))
+        if ((kernel_node_attribute(exec_node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE)->cooperative != 0) !=
+            (kernel_node_attribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE)->cooperative != 0))
             return CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
         if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0 &&
-            attribute(mine, CU_LAUNCH_ATTRIBUTE_PRIORITY)->priority !=
-                attribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY)->priority)
+            kernel_node_attribute(exec_node, CU_LAUNCH_ATTRIBUTE_PRIORITY)->priority !=
+                kernel_node_attribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY)->priority)
             return CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
         if (node->child != NULL) {
-            result = compare(mine->child, node->child, flags, info);
+            result = pair_nodes(exec_node->child, node->child, flags, info);
             if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
                 return result;
         }
@@ -201,12 +209,13 @@ static CUgraphExecUpdateResult compare(CUgraph ours, CUgraph graph, cuuint64_t f
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-/* Takes over the parameters of the nodes that compare has paired. */
-static CUresult take_over(CUgraph graph) {
+/* Copies the parameters of graph's nodes to the nodes that pair_nodes() found for them. */
+static CUresult apply_paired_params(CUgraph graph) {
     for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
-        CUresult result = node->child != NULL ? take_over(node->child) : node_set(node->twin, &node->params);
-        for (int id = 0; result == CUDA_SUCCESS && node->attributes != NULL && id < ATTRIBUTES; id++)
-            if (!node_set_attribute(node->twin, (CUlaunchAttributeID)id, &node->attributes[id]))
+        CUresult result = node->child != NULL ? apply_paired_params(node->child)
+                                              : graph_node_set_params(node->counterpart, &node->params);
+        for (int id = 0; result == CUDA_SUCCESS && node->attributes != NULL && id < LAUNCH_ATTRIBUTES; id++)
+            if (!graph_node_set_attribute(node->counterpart, (CUlaunchAttributeID)id, &node->attributes[id]))
                 result = CUDA_ERROR_OUT_OF_MEMORY;
         if (result != CUDA_SUCCESS)
             return result;
@@ -223,10 +232,10 @@ API CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgrap
         return result;
     if (object_find(KIND_GRAPH, hGraph) == NULL || hGraph->capturing)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    resultInfo->result = compare(hGraphExec->graph, hGraph, hGraphExec->flags, resultInfo);
+    resultInfo->result = pair_nodes(hGraphExec->graph, hGraph, hGraphExec->flags, resultInfo);
     if (resultInfo->result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
         return leave(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
-    return leave(take_over(hGraph));
+    return leave(apply_paired_params(hGraph));
 }
 
 API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
@@ -240,36 +249,37 @@ API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNo
     return result;
 }
 
-/* The executable graph's own node for one of the graph that it was made from. */
-static CUresult enter_exec_node(CUgraphExec exec, CUgraphNode node, CUgraphNode *own) {
+/* Returns the executable graph's clone of a node of the source graph. */
+static CUresult enter_exec_node(CUgraphExec exec, CUgraphNode node, CUgraphNode *exec_node) {
     CUresult result = enter_exec(exec);
     if (result != CUDA_SUCCESS)
         return result;
-    *own = object_find(KIND_GRAPH_NODE, node) != NULL ? graph_find_clone(exec->graph, node->id) : NULL;
-    return *own != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+    *exec_node = object_find(KIND_GRAPH_NODE, node) != NULL ? graph_find_clone(exec->graph, node->id) : NULL;
+    return *exec_node != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
 }
 
 API CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
-    CUgraphNode own;
+    CUgraphNode exec_node;
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_exec_node(hGraphExec, hNode, &own);
+    CUresult result = enter_exec_node(hGraphExec, hNode, &exec_node);
     if (result != CUDA_SUCCESS)
         return result;
-    if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH && own->child != NULL) {
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH && exec_node->child != NULL) {
         CUgraphExecUpdateResultInfo info;
         CUgraph child = object_find(KIND_GRAPH, nodeParams->graph.graph);
-        if (child == NULL || compare(own->child, child, hGraphExec->flags, &info) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+        if (child == NULL ||
+            pair_nodes(exec_node->child, child, hGraphExec->flags, &info) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
             return leave(CUDA_ERROR_INVALID_VALUE);
-        return leave(take_over(child));
+        return leave(apply_paired_params(child));
     }
-    if (compare_params(&own->params, nodeParams) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+    if (check_params_update(&exec_node->params, nodeParams) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    return leave(node_set(own, nodeParams));
+    return leave(graph_node_set_params(exec_node, nodeParams));
 }
 
-static CUresult set_exec_params(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, const void *given,
-                                size_t bytes) {
+static CUresult set_exec_node_params(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, const void *given,
+                                     size_t bytes) {
     CUgraphNodeParams params = {.type = type};
     if (given == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -279,11 +289,11 @@ static CUresult set_exec_params(CUgraphExec exec, CUgraphNode node, CUgraphNodeT
 
 #define EXEC_SETTER(symbol, Type, type)                                                                                \
     API CUresult symbol(CUgraphExec hGraphExec, CUgraphNode hNode, const Type *nodeParams) {                           \
-        return set_exec_params(hGraphExec, hNode, type, nodeParams, sizeof *nodeParams);                               \
+        return set_exec_node_params(hGraphExec, hNode, type, nodeParams, sizeof *nodeParams);                          \
     }
 #define EXEC_VALUE_SETTER(symbol, Type, type)                                                                          \
     API CUresult symbol(CUgraphExec hGraphExec, CUgraphNode hNode, Type value) {                                       \
-        return set_exec_params(hGraphExec, hNode, type, &value, sizeof value);                                         \
+        return set_exec_node_params(hGraphExec, hNode, type, &value, sizeof value);                                    \
     }
 
 EXEC_SETTER(cuGraphExecKernelNodeSetParams, CUDA_KERNEL_NODE_PARAMS_v1, CU_GRAPH_NODE_TYPE_KERNEL)
@@ -298,55 +308,55 @@ API CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode 
     if (copyParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     const CUDA_MEMCPY_NODE_PARAMS params = {.copyCtx = ctx, .copyParams = *copyParams};
-    return set_exec_params(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &params, sizeof params);
+    return set_exec_node_params(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &params, sizeof params);
 }
 
 API CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                             const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
     (void)ctx;
-    return set_exec_params(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMSET, memsetParams, sizeof *memsetParams);
+    return set_exec_node_params(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMSET, memsetParams, sizeof *memsetParams);
 }
 
-static CUresult enter_switchable(CUgraphExec exec, CUgraphNode node, CUgraphNode *own) {
-    CUresult result = enter_exec_node(exec, node, own);
+static CUresult enter_node_with_enable_flag(CUgraphExec exec, CUgraphNode node, CUgraphNode *exec_node) {
+    CUresult result = enter_exec_node(exec, node, exec_node);
     if (result != CUDA_SUCCESS)
         return result;
-    return (*own)->params.type <= CU_GRAPH_NODE_TYPE_MEMSET ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
+    return (*exec_node)->params.type <= CU_GRAPH_NODE_TYPE_MEMSET ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
 }
 
 API CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
-    CUgraphNode own;
-    CUresult result = enter_switchable(hGraphExec, hNode, &own);
+    CUgraphNode exec_node;
+    CUresult result = enter_node_with_enable_flag(hGraphExec, hNode, &exec_node);
     if (result != CUDA_SUCCESS)
         return result;
-    own->disabled = isEnabled == 0;
+    exec_node->disabled = isEnabled == 0;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled) {
-    CUgraphNode own;
+    CUgraphNode exec_node;
     if (isEnabled == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_switchable(hGraphExec, hNode, &own);
+    CUresult result = enter_node_with_enable_flag(hGraphExec, hNode, &exec_node);
     if (result != CUDA_SUCCESS)
         return result;
-    *isEnabled = !own->disabled;
+    *isEnabled = !exec_node->disabled;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
     struct CUctx_st *context;
-    struct capturing *capturing;
-    CUresult result = enter(&context);
+    struct capture_member *capturing;
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_GRAPH_EXEC, hGraphExec) == NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
     result = check_stream(hStream);
     if (result == CUDA_SUCCESS)
-        result = capture_of(work_context(context, hStream), hStream, &capturing);
+        result = capture_find(stream_context(context, hStream), hStream, &capturing);
     if (result == CUDA_SUCCESS && capturing != NULL)
-        result = capture_refuse(capturing);
+        result = capture_reject(capturing);
     return leave(result);
 }
 

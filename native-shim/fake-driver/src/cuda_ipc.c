@@ -1,14 +1,14 @@
 /*
- * Memory of cuMemAlloc in other processes (cuIpc...).
+ * Legacy IPC: memory of cuMemAlloc in other processes (cuIpc...).
  *
- * When a handle is asked for, the memory moves into a file without a name, under the address that it has. The handle
- * says whose file it is, by process and descriptor; another process of the same PID namespace opens it in /proc, as
- * the kernel lets it if both have the same user. Nothing is left behind by a process that dies. An import is not
- * charged. Memory that a copy on another thread writes while it moves may lose what is written.
+ * When a program requests an IPC handle, the memory moves into an anonymous file and keeps its address. The handle
+ * names the file by process and descriptor. Another process of the same PID namespace opens it in /proc, which the
+ * kernel permits to the same user. A process that dies leaves nothing behind. An import is not charged. Data that
+ * another thread writes during the move may be lost.
  */
 #define _GNU_SOURCE
 #include "cuda_ipc.h"
-#include "cuda_shared.h"
+#include "cuda_shareable.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,11 +17,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MAGIC UINT64_C(0x3143504951494c41) /* "ALIQIPC1" */
+#define IPC_HANDLE_MAGIC UINT64_C(0x3143504951494c41) /* "ALIQIPC1" */
 
-enum { PAGE = 4096, PAGES_AT_ONCE = 512 };
+enum { PAGE_BYTES = 4096, PAGES_AT_ONCE = 512 };
 
-/* What the bytes of a CUipcMemHandle are. */
+/* The contents of a CUipcMemHandle. */
 struct ipc_handle {
     uint64_t magic;
     uint64_t id; /* of the file */
@@ -32,61 +32,64 @@ struct ipc_handle {
 };
 _Static_assert(sizeof(struct ipc_handle) == sizeof(CUipcMemHandle), "a handle's size is CUDA's");
 
-/* What an exported allocation and an import own. */
-struct sharing {
+/* The owner field of exported and imported allocations. */
+struct ipc_state {
     uint64_t id;
-    int fd;         /* of an export; -1: an import */
-    unsigned users; /* of an import: how often it was opened */
+    int fd;              /* of an exported allocation; -1: an import */
+    unsigned open_count; /* of an import: how often it was opened */
 };
 
-void ipc_forget(struct allocation *allocation) {
-    struct sharing *sharing = allocation->owner;
-    if (sharing != NULL && sharing->fd >= 0)
-        close(sharing->fd);
-    free(sharing);
+void ipc_release(struct allocation *allocation) {
+    struct ipc_state *state = allocation->owner;
+    if (state != NULL && state->fd >= 0)
+        close(state->fd);
+    free(state);
     allocation->owner = NULL;
 }
 
-/* Copies the pages that were ever written (Documentation/admin-guide/mm/pagemap.rst: bits 63, present, 62, swapped). */
-static bool copy_written(char *to, const char *from, size_t bytes) {
+/*
+ * Copies the pages that have been written (Documentation/admin-guide/mm/pagemap.rst: bit 63, present, and bit 62,
+ * swapped).
+ */
+static bool copy_written_pages(char *to, const char *from, size_t bytes) {
     uint64_t entries[PAGES_AT_ONCE];
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     if (pagemap < 0)
         return false;
-    bool right = true;
-    size_t pages = bytes / PAGE;
-    for (size_t page = 0; page < pages && right; page += PAGES_AT_ONCE) {
-        size_t some = pages - page < PAGES_AT_ONCE ? pages - page : PAGES_AT_ONCE;
-        off_t place = (off_t)(((uintptr_t)from / PAGE + page) * sizeof entries[0]);
-        right = pread(pagemap, entries, some * sizeof entries[0], place) == (ssize_t)(some * sizeof entries[0]);
-        for (size_t i = 0; i < some && right; i++)
+    bool complete = true;
+    size_t pages = bytes / PAGE_BYTES;
+    for (size_t page = 0; page < pages && complete; page += PAGES_AT_ONCE) {
+        size_t count = pages - page < PAGES_AT_ONCE ? pages - page : PAGES_AT_ONCE;
+        off_t position = (off_t)(((uintptr_t)from / PAGE_BYTES + page) * sizeof entries[0]);
+        complete = pread(pagemap, entries, count * sizeof entries[0], position) == (ssize_t)(count * sizeof entries[0]);
+        for (size_t i = 0; i < count && complete; i++)
             if (entries[i] >> 62 != 0)
-                memcpy(to + (page + i) * PAGE, from + (page + i) * PAGE, PAGE);
+                memcpy(to + (page + i) * PAGE_BYTES, from + (page + i) * PAGE_BYTES, PAGE_BYTES);
     }
     close(pagemap);
-    return right;
+    return complete;
 }
 
-/* Moves an allocation into a file of its own. */
-static bool make_shareable(struct allocation *allocation) {
-    struct sharing *sharing = calloc(1, sizeof *sharing);
-    int fd = sharing != NULL ? shared_create(SHARED_LEGACY, allocation->device, allocation->mapped) : -1;
-    void *copy = fd >= 0 ? shared_map(fd, SHARED_START, allocation->mapped) : NULL;
-    /* Moving the mapping puts it in the old one's place in one step. */
-    bool moved = copy != NULL && copy_written(copy, (const char *)allocation->base, allocation->mapped) &&
-                 mremap(copy, allocation->mapped, allocation->mapped, MREMAP_MAYMOVE | MREMAP_FIXED,
+/* Moves an allocation into a file. */
+static bool move_to_file(struct allocation *allocation) {
+    struct ipc_state *state = calloc(1, sizeof *state);
+    int fd = state != NULL ? shareable_create(SHAREABLE_IPC, allocation->device, allocation->mapped_bytes) : -1;
+    void *copy = fd >= 0 ? shareable_map(fd, SHAREABLE_DATA_OFFSET, allocation->mapped_bytes) : NULL;
+    /* mremap() replaces the old mapping in one step. */
+    bool moved = copy != NULL && copy_written_pages(copy, (const char *)allocation->base, allocation->mapped_bytes) &&
+                 mremap(copy, allocation->mapped_bytes, allocation->mapped_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                         (void *)allocation->base) == (void *)allocation->base;
     if (!moved) {
         if (copy != NULL)
-            memory_unmap(copy, allocation->mapped);
+            memory_unmap(copy, allocation->mapped_bytes);
         if (fd >= 0)
             close(fd);
-        free(sharing);
+        free(state);
         return false;
     }
-    *sharing = (struct sharing){.id = shared_id(fd), .fd = fd};
-    allocation->owner = sharing;
-    allocation->shared = true;
+    *state = (struct ipc_state){.id = shareable_id(fd), .fd = fd};
+    allocation->owner = state;
+    allocation->file_backed = true;
     return true;
 }
 
@@ -94,80 +97,83 @@ API CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
     struct CUctx_st *context;
     if (pHandle == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     struct allocation *allocation = memory_find((uintptr_t)dptr);
     if (allocation == NULL || allocation->kind != DEVICE_MEMORY)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    if (allocation->owner == NULL && !make_shareable(allocation))
+    if (allocation->owner == NULL && !move_to_file(allocation))
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    const struct sharing *sharing = allocation->owner;
-    const struct ipc_handle handle = {
-        .magic = MAGIC, .id = sharing->id, .bytes = allocation->bytes, .process = getpid(), .descriptor = sharing->fd};
+    const struct ipc_state *state = allocation->owner;
+    const struct ipc_handle handle = {.magic = IPC_HANDLE_MAGIC,
+                                      .id = state->id,
+                                      .bytes = allocation->bytes,
+                                      .process = getpid(),
+                                      .descriptor = state->fd};
     memcpy(pHandle, &handle, sizeof handle);
     return leave(CUDA_SUCCESS);
 }
 
-/* The other process's file, if that is what is there now; -1 if not. */
+/* Opens the exporting process's file; -1 if the descriptor now refers to something else. */
 static int open_exported(const struct ipc_handle *handle, struct device **device, size_t *bytes) {
-    static const char name[] = "/memfd:" SHARED_NAME;
+    static const char name[] = "/memfd:" SHAREABLE_FILE_NAME;
     char path[64], target[sizeof name];
     uint64_t id;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->process, handle->descriptor);
     ssize_t length = readlink(path, target, sizeof target - 1);
     if (length != (ssize_t)sizeof target - 1 || memcmp(target, name, sizeof target - 1) != 0)
         return -1;
-    int theirs = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (theirs < 0)
+    int exporter_fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (exporter_fd < 0)
         return -1;
-    int fd = shared_open(theirs, SHARED_LEGACY, device, bytes, &id);
-    close(theirs);
-    if (fd >= 0 && (id != handle->id || handle->bytes > *bytes || *bytes - handle->bytes >= PAGE)) {
+    int fd = shareable_open(exporter_fd, SHAREABLE_IPC, device, bytes, &id);
+    close(exporter_fd);
+    if (fd >= 0 && (id != handle->id || handle->bytes > *bytes || *bytes - handle->bytes >= PAGE_BYTES)) {
         close(fd);
         return -1;
     }
     return fd;
 }
 
-struct search {
+struct import_search {
     const struct ipc_handle *handle;
     const struct CUctx_st *context;
 };
 
 static bool is_import(const struct allocation *allocation, const void *data) {
-    const struct search *search = data;
+    const struct import_search *search = data;
     return allocation->kind == IPC_MEMORY && allocation->context == search->context &&
-           ((const struct sharing *)allocation->owner)->id == search->handle->id &&
+           ((const struct ipc_state *)allocation->owner)->id == search->handle->id &&
            allocation->bytes == search->handle->bytes;
 }
 
-static CUresult import(const struct ipc_handle *handle, struct CUctx_st *context, CUdeviceptr *address) {
+static CUresult import_allocation(const struct ipc_handle *handle, struct CUctx_st *context, CUdeviceptr *address) {
     struct device *device;
     size_t bytes;
     int fd = open_exported(handle, &device, &bytes);
     if (fd < 0)
         return CUDA_ERROR_MAP_FAILED;
-    struct sharing *sharing = calloc(1, sizeof *sharing);
-    void *start = sharing != NULL ? shared_map(fd, SHARED_START, bytes) : NULL;
+    struct ipc_state *state = calloc(1, sizeof *state);
+    void *start = state != NULL ? shareable_map(fd, SHAREABLE_DATA_OFFSET, bytes) : NULL;
     close(fd);
     struct allocation *made = NULL;
     if (start != NULL) {
-        *sharing = (struct sharing){.id = handle->id, .fd = -1, .users = 1};
+        *state = (struct ipc_state){.id = handle->id, .fd = -1, .open_count = 1};
         const struct allocation values = {.base = (uintptr_t)start,
                                           .bytes = handle->bytes,
-                                          .mapped = bytes,
+                                          .mapped_bytes = bytes,
                                           .kind = IPC_MEMORY,
                                           .context = context,
                                           .device = device,
-                                          .owner = sharing,
-                                          .shared = true};
+                                          .owner = state,
+                                          .file_backed = true};
         made = memory_add(&values);
         if (made == NULL)
             memory_unmap(start, bytes);
     }
     if (made == NULL) {
-        free(sharing);
+        free(state);
         return CUDA_ERROR_MAP_FAILED;
     }
     *address = made->base;
@@ -176,22 +182,22 @@ static CUresult import(const struct ipc_handle *handle, struct CUctx_st *context
 
 API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
     struct CUctx_st *context;
-    struct ipc_handle wanted;
-    memcpy(&wanted, &handle, sizeof wanted);
-    if (pdptr == NULL || (Flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0 || wanted.magic != MAGIC ||
-        wanted.process <= 0 || wanted.descriptor < 0 || wanted.bytes == 0)
+    struct ipc_handle decoded;
+    memcpy(&decoded, &handle, sizeof decoded);
+    if (pdptr == NULL || (Flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0 ||
+        decoded.magic != IPC_HANDLE_MAGIC || decoded.process <= 0 || decoded.descriptor < 0 || decoded.bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (wanted.process == getpid())
-        return leave(CUDA_ERROR_INVALID_CONTEXT); /* not in the process that it is from */
-    const struct search search = {&wanted, context};
-    struct allocation *open = memory_search(is_import, &search);
-    if (open == NULL)
-        return leave(import(&wanted, context, pdptr));
-    ((struct sharing *)open->owner)->users++;
-    *pdptr = open->base;
+    if (decoded.process == getpid())
+        return leave(CUDA_ERROR_INVALID_CONTEXT); /* an IPC handle cannot be opened in the process that exported it */
+    const struct import_search search = {&decoded, context};
+    struct allocation *opened = memory_search(is_import, &search);
+    if (opened == NULL)
+        return leave(import_allocation(&decoded, context, pdptr));
+    ((struct ipc_state *)opened->owner)->open_count++;
+    *pdptr = opened->base;
     return leave(CUDA_SUCCESS);
 }
 
@@ -201,18 +207,18 @@ API CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsig
 
 API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     struct allocation *allocation = memory_find((uintptr_t)dptr);
     if (allocation == NULL || allocation->kind != IPC_MEMORY || allocation->base != dptr)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    if (--((struct sharing *)allocation->owner)->users == 0)
+    if (--((struct ipc_state *)allocation->owner)->open_count == 0)
         memory_destroy(allocation);
     return leave(CUDA_SUCCESS);
 }
 
-/* Events are not shared: CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED is 0. */
+/* IPC events are not supported: CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED is 0. */
 API CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event) {
     (void)event;
     return pHandle == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;

@@ -1,5 +1,7 @@
-/* Launches. */
+/* Kernel launches. */
+#include "cuda_launch.h"
 #include "cuda_capture.h"
+#include "cuda_module.h"
 #include "cuda_work.h"
 
 CUresult check_launch(unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX, unsigned blockDimY,
@@ -11,30 +13,30 @@ CUresult check_launch(unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, u
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel, CUstream stream, const CUlaunchAttribute *attributes,
-                       unsigned count) {
+static CUresult launch_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel, CUstream stream,
+                              const CUlaunchAttribute *attributes, unsigned count) {
     struct CUctx_st *context;
-    struct capturing *capturing;
+    struct capture_member *capturing;
     if (kernel->kernelParams != NULL && kernel->extra != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check_launch(kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ, kernel->blockDimX,
                                    kernel->blockDimY, kernel->blockDimZ, kernel->sharedMemBytes);
     if (result == CUDA_SUCCESS)
-        result = enter_with_room(&context, stream, 1, &capturing);
+        result = enter_with_queue_space(&context, stream, 1, &capturing);
     if (result != CUDA_SUCCESS)
         return result;
     if (!is_function(kernel->func))
         return leave(CUDA_ERROR_INVALID_HANDLE);
     if (capturing != NULL) {
         const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = *kernel};
-        return leave(capture_kernel(capturing, &params, attributes, count));
+        return leave(capture_add_kernel(capturing, &params, attributes, count));
     }
     uint64_t blocks = (uint64_t)kernel->gridDimX * kernel->gridDimY * kernel->gridDimZ;
     unsigned threads = kernel->blockDimX * kernel->blockDimY * kernel->blockDimZ;
-    (void)work_put(context, stream,
-                   kernel_work(work_context(context, stream)->device, function_name(kernel->func), blocks, threads,
-                               kernel->kernelParams, kernel->extra),
-                   NULL);
+    (void)work_submit(context, stream,
+                      kernel_work(stream_context(context, stream)->device, function_name(kernel->func), blocks, threads,
+                                  kernel->kernelParams, kernel->extra),
+                      NULL);
     return leave(CUDA_SUCCESS);
 }
 
@@ -51,7 +53,7 @@ API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gr
                                                .sharedMemBytes = sharedMemBytes,
                                                .kernelParams = kernelParams,
                                                .extra = extra};
-    return launch(&kernel, hStream, NULL, 0);
+    return launch_kernel(&kernel, hStream, NULL, 0);
 }
 
 API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
@@ -67,7 +69,7 @@ API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void *
                                                .sharedMemBytes = config->sharedMemBytes,
                                                .kernelParams = kernelParams,
                                                .extra = extra};
-    return launch(&kernel, config->hStream, config->attrs, config->numAttrs);
+    return launch_kernel(&kernel, config->hStream, config->attrs, config->numAttrs);
 }
 
 API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -80,7 +82,7 @@ API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsi
     return cuLaunchKernelEx(&config, f, kernelParams, NULL);
 }
 
-/* There is nothing to profile. */
+/* There is no profiler. */
 API CUresult cuProfilerStart(void) {
     return CUDA_SUCCESS;
 }

@@ -1,58 +1,60 @@
-/* How programs find the driver's functions, and what its errors are called. */
+/* Entry points by name (cuGetProcAddress) and error descriptions. */
 #include "cuda_driver.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define ENTRY(name, version, symbol) extern void symbol##_entry(void) __asm__(#symbol);
-#define THREAD(name, version, symbol, legacy) ENTRY(name, version, symbol)
+#define PER_THREAD(name, version, symbol, plain) ENTRY(name, version, symbol)
 #include "cuda_entries.def"
 #undef ENTRY
-#undef THREAD
+#undef PER_THREAD
 
-static const struct entry {
+static const struct entry_point {
     const char *name;
     int version;
     bool per_thread_stream;
     void (*function)(void);
-} entries[] = {
+} entry_points[] = {
 #define ENTRY(name, version, symbol) {#name, version, false, symbol##_entry},
-#define THREAD(name, version, symbol, legacy) {#name, version, true, symbol##_entry},
+#define PER_THREAD(name, version, symbol, plain) {#name, version, true, symbol##_entry},
 #include "cuda_entries.def"
 #undef ENTRY
-#undef THREAD
+#undef PER_THREAD
 };
 
 /*
- * The per-thread-default-stream flavours: each is a function with an address of its own, as in the real driver, that
- * goes on to the plain one. Where the stream matters, cuda_per_thread.c has one that is taken instead.
+ * The per-thread-default-stream variants. Each is a function with an address of its own, as in NVIDIA's driver, and
+ * jumps to the plain function. The symbols are weak: where the stream matters, cuda_per_thread.c defines a variant
+ * that replaces them.
  */
 #if defined(__x86_64__)
-#define GO_ON "jmp "
+#define JUMP "jmp "
 #elif defined(__aarch64__)
-#define GO_ON "b "
+#define JUMP "b "
 #else
-#error "write a jump for this processor"
+#error "no jump instruction is defined for this architecture"
 #endif
 #define ENTRY(name, version, symbol)
-#define THREAD(name, version, symbol, legacy)                                                                          \
-    __asm__(".text\n.weak " #symbol "\n.type " #symbol ", %function\n" #symbol ":\n\t" GO_ON #legacy                   \
-            "\n.size " #symbol ", .-" #symbol "\n");
+#define PER_THREAD(name, version, symbol, plain)                                                                       \
+    __asm__(".text\n.weak " #symbol "\n.type " #symbol ", %function\n" #symbol ":\n\t" JUMP #plain "\n.size " #symbol  \
+            ", .-" #symbol "\n");
 #include "cuda_entries.def"
 #undef ENTRY
-#undef THREAD
+#undef PER_THREAD
 
-CUdriverProcAddressQueryResult entry_find(const char *name, int version, bool per_thread_stream, void **function) {
-    const struct entry *best = NULL;
+static CUdriverProcAddressQueryResult find_entry_point(const char *name, int version, bool per_thread_stream,
+                                                       void **function) {
+    const struct entry_point *best = NULL;
     bool known = false;
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
-        const struct entry *entry = &entries[i];
+    for (size_t i = 0; i < sizeof entry_points / sizeof entry_points[0]; i++) {
+        const struct entry_point *entry = &entry_points[i];
         if (strcmp(entry->name, name) != 0 || (entry->per_thread_stream && !per_thread_stream))
             continue;
         known = true;
         if (entry->version > version)
             continue;
-        /* The newest that the caller knows, and of those the flavour that it asks for. */
+        /* Prefers the requested stream variant, then the newest version that the caller knows. */
         bool better =
             best == NULL || (entry->per_thread_stream != best->per_thread_stream ? entry->per_thread_stream
                                                                                  : entry->version > best->version);
@@ -71,12 +73,12 @@ API CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
         return CUDA_ERROR_INVALID_VALUE;
     *pfn = NULL;
     CUdriverProcAddressQueryResult found =
-        entry_find(symbol, cudaVersion, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, pfn);
+        find_entry_point(symbol, cudaVersion, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, pfn);
     if (symbolStatus != NULL)
         *symbolStatus = found;
     if (found == CU_GET_PROC_ADDRESS_SUCCESS)
         return CUDA_SUCCESS;
-    note("cuGetProcAddress: no %s of version %d", symbol, cudaVersion);
+    log_line("cuGetProcAddress: no %s of version %d", symbol, cudaVersion);
     return CUDA_ERROR_NOT_FOUND;
 }
 
@@ -93,7 +95,7 @@ static const struct {
 #undef ERROR
 };
 
-static CUresult describe(CUresult error, const char **answer, bool name) {
+static CUresult find_error(CUresult error, const char **answer, bool name) {
     if (answer == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
@@ -107,8 +109,8 @@ static CUresult describe(CUresult error, const char **answer, bool name) {
 }
 
 API CUresult cuGetErrorName(CUresult error, const char **pStr) {
-    return describe(error, pStr, true);
+    return find_error(error, pStr, true);
 }
 API CUresult cuGetErrorString(CUresult error, const char **pStr) {
-    return describe(error, pStr, false);
+    return find_error(error, pStr, false);
 }

@@ -1,9 +1,9 @@
 /*
  * Device, managed and pinned memory, copies and fills.
  *
- * Device memory is host memory that is mapped but not yet there: reserving 80 GB costs nothing, writing to it costs
- * what is written. An address is a host address, so a copy is a memmove; which address belongs to which device the
- * tree of allocations knows. What is charged to the GPU is what was asked for, to the byte.
+ * Device memory is lazily populated host memory: allocating 80 GB is free, and only written pages take host memory. A
+ * device address is a host address, so that a copy is a memmove(). The allocation tree knows which device an address
+ * belongs to. The GPU is charged exactly the requested bytes.
  */
 #define _GNU_SOURCE
 #include "cuda_memory.h"
@@ -21,24 +21,24 @@
 
 enum { PITCH_ALIGNMENT = 512 };
 
-static void *tree; /* of all allocations, by address */
+static void *allocation_tree; /* all allocations, by address */
 static struct allocation *allocations;
-static unsigned long long last_id;
+static unsigned long long last_allocation_id;
 
-/* Ranges that overlap are equal, so that a search for one byte finds the allocation around it. */
-static int by_address(const void *a, const void *b) {
-    const struct allocation *left = a, *right = b;
-    if (left->base + left->bytes <= right->base)
+/* Overlapping ranges compare as equal, so that a search for one byte finds the allocation that contains it. */
+static int compare_allocation_ranges(const void *a, const void *b) {
+    const struct allocation *left = a, *valid = b;
+    if (left->base + left->bytes <= valid->base)
         return -1;
-    return right->base + right->bytes <= left->base;
+    return valid->base + valid->bytes <= left->base;
 }
 
 struct allocation *memory_find(uintptr_t address) {
     struct allocation byte = {.base = address, .bytes = 1};
     if (address == UINTPTR_MAX)
         return NULL;
-    struct allocation *const *node = tfind(&byte, &tree, by_address);
-    return node != NULL && !(*node)->freed ? *node : NULL;
+    struct allocation *const *node = tfind(&byte, &allocation_tree, compare_allocation_ranges);
+    return node != NULL && !(*node)->free_pending ? *node : NULL;
 }
 
 struct allocation *memory_search(bool (*wanted)(const struct allocation *allocation, const void *data),
@@ -54,12 +54,12 @@ struct allocation *memory_add(const struct allocation *values) {
     if (allocation == NULL)
         return NULL;
     *allocation = *values;
-    struct allocation *const *node = tsearch(allocation, &tree, by_address);
+    struct allocation *const *node = tsearch(allocation, &allocation_tree, compare_allocation_ranges);
     if (node == NULL || *node != allocation) {
         free(allocation);
         return NULL;
     }
-    allocation->id = ++last_id;
+    allocation->id = ++last_allocation_id;
     allocation->previous = NULL;
     allocation->next = allocations;
     if (allocations != NULL)
@@ -69,7 +69,7 @@ struct allocation *memory_add(const struct allocation *values) {
 }
 
 void memory_remove(struct allocation *allocation) {
-    tdelete(allocation, &tree, by_address);
+    tdelete(allocation, &allocation_tree, compare_allocation_ranges);
     if (allocation->previous != NULL)
         allocation->previous->next = allocation->next;
     else
@@ -79,51 +79,51 @@ void memory_remove(struct allocation *allocation) {
     free(allocation);
 }
 
-/* Flags are mmap's. */
-static void *map(size_t bytes, int flags) {
+/* flags: additional flags for mmap(). */
+static void *map_pages(size_t bytes, int flags) {
     void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
     if (start != MAP_FAILED)
         return start;
-    note("the host has no address space for %zu bytes", bytes);
+    log_line("the host has no address space for another %zu bytes", bytes);
     return NULL;
 }
 
-/* A forked child has no context, so it has none of its memory. */
-static void hide_from_children(void *start, size_t bytes) {
+/* A forked child has no context and therefore none of its memory. */
+static void exclude_from_fork(void *start, size_t bytes) {
     (void)madvise(start, bytes, MADV_DONTFORK);
 }
 
 void *memory_map(size_t bytes) {
-    void *start = map(bytes, 0);
+    void *start = map_pages(bytes, 0);
     if (start != NULL)
-        hide_from_children(start, bytes);
+        exclude_from_fork(start, bytes);
     return start;
 }
 
 void memory_unmap(void *start, size_t bytes) {
-    /* munmap fails when a hole would need one mapping too many: then at least the memory goes back. */
+    /* munmap() fails if splitting a mapping would exceed the number of mappings; return at least the pages. */
     if (munmap(start, bytes) != 0)
         (void)madvise(start, bytes, MADV_DONTNEED);
 }
 
 bool memory_reserve(struct device *device, uint64_t bytes) {
-    return gpu_reserve(device->gpu, bytes) || (pools_shrink(device) && gpu_reserve(device->gpu, bytes));
+    return gpu_reserve(device->gpu, bytes) || (pools_release_unused(device) && gpu_reserve(device->gpu, bytes));
 }
 
 static bool is_on_device(const struct allocation *allocation) {
     return allocation->device != NULL && allocation->kind != PINNED_MEMORY && allocation->kind != REGISTERED_MEMORY;
 }
 
-static bool is_plain(enum memory_kind kind) {
+static bool is_charged(enum memory_kind kind) {
     return kind == DEVICE_MEMORY || kind == MANAGED_MEMORY || kind == GLOBAL_MEMORY;
 }
 
 void memory_destroy(struct allocation *allocation) {
     if (allocation->kind == DEVICE_MEMORY || allocation->kind == IPC_MEMORY)
-        ipc_forget(allocation);
-    if (allocation->mapped != 0) /* an import may start within a page */
-        memory_unmap((void *)(allocation->base & ~(uintptr_t)4095), allocation->mapped);
-    if (is_plain(allocation->kind))
+        ipc_release(allocation);
+    if (allocation->mapped_bytes != 0) /* an imported allocation may start within a page */
+        memory_unmap((void *)(allocation->base & ~(uintptr_t)4095), allocation->mapped_bytes);
+    if (is_charged(allocation->kind))
         gpu_release(allocation->device->gpu, allocation->bytes);
     memory_remove(allocation);
 }
@@ -146,9 +146,9 @@ CUresult memory_free(struct allocation *allocation) {
     }
 }
 
-void memory_free_all(const struct CUctx_st *context) {
+void memory_free_of_context(const struct CUctx_st *context) {
     struct allocation *next;
-    frees_finish(context->device);
+    pending_frees_complete_all(context->device);
     for (struct allocation *allocation = allocations; allocation != NULL; allocation = next) {
         next = allocation->next;
         if (allocation->context == context)
@@ -156,52 +156,52 @@ void memory_free_all(const struct CUctx_st *context) {
     }
 }
 
-/* Below 4 GiB where a 32-bit pointer must hold it; NULL if there is no such room. */
-static void *map_for(enum memory_kind kind, size_t bytes, bool below_4g) {
+/* Maps memory, below 4 GiB if a 32-bit pointer must hold its address; NULL if there is no such address space. */
+static void *map_memory_of_kind(enum memory_kind kind, size_t bytes, bool below_4g) {
 #ifdef MAP_32BIT
     const int low = MAP_32BIT;
 #else
     const int low = 0;
 #endif
-    void *start = map(bytes, below_4g ? low : 0);
+    void *start = map_pages(bytes, below_4g ? low : 0);
     if (start != NULL && below_4g && (uintptr_t)start + bytes > UINT32_MAX) {
         memory_unmap(start, bytes);
         start = NULL;
     }
-    if (start != NULL && is_plain(kind))
-        hide_from_children(start, bytes);
+    if (start != NULL && is_charged(kind))
+        exclude_from_fork(start, bytes);
     return start;
 }
 
-static CUresult create(struct CUctx_st *context, enum memory_kind kind, size_t bytes, unsigned flags, bool below_4g,
-                       struct allocation **made) {
+static CUresult create_allocation(struct CUctx_st *context, enum memory_kind kind, size_t bytes, unsigned flags,
+                                  bool below_4g, struct allocation **made) {
     struct allocation values = {
         .bytes = bytes, .kind = kind, .flags = flags, .context = context, .device = context->device};
-    if (bytes > SIZE_MAX - 4096 || (is_plain(kind) && !memory_reserve(context->device, bytes)))
+    if (bytes > SIZE_MAX - 4096 || (is_charged(kind) && !memory_reserve(context->device, bytes)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    values.mapped = (bytes + 4095) & ~(size_t)4095;
-    void *base = map_for(kind, values.mapped, below_4g);
+    values.mapped_bytes = (bytes + 4095) & ~(size_t)4095;
+    void *base = map_memory_of_kind(kind, values.mapped_bytes, below_4g);
     values.base = (uintptr_t)base;
     *made = base != NULL ? memory_add(&values) : NULL;
     if (*made != NULL)
         return CUDA_SUCCESS;
     if (base != NULL)
-        memory_unmap(base, values.mapped);
-    if (is_plain(kind))
+        memory_unmap(base, values.mapped_bytes);
+    if (is_charged(kind))
         gpu_release(context->device->gpu, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-struct allocation *memory_new_globals(struct CUctx_st *context, size_t bytes) {
+struct allocation *memory_allocate_globals(struct CUctx_st *context, size_t bytes) {
     struct allocation *made = NULL;
     if (context != NULL)
-        return create(context, GLOBAL_MEMORY, bytes, 0, false, &made) == CUDA_SUCCESS ? made : NULL;
-    struct allocation values = {.bytes = bytes, .kind = PINNED_MEMORY, .device = device_of(0)};
-    values.mapped = (bytes + 4095) & ~(size_t)4095;
-    void *base = map_for(PINNED_MEMORY, values.mapped, false);
+        return create_allocation(context, GLOBAL_MEMORY, bytes, 0, false, &made) == CUDA_SUCCESS ? made : NULL;
+    struct allocation values = {.bytes = bytes, .kind = PINNED_MEMORY, .device = device_from_ordinal(0)};
+    values.mapped_bytes = (bytes + 4095) & ~(size_t)4095;
+    void *base = map_memory_of_kind(PINNED_MEMORY, values.mapped_bytes, false);
     values.base = (uintptr_t)base;
     if (base != NULL && (made = memory_add(&values)) == NULL)
-        memory_unmap(base, values.mapped);
+        memory_unmap(base, values.mapped_bytes);
     return made;
 }
 
@@ -210,14 +210,14 @@ void memory_free_globals(struct allocation *allocation) {
         memory_destroy(allocation);
 }
 
-/* ---- allocating ---- */
+/* ---- allocation ---- */
 
-/* The start of what isn't safe while a stream is captured. */
-static CUresult enter_unsafe(struct CUctx_st **context) {
-    CUresult result = enter(context);
+/* Enters the current context for a call that is unsafe during a stream capture. */
+static CUresult enter_unsafe_in_capture(struct CUctx_st **context) {
+    CUresult result = enter_context(context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = capture_forbids();
+    result = capture_check_unsafe_call();
     return result == CUDA_SUCCESS ? result : leave(result);
 }
 
@@ -226,10 +226,10 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytes, enum memory_kind kind,
     struct allocation *made;
     if (dptr == NULL || bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_unsafe(&context);
+    CUresult result = enter_unsafe_in_capture(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = create(context, kind, bytes, flags, below_4g, &made);
+    result = create_allocation(context, kind, bytes, flags, below_4g, &made);
     if (result == CUDA_SUCCESS)
         *dptr = made->base;
     return leave(result);
@@ -290,10 +290,10 @@ API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
     return allocate(dptr, bytesize, MANAGED_MEMORY, flags, false);
 }
 
-/* The runtime passes cudaFree(NULL) on, which is documented to do nothing and is how programs start a context. */
+/* The runtime forwards cudaFree(NULL), which by its documentation does nothing; programs use it to create a context. */
 API CUresult cuMemFree_v2(CUdeviceptr dptr) {
     struct CUctx_st *context;
-    CUresult result = enter_unsafe(&context);
+    CUresult result = enter_unsafe_in_capture(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (dptr == 0)
@@ -310,7 +310,7 @@ API CUresult cuMemFree(CUdeviceptr_v1 dptr) {
 
 API CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     uint64_t all = context->device->identity->memory_bytes;
@@ -335,7 +335,7 @@ API CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total) {
 
 API CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr) {
     struct CUctx_st *context;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     const struct allocation *allocation = memory_find((uintptr_t)dptr);
@@ -363,10 +363,10 @@ API CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CU
 
 /* ---- pinned host memory ---- */
 
-/* Frees what starts at address, if it is of that kind. */
-static CUresult free_host(void *address, enum memory_kind kind, CUresult unknown) {
+/* Frees the memory that starts at address if it is of that kind. */
+static CUresult free_host_memory(void *address, enum memory_kind kind, CUresult unknown) {
     struct CUctx_st *context;
-    CUresult result = enter_unsafe(&context);
+    CUresult result = enter_unsafe_in_capture(&context);
     if (result != CUDA_SUCCESS)
         return result;
     struct allocation *allocation = memory_find((uintptr_t)address);
@@ -381,10 +381,10 @@ API CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
     struct allocation *made;
     if (pp == NULL || bytesize == 0 || Flags > 7)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_unsafe(&context);
+    CUresult result = enter_unsafe_in_capture(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = create(context, PINNED_MEMORY, bytesize, Flags, false, &made);
+    result = create_allocation(context, PINNED_MEMORY, bytesize, Flags, false, &made);
     if (result == CUDA_SUCCESS)
         *pp = (void *)made->base;
     return leave(result);
@@ -399,14 +399,14 @@ API CUresult cuMemAllocHost(void **pp, unsigned int bytesize) {
 }
 
 API CUresult cuMemFreeHost(void *p) {
-    return free_host(p, PINNED_MEMORY, CUDA_ERROR_INVALID_VALUE);
+    return free_host_memory(p, PINNED_MEMORY, CUDA_ERROR_INVALID_VALUE);
 }
 
 API CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags) {
     struct CUctx_st *context;
     if (p == NULL || bytesize == 0 || bytesize > UINTPTR_MAX - (uintptr_t)p || Flags > 15)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_unsafe(&context);
+    CUresult result = enter_unsafe_in_capture(&context);
     if (result != CUDA_SUCCESS)
         return result;
     const struct allocation values = {.base = (uintptr_t)p,
@@ -423,7 +423,7 @@ API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags) {
 }
 
 API CUresult cuMemHostUnregister(void *p) {
-    return free_host(p, REGISTERED_MEMORY, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    return free_host_memory(p, REGISTERED_MEMORY, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
 static bool is_pinned(const struct allocation *allocation) {
@@ -434,7 +434,7 @@ API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned 
     struct CUctx_st *context;
     if (pdptr == NULL || p == NULL || Flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (!is_pinned(memory_find((uintptr_t)p)))
@@ -459,7 +459,7 @@ API CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p) {
     struct CUctx_st *context;
     if (pFlags == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     const struct allocation *allocation = memory_find((uintptr_t)p);
@@ -471,11 +471,11 @@ API CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p) {
 
 /* ---- pointer attributes ---- */
 
-static bool allows(const struct allocation *allocation, bool writing) {
+static bool allows_access(const struct allocation *allocation, bool writing) {
     return allocation->kind != MAPPED_MEMORY || mapping_allows(allocation, writing);
 }
 
-static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t pointer) {
+static CUresult get_pointer_attribute(void *data, CUpointer_attribute which, uintptr_t pointer) {
     const struct allocation *allocation = memory_find(pointer);
     bool known = allocation != NULL;
     bool device = known && is_on_device(allocation);
@@ -508,7 +508,7 @@ static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t point
         *(int *)data = known && allocation->kind == MANAGED_MEMORY;
         break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = !known ? -2 : allocation->device != NULL ? ordinal_of(allocation->device) : -1;
+        *(int *)data = !known ? -2 : allocation->device != NULL ? device_ordinal(allocation->device) : -1;
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)data = known ? allocation->base : 0;
@@ -525,10 +525,10 @@ static CUresult attribute(void *data, CUpointer_attribute which, uintptr_t point
         break;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         /* CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ is 1, ..._READWRITE 3 */
-        *(int *)data = !known ? 0 : allows(allocation, true) ? 3 : allows(allocation, false) ? 1 : 0;
+        *(int *)data = !known ? 0 : allows_access(allocation, true) ? 3 : allows_access(allocation, false) ? 1 : 0;
         break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)data = known ? pool_of(allocation) : NULL;
+        *(CUmemoryPool *)data = known ? allocation_pool(allocation) : NULL;
         break;
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -540,21 +540,21 @@ API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdevic
     struct CUctx_st *context;
     if (data == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (memory_find((uintptr_t)ptr) == NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    return leave(attribute(data, attr, (uintptr_t)ptr));
+    return leave(get_pointer_attribute(data, attr, (uintptr_t)ptr));
 }
 
-/* Unlike the single form this one answers for unknown pointers too. */
+/* Unlike cuPointerGetAttribute, this function also answers for unknown pointers. */
 API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
                                     CUdeviceptr ptr) {
     struct CUctx_st *context;
     if (numAttributes == 0 || attributes == NULL || data == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     bool known = memory_find((uintptr_t)ptr) != NULL;
@@ -570,8 +570,8 @@ API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attrib
             *(void **)data[i] = NULL;
             continue;
         }
-        result = attribute(data[i], attributes[i], (uintptr_t)ptr);
-        if (result == CUDA_ERROR_INVALID_VALUE) { /* no host pointer for device memory */
+        result = get_pointer_attribute(data[i], attributes[i], (uintptr_t)ptr);
+        if (result == CUDA_ERROR_INVALID_VALUE) { /* device memory has no host pointer */
             *(void **)data[i] = NULL;
             result = CUDA_SUCCESS;
         }
@@ -583,92 +583,93 @@ API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attr, 
     struct CUctx_st *context;
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     const struct allocation *allocation = memory_find((uintptr_t)ptr);
-    bool right = attr == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && allocation != NULL && is_on_device(allocation);
-    return leave(right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE); /* all copies are synchronous as it is */
+    bool valid = attr == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && allocation != NULL && is_on_device(allocation);
+    return leave(valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE); /* all copies are synchronous anyway */
 }
 
 /* ---- copies and fills ---- */
 
-enum side { HOST, DEVICE, ANY };
+enum copy_space { HOST, DEVICE, ANY };
 
-enum { WRITING = 1, PLANNED = 2 };
+enum { USE_WRITE = 1, USE_IN_GRAPH = 2 };
 
 /*
- * Whether bytes from address may be read or, with WRITING, written as that side; with PLANNED by a graph, whose memory
- * may be taken by then. With the lock held.
+ * Whether a range is valid as memory of that space for reading or, with USE_WRITE, for writing. With USE_IN_GRAPH,
+ * graph memory that will be allocated by then counts, too. Called with the lock held.
  */
-static bool is_valid(uintptr_t address, size_t bytes, enum side side, unsigned use) {
+static bool is_range_valid(uintptr_t address, size_t bytes, enum copy_space space, unsigned use) {
     while (bytes != 0) {
         const struct allocation *allocation = memory_find(address);
         if (allocation == NULL)
-            return side != DEVICE || ((use & PLANNED) != 0 && graph_memory_covers(address, bytes));
-        if (!allows(allocation, (use & WRITING) != 0))
+            return space != DEVICE || ((use & USE_IN_GRAPH) != 0 && graph_memory_covers(address, bytes));
+        if (!allows_access(allocation, (use & USE_WRITE) != 0))
             return false;
         size_t here = allocation->bytes - (address - allocation->base);
         if (bytes <= here)
             return true;
         if (allocation->kind != MAPPED_MEMORY)
             return false;
-        address += here; /* mappings side by side are one piece of memory */
+        address += here; /* adjacent mappings form one range */
         bytes -= here;
-        side = DEVICE;
+        space = DEVICE;
     }
     return true;
 }
 
-/* A call that isn't given a stream uses the legacy one, and waits for it. */
-#define AT_ONCE ((CUstream)UINTPTR_MAX)
+/* A call without a stream parameter runs in the legacy stream and waits for completion. */
+#define SYNCHRONOUS ((CUstream)UINTPTR_MAX)
 
-/* enter_with_room for a copy or fill. */
-static CUresult enter_in_order(struct CUctx_st **context, CUstream stream, struct capturing **capturing) {
-    if (stream != AT_ONCE)
-        return enter_with_room(context, stream, 1, capturing);
-    CUresult result = enter(context);
+/* enter_with_queue_space() for a copy or a fill. */
+static CUresult enter_copy(struct CUctx_st **context, CUstream stream, struct capture_member **capturing) {
+    if (stream != SYNCHRONOUS)
+        return enter_with_queue_space(context, stream, 1, capturing);
+    CUresult result = enter_context(context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = capture_forbids_stream(*context, LEGACY_STREAM);
+    result = capture_check_stream_wait(*context, LEGACY_STREAM);
     leave(result);
-    return result == CUDA_SUCCESS ? enter_with_room(context, LEGACY_STREAM, 1, capturing) : result;
+    return result == CUDA_SUCCESS ? enter_with_queue_space(context, LEGACY_STREAM, 1, capturing) : result;
 }
 
-static CUstream order_of(CUstream stream) {
-    return stream == AT_ONCE ? LEGACY_STREAM : stream;
+static CUstream stream_or_legacy(CUstream stream) {
+    return stream == SYNCHRONOUS ? LEGACY_STREAM : stream;
 }
 
-static CUmemorytype type_of(enum side side) {
-    return side == ANY ? CU_MEMORYTYPE_UNIFIED : side == HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+static CUmemorytype memory_type_of(enum copy_space space) {
+    return space == ANY ? CU_MEMORYTYPE_UNIFIED : space == HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
-/* One side of a rectangular copy: where it starts and how far it is from row to row and from layer to layer. */
-struct box {
+/* One side of a three-dimensional copy: its start, and the distances between rows and between layers. */
+struct copy_side {
     uintptr_t start;
     size_t pitch, layer;
-    enum side side;
+    enum copy_space space;
 };
 
-static CUresult box_of(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array, const size_t offset[3],
-                       size_t pitch, size_t rows, const size_t extent[3], struct box *box) {
+static CUresult describe_side(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array,
+                              const size_t offset[3], size_t pitch, size_t rows, const size_t extent[3],
+                              struct copy_side *side) {
     uintptr_t base;
     switch ((int)type) {
     case CU_MEMORYTYPE_HOST:
         base = (uintptr_t)host;
-        box->side = ANY;
+        side->space = ANY;
         break;
     case CU_MEMORYTYPE_DEVICE:
         base = (uintptr_t)device;
-        box->side = DEVICE;
+        side->space = DEVICE;
         break;
     case CU_MEMORYTYPE_UNIFIED:
         base = (uintptr_t)device;
-        box->side = ANY;
+        side->space = ANY;
         break;
     case CU_MEMORYTYPE_ARRAY:
-        box->side = ANY; /* what array_part finds, nobody else knows */
-        return array_part(array, offset, extent, &box->start, &box->pitch, &box->layer);
+        side->space = ANY; /* array_region() returns addresses that are not in the allocation tree */
+        return array_region(array, offset, extent, &side->start, &side->pitch, &side->layer);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -676,63 +677,63 @@ static CUresult box_of(CUmemorytype type, const void *host, CUdeviceptr device, 
         pitch = offset[0] + extent[0];
     if (rows == 0)
         rows = offset[1] + extent[1];
-    if (pitch < extent[0] || rows < extent[1] || __builtin_mul_overflow(pitch, rows, &box->layer))
+    if (pitch < extent[0] || rows < extent[1] || __builtin_mul_overflow(pitch, rows, &side->layer))
         return CUDA_ERROR_INVALID_VALUE;
-    box->pitch = pitch;
-    box->start = base + offset[2] * box->layer + offset[1] * pitch + offset[0];
+    side->pitch = pitch;
+    side->start = base + offset[2] * side->layer + offset[1] * pitch + offset[0];
     return CUDA_SUCCESS;
 }
 
-static bool is_box_valid(const struct box *box, const size_t extent[3], unsigned use) {
+static bool is_side_valid(const struct copy_side *side, const size_t extent[3], unsigned use) {
     size_t last;
-    if (__builtin_mul_overflow(box->layer, extent[2] - 1, &last) ||
-        __builtin_add_overflow(last, box->pitch * (extent[1] - 1) + extent[0], &last))
+    if (__builtin_mul_overflow(side->layer, extent[2] - 1, &last) ||
+        __builtin_add_overflow(last, side->pitch * (extent[1] - 1) + extent[0], &last))
         return false;
-    return is_valid(box->start, last, box->side, use);
+    return is_range_valid(side->start, last, side->space, use);
 }
 
-struct boxes {
-    struct box from, to;
+struct copy_plan {
+    struct copy_side from, to;
     size_t extent[3];
     bool empty;
 };
 
-/* use: 0 or PLANNED. */
-static CUresult boxes_of(const CUDA_MEMCPY3D *copied, unsigned use, struct boxes *boxes) {
-    const size_t extent[3] = {copied->WidthInBytes, copied->Height, copied->Depth};
-    const size_t source[3] = {copied->srcXInBytes, copied->srcY, copied->srcZ};
-    const size_t target[3] = {copied->dstXInBytes, copied->dstY, copied->dstZ};
-    CUresult result = box_of(copied->srcMemoryType, copied->srcHost, copied->srcDevice, copied->srcArray, source,
-                             copied->srcPitch, copied->srcHeight, extent, &boxes->from);
+/* use: 0 or USE_IN_GRAPH. */
+static CUresult plan_copy(const CUDA_MEMCPY3D *copy, unsigned use, struct copy_plan *plan) {
+    const size_t extent[3] = {copy->WidthInBytes, copy->Height, copy->Depth};
+    const size_t source[3] = {copy->srcXInBytes, copy->srcY, copy->srcZ};
+    const size_t target[3] = {copy->dstXInBytes, copy->dstY, copy->dstZ};
+    CUresult result = describe_side(copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray, source,
+                                    copy->srcPitch, copy->srcHeight, extent, &plan->from);
     if (result == CUDA_SUCCESS)
-        result = box_of(copied->dstMemoryType, copied->dstHost, copied->dstDevice, copied->dstArray, target,
-                        copied->dstPitch, copied->dstHeight, extent, &boxes->to);
+        result = describe_side(copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray, target,
+                               copy->dstPitch, copy->dstHeight, extent, &plan->to);
     if (result != CUDA_SUCCESS)
         return result;
-    memcpy(boxes->extent, extent, sizeof extent);
-    boxes->empty = extent[0] == 0 || extent[1] == 0 || extent[2] == 0;
-    return boxes->empty || (is_box_valid(&boxes->from, extent, use) && is_box_valid(&boxes->to, extent, use | WRITING))
+    memcpy(plan->extent, extent, sizeof extent);
+    plan->empty = extent[0] == 0 || extent[1] == 0 || extent[2] == 0;
+    return plan->empty || (is_side_valid(&plan->from, extent, use) && is_side_valid(&plan->to, extent, use | USE_WRITE))
                ? CUDA_SUCCESS
                : CUDA_ERROR_INVALID_VALUE;
 }
 
-static void move_boxes(const struct boxes *boxes) {
-    const struct box *from = &boxes->from, *to = &boxes->to;
-    for (size_t z = 0; !boxes->empty && z < boxes->extent[2]; z++)
-        for (size_t y = 0; y < boxes->extent[1]; y++)
+static void execute_copy(const struct copy_plan *plan) {
+    const struct copy_side *from = &plan->from, *to = &plan->to;
+    for (size_t z = 0; !plan->empty && z < plan->extent[2]; z++)
+        for (size_t y = 0; y < plan->extent[1]; y++)
             memmove((void *)(to->start + z * to->layer + y * to->pitch),
-                    (const void *)(from->start + z * from->layer + y * from->pitch), boxes->extent[0]);
+                    (const void *)(from->start + z * from->layer + y * from->pitch), plan->extent[0]);
 }
 
-CUresult check_copy(const CUDA_MEMCPY3D *copied) {
-    struct boxes boxes;
-    return boxes_of(copied, PLANNED, &boxes);
+CUresult check_memcpy(const CUDA_MEMCPY3D *copy) {
+    struct copy_plan plan;
+    return plan_copy(copy, USE_IN_GRAPH, &plan);
 }
 
-void do_copy(const CUDA_MEMCPY3D *copied) {
-    struct boxes boxes;
-    if (enter_driver() == CUDA_SUCCESS && leave(boxes_of(copied, PLANNED, &boxes)) == CUDA_SUCCESS)
-        move_boxes(&boxes);
+void run_memcpy(const CUDA_MEMCPY3D *copy) {
+    struct copy_plan plan;
+    if (enter_driver() == CUDA_SUCCESS && leave(plan_copy(copy, USE_IN_GRAPH, &plan)) == CUDA_SUCCESS)
+        execute_copy(&plan);
 }
 
 static bool is_on_host(CUmemorytype type, CUdeviceptr address) {
@@ -741,96 +742,98 @@ static bool is_on_host(CUmemorytype type, CUdeviceptr address) {
            (type == CU_MEMORYTYPE_UNIFIED && (allocation == NULL || is_pinned(allocation)));
 }
 
-bool copies_from_host(const CUDA_MEMCPY3D *copied) {
-    return is_on_host(copied->srcMemoryType, copied->srcDevice);
+bool memcpy_reads_host(const CUDA_MEMCPY3D *copy) {
+    return is_on_host(copy->srcMemoryType, copy->srcDevice);
 }
 
-bool copies_to_host(const CUDA_MEMCPY3D *copied) {
-    return is_on_host(copied->dstMemoryType, copied->dstDevice);
+bool memcpy_writes_host(const CUDA_MEMCPY3D *copy) {
+    return is_on_host(copy->dstMemoryType, copy->dstDevice);
 }
 
-static struct gpu_work work_of_copy(const CUDA_MEMCPY3D *copied, const struct boxes *boxes) {
-    enum way way = copies_to_host(copied) ? WAY_OUT : copies_from_host(copied) ? WAY_IN : WAY_WITHIN;
-    return copy_work(way, boxes->extent[0] * boxes->extent[1] * boxes->extent[2]);
+static struct gpu_work copy_plan_work(const CUDA_MEMCPY3D *copy, const struct copy_plan *plan) {
+    enum copy_direction direction = memcpy_writes_host(copy)  ? COPY_DEVICE_TO_HOST
+                                    : memcpy_reads_host(copy) ? COPY_HOST_TO_DEVICE
+                                                              : COPY_WITHIN_DEVICE;
+    return memcpy_work(direction, plan->extent[0] * plan->extent[1] * plan->extent[2]);
 }
 
 /*
- * The copy itself runs without the lock, as other threads' calls go on beside it on a real GPU too. The data of one
- * without a stream moves when it is over; that of the others at once, unless functions that are yet to be called could
- * have to do with it.
+ * The copy runs without the lock, because calls of other threads also continue on a real GPU. A synchronous copy moves
+ * its data when its work is done. Other copies move it immediately, unless outstanding host functions may access it.
  */
-static CUresult copy_box(const CUDA_MEMCPY3D *copied, CUstream stream) {
+static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream) {
     struct CUctx_st *context;
-    struct capturing *capturing = NULL;
-    struct boxes boxes;
-    if (copied == NULL)
+    struct capture_member *capturing = NULL;
+    struct copy_plan plan;
+    if (copy == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_in_order(&context, stream, &capturing);
+    CUresult result = enter_copy(&context, stream, &capturing);
     if (result != CUDA_SUCCESS)
         return result;
     if (capturing != NULL) {
         const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
-                                          .memcpy = {.copyCtx = context, .copyParams = *copied}};
-        return leave(capture_node(capturing, &params));
+                                          .memcpy = {.copyCtx = context, .copyParams = *copy}};
+        return leave(capture_add_node(capturing, &params));
     }
-    result = boxes_of(copied, 0, &boxes);
-    if (result != CUDA_SUCCESS || boxes.empty)
+    result = plan_copy(copy, 0, &plan);
+    if (result != CUDA_SUCCESS || plan.empty)
         return leave(result);
-    uint64_t number = work_put(context, order_of(stream), work_of_copy(copied, &boxes), NULL);
-    struct awaited awaited = {.gpu = work_context(context, order_of(stream))->device->gpu};
-    bool within = !copies_to_host(copied) && !copies_from_host(copied); /* the host doesn't wait for those */
-    if (work_has_calls() || (stream == AT_ONCE && !within))
+    uint64_t number = work_submit(context, stream_or_legacy(stream), copy_plan_work(copy, &plan), NULL);
+    struct awaited_work awaited = {.gpu = stream_context(context, stream_or_legacy(stream))->device->gpu};
+    /* The host does not wait for device-to-device copies. */
+    bool device_to_device = !memcpy_writes_host(copy) && !memcpy_reads_host(copy);
+    if (work_has_host_functions() || (stream == SYNCHRONOUS && !device_to_device))
         awaited.numbers[0] = number;
     leave(result);
     work_wait(&awaited);
-    move_boxes(&boxes);
+    execute_copy(&plan);
     return result;
 }
 
-static CUresult copy(uintptr_t to, enum side to_side, uintptr_t from, enum side from_side, size_t bytes,
-                     CUstream stream) {
-    const CUDA_MEMCPY3D copied = {.srcMemoryType = type_of(from_side),
-                                  .srcHost = (const void *)from,
-                                  .srcDevice = from,
-                                  .dstMemoryType = type_of(to_side),
-                                  .dstHost = (void *)to,
-                                  .dstDevice = to,
-                                  .WidthInBytes = bytes,
-                                  .Height = 1,
-                                  .Depth = 1};
-    return copy_box(&copied, stream);
+static CUresult copy_linear(uintptr_t to, enum copy_space to_space, uintptr_t from, enum copy_space from_space,
+                            size_t bytes, CUstream stream) {
+    const CUDA_MEMCPY3D copy = {.srcMemoryType = memory_type_of(from_space),
+                                .srcHost = (const void *)from,
+                                .srcDevice = from,
+                                .dstMemoryType = memory_type_of(to_space),
+                                .dstHost = (void *)to,
+                                .dstDevice = to,
+                                .WidthInBytes = bytes,
+                                .Height = 1,
+                                .Depth = 1};
+    return copy_3d(&copy, stream);
 }
 
 API CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-    return copy((uintptr_t)dst, ANY, (uintptr_t)src, ANY, ByteCount, AT_ONCE);
+    return copy_linear((uintptr_t)dst, ANY, (uintptr_t)src, ANY, ByteCount, SYNCHRONOUS);
 }
 
 API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-    return copy((uintptr_t)dst, ANY, (uintptr_t)src, ANY, ByteCount, hStream);
+    return copy_linear((uintptr_t)dst, ANY, (uintptr_t)src, ANY, ByteCount, hStream);
 }
 
 API CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
-    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, AT_ONCE);
+    return copy_linear((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, SYNCHRONOUS);
 }
 
 API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream) {
-    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, hStream);
+    return copy_linear((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, hStream);
 }
 
 API CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-    return copy((uintptr_t)dstHost, HOST, (uintptr_t)srcDevice, DEVICE, ByteCount, AT_ONCE);
+    return copy_linear((uintptr_t)dstHost, HOST, (uintptr_t)srcDevice, DEVICE, ByteCount, SYNCHRONOUS);
 }
 
 API CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-    return copy((uintptr_t)dstHost, HOST, (uintptr_t)srcDevice, DEVICE, ByteCount, hStream);
+    return copy_linear((uintptr_t)dstHost, HOST, (uintptr_t)srcDevice, DEVICE, ByteCount, hStream);
 }
 
 API CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcDevice, DEVICE, ByteCount, AT_ONCE);
+    return copy_linear((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcDevice, DEVICE, ByteCount, SYNCHRONOUS);
 }
 
 API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-    return copy((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcDevice, DEVICE, ByteCount, hStream);
+    return copy_linear((uintptr_t)dstDevice, DEVICE, (uintptr_t)srcDevice, DEVICE, ByteCount, hStream);
 }
 
 API CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount) {
@@ -868,12 +871,12 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
     if (result == CUDA_SUCCESS)
         result = check_context(from_context);
     leave(result);
-    return result == CUDA_SUCCESS ? copy((uintptr_t)to, DEVICE, (uintptr_t)from, DEVICE, bytes, stream) : result;
+    return result == CUDA_SUCCESS ? copy_linear((uintptr_t)to, DEVICE, (uintptr_t)from, DEVICE, bytes, stream) : result;
 }
 
 API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
                           size_t ByteCount) {
-    return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, AT_ONCE);
+    return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, SYNCHRONOUS);
 }
 
 API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
@@ -881,116 +884,116 @@ API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUde
     return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 
-static CUresult copy_rectangle(const CUDA_MEMCPY2D *copied, CUstream stream) {
-    if (copied == NULL)
+static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream) {
+    if (copy == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    const CUDA_MEMCPY3D box = {.srcXInBytes = copied->srcXInBytes,
-                               .srcY = copied->srcY,
-                               .srcMemoryType = copied->srcMemoryType,
-                               .srcHost = copied->srcHost,
-                               .srcDevice = copied->srcDevice,
-                               .srcArray = copied->srcArray,
-                               .srcPitch = copied->srcPitch,
-                               .dstXInBytes = copied->dstXInBytes,
-                               .dstY = copied->dstY,
-                               .dstMemoryType = copied->dstMemoryType,
-                               .dstHost = copied->dstHost,
-                               .dstDevice = copied->dstDevice,
-                               .dstArray = copied->dstArray,
-                               .dstPitch = copied->dstPitch,
-                               .WidthInBytes = copied->WidthInBytes,
-                               .Height = copied->Height,
-                               .Depth = 1};
-    return copy_box(&box, stream);
+    const CUDA_MEMCPY3D side = {.srcXInBytes = copy->srcXInBytes,
+                                .srcY = copy->srcY,
+                                .srcMemoryType = copy->srcMemoryType,
+                                .srcHost = copy->srcHost,
+                                .srcDevice = copy->srcDevice,
+                                .srcArray = copy->srcArray,
+                                .srcPitch = copy->srcPitch,
+                                .dstXInBytes = copy->dstXInBytes,
+                                .dstY = copy->dstY,
+                                .dstMemoryType = copy->dstMemoryType,
+                                .dstHost = copy->dstHost,
+                                .dstDevice = copy->dstDevice,
+                                .dstArray = copy->dstArray,
+                                .dstPitch = copy->dstPitch,
+                                .WidthInBytes = copy->WidthInBytes,
+                                .Height = copy->Height,
+                                .Depth = 1};
+    return copy_3d(&side, stream);
 }
 
 API CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy) {
-    return copy_rectangle(pCopy, AT_ONCE);
+    return copy_2d(pCopy, SYNCHRONOUS);
 }
 API CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy) {
-    return copy_rectangle(pCopy, AT_ONCE);
+    return copy_2d(pCopy, SYNCHRONOUS);
 }
 API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
-    return copy_rectangle(pCopy, hStream);
+    return copy_2d(pCopy, hStream);
 }
 API CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy) {
-    return copy_box(pCopy, AT_ONCE);
+    return copy_3d(pCopy, SYNCHRONOUS);
 }
 API CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
-    return copy_box(pCopy, hStream);
+    return copy_3d(pCopy, hStream);
 }
 
-/* One row between an array and something else. */
+/* One row between an array and other memory. */
 #define ROW(...)                                                                                                       \
     &(CUDA_MEMCPY3D) {                                                                                                 \
         __VA_ARGS__, .WidthInBytes = ByteCount, .Height = 1, .Depth = 1                                                \
     }
-#define ROW_ARRAY(side)                                                                                                \
-    .side##MemoryType = CU_MEMORYTYPE_ARRAY, .side##Array = side##Array, .side##XInBytes = side##Offset
-#define ROW_HOST(side) .side##MemoryType = CU_MEMORYTYPE_HOST, .side##Host = side##Host
-#define ROW_DEVICE(side) .side##MemoryType = CU_MEMORYTYPE_DEVICE, .side##Device = side##Device
+#define ROW_ARRAY(space)                                                                                               \
+    .space##MemoryType = CU_MEMORYTYPE_ARRAY, .space##Array = space##Array, .space##XInBytes = space##Offset
+#define ROW_HOST(space) .space##MemoryType = CU_MEMORYTYPE_HOST, .space##Host = space##Host
+#define ROW_DEVICE(space) .space##MemoryType = CU_MEMORYTYPE_DEVICE, .space##Device = space##Device
 
 API CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-    return copy_box(ROW(ROW_ARRAY(src), ROW_HOST(dst)), AT_ONCE);
+    return copy_3d(ROW(ROW_ARRAY(src), ROW_HOST(dst)), SYNCHRONOUS);
 }
 API CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
                                   CUstream hStream) {
-    return copy_box(ROW(ROW_ARRAY(src), ROW_HOST(dst)), hStream);
+    return copy_3d(ROW(ROW_ARRAY(src), ROW_HOST(dst)), hStream);
 }
 API CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount) {
-    return copy_box(ROW(ROW_HOST(src), ROW_ARRAY(dst)), AT_ONCE);
+    return copy_3d(ROW(ROW_HOST(src), ROW_ARRAY(dst)), SYNCHRONOUS);
 }
 API CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
                                   CUstream hStream) {
-    return copy_box(ROW(ROW_HOST(src), ROW_ARRAY(dst)), hStream);
+    return copy_3d(ROW(ROW_HOST(src), ROW_ARRAY(dst)), hStream);
 }
 API CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-    return copy_box(ROW(ROW_ARRAY(src), ROW_DEVICE(dst)), AT_ONCE);
+    return copy_3d(ROW(ROW_ARRAY(src), ROW_DEVICE(dst)), SYNCHRONOUS);
 }
 API CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
-    return copy_box(ROW(ROW_DEVICE(src), ROW_ARRAY(dst)), AT_ONCE);
+    return copy_3d(ROW(ROW_DEVICE(src), ROW_ARRAY(dst)), SYNCHRONOUS);
 }
 API CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-    return copy_box(ROW(ROW_ARRAY(src), ROW_ARRAY(dst)), AT_ONCE);
+    return copy_3d(ROW(ROW_ARRAY(src), ROW_ARRAY(dst)), SYNCHRONOUS);
 }
 
-/* Of a fill: bytes in a row. */
-static size_t row_of(const CUDA_MEMSET_NODE_PARAMS_v2 *filled) {
-    return filled->width * filled->elementSize;
+/* Bytes in one row of a fill. */
+static size_t memset_row_bytes(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {
+    return params->width * params->elementSize;
 }
 
-static CUresult check_rows(const CUDA_MEMSET_NODE_PARAMS_v2 *filled, unsigned use) {
-    size_t row, all, size = filled->elementSize;
+static CUresult check_memset_params(const CUDA_MEMSET_NODE_PARAMS_v2 *params, unsigned use) {
+    size_t row, all, size = params->elementSize;
     if (size != 1 && size != 2 && size != 4)
         return CUDA_ERROR_INVALID_VALUE;
-    if (filled->width == 0 || filled->height == 0)
+    if (params->width == 0 || params->height == 0)
         return CUDA_SUCCESS;
-    if (filled->dst % size != 0 || __builtin_mul_overflow(filled->width, size, &row) ||
-        (filled->height > 1 && filled->pitch < row) ||
-        __builtin_mul_overflow(filled->pitch, filled->height - 1, &all) || __builtin_add_overflow(all, row, &all) ||
-        !is_valid((uintptr_t)filled->dst, all, DEVICE, use | WRITING))
+    if (params->dst % size != 0 || __builtin_mul_overflow(params->width, size, &row) ||
+        (params->height > 1 && params->pitch < row) ||
+        __builtin_mul_overflow(params->pitch, params->height - 1, &all) || __builtin_add_overflow(all, row, &all) ||
+        !is_range_valid((uintptr_t)params->dst, all, DEVICE, use | USE_WRITE))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
-CUresult check_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *filled) {
-    return check_rows(filled, PLANNED);
+CUresult check_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {
+    return check_memset_params(params, USE_IN_GRAPH);
 }
 
-/* drop: how to drop pages that become zero; 0: not at all. */
-static void fill_rows(const CUDA_MEMSET_NODE_PARAMS_v2 *filled, int drop) {
-    size_t row = row_of(filled), size = filled->elementSize;
-    unsigned char element[sizeof filled->value];
-    memcpy(element, &filled->value, sizeof element); /* its low bytes come first */
+/* advice: the madvise() advice that drops pages that become zero; 0: keep all pages. */
+static void write_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params, int advice) {
+    size_t row = memset_row_bytes(params), size = params->elementSize;
+    unsigned char element[sizeof params->value];
+    memcpy(element, &params->value, sizeof element); /* little-endian: the low bytes come first */
     static const unsigned char zeros[4];
     bool zero = memcmp(element, zeros, size) == 0;
-    for (size_t y = 0; row != 0 && y < filled->height; y++) {
-        unsigned char *start = (unsigned char *)(uintptr_t)filled->dst + y * filled->pitch;
+    for (size_t y = 0; row != 0 && y < params->height; y++) {
+        unsigned char *start = (unsigned char *)(uintptr_t)params->dst + y * params->pitch;
         uintptr_t first = ((uintptr_t)start + 4095) & ~(uintptr_t)4095;
         uintptr_t last = ((uintptr_t)start + row) & ~(uintptr_t)4095;
-        /* Dropped pages read as zeros, so clearing 80 GB takes no host memory. */
-        if (zero && drop != 0 && last > first && last - first >= (1u << 20) &&
-            madvise((void *)first, last - first, drop) == 0) {
+        /* Dropped pages read as zeros, so that clearing 80 GB takes no host memory. */
+        if (zero && advice != 0 && last > first && last - first >= (1u << 20) &&
+            madvise((void *)first, last - first, advice) == 0) {
             memset(start, 0, first - (uintptr_t)start);
             memset((void *)last, 0, (uintptr_t)start + row - last);
             continue;
@@ -999,32 +1002,32 @@ static void fill_rows(const CUDA_MEMSET_NODE_PARAMS_v2 *filled, int drop) {
             memset(start, element[0], row);
             continue;
         }
-        for (size_t x = 0; x < filled->width; x++)
+        for (size_t x = 0; x < params->width; x++)
             memcpy(start + x * size, element, size);
     }
 }
 
-static int drop_of(const CUDA_MEMSET_NODE_PARAMS_v2 *filled) {
-    const struct allocation *allocation = memory_find((uintptr_t)filled->dst);
+static int memset_drop_advice(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {
+    const struct allocation *allocation = memory_find((uintptr_t)params->dst);
     if (allocation == NULL || allocation->kind == REGISTERED_MEMORY)
         return 0;
-    return allocation->shared ? MADV_REMOVE : MADV_DONTNEED;
+    return allocation->file_backed ? MADV_REMOVE : MADV_DONTNEED;
 }
 
-void do_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *filled) {
+void run_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {
     if (enter_driver() != CUDA_SUCCESS)
         return;
-    int drop = drop_of(filled);
-    if (leave(check_rows(filled, PLANNED)) == CUDA_SUCCESS)
-        fill_rows(filled, drop);
+    int advice = memset_drop_advice(params);
+    if (leave(check_memset_params(params, USE_IN_GRAPH)) == CUDA_SUCCESS)
+        write_memset(params, advice);
 }
 
-/* Fills height rows of width elements of size bytes. */
-static CUresult fill(uintptr_t to, size_t pitch, unsigned value, size_t size, size_t width, size_t height,
-                     CUstream stream) {
+/* Fills `height` rows of `width` elements of `size` bytes. */
+static CUresult memset_rows(uintptr_t to, size_t pitch, unsigned value, size_t size, size_t width, size_t height,
+                            CUstream stream) {
     struct CUctx_st *context;
-    struct capturing *capturing = NULL;
-    CUresult result = enter_in_order(&context, stream, &capturing);
+    struct capture_member *capturing = NULL;
+    CUresult result = enter_copy(&context, stream, &capturing);
     if (result != CUDA_SUCCESS)
         return result;
     const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
@@ -1036,42 +1039,43 @@ static CUresult fill(uintptr_t to, size_t pitch, unsigned value, size_t size, si
                                                  .height = height,
                                                  .ctx = context}};
     if (capturing != NULL)
-        return leave(capture_node(capturing, &params));
-    result = check_rows(&params.memset, 0);
-    int drop = drop_of(&params.memset);
+        return leave(capture_add_node(capturing, &params));
+    result = check_memset_params(&params.memset, 0);
+    int advice = memset_drop_advice(&params.memset);
     if (result == CUDA_SUCCESS && width != 0 && height != 0)
-        (void)work_put(context, order_of(stream),
-                       fill_work(work_context(context, order_of(stream))->device, row_of(&params.memset) * height),
-                       NULL);
+        (void)work_submit(context, stream_or_legacy(stream),
+                          memset_work(stream_context(context, stream_or_legacy(stream))->device,
+                                      memset_row_bytes(&params.memset) * height),
+                          NULL);
     leave(result);
     if (result == CUDA_SUCCESS)
-        fill_rows(&params.memset, drop);
+        write_memset(&params.memset, advice);
     return result;
 }
 
-#define FILLS(bits, type)                                                                                              \
+#define DEFINE_MEMSETS(bits, type)                                                                                     \
     API CUresult cuMemsetD##bits##_v2(CUdeviceptr dstDevice, type value, size_t N) {                                   \
-        return fill((uintptr_t)dstDevice, 0, value, sizeof value, N, 1, AT_ONCE);                                      \
+        return memset_rows((uintptr_t)dstDevice, 0, value, sizeof value, N, 1, SYNCHRONOUS);                           \
     }                                                                                                                  \
     API CUresult cuMemsetD##bits##Async(CUdeviceptr dstDevice, type value, size_t N, CUstream hStream) {               \
-        return fill((uintptr_t)dstDevice, 0, value, sizeof value, N, 1, hStream);                                      \
+        return memset_rows((uintptr_t)dstDevice, 0, value, sizeof value, N, 1, hStream);                               \
     }                                                                                                                  \
     API CUresult cuMemsetD##bits(CUdeviceptr_v1 dstDevice, type value, unsigned int N) {                               \
-        return fill(dstDevice, 0, value, sizeof value, N, 1, AT_ONCE);                                                 \
+        return memset_rows(dstDevice, 0, value, sizeof value, N, 1, SYNCHRONOUS);                                      \
     }                                                                                                                  \
     API CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,              \
                                         size_t Height) {                                                               \
-        return fill((uintptr_t)dstDevice, dstPitch, value, sizeof value, Width, Height, AT_ONCE);                      \
+        return memset_rows((uintptr_t)dstDevice, dstPitch, value, sizeof value, Width, Height, SYNCHRONOUS);           \
     }                                                                                                                  \
     API CUresult cuMemsetD2D##bits##Async(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,            \
                                           size_t Height, CUstream hStream) {                                           \
-        return fill((uintptr_t)dstDevice, dstPitch, value, sizeof value, Width, Height, hStream);                      \
+        return memset_rows((uintptr_t)dstDevice, dstPitch, value, sizeof value, Width, Height, hStream);               \
     }                                                                                                                  \
     API CUresult cuMemsetD2D##bits(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, type value, unsigned int Width,    \
                                    unsigned int Height) {                                                              \
-        return fill(dstDevice, dstPitch, value, sizeof value, Width, Height, AT_ONCE);                                 \
+        return memset_rows(dstDevice, dstPitch, value, sizeof value, Width, Height, SYNCHRONOUS);                      \
     }
 
-FILLS(8, unsigned char)
-FILLS(16, unsigned short)
-FILLS(32, unsigned int)
+DEFINE_MEMSETS(8, unsigned char)
+DEFINE_MEMSETS(16, unsigned short)
+DEFINE_MEMSETS(32, unsigned int)

@@ -1,6 +1,6 @@
 /*
- * All memory that the process knows of, by address: what an address belongs to, whatever made it. With the driver's
- * lock held for everything here.
+ * The table of all allocations by address, however they were made, and the copies and fills on them. Called with the
+ * driver lock held, except run_memcpy() and run_memset().
  */
 #ifndef ALIQUOT_FAKE_CUDA_MEMORY_H
 #define ALIQUOT_FAKE_CUDA_MEMORY_H
@@ -11,60 +11,80 @@ enum memory_kind {
     DEVICE_MEMORY,
     MANAGED_MEMORY,
     PINNED_MEMORY,
-    REGISTERED_MEMORY, /* the program's own, told to us */
-    POOL_MEMORY,       /* owner: its block; cuda_pool.c */
-    GRAPH_MEMORY,      /* owner: its struct graph_memory; cuda_pool.c */
-    GLOBAL_MEMORY,     /* a module's variables; cuda_image.c */
-    MAPPED_MEMORY,     /* owner: its struct mapping; cuda_vmm.c */
-    IPC_MEMORY,        /* another process's; owner: what cuda_ipc.c keeps about it, as for exported DEVICE_MEMORY */
-    IMPORTED_MEMORY,   /* of another process's pool */
+    REGISTERED_MEMORY, /* host memory of the program (cuMemHostRegister) */
+    POOL_MEMORY,       /* owner: struct pool_block; cuda_pool.c */
+    GRAPH_MEMORY,      /* owner: struct graph_memory; cuda_pool.c */
+    GLOBAL_MEMORY,     /* a module's variables; cuda_module.c */
+    MAPPED_MEMORY,     /* owner: struct mapping; cuda_vmm.c */
+    IPC_MEMORY,        /* of another process; owner: struct ipc_state, as for exported DEVICE_MEMORY; cuda_ipc.c */
+    IMPORTED_MEMORY,   /* from the pool of another process */
 };
 
 struct allocation {
     uintptr_t base;
-    size_t bytes;  /* asked for; charged if it is device or managed memory */
-    size_t mapped; /* of the host's address space, that goes back with it */
+    size_t bytes;        /* as requested; this is the charge of device and managed memory */
+    size_t mapped_bytes; /* host address space to unmap with it */
     enum memory_kind kind;
     unsigned flags;
     unsigned long long id;
-    struct CUctx_st *context; /* NULL: it outlives contexts */
-    struct device *device;    /* NULL: the host's, and no one device's */
+    struct CUctx_st *context; /* NULL if it outlives contexts */
+    struct device *device;    /* NULL for host memory that belongs to no device */
     void *owner;
-    bool shared; /* it is a part of a file */
-    bool freed;  /* in stream order, and the stream has not come to that yet; memory_find doesn't find it any more */
+    bool file_backed;
+    bool free_pending; /* in stream order, and the stream has not reached the free yet; memory_find() ignores it */
     struct allocation *previous, *next;
 };
 
-/* The one around an address, NULL if there is none. */
+static inline size_t round_up(size_t bytes, size_t alignment) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/* Returns the allocation that contains an address, or NULL. */
 struct allocation *memory_find(uintptr_t address);
 
-/* Makes one with these values known; NULL without host memory, or if something else is known there. */
+/* Adds an allocation to the table; NULL without host memory, or if it overlaps another one. */
 struct allocation *memory_add(const struct allocation *values);
 void memory_remove(struct allocation *allocation);
-/* The same, and gives back what it holds. Not for memory of pools and graphs, nor mappings. */
+/* Unmaps, uncharges and removes an allocation. Not for memory of pools and graphs, and not for mappings. */
 void memory_destroy(struct allocation *allocation);
-/* One that wanted says yes to; NULL if there is none. */
-struct allocation *memory_search(bool (*wanted)(const struct allocation *allocation, const void *data),
+/* Returns an allocation for which matches() returns true, or NULL. */
+struct allocation *memory_search(bool (*matches)(const struct allocation *allocation, const void *data),
                                  const void *data);
 
-/* Address space that takes room once it is written and that a forked child doesn't see; NULL if there is none. */
+/* Frees the memory of a context that is being destroyed. */
+void memory_free_of_context(const struct CUctx_st *context);
+
+/* Maps address space that takes host memory only once it is written and is hidden from forked children, or NULL. */
 void *memory_map(size_t bytes);
 void memory_unmap(void *start, size_t bytes);
 
 /*
- * Takes bytes of the device for this process. Where they aren't free, what the process's pools hold unused goes back
- * first, as NVIDIA's driver does it ("Using the NVIDIA CUDA Stream-Ordered Memory Allocator, Part 1", developer blog).
+ * Charges bytes of the device to this process. If they are not free, the process's pools first release their unused
+ * memory, as NVIDIA's driver does ("Using the NVIDIA CUDA Stream-Ordered Memory Allocator, Part 1", developer blog).
  */
 bool memory_reserve(struct device *device, uint64_t bytes);
 
 /*
- * Memory of the context's device for a module's variables, which goes with the module; without a context of the host,
- * for managed ones. NULL if there is none.
+ * Allocates memory for a module's variables on the context's device; with context NULL, host memory for managed
+ * variables. Returns NULL if there is not enough.
  */
-struct allocation *memory_new_globals(struct CUctx_st *context, size_t bytes);
+struct allocation *memory_allocate_globals(struct CUctx_st *context, size_t bytes);
 void memory_free_globals(struct allocation *allocation);
 
-/* Frees what cuMemFree and cuMemFreeAsync may free; CUDA_ERROR_INVALID_VALUE for anything else. */
+/* Frees memory that cuMemFree and cuMemFreeAsync accept; CUDA_ERROR_INVALID_VALUE for any other memory. */
 CUresult memory_free(struct allocation *allocation);
+
+/* Check the parameters of a memcpy or memset node, and where a memcpy reads and writes. */
+CUresult check_memcpy(const CUDA_MEMCPY3D *copy);
+bool memcpy_reads_host(const CUDA_MEMCPY3D *copy);
+bool memcpy_writes_host(const CUDA_MEMCPY3D *copy);
+CUresult check_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params);
+
+/*
+ * Carry out a memcpy or memset node. Called without the lock. They do nothing if the memory has been freed since the
+ * parameters were checked.
+ */
+void run_memcpy(const CUDA_MEMCPY3D *copy);
+void run_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params);
 
 #endif

@@ -1,23 +1,25 @@
-/* The handles that the driver gave out. */
+/* The registry of object handles. */
 #define _GNU_SOURCE
 #include "cuda_array.h"
 #include "cuda_capture.h"
+#include "cuda_module.h"
+#include "cuda_stream.h"
 
 #include <search.h>
 #include <stdlib.h>
 
-static void *handles; /* tree of all objects, by address */
+static void *object_tree; /* tree of all objects, by address */
 static struct object *objects;
 
-static int by_address(const void *a, const void *b) {
+static int compare_addresses(const void *a, const void *b) {
     return a < b ? -1 : a > b;
 }
 
-void *object_new(enum kind kind, size_t bytes, struct CUctx_st *context) {
+void *object_new(enum object_kind kind, size_t bytes, struct CUctx_st *context) {
     struct object *object = calloc(1, bytes);
     if (object == NULL)
         return NULL;
-    if (tsearch(object, &handles, by_address) == NULL) {
+    if (tsearch(object, &object_tree, compare_addresses) == NULL) {
         free(object);
         return NULL;
     }
@@ -30,14 +32,14 @@ void *object_new(enum kind kind, size_t bytes, struct CUctx_st *context) {
     return object;
 }
 
-void *object_find(enum kind kind, const void *handle) {
-    struct object *const *node = handle != NULL ? tfind(handle, &handles, by_address) : NULL;
+void *object_find(enum object_kind kind, const void *handle) {
+    struct object *const *node = handle != NULL ? tfind(handle, &object_tree, compare_addresses) : NULL;
     return node != NULL && (*node)->kind == kind ? *node : NULL;
 }
 
 void object_delete(void *handle) {
     struct object *object = handle;
-    tdelete(object, &handles, by_address);
+    tdelete(object, &object_tree, compare_addresses);
     if (object->previous != NULL)
         object->previous->next = object->next;
     else
@@ -45,7 +47,7 @@ void object_delete(void *handle) {
     if (object->next != NULL)
         object->next->previous = object->previous;
     if (object->kind == KIND_MODULE || object->kind == KIND_LIBRARY)
-        image_free(object);
+        module_free(object);
     else if (object->kind == KIND_STREAM)
         stream_free(object);
     else if (object->kind == KIND_EVENT)
@@ -55,9 +57,9 @@ void object_delete(void *handle) {
     free(object);
 }
 
-void objects_delete_all(const struct CUctx_st *context) {
+void objects_delete_of_context(const struct CUctx_st *context) {
     struct object *next;
-    capture_forget_context(context); /* before the loop: it deletes graphs */
+    capture_forget_context(context); /* before the loop, because it deletes graphs */
     for (struct object *object = objects; object != NULL; object = next) {
         next = object->next;
         if (object->context == context)
@@ -65,7 +67,7 @@ void objects_delete_all(const struct CUctx_st *context) {
     }
 }
 
-void objects_visit(enum kind kind, void (*visit)(void *object, void *data), void *data) {
+void objects_for_each(enum object_kind kind, void (*visit)(void *object, void *data), void *data) {
     struct object *next;
     for (struct object *object = objects; object != NULL; object = next) {
         next = object->next;

@@ -1,19 +1,21 @@
 /*
- * Memory pools, stream-ordered allocation, and the memory that graphs own.
+ * Memory pools, stream-ordered allocation, and graph memory.
  *
- * A pool reserves memory of its device in chunks of 32 MiB, or of the request rounded up to 2 MiB where that is more,
- * and hands out parts of them in steps of 512 bytes. The part is the smallest of the free ones that is large enough
- * (looked for in lists by size, a list's first entries only), and parts that are freed join their free neighbours.
- * A chunk that is wholly free goes back when the host synchronises and the pool holds more than its release threshold.
+ * A pool reserves device memory in chunks of 32 MiB, or of the request rounded up to 2 MiB if that is larger, and
+ * allocates blocks from them in multiples of 512 bytes. It takes the smallest free block that is large enough (best
+ * fit over free lists by size, comparing the first entries of a list only). Freed blocks merge with their free
+ * neighbors. When the host synchronizes and the pool holds more than its release threshold, entirely free chunks are
+ * released.
  *
- * What is freed in stream order is out of the program's reach at once, but free only when the stream has come to it:
- * until then it serves nothing but allocations in the same stream and, when the GPU has no more, those in others, which
- * then wait for that stream (CUDA C++ Programming Guide, "Reuse Policies").
+ * A block freed in stream order is inaccessible to the program immediately, but free only once the stream reaches the
+ * free. Until then, allocations in the same stream can reuse it. If the GPU has no other memory, allocations in other
+ * streams can reuse it too and then wait for that stream (CUDA C++ Programming Guide, "Reuse Policies").
  */
 #define _GNU_SOURCE
 #include "cuda_pool.h"
 #include "cuda_capture.h"
-#include "cuda_shared.h"
+#include "cuda_shareable.h"
+#include "cuda_stream.h"
 #include "cuda_work.h"
 
 #include <fcntl.h>
@@ -23,34 +25,34 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PART_ALIGNMENT = 512, SIZES = 40, ENTRIES_TO_COMPARE = 32 };
+enum { BLOCK_ALIGNMENT = 512, FREE_LISTS = 40, FREE_LIST_SCAN_LIMIT = 32 };
 
-/* Places in the list of reuse attributes. */
-enum { EVENT_DEPENDENCIES, OPPORTUNISTIC, INTERNAL_DEPENDENCIES, REUSES };
+/* Indexes of the reuse attributes. */
+enum { REUSE_EVENT_DEPENDENCIES, REUSE_OPPORTUNISTIC, REUSE_INTERNAL_DEPENDENCIES, REUSE_COUNT };
 
 #define CHUNK_ALIGNMENT ((size_t)2 << 20)
-#define CHUNK_SMALLEST ((size_t)32 << 20)
+#define MIN_CHUNK_BYTES ((size_t)32 << 20)
 
-/* Memory in use and reserved, and the most of it since the program last reset that. */
-struct usage {
+/* Bytes in use and reserved, and their maximums since the program last reset them. */
+struct memory_usage {
     cuuint64_t used, used_high, reserved, reserved_high;
 };
 
-struct part {
+struct pool_block {
     struct chunk *chunk;
     uintptr_t base;
     size_t bytes;
     bool used;
-    struct part *before, *after;  /* in the chunk */
-    struct part *previous, *next; /* in the list of free parts of about this size */
+    struct pool_block *previous_in_chunk, *next_in_chunk; /* neighbors in the chunk */
+    struct pool_block *previous, *next;                   /* in the free list of its size */
 };
 
 struct chunk {
     struct CUmemPoolHandle_st *pool;
     uintptr_t base;
     size_t bytes;
-    off_t offset; /* in the file of a pool that can be exported */
-    struct part *first;
+    off_t offset; /* in the file of an exportable pool */
+    struct pool_block *first;
     struct chunk *previous, *next;
 };
 
@@ -58,121 +60,117 @@ struct CUmemPoolHandle_st {
     struct device *device;
     bool is_default;
     bool imported;
-    int fd;         /* the file that the memory of a pool is that can be exported, or is an import; -1: none */
-    size_t in_file; /* bytes of it that were ever used: what is given back is a hole for ever */
-    bool destroyed; /* its handle is not valid any more, and it goes with its last allocation */
+    int fd;            /* the file that backs an exportable or imported pool; -1: none */
+    size_t file_bytes; /* bytes of the file used so far; released ranges become holes and are not reused */
+    bool destroyed;    /* the handle is invalid; the pool is deleted with its last allocation */
     size_t max_bytes;
     cuuint64_t release_threshold;
-    int reuse[REUSES]; /* CU_MEMPOOL_ATTR_REUSE_*, in their order; EVENT_DEPENDENCIES has no effect */
-    struct usage usage;
+    int reuse[REUSE_COUNT]; /* CU_MEMPOOL_ATTR_REUSE_*, in their order; REUSE_EVENT_DEPENDENCIES has no effect */
+    struct memory_usage usage;
     struct chunk *chunks;
-    struct part *free_parts[SIZES];             /* [n]: of 512 << n bytes and more, but less than twice that */
-    CUmemAccess_flags access[GPU_MAX_PER_NODE]; /* of each device */
+    struct pool_block *free_lists[FREE_LISTS];  /* [n]: blocks of at least 512 << n bytes and less than twice that */
+    CUmemAccess_flags access[GPU_MAX_PER_NODE]; /* by device */
     struct CUmemPoolHandle_st *previous, *next;
 };
 
 static struct CUmemPoolHandle_st *pools;
 static struct CUmemPoolHandle_st *default_pools[GPU_MAX_PER_NODE], *current_pools[GPU_MAX_PER_NODE];
 
-static size_t round_up(size_t bytes, size_t alignment) {
-    return (bytes + alignment - 1) / alignment * alignment;
-}
-
-static void usage_add_used(struct usage *usage, size_t bytes) {
+static void usage_add_used(struct memory_usage *usage, size_t bytes) {
     usage->used += bytes;
     if (usage->used > usage->used_high)
         usage->used_high = usage->used;
 }
 
-static void usage_add_reserved(struct usage *usage, size_t bytes) {
+static void usage_add_reserved(struct memory_usage *usage, size_t bytes) {
     usage->reserved += bytes;
     if (usage->reserved > usage->reserved_high)
         usage->reserved_high = usage->reserved;
 }
 
-/* ---- parts of chunks ---- */
+/* ---- blocks ---- */
 
-static unsigned size_list(size_t bytes) {
-    return 63u - (unsigned)__builtin_clzll(bytes / PART_ALIGNMENT);
+static unsigned free_list_index(size_t bytes) {
+    return 63u - (unsigned)__builtin_clzll(bytes / BLOCK_ALIGNMENT);
 }
 
-static void list_free(struct part *part) {
-    struct part **list = &part->chunk->pool->free_parts[size_list(part->bytes)];
-    part->previous = NULL;
-    part->next = *list;
+static void free_list_add(struct pool_block *block) {
+    struct pool_block **list = &block->chunk->pool->free_lists[free_list_index(block->bytes)];
+    block->previous = NULL;
+    block->next = *list;
     if (*list != NULL)
-        (*list)->previous = part;
-    *list = part;
+        (*list)->previous = block;
+    *list = block;
 }
 
-static void unlist_free(struct part *part) {
-    if (part->previous != NULL)
-        part->previous->next = part->next;
+static void free_list_remove(struct pool_block *block) {
+    if (block->previous != NULL)
+        block->previous->next = block->next;
     else
-        part->chunk->pool->free_parts[size_list(part->bytes)] = part->next;
-    if (part->next != NULL)
-        part->next->previous = part->previous;
+        block->chunk->pool->free_lists[free_list_index(block->bytes)] = block->next;
+    if (block->next != NULL)
+        block->next->previous = block->previous;
 }
 
-/* Of a list, the smallest free part of at least so many bytes. */
-static struct part *best_of(struct part *list, size_t bytes) {
-    struct part *best = NULL;
-    for (int i = 0; list != NULL && (i < ENTRIES_TO_COMPARE || best == NULL); i++, list = list->next)
+/* Returns the smallest free block of at least that many bytes among the first entries of a list. */
+static struct pool_block *best_fit(struct pool_block *list, size_t bytes) {
+    struct pool_block *best = NULL;
+    for (int i = 0; list != NULL && (i < FREE_LIST_SCAN_LIMIT || best == NULL); i++, list = list->next)
         if (list->bytes >= bytes && (best == NULL || list->bytes < best->bytes))
             best = list;
     return best;
 }
 
-static struct part *find_free(const struct CUmemPoolHandle_st *pool, size_t bytes) {
-    struct part *found = NULL;
-    for (unsigned list = size_list(bytes); list < SIZES && found == NULL; list++)
-        found = best_of(pool->free_parts[list], bytes);
+static struct pool_block *find_free_block(const struct CUmemPoolHandle_st *pool, size_t bytes) {
+    struct pool_block *found = NULL;
+    for (unsigned list = free_list_index(bytes); list < FREE_LISTS && found == NULL; list++)
+        found = best_fit(pool->free_lists[list], bytes);
     return found;
 }
 
-/* Joins a part with the free one after it. */
-static void join(struct part *part) {
-    struct part *after = part->after;
-    part->bytes += after->bytes;
-    part->after = after->after;
-    if (part->after != NULL)
-        part->after->before = part;
-    free(after);
+/* Merges a block with the free block after it. */
+static void merge_with_next(struct pool_block *block) {
+    struct pool_block *next_in_chunk = block->next_in_chunk;
+    block->bytes += next_in_chunk->bytes;
+    block->next_in_chunk = next_in_chunk->next_in_chunk;
+    if (block->next_in_chunk != NULL)
+        block->next_in_chunk->previous_in_chunk = block;
+    free(next_in_chunk);
 }
 
-static void free_part(struct part *part) {
-    part->used = false;
-    if (part->after != NULL && !part->after->used) {
-        unlist_free(part->after);
-        join(part);
+static void release_block(struct pool_block *block) {
+    block->used = false;
+    if (block->next_in_chunk != NULL && !block->next_in_chunk->used) {
+        free_list_remove(block->next_in_chunk);
+        merge_with_next(block);
     }
-    if (part->before != NULL && !part->before->used) {
-        part = part->before;
-        unlist_free(part);
-        join(part);
+    if (block->previous_in_chunk != NULL && !block->previous_in_chunk->used) {
+        block = block->previous_in_chunk;
+        free_list_remove(block);
+        merge_with_next(block);
     }
-    list_free(part);
+    free_list_add(block);
 }
 
-/* Takes bytes from the start of a free part; the rest stays free. */
-static bool use_part(struct part *part, size_t bytes) {
-    struct part *rest = part->bytes > bytes ? calloc(1, sizeof *rest) : NULL;
-    if (part->bytes > bytes && rest == NULL)
+/* Allocates bytes from the start of a free block; the rest stays free. */
+static bool allocate_block(struct pool_block *block, size_t bytes) {
+    struct pool_block *rest = block->bytes > bytes ? calloc(1, sizeof *rest) : NULL;
+    if (block->bytes > bytes && rest == NULL)
         return false;
-    unlist_free(part);
+    free_list_remove(block);
     if (rest != NULL) {
-        *rest = (struct part){.chunk = part->chunk,
-                              .base = part->base + bytes,
-                              .bytes = part->bytes - bytes,
-                              .before = part,
-                              .after = part->after};
-        if (rest->after != NULL)
-            rest->after->before = rest;
-        part->after = rest;
-        part->bytes = bytes;
-        list_free(rest);
+        *rest = (struct pool_block){.chunk = block->chunk,
+                                    .base = block->base + bytes,
+                                    .bytes = block->bytes - bytes,
+                                    .previous_in_chunk = block,
+                                    .next_in_chunk = block->next_in_chunk};
+        if (rest->next_in_chunk != NULL)
+            rest->next_in_chunk->previous_in_chunk = rest;
+        block->next_in_chunk = rest;
+        block->bytes = bytes;
+        free_list_add(rest);
     }
-    part->used = true;
+    block->used = true;
     return true;
 }
 
@@ -181,8 +179,8 @@ static bool use_part(struct part *part, size_t bytes) {
 static void *chunk_map(struct CUmemPoolHandle_st *pool, size_t bytes) {
     if (pool->fd < 0)
         return memory_map(bytes);
-    return shared_grow(pool->fd, pool->in_file + bytes)
-               ? shared_map(pool->fd, SHARED_START + (off_t)pool->in_file, bytes)
+    return shareable_grow(pool->fd, pool->file_bytes + bytes)
+               ? shareable_map(pool->fd, SHAREABLE_DATA_OFFSET + (off_t)pool->file_bytes, bytes)
                : NULL;
 }
 
@@ -191,36 +189,36 @@ static struct chunk *chunk_new(struct CUmemPoolHandle_st *pool, size_t bytes) {
         !memory_reserve(pool->device, bytes))
         return NULL;
     struct chunk *chunk = calloc(1, sizeof *chunk);
-    struct part *part = calloc(1, sizeof *part);
-    void *start = chunk != NULL && part != NULL ? chunk_map(pool, bytes) : NULL;
+    struct pool_block *block = calloc(1, sizeof *block);
+    void *start = chunk != NULL && block != NULL ? chunk_map(pool, bytes) : NULL;
     if (start == NULL) {
         free(chunk);
-        free(part);
+        free(block);
         gpu_release(pool->device->gpu, bytes);
         return NULL;
     }
     *chunk =
-        (struct chunk){.pool = pool, .base = (uintptr_t)start, .bytes = bytes, .first = part, .next = pool->chunks};
-    *part = (struct part){.chunk = chunk, .base = chunk->base, .bytes = bytes};
-    chunk->offset = (off_t)pool->in_file;
+        (struct chunk){.pool = pool, .base = (uintptr_t)start, .bytes = bytes, .first = block, .next = pool->chunks};
+    *block = (struct pool_block){.chunk = chunk, .base = chunk->base, .bytes = bytes};
+    chunk->offset = (off_t)pool->file_bytes;
     if (pool->fd >= 0)
-        pool->in_file += bytes;
+        pool->file_bytes += bytes;
     if (pool->chunks != NULL)
         pool->chunks->previous = chunk;
     pool->chunks = chunk;
-    list_free(part);
+    free_list_add(block);
     usage_add_reserved(&pool->usage, bytes);
     return chunk;
 }
 
-static bool is_free(const struct chunk *chunk) {
-    return !chunk->first->used && chunk->first->after == NULL;
+static bool chunk_is_free(const struct chunk *chunk) {
+    return !chunk->first->used && chunk->first->next_in_chunk == NULL;
 }
 
-/* A chunk that is wholly free. */
+/* Deletes a chunk that is entirely free. */
 static void chunk_delete(struct chunk *chunk) {
     struct CUmemPoolHandle_st *pool = chunk->pool;
-    unlist_free(chunk->first);
+    free_list_remove(chunk->first);
     free(chunk->first);
     if (chunk->previous != NULL)
         chunk->previous->next = chunk->next;
@@ -230,19 +228,19 @@ static void chunk_delete(struct chunk *chunk) {
         chunk->next->previous = chunk->previous;
     memory_unmap((void *)chunk->base, chunk->bytes);
     if (pool->fd >= 0)
-        shared_drop(pool->fd, SHARED_START + chunk->offset, chunk->bytes);
+        shareable_punch_hole(pool->fd, SHAREABLE_DATA_OFFSET + chunk->offset, chunk->bytes);
     gpu_release(pool->device->gpu, chunk->bytes);
     pool->usage.reserved -= chunk->bytes;
     free(chunk);
 }
 
-/* Gives chunks back as long as the pool holds at least keep without them; whether there were any. */
-static bool shrink(struct CUmemPoolHandle_st *pool, cuuint64_t keep) {
+/* Releases free chunks while the pool keeps at least `keep` bytes; returns whether it released any. */
+static bool pool_trim(struct CUmemPoolHandle_st *pool, cuuint64_t keep) {
     bool any = false;
     struct chunk *next;
     for (struct chunk *chunk = pool->chunks; chunk != NULL; chunk = next) {
         next = chunk->next;
-        if (!is_free(chunk) || pool->usage.reserved - chunk->bytes < keep)
+        if (!chunk_is_free(chunk) || pool->usage.reserved - chunk->bytes < keep)
             continue;
         chunk_delete(chunk);
         any = true;
@@ -258,7 +256,7 @@ static struct CUmemPoolHandle_st *pool_new(struct device *device) {
         return NULL;
     pool->device = device;
     pool->fd = -1;
-    pool->access[ordinal_of(device)] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    pool->access[device_ordinal(device)] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     for (size_t i = 0; i < sizeof pool->reuse / sizeof pool->reuse[0]; i++)
         pool->reuse[i] = 1;
     pool->next = pools;
@@ -269,7 +267,7 @@ static struct CUmemPoolHandle_st *pool_new(struct device *device) {
 }
 
 static void pool_delete(struct CUmemPoolHandle_st *pool) {
-    shrink(pool, 0);
+    pool_trim(pool, 0);
     if (pool->previous != NULL)
         pool->previous->next = pool->next;
     else
@@ -288,9 +286,9 @@ static struct CUmemPoolHandle_st *pool_find(const struct CUmemPoolHandle_st *han
     return NULL;
 }
 
-/* NULL without host memory. */
+/* Returns NULL without host memory. */
 static struct CUmemPoolHandle_st *default_pool(struct device *device) {
-    struct CUmemPoolHandle_st **pool = &default_pools[ordinal_of(device)];
+    struct CUmemPoolHandle_st **pool = &default_pools[device_ordinal(device)];
     if (*pool == NULL)
         *pool = pool_new(device);
     if (*pool != NULL)
@@ -299,28 +297,29 @@ static struct CUmemPoolHandle_st *default_pool(struct device *device) {
 }
 
 static struct CUmemPoolHandle_st *current_pool(struct device *device) {
-    struct CUmemPoolHandle_st *pool = current_pools[ordinal_of(device)];
+    struct CUmemPoolHandle_st *pool = current_pools[device_ordinal(device)];
     return pool != NULL ? pool : default_pool(device);
 }
 
-/* ---- frees that streams have not come to ---- */
+/* ---- pending stream-ordered frees ---- */
 
 struct pending_free {
     struct allocation *allocation;
     CUstream stream;
-    struct CUctx_st *context; /* which of the default streams it is */
+    struct CUctx_st *context; /* identifies the default stream */
     pthread_t thread;
-    struct awaited work; /* after which it is free */
+    struct awaited_work work; /* the block is free once this work is done */
     struct pending_free *next;
 };
 
 static struct pending_free *pending_frees;
 
-/* Frees what wanted says. */
-static void carry_out(bool (*wanted)(const struct pending_free *pending, const void *data), const void *data) {
+/* Completes the pending frees for which matches() returns true. */
+static void complete_pending_frees(bool (*matches)(const struct pending_free *pending, const void *data),
+                                   const void *data) {
     for (struct pending_free **link = &pending_frees; *link != NULL;) {
         struct pending_free *pending = *link;
-        if (!wanted(pending, data)) {
+        if (!matches(pending, data)) {
             link = &pending->next;
             continue;
         }
@@ -330,157 +329,159 @@ static void carry_out(bool (*wanted)(const struct pending_free *pending, const v
     }
 }
 
-static bool is_over(const struct pending_free *pending, const void *data) {
+static bool pending_free_is_done(const struct pending_free *pending, const void *data) {
     (void)data;
-    return work_is_over(&pending->work);
+    return work_is_done(&pending->work);
 }
 
-static void carry_out_what_is_over(void) {
-    carry_out(is_over, NULL);
+static void complete_done_frees(void) {
+    complete_pending_frees(pending_free_is_done, NULL);
 }
 
-static bool is_on(const struct pending_free *pending, const void *device) {
+static bool pending_free_is_on_device(const struct pending_free *pending, const void *device) {
     return pending->allocation->device == device;
 }
 
-void frees_finish(const struct device *device) {
-    carry_out(is_on, device);
+void pending_frees_complete_all(const struct device *device) {
+    complete_pending_frees(pending_free_is_on_device, device);
 }
 
-/* What an allocation in a stream may take from its pool. */
-struct taker {
+/* An allocation request in a stream. */
+struct block_request {
     const struct CUmemPoolHandle_st *pool;
     struct CUctx_st *context;
     CUstream stream;
 };
 
-static bool is_legacy(CUstream stream) {
-    return stream == NULL || stream == LEGACY_STREAM;
-}
-
-static bool is_of_same_stream(const struct pending_free *pending, const void *data) {
-    const struct taker *taker = data;
-    if (pool_of(pending->allocation) != taker->pool || pending->context != taker->context)
+static bool can_reuse_in_stream(const struct pending_free *pending, const void *data) {
+    const struct block_request *request = data;
+    if (allocation_pool(pending->allocation) != request->pool || pending->context != request->context)
         return false;
     if (pending->stream == PER_THREAD_STREAM)
-        return taker->stream == PER_THREAD_STREAM && pthread_equal(pending->thread, pthread_self());
-    return pending->stream == taker->stream || (is_default(pending->stream) && is_legacy(taker->stream));
+        return request->stream == PER_THREAD_STREAM && pthread_equal(pending->thread, pthread_self());
+    return pending->stream == request->stream ||
+           (is_default_stream(pending->stream) && is_legacy_stream(request->stream));
 }
 
-/* The taker's stream waits for the other one, if there is room for that in the GPU's queue; there nearly always is. */
-static bool is_of_pool(const struct pending_free *pending, const void *data) {
-    const struct taker *taker = data;
-    if (pool_of(pending->allocation) != taker->pool)
+/*
+ * Accepts any pending free in the pool. Makes the requesting stream wait for the freeing stream if the GPU's queue has
+ * space for that, which it nearly always has.
+ */
+static bool can_reuse_after_wait(const struct pending_free *pending, const void *data) {
+    const struct block_request *request = data;
+    if (allocation_pool(pending->allocation) != request->pool)
         return false;
-    gpu_file *gpu = work_context(taker->context, taker->stream)->device->gpu;
+    gpu_file *gpu = stream_context(request->context, request->stream)->device->gpu;
     for (int i = 0; i < GPU_QUEUES && gpu == pending->work.gpu; i++)
-        if (pending->work.numbers[i] != 0 && gpu_has_room(gpu, 1))
-            (void)work_put(taker->context, taker->stream, (struct gpu_work){.after = {pending->work.numbers[i]}}, NULL);
+        if (pending->work.numbers[i] != 0 && gpu_has_queue_space(gpu, 1))
+            (void)work_submit(request->context, request->stream, (struct gpu_work){.after = {pending->work.numbers[i]}},
+                              NULL);
     return true;
 }
 
-static CUresult free_in_order(struct allocation *allocation, struct CUctx_st *context, CUstream stream) {
+static CUresult free_async(struct allocation *allocation, struct CUctx_st *context, CUstream stream) {
     bool waits = allocation->kind == DEVICE_MEMORY || allocation->kind == MANAGED_MEMORY ||
                  allocation->kind == POOL_MEMORY || allocation->kind == IMPORTED_MEMORY;
-    const struct awaited work = work_of_stream(context, stream);
-    struct pending_free *pending = waits && !work_is_over(&work) ? malloc(sizeof *pending) : NULL;
+    const struct awaited_work work = work_pending_in_stream(context, stream);
+    struct pending_free *pending = waits && !work_is_done(&work) ? malloc(sizeof *pending) : NULL;
     if (pending == NULL)
         return memory_free(allocation);
     *pending = (struct pending_free){allocation, stream, context, pthread_self(), work, pending_frees};
     pending_frees = pending;
-    allocation->freed = true;
+    allocation->free_pending = true;
     return CUDA_SUCCESS;
 }
 
-/* ---- allocating from pools ---- */
+/* ---- allocation from pools ---- */
 
-static struct part *find_or_grow(struct CUmemPoolHandle_st *pool, size_t bytes) {
+static struct pool_block *find_block_or_grow(struct CUmemPoolHandle_st *pool, size_t bytes) {
     const size_t whole = round_up(bytes, CHUNK_ALIGNMENT);
-    struct part *part = find_free(pool, bytes);
-    if (part == NULL &&
-        ((whole < CHUNK_SMALLEST && chunk_new(pool, CHUNK_SMALLEST) != NULL) || chunk_new(pool, whole) != NULL))
-        part = find_free(pool, bytes);
-    return part;
+    struct pool_block *block = find_free_block(pool, bytes);
+    if (block == NULL &&
+        ((whole < MIN_CHUNK_BYTES && chunk_new(pool, MIN_CHUNK_BYTES) != NULL) || chunk_new(pool, whole) != NULL))
+        block = find_free_block(pool, bytes);
+    return block;
 }
 
-static struct part *take_part(struct CUmemPoolHandle_st *pool, size_t bytes, const struct taker *taker) {
-    if (pool->reuse[OPPORTUNISTIC])
-        carry_out_what_is_over();
-    struct part *part = find_free(pool, bytes);
-    if (part == NULL) {
-        carry_out(is_of_same_stream, taker);
-        part = find_or_grow(pool, bytes);
+static struct pool_block *take_block(struct CUmemPoolHandle_st *pool, size_t bytes,
+                                     const struct block_request *request) {
+    if (pool->reuse[REUSE_OPPORTUNISTIC])
+        complete_done_frees();
+    struct pool_block *block = find_free_block(pool, bytes);
+    if (block == NULL) {
+        complete_pending_frees(can_reuse_in_stream, request);
+        block = find_block_or_grow(pool, bytes);
     }
-    if (part == NULL && pool->reuse[INTERNAL_DEPENDENCIES]) {
-        carry_out(is_of_pool, taker);
-        part = find_or_grow(pool, bytes);
+    if (block == NULL && pool->reuse[REUSE_INTERNAL_DEPENDENCIES]) {
+        complete_pending_frees(can_reuse_after_wait, request);
+        block = find_block_or_grow(pool, bytes);
     }
-    return part != NULL && use_part(part, bytes) ? part : NULL;
+    return block != NULL && allocate_block(block, bytes) ? block : NULL;
 }
 
 static CUresult pool_allocate(struct CUmemPoolHandle_st *pool, size_t bytes, struct CUctx_st *context, CUstream stream,
                               CUdeviceptr *address) {
-    const struct taker taker = {pool, context, stream};
+    const struct block_request request = {pool, context, stream};
     if (bytes > GPU_MAX_MEMORY_BYTES)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct part *part = take_part(pool, round_up(bytes, PART_ALIGNMENT), &taker);
-    if (part == NULL)
+    struct pool_block *block = take_block(pool, round_up(bytes, BLOCK_ALIGNMENT), &request);
+    if (block == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const struct allocation values = {.base = part->base,
+    const struct allocation values = {.base = block->base,
                                       .bytes = bytes,
                                       .kind = POOL_MEMORY,
                                       .device = pool->device,
-                                      .owner = part,
-                                      .shared = pool->fd >= 0};
+                                      .owner = block,
+                                      .file_backed = pool->fd >= 0};
     if (memory_add(&values) == NULL) {
-        free_part(part);
+        release_block(block);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    usage_add_used(&pool->usage, part->bytes);
-    *address = part->base;
+    usage_add_used(&pool->usage, block->bytes);
+    *address = block->base;
     return CUDA_SUCCESS;
 }
 
-CUmemoryPool pool_of(const struct allocation *allocation) {
-    return allocation->kind == POOL_MEMORY ? ((const struct part *)allocation->owner)->chunk->pool : NULL;
+CUmemoryPool allocation_pool(const struct allocation *allocation) {
+    return allocation->kind == POOL_MEMORY ? ((const struct pool_block *)allocation->owner)->chunk->pool : NULL;
 }
 
 void pool_free(struct allocation *allocation) {
     if (allocation->kind == GRAPH_MEMORY) {
-        graph_memory_give_back(allocation->owner);
+        graph_memory_free(allocation->owner);
         return;
     }
-    struct part *part = allocation->owner;
-    struct CUmemPoolHandle_st *pool = part->chunk->pool;
-    pool->usage.used -= part->bytes;
-    free_part(part);
+    struct pool_block *block = allocation->owner;
+    struct CUmemPoolHandle_st *pool = block->chunk->pool;
+    pool->usage.used -= block->bytes;
+    release_block(block);
     memory_remove(allocation);
     if (pool->destroyed && pool->usage.used == 0)
         pool_delete(pool);
 }
 
-void pools_synchronised(void) {
-    carry_out_what_is_over();
+void pools_trim_after_sync(void) {
+    complete_done_frees();
     for (struct CUmemPoolHandle_st *pool = pools; pool != NULL; pool = pool->next)
-        shrink(pool, pool->release_threshold);
+        pool_trim(pool, pool->release_threshold);
 }
 
-/* ---- the memory of graphs ---- */
+/* ---- graph memory ---- */
 
 struct graph_memory {
     uintptr_t base;
     size_t bytes;
     struct device *device;
-    struct allocation *taken; /* NULL: not taken */
-    bool orphan;              /* its graph is gone */
+    struct allocation *allocation; /* NULL: not allocated */
+    bool graph_deleted;            /* the graph has been deleted */
     struct graph_memory *previous, *next;
 };
 
 static struct graph_memory *graph_memories;
-static struct usage graph_usage[GPU_MAX_PER_NODE];
+static struct memory_usage graph_usage[GPU_MAX_PER_NODE];
 
-static struct usage *usage_of(const struct device *device) {
-    return &graph_usage[ordinal_of(device)];
+static struct memory_usage *graph_usage_of(const struct device *device) {
+    return &graph_usage[device_ordinal(device)];
 }
 
 CUresult graph_memory_new(struct device *device, size_t bytes, struct graph_memory **made) {
@@ -518,9 +519,9 @@ bool graph_memory_covers(uintptr_t address, size_t bytes) {
     return false;
 }
 
-CUresult graph_memory_take(struct graph_memory *memory) {
-    struct usage *usage = usage_of(memory->device);
-    if (memory->taken != NULL)
+CUresult graph_memory_allocate(struct graph_memory *memory) {
+    struct memory_usage *usage = graph_usage_of(memory->device);
+    if (memory->allocation != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     size_t whole = round_up(memory->bytes, CHUNK_ALIGNMENT), more;
     for (;;) {
@@ -528,13 +529,13 @@ CUresult graph_memory_take(struct graph_memory *memory) {
         more = whole > cached ? whole - cached : 0;
         if (more == 0 || gpu_reserve(memory->device->gpu, more))
             break;
-        if (!pools_shrink(memory->device)) /* which may take what was cached here, too */
+        if (!pools_release_unused(memory->device)) /* this may also release the cached graph memory */
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     const struct allocation values = {
         .base = memory->base, .bytes = memory->bytes, .kind = GRAPH_MEMORY, .device = memory->device, .owner = memory};
-    memory->taken = memory_add(&values);
-    if (memory->taken == NULL) {
+    memory->allocation = memory_add(&values);
+    if (memory->allocation == NULL) {
         gpu_release(memory->device->gpu, more);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -543,23 +544,23 @@ CUresult graph_memory_take(struct graph_memory *memory) {
     return CUDA_SUCCESS;
 }
 
-bool graph_memory_is_taken(const struct graph_memory *memory) {
-    return memory->taken != NULL;
+bool graph_memory_is_allocated(const struct graph_memory *memory) {
+    return memory->allocation != NULL;
 }
 
-void graph_memory_give_back(struct graph_memory *memory) {
-    if (memory->taken == NULL)
+void graph_memory_free(struct graph_memory *memory) {
+    if (memory->allocation == NULL)
         return;
-    usage_of(memory->device)->used -= round_up(memory->bytes, CHUNK_ALIGNMENT);
-    memory_remove(memory->taken);
-    memory->taken = NULL;
-    if (memory->orphan)
+    graph_usage_of(memory->device)->used -= round_up(memory->bytes, CHUNK_ALIGNMENT);
+    memory_remove(memory->allocation);
+    memory->allocation = NULL;
+    if (memory->graph_deleted)
         graph_memory_delete(memory);
 }
 
 void graph_memory_delete(struct graph_memory *memory) {
-    memory->orphan = true;
-    if (memory->taken != NULL)
+    memory->graph_deleted = true;
+    if (memory->allocation != NULL)
         return;
     if (memory->previous != NULL)
         memory->previous->next = memory->next;
@@ -572,11 +573,11 @@ void graph_memory_delete(struct graph_memory *memory) {
 }
 
 static bool graph_memory_trim(const struct device *device) {
-    struct usage *usage = usage_of(device);
+    struct memory_usage *usage = graph_usage_of(device);
     if (usage->reserved == usage->used)
         return false;
     for (struct graph_memory *memory = graph_memories; memory != NULL; memory = memory->next)
-        if (memory->device == device && memory->taken == NULL)
+        if (memory->device == device && memory->allocation == NULL)
             (void)madvise((void *)memory->base, round_up(memory->bytes, CHUNK_ALIGNMENT), MADV_DONTNEED);
     gpu_release(device->gpu, usage->reserved - usage->used);
     usage->reserved = usage->used;
@@ -589,7 +590,7 @@ static CUresult enter_graph_memory(CUdevice ordinal, const void *value, struct d
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    *device = device_of(ordinal);
+    *device = device_from_ordinal(ordinal);
     return *device != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_DEVICE);
 }
 
@@ -598,7 +599,7 @@ API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute 
     CUresult result = enter_graph_memory(device, value, &found);
     if (result != CUDA_SUCCESS)
         return result;
-    const struct usage *usage = usage_of(found);
+    const struct memory_usage *usage = graph_usage_of(found);
     switch ((int)attr) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
         *(cuuint64_t *)value = usage->used;
@@ -623,7 +624,7 @@ API CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute 
     CUresult result = enter_graph_memory(device, value, &found);
     if (result != CUDA_SUCCESS)
         return result;
-    struct usage *usage = usage_of(found);
+    struct memory_usage *usage = graph_usage_of(found);
     if (*(const cuuint64_t *)value != 0)
         return leave(CUDA_ERROR_INVALID_VALUE);
     if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
@@ -644,58 +645,58 @@ API CUresult cuDeviceGraphMemTrim(CUdevice device) {
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- all of a device ---- */
+/* ---- operations on all pools of a device ---- */
 
-bool pools_shrink(const struct device *device) {
-    carry_out_what_is_over();
+bool pools_release_unused(const struct device *device) {
+    complete_done_frees();
     bool any = graph_memory_trim(device);
     for (struct CUmemPoolHandle_st *pool = pools; pool != NULL; pool = pool->next)
         if (pool->device == device)
-            any |= shrink(pool, 0);
+            any |= pool_trim(pool, 0);
     return any;
 }
 
-static void free_allocations(struct chunk *chunk) {
+static void free_chunk_allocations(struct chunk *chunk) {
     for (;;) {
-        struct part *part = chunk->first; /* what comes before the first used part is one free part */
-        if (!part->used)
-            part = part->after;
-        if (part == NULL)
+        struct pool_block *block = chunk->first; /* blocks before the first used block are one free block */
+        if (!block->used)
+            block = block->next_in_chunk;
+        if (block == NULL)
             return;
-        memory_remove(memory_find(part->base));
-        chunk->pool->usage.used -= part->bytes;
-        free_part(part);
+        memory_remove(memory_find(block->base));
+        chunk->pool->usage.used -= block->bytes;
+        release_block(block);
     }
 }
 
-void pools_free_all(const struct device *device) {
+void pools_free_device_memory(const struct device *device) {
     struct CUmemPoolHandle_st *next_pool;
-    frees_finish(device);
+    pending_frees_complete_all(device);
     for (struct CUmemPoolHandle_st *pool = pools; pool != NULL; pool = next_pool) {
         next_pool = pool->next;
         if (pool->device != device)
             continue;
         for (struct chunk *chunk = pool->chunks; chunk != NULL; chunk = chunk->next)
-            free_allocations(chunk);
+            free_chunk_allocations(chunk);
         if (pool->destroyed)
             pool_delete(pool);
         else
-            shrink(pool, 0);
+            pool_trim(pool, 0);
     }
     struct graph_memory *next;
     for (struct graph_memory *memory = graph_memories; memory != NULL; memory = next) {
         next = memory->next;
         if (memory->device == device)
-            graph_memory_give_back(memory);
+            graph_memory_free(memory);
     }
     (void)graph_memory_trim(device);
 }
 
-/* ---- pools, as programs see them ---- */
+/* ---- pool API functions ---- */
 
-/* The device of a location that is one's memory, else NULL. */
-static struct device *device_at(const CUmemLocation *location) {
-    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? device_of(location->id) : NULL;
+/* Returns the device of a device memory location, otherwise NULL. */
+static struct device *location_device(const CUmemLocation *location) {
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? device_from_ordinal(location->id) : NULL;
 }
 
 API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps) {
@@ -707,7 +708,7 @@ API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps
     if (poolProps->location.type == CU_MEM_LOCATION_TYPE_HOST ||
         poolProps->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
         return leave(CUDA_ERROR_NOT_SUPPORTED);
-    struct device *device = device_at(&poolProps->location);
+    struct device *device = location_device(&poolProps->location);
     if (device == NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
     bool exportable = poolProps->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -716,7 +717,7 @@ API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps
     struct CUmemPoolHandle_st *made = pool_new(device);
     if (made == NULL)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    if (exportable && (made->fd = shared_create(SHARED_POOL, device, 0)) < 0) {
+    if (exportable && (made->fd = shareable_create(SHAREABLE_POOL, device, 0)) < 0) {
         pool_delete(made);
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -732,12 +733,12 @@ static CUresult enter_pool(CUmemoryPool pool) {
     return pool_find(pool) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
 }
 
-/* The same for what isn't safe beside a capture: NVIDIA/cccl#11360 found it so of pools' attributes. */
+/* Like enter_pool(), for calls that are unsafe during a capture. NVIDIA/cccl#11360 found that pool attributes are. */
 static CUresult enter_pool_unsafe(CUmemoryPool pool) {
     CUresult result = enter_pool(pool);
     if (result != CUDA_SUCCESS)
         return result;
-    result = capture_forbids();
+    result = capture_check_unsafe_call();
     return result == CUDA_SUCCESS ? result : leave(result);
 }
 
@@ -754,7 +755,7 @@ API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     if (pool->usage.used == 0)
         pool_delete(pool);
     else
-        shrink(pool, 0);
+        pool_trim(pool, 0);
     return leave(CUDA_SUCCESS);
 }
 
@@ -762,8 +763,8 @@ API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
     CUresult result = enter_pool_unsafe(pool);
     if (result != CUDA_SUCCESS)
         return result;
-    carry_out_what_is_over();
-    shrink(pool, minBytesToKeep);
+    complete_done_frees();
+    pool_trim(pool, minBytesToKeep);
     return leave(CUDA_SUCCESS);
 }
 
@@ -836,9 +837,9 @@ API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, s
     if (result != CUDA_SUCCESS)
         return result;
     for (size_t i = 0; i < count; i++)
-        if (device_at(&map[i].location) == NULL ||
+        if (location_device(&map[i].location) == NULL ||
             (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
-             (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE || device_at(&map[i].location) == pool->device)))
+             (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE || location_device(&map[i].location) == pool->device)))
             return leave(CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++)
         pool->access[map[i].location.id] = map[i].flags;
@@ -851,19 +852,20 @@ API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, 
     CUresult result = enter_pool(memPool);
     if (result != CUDA_SUCCESS)
         return result;
-    if (device_at(location) == NULL)
+    if (location_device(location) == NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
     *flags = memPool->access[location->id];
     return leave(CUDA_SUCCESS);
 }
 
-static CUresult get_pool(CUmemoryPool *pool, CUdevice ordinal, struct CUmemPoolHandle_st *(*which)(struct device *)) {
+static CUresult get_device_pool(CUmemoryPool *pool, CUdevice ordinal,
+                                struct CUmemPoolHandle_st *(*which)(struct device *)) {
     if (pool == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    struct device *device = device_of(ordinal);
+    struct device *device = device_from_ordinal(ordinal);
     if (device == NULL)
         return leave(CUDA_ERROR_INVALID_DEVICE);
     struct CUmemPoolHandle_st *found = which(device);
@@ -874,18 +876,18 @@ static CUresult get_pool(CUmemoryPool *pool, CUdevice ordinal, struct CUmemPoolH
 }
 
 API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev) {
-    return get_pool(pool_out, dev, default_pool);
+    return get_device_pool(pool_out, dev, default_pool);
 }
 
 API CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev) {
-    return get_pool(pool, dev, current_pool);
+    return get_device_pool(pool, dev, current_pool);
 }
 
 API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
     CUresult result = enter_pool(pool);
     if (result != CUDA_SUCCESS)
         return result;
-    struct device *device = device_of(dev);
+    struct device *device = device_from_ordinal(dev);
     if (device == NULL)
         return leave(CUDA_ERROR_INVALID_DEVICE);
     if (pool->device != device || pool->imported)
@@ -894,8 +896,8 @@ API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
     return leave(CUDA_SUCCESS);
 }
 
-/* The pools of device memory are those of the devices; there are none of other memory. */
-static CUresult check_pool_place(const CUmemLocation *location, CUmemAllocationType type) {
+/* Only device memory has pools, one default pool and one current pool for each device. */
+static CUresult check_pool_location(const CUmemLocation *location, CUmemAllocationType type) {
     if (location == NULL || (type != CU_MEM_ALLOCATION_TYPE_PINNED && type != CU_MEM_ALLOCATION_TYPE_MANAGED))
         return CUDA_ERROR_INVALID_VALUE;
     return type == CU_MEM_ALLOCATION_TYPE_PINNED && location->type == CU_MEM_LOCATION_TYPE_DEVICE
@@ -904,28 +906,28 @@ static CUresult check_pool_place(const CUmemLocation *location, CUmemAllocationT
 }
 
 API CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type) {
-    CUresult result = check_pool_place(location, type);
+    CUresult result = check_pool_location(location, type);
     return result == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, location->id) : result;
 }
 
 API CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type) {
-    CUresult result = check_pool_place(location, type);
+    CUresult result = check_pool_location(location, type);
     return result == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, location->id) : result;
 }
 
 API CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool) {
-    CUresult result = check_pool_place(location, type);
+    CUresult result = check_pool_location(location, type);
     return result == CUDA_SUCCESS ? cuDeviceSetMemPool(location->id, pool) : result;
 }
 
-/* ---- pools of other processes ---- */
+/* ---- export and import between processes ---- */
 
-#define EXPORT_MAGIC UINT64_C(0x3154505151494c41) /* "ALIQQPT1" */
+#define POINTER_EXPORT_MAGIC UINT64_C(0x3154505151494c41) /* "ALIQQPT1" */
 
-/* What the bytes of a CUmemPoolPtrExportData are. */
+/* The contents of a CUmemPoolPtrExportData. */
 struct exported_pointer {
     uint64_t magic;
-    uint64_t pool; /* its file's id */
+    uint64_t pool; /* the id of the pool's file */
     uint64_t offset, bytes;
     uint64_t unused[4];
 };
@@ -957,7 +959,7 @@ API CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *ha
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    int fd = shared_open((int)(intptr_t)handle, SHARED_POOL, &device, &bytes, &id);
+    int fd = shareable_open((int)(intptr_t)handle, SHAREABLE_POOL, &device, &bytes, &id);
     if (fd < 0)
         return leave(CUDA_ERROR_INVALID_VALUE);
     struct CUmemPoolHandle_st *made = pool_new(device);
@@ -978,14 +980,14 @@ API CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdev
     if (result != CUDA_SUCCESS)
         return result;
     const struct allocation *allocation = memory_find((uintptr_t)ptr);
-    const struct CUmemPoolHandle_st *pool = allocation != NULL ? pool_of(allocation) : NULL;
+    const struct CUmemPoolHandle_st *pool = allocation != NULL ? allocation_pool(allocation) : NULL;
     if (pool == NULL || pool->fd < 0 || allocation->base != ptr)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    const struct part *part = allocation->owner;
-    const struct exported_pointer exported = {.magic = EXPORT_MAGIC,
-                                              .pool = shared_id(pool->fd),
+    const struct pool_block *block = allocation->owner;
+    const struct exported_pointer exported = {.magic = POINTER_EXPORT_MAGIC,
+                                              .pool = shareable_id(pool->fd),
                                               .offset =
-                                                  (uint64_t)part->chunk->offset + (part->base - part->chunk->base),
+                                                  (uint64_t)block->chunk->offset + (block->base - block->chunk->base),
                                               .bytes = allocation->bytes};
     memcpy(shareData_out, &exported, sizeof exported);
     return leave(CUDA_SUCCESS);
@@ -994,7 +996,7 @@ API CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdev
 API CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData) {
     struct exported_pointer exported;
     struct device *device;
-    size_t in_file;
+    size_t file_bytes;
     uint64_t id, end;
     if (ptr_out == NULL || shareData == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -1002,20 +1004,20 @@ API CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUm
     CUresult result = enter_pool(pool);
     if (result != CUDA_SUCCESS)
         return result;
-    int fd = pool->imported ? shared_open(pool->fd, SHARED_POOL, &device, &in_file, &id) : -1;
+    int fd = pool->imported ? shareable_open(pool->fd, SHAREABLE_POOL, &device, &file_bytes, &id) : -1;
     if (fd >= 0)
         close(fd);
-    if (fd < 0 || exported.magic != EXPORT_MAGIC || exported.pool != id || exported.bytes == 0 ||
-        __builtin_add_overflow(exported.offset, exported.bytes, &end) || end > in_file)
+    if (fd < 0 || exported.magic != POINTER_EXPORT_MAGIC || exported.pool != id || exported.bytes == 0 ||
+        __builtin_add_overflow(exported.offset, exported.bytes, &end) || end > file_bytes)
         return leave(CUDA_ERROR_INVALID_VALUE);
     size_t within = exported.offset % 4096, mapped = round_up(within + exported.bytes, 4096);
-    char *start = shared_map(pool->fd, SHARED_START + (off_t)(exported.offset - within), mapped);
+    char *start = shareable_map(pool->fd, SHAREABLE_DATA_OFFSET + (off_t)(exported.offset - within), mapped);
     const struct allocation values = {.base = (uintptr_t)start + within,
                                       .bytes = exported.bytes,
-                                      .mapped = mapped,
+                                      .mapped_bytes = mapped,
                                       .kind = IMPORTED_MEMORY,
                                       .device = pool->device,
-                                      .shared = true};
+                                      .file_backed = true};
     if (start == NULL || memory_add(&values) == NULL) {
         if (start != NULL)
             memory_unmap(start, mapped);
@@ -1025,15 +1027,15 @@ API CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUm
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- allocating and freeing in stream order ---- */
+/* ---- stream-ordered allocation and free ---- */
 
-/* pool NULL: the current one of the stream's device. */
-static CUresult allocate_in_order(CUdeviceptr *dptr, size_t bytes, struct CUmemPoolHandle_st *pool, CUstream stream,
-                                  bool from_pool) {
+/* If from_pool is false, allocates from the current pool of the stream's device. */
+static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, struct CUmemPoolHandle_st *pool, CUstream stream,
+                               bool from_pool) {
     struct CUctx_st *context;
     if (dptr == NULL || bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context_of(stream, &context);
+    CUresult result = enter_stream_context(stream, &context);
     if (result != CUDA_SUCCESS)
         return result;
     pool = from_pool ? pool_find(pool) : current_pool(context->device);
@@ -1041,37 +1043,37 @@ static CUresult allocate_in_order(CUdeviceptr *dptr, size_t bytes, struct CUmemP
         return leave(CUDA_ERROR_INVALID_VALUE);
     if (pool == NULL)
         return leave(from_pool ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY);
-    struct capturing *capturing;
-    result = capture_of(context, stream, &capturing);
+    struct capture_member *capturing;
+    result = capture_find(context, stream, &capturing);
     if (result == CUDA_SUCCESS)
-        result = capturing != NULL ? capture_allocation(capturing, ordinal_of(pool->device), bytes, dptr)
+        result = capturing != NULL ? capture_add_allocation(capturing, device_ordinal(pool->device), bytes, dptr)
                                    : pool_allocate(pool, bytes, context, stream, dptr);
     return leave(result);
 }
 
 API CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
-    return allocate_in_order(dptr, bytesize, NULL, hStream, false);
+    return allocate_async(dptr, bytesize, NULL, hStream, false);
 }
 
 API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
-    return allocate_in_order(dptr, bytesize, pool, hStream, true);
+    return allocate_async(dptr, bytesize, pool, hStream, true);
 }
 
 API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     struct CUctx_st *context;
-    CUresult result = enter_context_of(hStream, &context);
+    CUresult result = enter_stream_context(hStream, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    struct capturing *capturing;
-    result = capture_of(context, hStream, &capturing);
+    struct capture_member *capturing;
+    result = capture_find(context, hStream, &capturing);
     if (result != CUDA_SUCCESS)
         return leave(result);
     if (capturing != NULL) {
         const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {dptr}};
-        return leave(capture_node(capturing, &params));
+        return leave(capture_add_node(capturing, &params));
     }
     struct allocation *allocation = memory_find((uintptr_t)dptr);
     if (allocation == NULL || allocation->base != dptr)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    return leave(free_in_order(allocation, context, hStream));
+    return leave(free_async(allocation, context, hStream));
 }

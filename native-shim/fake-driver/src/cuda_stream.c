@@ -1,5 +1,6 @@
 /* Streams and events. */
 #define _GNU_SOURCE
+#include "cuda_stream.h"
 #include "cuda_capture.h"
 #include "cuda_pool.h"
 #include "cuda_work.h"
@@ -9,13 +10,13 @@
 /* ---- streams ---- */
 
 CUresult check_stream(CUstream stream) {
-    if (is_default(stream) || object_find(KIND_STREAM, stream) != NULL)
+    if (is_default_stream(stream) || object_find(KIND_STREAM, stream) != NULL)
         return CUDA_SUCCESS;
     return CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult enter_stream_of(CUstream stream, struct CUctx_st **context) {
-    CUresult result = enter(context);
+static CUresult enter_checked_stream(CUstream stream, struct CUctx_st **context) {
+    CUresult result = enter_context(context);
     if (result != CUDA_SUCCESS)
         return result;
     result = check_stream(stream);
@@ -24,12 +25,12 @@ static CUresult enter_stream_of(CUstream stream, struct CUctx_st **context) {
 
 static CUresult enter_stream(CUstream stream) {
     struct CUctx_st *context;
-    return enter_stream_of(stream, &context);
+    return enter_checked_stream(stream, &context);
 }
 
-CUresult enter_context_of(CUstream stream, struct CUctx_st **context) {
-    if (is_default(stream))
-        return enter(context);
+CUresult enter_stream_context(CUstream stream, struct CUctx_st **context) {
+    if (is_default_stream(stream))
+        return enter_context(context);
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
@@ -44,7 +45,7 @@ API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, 
     struct CUctx_st *context;
     if (phStream == NULL || flags > CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     struct CUstream_st *stream = object_new(KIND_STREAM, sizeof *stream, context);
@@ -53,7 +54,7 @@ API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, 
     stream->flags = flags;
     stream->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     stream->id = ++last_id;
-    work_join(stream);
+    work_assign_queue(stream);
     *phStream = stream;
     return leave(CUDA_SUCCESS);
 }
@@ -64,15 +65,15 @@ API CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags) {
 
 void stream_free(struct object *object) {
     capture_forget_stream((CUstream)object);
-    work_leave((struct CUstream_st *)object);
+    work_release_queue((struct CUstream_st *)object);
 }
 
-/* Its work goes on. */
+/* Work of the destroyed stream continues. */
 API CUresult cuStreamDestroy_v2(CUstream hStream) {
     CUresult result = enter_stream(hStream);
     if (result != CUDA_SUCCESS)
         return result;
-    if (is_default(hStream))
+    if (is_default_stream(hStream))
         return leave(CUDA_ERROR_INVALID_HANDLE);
     object_delete(hStream);
     return leave(CUDA_SUCCESS);
@@ -82,74 +83,75 @@ API CUresult cuStreamDestroy(CUstream hStream) {
     return cuStreamDestroy_v2(hStream);
 }
 
-/* As enter_stream_of, unless a capture forbids to wait for the stream, or to ask about it. */
-static CUresult enter_to_wait(CUstream stream, struct CUctx_st **context) {
-    CUresult result = enter_stream_of(stream, context);
+/* Like enter_checked_stream(). Fails if a capture forbids waiting for the stream or querying it. */
+static CUresult enter_stream_to_wait(CUstream stream, struct CUctx_st **context) {
+    CUresult result = enter_checked_stream(stream, context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = capture_forbids_stream(work_context(*context, stream), stream);
+    result = capture_check_stream_wait(stream_context(*context, stream), stream);
     return result == CUDA_SUCCESS ? result : leave(result);
 }
 
 API CUresult cuStreamQuery(CUstream hStream) {
     struct CUctx_st *context;
-    CUresult result = enter_to_wait(hStream, &context);
+    CUresult result = enter_stream_to_wait(hStream, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    const struct awaited work = work_of_stream(context, hStream);
-    return leave(work_is_over(&work) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+    const struct awaited_work work = work_pending_in_stream(context, hStream);
+    return leave(work_is_done(&work) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
-/* What waits lets the lock go meanwhile, and takes it again to tell the pools. */
-static CUresult wait_and_leave(const struct awaited *work) {
+/* Releases the lock during the wait and takes it again to trim the pools. */
+static CUresult wait_and_leave(const struct awaited_work *work) {
     leave(CUDA_SUCCESS);
     work_wait(work);
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    pools_synchronised();
+    pools_trim_after_sync();
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuStreamSynchronize(CUstream hStream) {
     struct CUctx_st *context;
-    CUresult result = enter_to_wait(hStream, &context);
+    CUresult result = enter_stream_to_wait(hStream, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    const struct awaited work = work_of_stream(context, hStream);
+    const struct awaited_work work = work_pending_in_stream(context, hStream);
     return wait_and_leave(&work);
 }
 
-/* What can be asked about a stream: of a default one, in the current context, and of others. */
-#define STREAM_ANSWER(function, type, of_default, of_others)                                                           \
+/* Queries of a stream: the value for a default stream in the current context, and for any other stream. */
+#define DEFINE_STREAM_GETTER(function, type, default_value, other_value)                                               \
     API CUresult function(CUstream hStream, type *answer) {                                                            \
         struct CUctx_st *context;                                                                                      \
         if (answer == NULL)                                                                                            \
             return CUDA_ERROR_INVALID_VALUE;                                                                           \
-        CUresult result = enter_stream_of(hStream, &context);                                                          \
+        CUresult result = enter_checked_stream(hStream, &context);                                                     \
         if (result != CUDA_SUCCESS)                                                                                    \
             return result;                                                                                             \
-        *answer = is_default(hStream) ? (of_default) : (of_others);                                                    \
+        *answer = is_default_stream(hStream) ? (default_value) : (other_value);                                        \
         return leave(CUDA_SUCCESS);                                                                                    \
     }
 
-STREAM_ANSWER(cuStreamGetPriority, int, 0, hStream->priority)
-STREAM_ANSWER(cuStreamGetFlags, unsigned int, 0, hStream->flags)
-STREAM_ANSWER(cuStreamGetId, unsigned long long, (uintptr_t)hStream, hStream->id)
-STREAM_ANSWER(cuStreamGetCtx, CUcontext, context, hStream->object.context)
-STREAM_ANSWER(cuStreamGetDevice, CUdevice, ordinal_of(context->device), ordinal_of(hStream->object.context->device))
+DEFINE_STREAM_GETTER(cuStreamGetPriority, int, 0, hStream->priority)
+DEFINE_STREAM_GETTER(cuStreamGetFlags, unsigned int, 0, hStream->flags)
+DEFINE_STREAM_GETTER(cuStreamGetId, unsigned long long, (uintptr_t)hStream, hStream->id)
+DEFINE_STREAM_GETTER(cuStreamGetCtx, CUcontext, context, hStream->object.context)
+DEFINE_STREAM_GETTER(cuStreamGetDevice, CUdevice, device_ordinal(context->device),
+                     device_ordinal(hStream->object.context->device))
 
 API CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
     (void)length;
     if (dptr == 0 || flags == 0 || flags > 4)
         return CUDA_ERROR_INVALID_VALUE;
     struct CUctx_st *context;
-    struct capturing *capturing;
-    CUresult result = enter_context_of(hStream, &context);
+    struct capture_member *capturing;
+    CUresult result = enter_stream_context(hStream, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = capture_of(context, hStream, &capturing);
-    return leave(result == CUDA_SUCCESS && capturing != NULL ? capture_refuse(capturing) : result);
+    result = capture_find(context, hStream, &capturing);
+    return leave(result == CUDA_SUCCESS && capturing != NULL ? capture_reject(capturing) : result);
 }
 
 struct callback {
@@ -158,23 +160,23 @@ struct callback {
     void *data;
 };
 
-static void call_back(void *data) {
+static void run_callback(void *data) {
     const struct callback callback = *(struct callback *)data;
     free(data);
     callback.function(callback.stream, CUDA_SUCCESS, callback.data);
 }
 
-/* The two pieces of work of a call are the mark that it comes after and the gate that holds up what comes after it. */
-static CUresult call_in_order(CUstream stream, void (*function)(void *data), void *data, bool can_be_captured) {
+/* A host function needs two pieces of work: the one that it comes after, and the gate that holds up later work. */
+static CUresult call_host_function(CUstream stream, void (*function)(void *data), void *data, bool can_be_captured) {
     struct CUctx_st *context;
-    struct capturing *capturing;
-    CUresult result = enter_with_room(&context, stream, 2, &capturing);
+    struct capture_member *capturing;
+    CUresult result = enter_with_queue_space(&context, stream, 2, &capturing);
     if (result != CUDA_SUCCESS)
         return result;
     if (capturing == NULL)
-        return leave(work_call(context, stream, function, data));
+        return leave(work_call_host_function(context, stream, function, data));
     const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {function, data}};
-    return leave(can_be_captured ? capture_node(capturing, &params) : capture_refuse(capturing));
+    return leave(can_be_captured ? capture_add_node(capturing, &params) : capture_reject(capturing));
 }
 
 API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags) {
@@ -184,14 +186,14 @@ API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, vo
     if (made == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *made = (struct callback){callback, hStream, userData};
-    CUresult result = call_in_order(hStream, call_back, made, false);
+    CUresult result = call_host_function(hStream, run_callback, made, false);
     if (result != CUDA_SUCCESS)
         free(made);
     return result;
 }
 
 API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
-    return fn != NULL ? call_in_order(hStream, fn, userData, true) : CUDA_ERROR_INVALID_VALUE;
+    return fn != NULL ? call_host_function(hStream, fn, userData, true) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- events ---- */
@@ -200,14 +202,14 @@ void event_free(struct object *object) {
     struct CUevent_st *event = (struct CUevent_st *)object;
     capture_forget_event(event);
     if (event->gpu != NULL)
-        gpu_forget(event->gpu, &event->mark);
+        gpu_drop_completion(event->gpu, &event->completion);
 }
 
 API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags) {
     struct CUctx_st *context;
     if (phEvent == NULL || Flags > 7)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter(&context);
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     struct CUevent_st *event = object_new(KIND_EVENT, sizeof *event, context);
@@ -219,7 +221,7 @@ API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags) {
 }
 
 static CUresult enter_event(CUevent event) {
-    return enter_with(KIND_EVENT, event, CUDA_ERROR_INVALID_HANDLE);
+    return enter_with_handle(KIND_EVENT, event, CUDA_ERROR_INVALID_HANDLE);
 }
 
 API CUresult cuEventDestroy_v2(CUevent hEvent) {
@@ -236,20 +238,20 @@ API CUresult cuEventDestroy(CUevent hEvent) {
 
 API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
     struct CUctx_st *context;
-    struct capturing *capturing;
+    struct capture_member *capturing;
     if (flags > CU_EVENT_RECORD_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_with_room(&context, hStream, 1, &capturing);
+    CUresult result = enter_with_queue_space(&context, hStream, 1, &capturing);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_EVENT, hEvent) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
     if (capturing != NULL)
-        return leave(capture_record(capturing, hEvent, flags));
+        return leave(capture_event_record(capturing, hEvent, flags));
     if (flags != 0)
         return leave(CUDA_ERROR_INVALID_VALUE);
     capture_forget_event(hEvent);
-    work_record(context, hStream, hEvent);
+    work_record_event(context, hStream, hEvent);
     return leave(CUDA_SUCCESS);
 }
 
@@ -257,17 +259,17 @@ API CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
     return cuEventRecordWithFlags(hEvent, hStream, 0);
 }
 
-/* An event that was never recorded counts as over. */
-static bool is_over(CUevent event) {
-    return event->gpu == NULL || gpu_look(event->gpu, &event->mark);
+/* An event that was never recorded is complete. */
+static bool event_is_done(CUevent event) {
+    return event->gpu == NULL || gpu_poll_completion(event->gpu, &event->completion);
 }
 
 API CUresult cuEventQuery(CUevent hEvent) {
     CUresult result = enter_event(hEvent);
     if (result != CUDA_SUCCESS)
         return result;
-    result = capture_forbids_event(hEvent);
-    if (result == CUDA_SUCCESS && !is_over(hEvent))
+    result = capture_check_event_wait(hEvent);
+    if (result == CUDA_SUCCESS && !event_is_done(hEvent))
         result = CUDA_ERROR_NOT_READY;
     return leave(result);
 }
@@ -276,28 +278,29 @@ API CUresult cuEventSynchronize(CUevent hEvent) {
     CUresult result = enter_event(hEvent);
     if (result != CUDA_SUCCESS)
         return result;
-    result = capture_forbids_event(hEvent);
+    result = capture_check_event_wait(hEvent);
     if (result != CUDA_SUCCESS)
         return leave(result);
-    const struct awaited work = {.gpu = hEvent->gpu, .numbers = {hEvent->gpu != NULL ? hEvent->mark.number : 0}};
+    const struct awaited_work work = {.gpu = hEvent->gpu,
+                                      .numbers = {hEvent->gpu != NULL ? hEvent->completion.number : 0}};
     return wait_and_leave(&work);
 }
 
 API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
     struct CUctx_st *context;
-    struct capturing *capturing;
+    struct capture_member *capturing;
     if (Flags > CU_EVENT_WAIT_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_with_room(&context, hStream, 1, &capturing);
+    CUresult result = enter_with_queue_space(&context, hStream, 1, &capturing);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_EVENT, hEvent) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    if (capturing != NULL || capture_is_captured(hEvent))
-        return leave(capture_wait(work_context(context, hStream), hStream, capturing, hEvent, Flags));
+    if (capturing != NULL || capture_has_event(hEvent))
+        return leave(capture_event_wait(stream_context(context, hStream), hStream, capturing, hEvent, Flags));
     if (Flags != 0)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    return leave(work_wait_for(context, hStream, hEvent));
+    return leave(work_wait_event(context, hStream, hEvent));
 }
 
 API CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
@@ -308,14 +311,14 @@ API CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent
         return result;
     if (object_find(KIND_EVENT, hStart) == NULL || object_find(KIND_EVENT, hEnd) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    if (capture_is_captured(hStart) || capture_is_captured(hEnd))
+    if (capture_has_event(hStart) || capture_has_event(hEnd))
         return leave(CUDA_ERROR_CAPTURED_EVENT);
     if (hStart->gpu == NULL || hStart->gpu != hEnd->gpu ||
         ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    if (!is_over(hStart) || !is_over(hEnd))
+    if (!event_is_done(hStart) || !event_is_done(hEnd))
         return leave(CUDA_ERROR_NOT_READY);
-    *pMilliseconds = (float)((double)(int64_t)(hEnd->mark.at - hStart->mark.at) / 1e6);
+    *pMilliseconds = (float)((double)(int64_t)(hEnd->completion.at - hStart->completion.at) / 1e6);
     return leave(CUDA_SUCCESS);
 }
 

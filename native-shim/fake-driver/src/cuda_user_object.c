@@ -1,4 +1,5 @@
-/* User objects: what a program wants to live as long as the graphs that use it. */
+/* User objects: resources of the program that live at least as long as the graphs that refer to them. */
+#include "cuda_user_object.h"
 #include "cuda_graph.h"
 
 #include <limits.h>
@@ -17,36 +18,39 @@ struct user_reference {
     struct user_reference *next;
 };
 
-/* Objects whose last reference has gone, until leave_graphs can call their destructors without the lock. */
-static struct CUuserObject_st *dead;
+/*
+ * Copies of objects that lost their last reference. leave_and_run_destructors() calls their destructors without the
+ * lock.
+ */
+static struct CUuserObject_st *destroyed_objects;
 
-static void release(CUuserObject object, unsigned long count) {
+static void release_references(CUuserObject object, unsigned long count) {
     object->references -= count < object->references ? count : object->references;
     if (object->references != 0)
         return;
     CUuserObject copy = malloc(sizeof *copy);
     if (copy != NULL) {
         *copy = *object;
-        copy->object.next = (struct object *)dead;
-        dead = copy;
+        copy->object.next = (struct object *)destroyed_objects;
+        destroyed_objects = copy;
     }
     object_delete(object);
 }
 
-CUresult leave_graphs(CUresult result) {
-    CUuserObject gone = dead;
-    dead = NULL;
+CUresult leave_and_run_destructors(CUresult result) {
+    CUuserObject destroyed = destroyed_objects;
+    destroyed_objects = NULL;
     leave(result);
-    while (gone != NULL) {
-        CUuserObject next = (CUuserObject)gone->object.next;
-        gone->destroy(gone->pointer);
-        free(gone);
-        gone = next;
+    while (destroyed != NULL) {
+        CUuserObject next = (CUuserObject)destroyed->object.next;
+        destroyed->destroy(destroyed->pointer);
+        free(destroyed);
+        destroyed = next;
     }
     return result;
 }
 
-static bool hold(struct user_reference **references, CUuserObject object, unsigned long count) {
+static bool add_reference(struct user_reference **references, CUuserObject object, unsigned long count) {
     struct user_reference *reference = *references;
     while (reference != NULL && reference->object != object)
         reference = reference->next;
@@ -62,20 +66,20 @@ static bool hold(struct user_reference **references, CUuserObject object, unsign
     return true;
 }
 
-bool references_copy(const struct user_reference *from, struct user_reference **to) {
+bool user_references_copy(const struct user_reference *from, struct user_reference **to) {
     for (; from != NULL; from = from->next) {
-        if (!hold(to, from->object, from->count))
+        if (!add_reference(to, from->object, from->count))
             return false;
         from->object->references += from->count;
     }
     return true;
 }
 
-void references_release(struct user_reference **references) {
+void user_references_release(struct user_reference **references) {
     while (*references != NULL) {
         struct user_reference *first = *references;
         *references = first->next;
-        release(first->object, first->count);
+        release_references(first->object, first->count);
         free(first);
     }
 }
@@ -101,7 +105,7 @@ API CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn de
 static CUresult enter_user_object(CUuserObject object, unsigned int count) {
     if (count == 0 || count > INT_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    return enter_with(KIND_USER_OBJECT, object, CUDA_ERROR_INVALID_VALUE);
+    return enter_with_handle(KIND_USER_OBJECT, object, CUDA_ERROR_INVALID_VALUE);
 }
 
 API CUresult cuUserObjectRetain(CUuserObject object, unsigned int count) {
@@ -118,8 +122,8 @@ API CUresult cuUserObjectRelease(CUuserObject object, unsigned int count) {
         return result;
     if (count > object->references)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    release(object, count);
-    return leave_graphs(CUDA_SUCCESS);
+    release_references(object, count);
+    return leave_and_run_destructors(CUDA_SUCCESS);
 }
 
 API CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags) {
@@ -130,7 +134,7 @@ API CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigne
         return result;
     if (object_find(KIND_GRAPH, graph) == NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    if (!hold(&graph->references, object, count))
+    if (!add_reference(&graph->references, object, count))
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     if (flags != CU_GRAPH_USER_OBJECT_MOVE)
         object->references += count;
@@ -143,17 +147,17 @@ API CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsign
         return result;
     if (object_find(KIND_GRAPH, graph) == NULL)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    struct user_reference **at = &graph->references;
-    while (*at != NULL && (*at)->object != object)
-        at = &(*at)->next;
-    struct user_reference *reference = *at;
+    struct user_reference **link = &graph->references;
+    while (*link != NULL && (*link)->object != object)
+        link = &(*link)->next;
+    struct user_reference *reference = *link;
     if (reference == NULL || reference->count < count)
         return leave(CUDA_ERROR_INVALID_VALUE);
     reference->count -= count;
     if (reference->count == 0) {
-        *at = reference->next;
+        *link = reference->next;
         free(reference);
     }
-    release(object, count);
-    return leave_graphs(CUDA_SUCCESS);
+    release_references(object, count);
+    return leave_and_run_destructors(CUDA_SUCCESS);
 }

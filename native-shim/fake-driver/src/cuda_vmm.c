@@ -1,15 +1,16 @@
 /*
- * Virtual memory management: physical memory that is made, address ranges that are reserved, and the mapping of one
- * into the other.
+ * Virtual memory management: physical allocations, reserved address ranges, and mappings of the former into the
+ * latter.
  *
- * Physical memory is a part of a file without a name: one file for all of it that cannot be exported, since a
- * descriptor for each piece of 2 MiB would be more than a process may have, and one for each piece that can. A mapping
- * is the host's mapping of that part, inaccessible until cuMemSetAccess. Memory is charged from cuMemCreate until the
- * last handle is released and the last mapping undone; what is imported from another process is that one's charge.
+ * A physical allocation is a range of an anonymous file. All allocations that cannot be exported share one file,
+ * because a file descriptor for each 2 MiB would exceed a process's limit. Each exportable allocation has a file of
+ * its own. A mapping is a host mapping of that range, inaccessible until cuMemSetAccess. An allocation is charged from
+ * cuMemCreate until its last handle is released and its last mapping is undone. An imported allocation is charged to
+ * the exporting process only.
  */
 #define _GNU_SOURCE
 #include "cuda_vmm.h"
-#include "cuda_shared.h"
+#include "cuda_shareable.h"
 
 #include <fcntl.h>
 #include <search.h>
@@ -18,9 +19,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PAGE ((size_t)4096)
+#define PAGE_BYTES ((size_t)4096)
 
-struct physical {
+struct physical_allocation {
     struct object object;
     CUmemAllocationProp properties;
     struct device *device; /* NULL: host memory */
@@ -29,7 +30,7 @@ struct physical {
     off_t offset;
     bool own_file;
     bool imported;
-    unsigned handles; /* references by the program */
+    unsigned handles; /* references that the program holds */
     unsigned mappings;
 };
 
@@ -39,22 +40,22 @@ struct reservation {
     unsigned mappings;
 };
 
-/* What an allocation of MAPPED_MEMORY owns. */
+/* The owner field of allocations of kind MAPPED_MEMORY. */
 struct mapping {
-    struct physical *physical;
+    struct physical_allocation *physical;
     struct reservation *reservation;
-    unsigned char of_device[GPU_MAX_PER_NODE]; /* CUmemAccess_flags */
-    unsigned char of_host;
+    unsigned char device_access[GPU_MAX_PER_NODE]; /* CUmemAccess_flags */
+    unsigned char host_access;
 };
 
 static void *reservations; /* tree, by address */
 
-/* The file of all memory that cannot be exported; what was given back is never used again, but is a hole then. */
+/* The file of all allocations that cannot be exported. Released ranges become holes and are not reused. */
 static int common_file = -1;
 static size_t common_bytes;
 
-static bool is_aligned(size_t value) {
-    return value % PHYSICAL_GRANULARITY == 0;
+static bool is_granularity_aligned(size_t value) {
+    return value % VMM_GRANULARITY == 0;
 }
 
 /* ---- physical memory ---- */
@@ -65,7 +66,7 @@ static bool numa_node_exists(int node) {
     return node == 0 || (node > 0 && access(path, F_OK) == 0);
 }
 
-/* Whether there can be such memory; with *device NULL for the host's. */
+/* Checks whether such memory can be created; *device is NULL for host memory. */
 static CUresult check_properties(const CUmemAllocationProp *properties, struct device **device) {
     const CUmemLocation *location = &properties->location;
     unsigned handle_types = properties->requestedHandleTypes;
@@ -76,7 +77,7 @@ static CUresult check_properties(const CUmemAllocationProp *properties, struct d
         return CUDA_ERROR_INVALID_VALUE;
     switch ((int)location->type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
-        *device = device_of(location->id);
+        *device = device_from_ordinal(location->id);
         if (*device == NULL)
             return CUDA_ERROR_INVALID_DEVICE;
         break;
@@ -101,34 +102,34 @@ static CUresult check_properties(const CUmemAllocationProp *properties, struct d
     return CUDA_SUCCESS;
 }
 
-static bool place(struct physical *physical) {
+static bool assign_file(struct physical_allocation *physical) {
     if ((physical->properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
-        physical->fd = shared_create(SHARED_ALLOCATION, physical->device, physical->bytes);
-        physical->offset = SHARED_START;
+        physical->fd = shareable_create(SHAREABLE_ALLOCATION, physical->device, physical->bytes);
+        physical->offset = SHAREABLE_DATA_OFFSET;
         physical->own_file = true;
         return physical->fd >= 0;
     }
     if (common_file < 0)
-        common_file = shared_create(SHARED_ALLOCATION, NULL, 0);
-    if (common_file < 0 || !shared_grow(common_file, common_bytes + physical->bytes))
+        common_file = shareable_create(SHAREABLE_ALLOCATION, NULL, 0);
+    if (common_file < 0 || !shareable_grow(common_file, common_bytes + physical->bytes))
         return false;
     physical->fd = common_file;
-    physical->offset = SHARED_START + (off_t)common_bytes;
+    physical->offset = SHAREABLE_DATA_OFFSET + (off_t)common_bytes;
     common_bytes += physical->bytes;
     return true;
 }
 
-/* Memory goes when nothing refers to it any more. */
-static void let_go(struct physical *physical) {
+/* Frees the allocation once it has no handle and no mapping. */
+static void free_if_unused(struct physical_allocation *physical) {
     if (physical->handles != 0 || physical->mappings != 0)
         return;
     if (physical->own_file)
         close(physical->fd);
     else
-        shared_drop(physical->fd, physical->offset, physical->bytes);
+        shareable_punch_hole(physical->fd, physical->offset, physical->bytes);
     if (physical->device != NULL && !physical->imported) {
         gpu_release(physical->device->gpu, physical->bytes);
-        device_unuse(physical->device);
+        device_release(physical->device);
     }
     object_delete(physical);
 }
@@ -136,7 +137,7 @@ static void let_go(struct physical *physical) {
 API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
                          unsigned long long flags) {
     struct device *device;
-    if (handle == NULL || prop == NULL || size == 0 || !is_aligned(size) || flags != 0)
+    if (handle == NULL || prop == NULL || size == 0 || !is_granularity_aligned(size) || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
@@ -147,51 +148,51 @@ API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, cons
     if (size > GPU_MAX_MEMORY_BYTES)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     if (device != NULL) {
-        result = device_use(device);
+        result = device_acquire(device);
         if (result != CUDA_SUCCESS)
             return leave(result);
         if (!memory_reserve(device, size)) {
-            device_unuse(device);
+            device_release(device);
             return leave(CUDA_ERROR_OUT_OF_MEMORY);
         }
     }
-    struct physical *physical = object_new(KIND_PHYSICAL, sizeof *physical, NULL);
+    struct physical_allocation *physical = object_new(KIND_PHYSICAL_ALLOCATION, sizeof *physical, NULL);
     if (physical != NULL) {
         physical->properties = *prop;
-        physical->properties.allocFlags.compressionType = 0; /* a wish, and there is none */
+        physical->properties.allocFlags.compressionType = 0; /* a hint; there is no compression */
         physical->device = device;
         physical->bytes = size;
         physical->handles = 1;
-        if (place(physical)) {
+        if (assign_file(physical)) {
             *handle = (uintptr_t)physical;
             return leave(CUDA_SUCCESS);
         }
         object_delete(physical);
     }
-    note("the host cannot make a file for %zu bytes of memory", size);
+    log_line("the host cannot create a file for %zu bytes of memory", size);
     if (device != NULL) {
         gpu_release(device->gpu, size);
-        device_unuse(device);
+        device_release(device);
     }
     return leave(CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* Takes the lock if handle is one that the program holds. */
-static CUresult enter_physical(CUmemGenericAllocationHandle handle, struct physical **physical) {
+/* Takes the lock if handle refers to a physical allocation that the program holds. */
+static CUresult enter_physical(CUmemGenericAllocationHandle handle, struct physical_allocation **physical) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    *physical = object_find(KIND_PHYSICAL, (const void *)(uintptr_t)handle);
+    *physical = object_find(KIND_PHYSICAL_ALLOCATION, (const void *)(uintptr_t)handle);
     return *physical != NULL && (*physical)->handles != 0 ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
 }
 
 API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-    struct physical *physical;
+    struct physical_allocation *physical;
     CUresult result = enter_physical(handle, &physical);
     if (result != CUDA_SUCCESS)
         return result;
     physical->handles--;
-    let_go(physical);
+    free_if_unused(physical);
     return leave(CUDA_SUCCESS);
 }
 
@@ -204,14 +205,14 @@ API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, v
     const struct allocation *allocation = memory_find((uintptr_t)addr);
     if (allocation == NULL || allocation->kind != MAPPED_MEMORY)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    struct physical *physical = ((struct mapping *)allocation->owner)->physical;
+    struct physical_allocation *physical = ((struct mapping *)allocation->owner)->physical;
     physical->handles++;
     *handle = (uintptr_t)physical;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle) {
-    struct physical *physical;
+    struct physical_allocation *physical;
     if (prop == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_physical(handle, &physical);
@@ -232,19 +233,19 @@ API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAlloc
         return result;
     result = check_properties(prop, &device);
     if (result == CUDA_SUCCESS)
-        *granularity = PHYSICAL_GRANULARITY;
+        *granularity = VMM_GRANULARITY;
     return leave(result);
 }
 
-CUresult physical_map(CUmemGenericAllocationHandle handle, const struct device *device, size_t offset, size_t bytes,
-                      struct physical **physical, void **start) {
-    struct physical *found = object_find(KIND_PHYSICAL, (const void *)(uintptr_t)handle);
+CUresult physical_allocation_map(CUmemGenericAllocationHandle handle, const struct device *device, size_t offset,
+                                 size_t bytes, struct physical_allocation **physical, void **start) {
+    struct physical_allocation *found = object_find(KIND_PHYSICAL_ALLOCATION, (const void *)(uintptr_t)handle);
     if (found == NULL || found->handles == 0)
         return CUDA_ERROR_INVALID_HANDLE;
     if (found->device != device || (found->properties.allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL) == 0 ||
-        !is_aligned(offset) || offset > found->bytes || bytes > found->bytes - offset)
+        !is_granularity_aligned(offset) || offset > found->bytes || bytes > found->bytes - offset)
         return CUDA_ERROR_INVALID_VALUE;
-    *start = shared_map(found->fd, found->offset + (off_t)offset, bytes);
+    *start = shareable_map(found->fd, found->offset + (off_t)offset, bytes);
     if (*start == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     found->mappings++;
@@ -252,23 +253,23 @@ CUresult physical_map(CUmemGenericAllocationHandle handle, const struct device *
     return CUDA_SUCCESS;
 }
 
-void physical_let_go(struct physical *physical) {
+void physical_allocation_unmap(struct physical_allocation *physical) {
     physical->mappings--;
-    let_go(physical);
+    free_if_unused(physical);
 }
 
-/* ---- sharing ---- */
+/* ---- shareable handles ---- */
 
 API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
                                           CUmemAllocationHandleType handleType, unsigned long long flags) {
-    struct physical *physical;
+    struct physical_allocation *physical;
     if (shareableHandle == NULL || flags != 0 || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_physical(handle, &physical);
     if (result != CUDA_SUCCESS)
         return result;
     if (!physical->own_file)
-        return leave(CUDA_ERROR_INVALID_VALUE); /* it was not made to be exported */
+        return leave(CUDA_ERROR_INVALID_VALUE); /* it was not created as exportable */
     int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -286,24 +287,24 @@ API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    int fd = shared_open((int)(intptr_t)osHandle, SHARED_ALLOCATION, &device, &bytes, &id);
-    if (fd < 0 || bytes == 0 || !is_aligned(bytes)) {
+    int fd = shareable_open((int)(intptr_t)osHandle, SHAREABLE_ALLOCATION, &device, &bytes, &id);
+    if (fd < 0 || bytes == 0 || !is_granularity_aligned(bytes)) {
         if (fd >= 0)
             close(fd);
         return leave(CUDA_ERROR_INVALID_VALUE);
     }
-    struct physical *physical = object_new(KIND_PHYSICAL, sizeof *physical, NULL);
+    struct physical_allocation *physical = object_new(KIND_PHYSICAL_ALLOCATION, sizeof *physical, NULL);
     if (physical == NULL) {
         close(fd);
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     physical->properties = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                                  .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal_of(device)}};
+                                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, device_ordinal(device)}};
     physical->device = device;
     physical->bytes = bytes;
     physical->fd = fd;
-    physical->offset = SHARED_START;
+    physical->offset = SHAREABLE_DATA_OFFSET;
     physical->own_file = physical->imported = true;
     physical->handles = 1;
     *handle = (uintptr_t)physical;
@@ -312,20 +313,20 @@ API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle
 
 /* ---- address ranges ---- */
 
-/* Ranges that overlap are equal. */
-static int by_address(const void *a, const void *b) {
+/* Overlapping ranges compare as equal. */
+static int compare_reservations(const void *a, const void *b) {
     const struct reservation *left = a, *right = b;
     if (left->base + left->bytes <= right->base)
         return -1;
     return right->base + right->bytes <= left->base;
 }
 
-/* The one that holds all of a range. */
+/* Returns the reservation that contains the whole range. */
 static struct reservation *find_reservation(uintptr_t base, size_t bytes) {
     const struct reservation range = {.base = base, .bytes = bytes};
     if (bytes == 0 || bytes > UINTPTR_MAX - base)
         return NULL;
-    struct reservation *const *node = tfind(&range, &reservations, by_address);
+    struct reservation *const *node = tfind(&range, &reservations, compare_reservations);
     if (node == NULL || base < (*node)->base || base + bytes > (*node)->base + (*node)->bytes)
         return NULL;
     return *node;
@@ -350,11 +351,11 @@ static void *reserve_addresses(void *hint, size_t bytes, size_t alignment) {
 
 API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
                                  unsigned long long flags) {
-    if (ptr == NULL || size == 0 || size % PAGE != 0 || addr % PAGE != 0 || (alignment & (alignment - 1)) != 0 ||
-        flags != 0)
+    if (ptr == NULL || size == 0 || size % PAGE_BYTES != 0 || addr % PAGE_BYTES != 0 ||
+        (alignment & (alignment - 1)) != 0 || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (alignment < PHYSICAL_GRANULARITY)
-        alignment = PHYSICAL_GRANULARITY;
+    if (alignment < VMM_GRANULARITY)
+        alignment = VMM_GRANULARITY;
     if (size > SIZE_MAX / 4 || alignment > SIZE_MAX / 4)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = enter_driver();
@@ -364,7 +365,7 @@ API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment
     void *start = reservation != NULL ? reserve_addresses((void *)(uintptr_t)addr, size, alignment) : NULL;
     if (start != NULL) {
         *reservation = (struct reservation){.base = (uintptr_t)start, .bytes = size};
-        if (tsearch(reservation, &reservations, by_address) != NULL) {
+        if (tsearch(reservation, &reservations, compare_reservations) != NULL) {
             *ptr = reservation->base;
             return leave(CUDA_SUCCESS);
         }
@@ -382,16 +383,16 @@ API CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
     if (reservation == NULL || reservation->base != ptr || reservation->bytes != size || reservation->mappings != 0)
         return leave(CUDA_ERROR_INVALID_VALUE);
     memory_unmap((void *)reservation->base, size);
-    tdelete(reservation, &reservations, by_address);
+    tdelete(reservation, &reservations, compare_reservations);
     free(reservation);
     return leave(CUDA_SUCCESS);
 }
 
 /* ---- mapping ---- */
 
-/* Whether nothing is mapped anywhere in a range. */
+/* Whether a range has no mapping. */
 static bool is_unmapped(uintptr_t base, size_t bytes) {
-    for (size_t offset = 0; offset < bytes; offset += PHYSICAL_GRANULARITY)
+    for (size_t offset = 0; offset < bytes; offset += VMM_GRANULARITY)
         if (memory_find(base + offset) != NULL)
             return false;
     return true;
@@ -399,8 +400,8 @@ static bool is_unmapped(uintptr_t base, size_t bytes) {
 
 API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                       unsigned long long flags) {
-    struct physical *physical;
-    if (size == 0 || !is_aligned(ptr) || !is_aligned(size) || offset != 0 || flags != 0)
+    struct physical_allocation *physical;
+    if (size == 0 || !is_granularity_aligned(ptr) || !is_granularity_aligned(size) || offset != 0 || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_physical(handle, &physical);
     if (result != CUDA_SUCCESS)
@@ -415,7 +416,7 @@ API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
                                       .kind = MAPPED_MEMORY,
                                       .device = physical->device,
                                       .owner = mapping,
-                                      .shared = true};
+                                      .file_backed = true};
     struct allocation *allocation = mapping != NULL ? memory_add(&values) : NULL;
     if (allocation == NULL || mmap((void *)(uintptr_t)ptr, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
                                    physical->fd, physical->offset) == MAP_FAILED) {
@@ -432,7 +433,10 @@ API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
     return leave(CUDA_SUCCESS);
 }
 
-/* Calls visit for all mappings of a range; false and nothing is called unless it is made of whole mappings. */
+/*
+ * Calls visit for all mappings of a range. If the range does not consist of whole mappings, calls nothing and returns
+ * false.
+ */
 static bool visit_mappings(CUdeviceptr start, size_t bytes, void (*visit)(struct allocation *mapping, const void *data),
                            const void *data) {
     if (bytes == 0 || bytes > UINT64_MAX - start)
@@ -452,15 +456,15 @@ static bool visit_mappings(CUdeviceptr start, size_t bytes, void (*visit)(struct
     return true;
 }
 
-static void unmap(struct allocation *allocation, const void *data) {
+static void unmap_mapping(struct allocation *allocation, const void *data) {
     (void)data;
     struct mapping *mapping = allocation->owner;
-    /* Without memory for that the old mapping stays, unreachable for the driver's own copies. */
+    /* If the host has no memory for that, the old mapping stays; the driver no longer finds it. */
     (void)mmap((void *)allocation->base, allocation->bytes, PROT_NONE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     memory_remove(allocation);
     mapping->reservation->mappings--;
-    physical_let_go(mapping->physical);
+    physical_allocation_unmap(mapping->physical);
     free(mapping);
 }
 
@@ -468,46 +472,46 @@ API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    return leave(visit_mappings(ptr, size, unmap, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+    return leave(visit_mappings(ptr, size, unmap_mapping, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
 /* ---- access ---- */
 
-static unsigned access_of_all(const struct mapping *mapping) {
-    unsigned all = mapping->of_host;
+static unsigned combined_access(const struct mapping *mapping) {
+    unsigned all = mapping->host_access;
     for (size_t i = 0; i < device_count(); i++)
-        all |= mapping->of_device[i];
+        all |= mapping->device_access[i];
     return all;
 }
 
 bool mapping_allows(const struct allocation *mapping, bool writing) {
     const unsigned needed = writing ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
-    return (access_of_all(mapping->owner) & needed) == needed;
+    return (combined_access(mapping->owner) & needed) == needed;
 }
 
 CUmemAllocationHandleType mapping_handle_types(const struct allocation *mapping) {
     return ((const struct mapping *)mapping->owner)->physical->properties.requestedHandleTypes;
 }
 
-static bool is_host(const CUmemLocation *location) {
+static bool is_host_location(const CUmemLocation *location) {
     return location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
 }
 
-static void allow(struct allocation *allocation, const void *data) {
+static void set_access(struct allocation *allocation, const void *data) {
     const CUmemAccessDesc *access = data;
     struct mapping *mapping = allocation->owner;
-    if (is_host(&access->location))
-        mapping->of_host = (unsigned char)access->flags;
+    if (is_host_location(&access->location))
+        mapping->host_access = (unsigned char)access->flags;
     else
-        mapping->of_device[access->location.id] = (unsigned char)access->flags;
-    unsigned all = access_of_all(mapping);
+        mapping->device_access[access->location.id] = (unsigned char)access->flags;
+    unsigned all = combined_access(mapping);
     int protection = (all & CU_MEM_ACCESS_FLAGS_PROT_READ) != 0 ? PROT_READ : PROT_NONE;
     if (all == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         protection |= PROT_WRITE;
     (void)mprotect((void *)allocation->base, allocation->bytes, protection);
 }
 
-static void check_host_memory(struct allocation *allocation, const void *data) {
+static void clear_if_device_memory(struct allocation *allocation, const void *data) {
     if (allocation->device != NULL)
         **(bool *const *)data = false;
 }
@@ -518,21 +522,21 @@ API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc 
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    bool of_host = true, *answer = &of_host;
-    if (!visit_mappings(ptr, size, check_host_memory, &answer))
+    bool host_access = true, *pointer = &host_access;
+    if (!visit_mappings(ptr, size, clear_if_device_memory, &pointer))
         return leave(CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {
         unsigned flags = desc[i].flags;
         if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
             flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
             return leave(CUDA_ERROR_INVALID_VALUE);
-        if (is_host(&desc[i].location) ? !of_host : desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        if (is_host_location(&desc[i].location) ? !host_access : desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
             return leave(CUDA_ERROR_INVALID_VALUE);
-        if (!is_host(&desc[i].location) && device_of(desc[i].location.id) == NULL)
+        if (!is_host_location(&desc[i].location) && device_from_ordinal(desc[i].location.id) == NULL)
             return leave(CUDA_ERROR_INVALID_DEVICE);
     }
     for (size_t i = 0; i < count; i++)
-        (void)visit_mappings(ptr, size, allow, &desc[i]);
+        (void)visit_mappings(ptr, size, set_access, &desc[i]);
     return leave(CUDA_SUCCESS);
 }
 
@@ -546,18 +550,18 @@ API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *loca
     if (allocation == NULL || allocation->kind != MAPPED_MEMORY)
         return leave(CUDA_ERROR_INVALID_VALUE);
     const struct mapping *mapping = allocation->owner;
-    if (is_host(location))
-        *flags = mapping->of_host;
+    if (is_host_location(location))
+        *flags = mapping->host_access;
     else if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    else if (device_of(location->id) == NULL)
+    else if (device_from_ordinal(location->id) == NULL)
         return leave(CUDA_ERROR_INVALID_DEVICE);
     else
-        *flags = mapping->of_device[location->id];
+        *flags = mapping->device_access[location->id];
     return leave(CUDA_SUCCESS);
 }
 
-/* ---- multicast: there is no NVSwitch (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0) ---- */
+/* ---- multicast: not supported without NVSwitch (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0) ---- */
 
 API CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop) {
     return mcHandle == NULL || prop == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;

@@ -1,25 +1,25 @@
-/* Virtual memory management: what the rest of the driver asks of mapped memory. With the driver's lock held. */
+/* Virtual memory management (cuMemCreate, cuMemMap), for the rest of the driver. Called with the driver lock held. */
 #ifndef ALIQUOT_FAKE_CUDA_VMM_H
 #define ALIQUOT_FAKE_CUDA_VMM_H
 
 #include "cuda_memory.h"
 
-#define PHYSICAL_GRANULARITY ((size_t)2 << 20)
+#define VMM_GRANULARITY ((size_t)2 << 20)
 
-struct physical;
+struct physical_allocation;
 
 /*
- * Gives an array a part of what a handle stands for: memory of that device, made for that
- * (CU_MEM_CREATE_USAGE_TILE_POOL). It stays until physical_let_go; the caller unmaps it.
+ * Maps a part of a physical allocation for a deferred array. The allocation must be memory of that device, created with
+ * CU_MEM_CREATE_USAGE_TILE_POOL. It lives at least until physical_allocation_unmap(); the caller unmaps the addresses.
  */
-CUresult physical_map(CUmemGenericAllocationHandle handle, const struct device *device, size_t offset, size_t bytes,
-                      struct physical **physical, void **start);
-void physical_let_go(struct physical *physical);
+CUresult physical_allocation_map(CUmemGenericAllocationHandle handle, const struct device *device, size_t offset,
+                                 size_t bytes, struct physical_allocation **physical, void **start);
+void physical_allocation_unmap(struct physical_allocation *physical);
 
-/* Whether any device, or the host, was given that access to a mapping (an allocation of the kind MAPPED_MEMORY). */
+/* Whether any device or the host has that access to a mapping (an allocation of kind MAPPED_MEMORY). */
 bool mapping_allows(const struct allocation *mapping, bool writing);
 
-/* The kinds of handle that a mapping's memory can be exported as. */
+/* The handle types that a mapping's memory can be exported as. */
 CUmemAllocationHandleType mapping_handle_types(const struct allocation *mapping);
 
 #endif

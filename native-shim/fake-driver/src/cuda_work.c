@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "cuda_work.h"
 #include "cuda_capture.h"
+#include "cuda_stream.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,128 +10,131 @@
 #include <time.h>
 
 #if defined(__x86_64__)
-/* As before glibc 2.34 moved it, so that the driver loads in older containers too. */
+/* The symbol version from before glibc 2.34, so that the driver loads in older containers. */
 __asm__(".symver pthread_create, pthread_create@GLIBC_2.2.5");
 #endif
 
 enum { LEGACY_QUEUE = 0, CALL_POLL_NS = 1000000 };
 
-static unsigned streams_in[GPU_QUEUES];
+static unsigned streams_in_queue[GPU_QUEUES];
 
-/* The calling thread's default stream: one more stream, that every thread has for itself, on each GPU. */
+/* The calling thread's per-thread default stream. Each thread has one on each GPU. */
 static _Thread_local struct {
     unsigned queue; /* 0: none yet */
     uint64_t last[GPU_MAX_PER_NODE];
-} own_stream;
+} per_thread_stream;
 
-static unsigned emptiest(unsigned first, unsigned end) {
+static unsigned emptiest_queue(unsigned first, unsigned end) {
     unsigned best = first;
     for (unsigned i = first; i < end; i++)
-        if (streams_in[i] < streams_in[best])
+        if (streams_in_queue[i] < streams_in_queue[best])
             best = i;
     return best;
 }
 
-void work_join(struct CUstream_st *stream) {
+void work_assign_queue(struct CUstream_st *stream) {
     bool blocking = (stream->flags & CU_STREAM_NON_BLOCKING) == 0;
-    stream->queue =
-        blocking ? emptiest(LEGACY_QUEUE + 1, GPU_BARRIER_QUEUES) : emptiest(GPU_BARRIER_QUEUES, GPU_QUEUES);
-    streams_in[stream->queue]++;
+    stream->queue = blocking ? emptiest_queue(LEGACY_QUEUE + 1, GPU_BARRIER_QUEUES)
+                             : emptiest_queue(GPU_BARRIER_QUEUES, GPU_QUEUES);
+    streams_in_queue[stream->queue]++;
 }
 
-void work_leave(struct CUstream_st *stream) {
-    streams_in[stream->queue]--;
+void work_release_queue(struct CUstream_st *stream) {
+    streams_in_queue[stream->queue]--;
 }
 
-struct CUctx_st *work_context(struct CUctx_st *current, CUstream stream) {
-    return is_default(stream) ? current : stream->object.context;
+struct CUctx_st *stream_context(struct CUctx_st *current, CUstream stream) {
+    return is_default_stream(stream) ? current : stream->object.context;
 }
 
-CUresult enter_with_room(struct CUctx_st **context, CUstream stream, unsigned pieces, struct capturing **capturing) {
+CUresult enter_with_queue_space(struct CUctx_st **context, CUstream stream, unsigned pieces,
+                                struct capture_member **capturing) {
     for (;;) {
-        CUresult result = enter(context);
+        CUresult result = enter_context(context);
         if (result != CUDA_SUCCESS)
             return result;
         result = check_stream(stream);
         if (result == CUDA_SUCCESS)
-            result = capture_of(work_context(*context, stream), stream, capturing);
+            result = capture_find(stream_context(*context, stream), stream, capturing);
         if (result != CUDA_SUCCESS)
             return leave(result);
         if (*capturing != NULL)
             return CUDA_SUCCESS;
-        gpu_file *gpu = work_context(*context, stream)->device->gpu;
-        if (gpu_has_room(gpu, pieces))
+        gpu_file *gpu = stream_context(*context, stream)->device->gpu;
+        if (gpu_has_queue_space(gpu, pieces))
             return CUDA_SUCCESS;
         leave(CUDA_SUCCESS);
-        gpu_wait_for_room(gpu, pieces);
+        gpu_wait_for_queue_space(gpu, pieces);
     }
 }
 
-/* Where the number of the stream's latest work stands. */
-static uint64_t *latest(struct CUctx_st *context, CUstream stream, unsigned *queue) {
+/* Returns the location of the number of the stream's latest work, and the stream's queue. */
+static uint64_t *last_work_of_stream(struct CUctx_st *context, CUstream stream, unsigned *queue) {
     if (stream == PER_THREAD_STREAM) {
-        if (own_stream.queue == 0) {
-            own_stream.queue = emptiest(LEGACY_QUEUE + 1, GPU_BARRIER_QUEUES);
-            streams_in[own_stream.queue]++; /* for good: threads leave no word when they end */
+        if (per_thread_stream.queue == 0) {
+            per_thread_stream.queue = emptiest_queue(LEGACY_QUEUE + 1, GPU_BARRIER_QUEUES);
+            streams_in_queue[per_thread_stream.queue]++; /* never decremented: the driver does not learn when a thread
+                                                            ends */
         }
-        *queue = own_stream.queue;
-        return &own_stream.last[ordinal_of(context->device)];
+        *queue = per_thread_stream.queue;
+        return &per_thread_stream.last[device_ordinal(context->device)];
     }
-    if (is_default(stream)) {
+    if (is_default_stream(stream)) {
         *queue = LEGACY_QUEUE;
-        return &context->last[LEGACY_QUEUE];
+        return &context->last_work[LEGACY_QUEUE];
     }
     *queue = stream->queue;
-    return &stream->last;
+    return &stream->last_work;
 }
 
-uint64_t work_put(struct CUctx_st *current, CUstream stream, struct gpu_work work, struct gpu_mark *mark) {
-    struct CUctx_st *context = work_context(current, stream);
-    uint64_t *last = latest(context, stream, &work.queue);
+uint64_t work_submit(struct CUctx_st *current, CUstream stream, struct gpu_work work,
+                     struct gpu_completion *completion) {
+    struct CUctx_st *context = stream_context(current, stream);
+    uint64_t *last = last_work_of_stream(context, stream, &work.queue);
     if (work.queue == LEGACY_QUEUE)
         work.flags |= GPU_WORK_BARRIER;
-    work.after[1] = work.queue < GPU_BARRIER_QUEUES ? context->last[LEGACY_QUEUE] : 0;
-    work.priority = is_default(stream) ? 0 : stream->priority;
-    uint64_t number = gpu_put(context->device->gpu, &work, mark);
-    *last = context->last[work.queue] = number;
+    work.after[1] = work.queue < GPU_BARRIER_QUEUES ? context->last_work[LEGACY_QUEUE] : 0;
+    work.priority = is_default_stream(stream) ? 0 : stream->priority;
+    uint64_t number = gpu_submit(context->device->gpu, &work, completion);
+    *last = context->last_work[work.queue] = number;
     return number;
 }
 
-uint64_t work_put_beside(struct CUctx_st *current, CUstream stream, unsigned branch, struct gpu_work work) {
-    struct CUctx_st *context = work_context(current, stream);
+uint64_t work_submit_branch(struct CUctx_st *current, CUstream stream, unsigned branch, struct gpu_work work) {
+    struct CUctx_st *context = stream_context(current, stream);
     work.queue = GPU_QUEUES - 1 - branch % (GPU_QUEUES - GPU_BARRIER_QUEUES);
-    work.priority = is_default(stream) ? 0 : stream->priority;
-    return context->last[work.queue] = gpu_put(context->device->gpu, &work, NULL);
+    work.priority = is_default_stream(stream) ? 0 : stream->priority;
+    return context->last_work[work.queue] = gpu_submit(context->device->gpu, &work, NULL);
 }
 
 /* ---- waiting ---- */
 
-struct awaited work_of_stream(struct CUctx_st *current, CUstream stream) {
-    struct CUctx_st *context = work_context(current, stream);
-    struct awaited awaited = {.gpu = context->device->gpu};
+struct awaited_work work_pending_in_stream(struct CUctx_st *current, CUstream stream) {
+    struct CUctx_st *context = stream_context(current, stream);
+    struct awaited_work awaited = {.gpu = context->device->gpu};
     unsigned queue;
-    uint64_t *last = latest(context, stream, &queue);
+    uint64_t *last = last_work_of_stream(context, stream, &queue);
     if (queue == LEGACY_QUEUE)
-        memcpy(awaited.numbers, context->last, GPU_BARRIER_QUEUES * sizeof context->last[0]);
+        memcpy(awaited.numbers, context->last_work, GPU_BARRIER_QUEUES * sizeof context->last_work[0]);
     else
         awaited.numbers[0] = *last;
     return awaited;
 }
 
-struct awaited work_of_context(struct CUctx_st *context) {
-    struct awaited awaited = {.gpu = context->device->gpu};
-    memcpy(awaited.numbers, context->last, sizeof context->last);
+struct awaited_work work_pending_in_context(struct CUctx_st *context) {
+    struct awaited_work awaited = {.gpu = context->device->gpu};
+    memcpy(awaited.numbers, context->last_work, sizeof context->last_work);
     return awaited;
 }
 
-bool work_is_over(const struct awaited *awaited) {
+bool work_is_done(const struct awaited_work *awaited) {
     for (int i = 0; i < GPU_QUEUES; i++)
         if (awaited->numbers[i] != 0 && !gpu_is_done(awaited->gpu, awaited->numbers[i]))
             return false;
     return true;
 }
 
-void work_wait(const struct awaited *awaited) {
+void work_wait(const struct awaited_work *awaited) {
     for (int i = 0; i < GPU_QUEUES; i++)
         if (awaited->numbers[i] != 0)
             gpu_wait(awaited->gpu, awaited->numbers[i]);
@@ -138,57 +142,62 @@ void work_wait(const struct awaited *awaited) {
 
 /* ---- events ---- */
 
-void work_record(struct CUctx_st *current, CUstream stream, CUevent event) {
+void work_record_event(struct CUctx_st *current, CUstream stream, CUevent event) {
     if (event->gpu != NULL)
-        gpu_forget(event->gpu, &event->mark);
-    event->gpu = work_context(current, stream)->device->gpu;
-    (void)work_put(current, stream, (struct gpu_work){0}, &event->mark);
+        gpu_drop_completion(event->gpu, &event->completion);
+    event->gpu = stream_context(current, stream)->device->gpu;
+    (void)work_submit(current, stream, (struct gpu_work){0}, &event->completion);
 }
 
-/* ---- calls ---- */
+/* ---- host functions ---- */
 
-/* A function to be called when work of one GPU is over, and the gate on one, perhaps another, that it opens then. */
-struct call {
-    gpu_file *before, *gpu;
-    uint64_t number, gate;
-    void (*function)(void *data); /* NULL: none, it is all about the gate */
+/*
+ * A host function to call when work of one GPU is done, and the gate to open afterwards, which may be on another GPU.
+ */
+struct pending_call {
+    gpu_file *awaited_gpu, *gpu;
+    uint64_t awaited_number, gate;
+    void (*function)(void *data); /* NULL: only opens the gate */
     void *data;
-    struct call *next;
+    struct pending_call *next;
 };
 
-static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct call *calls; /* oldest first */
-static bool calling;       /* there is a thread for them */
+static pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct pending_call *pending_calls; /* oldest first */
+static bool call_thread_running;           /* the thread that calls host functions is running */
 
-/* Takes the oldest call that can be made off the list; if there is none, says when there may be one. */
-static struct call *take_call(uint64_t *when) {
-    *when = gpu_now() + CALL_POLL_NS; /* for those that come meanwhile */
-    for (struct call **place = &calls; *place != NULL; place = &(*place)->next) {
-        struct call *call = *place;
-        uint64_t earliest = gpu_earliest(call->before, call->number);
+/*
+ * Removes and returns the oldest call that is ready. If there is none, returns NULL and the earliest time at which one
+ * may be.
+ */
+static struct pending_call *take_ready_call(uint64_t *wake_time) {
+    *wake_time = gpu_now() + CALL_POLL_NS; /* limits the sleep, for calls that are added meanwhile */
+    for (struct pending_call **link = &pending_calls; *link != NULL; link = &(*link)->next) {
+        struct pending_call *call = *link;
+        uint64_t earliest = gpu_earliest_completion(call->awaited_gpu, call->awaited_number);
         if (earliest == 0) {
-            *place = call->next;
+            *link = call->next;
             return call;
         }
-        if (earliest < *when)
-            *when = earliest;
+        if (earliest < *wake_time)
+            *wake_time = earliest;
     }
     return NULL;
 }
 
-static void *make_calls(void *unused) {
+static void *run_call_thread(void *unused) {
     (void)unused;
     for (;;) {
-        uint64_t when;
-        pthread_mutex_lock(&call_lock);
-        struct call *call = take_call(&when);
-        calling = calls != NULL || call != NULL;
-        bool more = calling;
-        pthread_mutex_unlock(&call_lock);
+        uint64_t wake_time;
+        pthread_mutex_lock(&call_mutex);
+        struct pending_call *call = take_ready_call(&wake_time);
+        call_thread_running = pending_calls != NULL || call != NULL;
+        bool more = call_thread_running;
+        pthread_mutex_unlock(&call_mutex);
         if (!more)
             return NULL;
         if (call == NULL) {
-            gpu_sleep_until(when);
+            gpu_sleep_until(wake_time);
             continue;
         }
         if (call->function != NULL)
@@ -198,70 +207,75 @@ static void *make_calls(void *unused) {
     }
 }
 
-bool work_has_calls(void) {
-    pthread_mutex_lock(&call_lock);
-    bool any = calling;
-    pthread_mutex_unlock(&call_lock);
+bool work_has_host_functions(void) {
+    pthread_mutex_lock(&call_mutex);
+    bool any = call_thread_running;
+    pthread_mutex_unlock(&call_mutex);
     return any;
 }
 
-/* Puts a gate into the stream that opens when function has been called, which is when the work of a GPU is over. */
-static CUresult call_after(struct CUctx_st *current, CUstream stream, gpu_file *before, uint64_t number,
-                           void (*function)(void *), void *data) {
-    struct call *call = malloc(sizeof *call);
+/*
+ * Submits a gate to the stream. The gate opens once work awaited_number of awaited_gpu is done and function has
+ * returned.
+ */
+static CUresult submit_gate_after(struct CUctx_st *current, CUstream stream, gpu_file *awaited_gpu,
+                                  uint64_t awaited_number, void (*function)(void *), void *data) {
+    struct pending_call *call = malloc(sizeof *call);
     if (call == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *call = (struct call){.before = before, .number = number, .function = function, .data = data};
-    call->gpu = work_context(current, stream)->device->gpu;
-    pthread_mutex_lock(&call_lock);
-    bool ready = calling;
+    *call = (struct pending_call){
+        .awaited_gpu = awaited_gpu, .awaited_number = awaited_number, .function = function, .data = data};
+    call->gpu = stream_context(current, stream)->device->gpu;
+    pthread_mutex_lock(&call_mutex);
+    bool ready = call_thread_running;
     if (!ready) {
         pthread_t thread;
         pthread_attr_t detached;
         pthread_attr_init(&detached);
         pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-        ready = calling = pthread_create(&thread, &detached, make_calls, NULL) == 0; /* it finds the lock taken */
+        /* The new thread waits for call_mutex. */
+        ready = call_thread_running = pthread_create(&thread, &detached, run_call_thread, NULL) == 0;
         pthread_attr_destroy(&detached);
     }
     if (ready) {
-        struct call **end = &calls;
+        struct pending_call **end = &pending_calls;
         while (*end != NULL)
             end = &(*end)->next;
-        call->gate = work_put(current, stream, (struct gpu_work){.flags = GPU_WORK_GATE}, NULL);
+        call->gate = work_submit(current, stream, (struct gpu_work){.flags = GPU_WORK_GATE}, NULL);
         *end = call;
     }
-    pthread_mutex_unlock(&call_lock);
+    pthread_mutex_unlock(&call_mutex);
     if (!ready)
         free(call);
     return ready ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult work_call(struct CUctx_st *current, CUstream stream, void (*function)(void *data), void *data) {
-    uint64_t before = work_put(current, stream, (struct gpu_work){0}, NULL);
-    return call_after(current, stream, work_context(current, stream)->device->gpu, before, function, data);
+CUresult work_call_host_function(struct CUctx_st *current, CUstream stream, void (*function)(void *data), void *data) {
+    uint64_t awaited = work_submit(current, stream, (struct gpu_work){0}, NULL);
+    return submit_gate_after(current, stream, stream_context(current, stream)->device->gpu, awaited, function, data);
 }
 
-CUresult work_wait_for(struct CUctx_st *current, CUstream stream, CUevent event) {
-    if (event->gpu == NULL || gpu_look(event->gpu, &event->mark))
+CUresult work_wait_event(struct CUctx_st *current, CUstream stream, CUevent event) {
+    if (event->gpu == NULL || gpu_poll_completion(event->gpu, &event->completion))
         return CUDA_SUCCESS;
-    if (event->gpu != work_context(current, stream)->device->gpu)
-        return call_after(current, stream, event->gpu, event->mark.number, NULL, NULL);
-    (void)work_put(current, stream, (struct gpu_work){.after = {event->mark.number}}, NULL);
+    if (event->gpu != stream_context(current, stream)->device->gpu)
+        return submit_gate_after(current, stream, event->gpu, event->completion.number, NULL, NULL);
+    (void)work_submit(current, stream, (struct gpu_work){.after = {event->completion.number}}, NULL);
     return CUDA_SUCCESS;
 }
 
-/* ---- what things cost ---- */
+/* ---- durations ---- */
 
 enum {
     START_NS = 2000,
     WAVE_NS = 5000,
     THREADS_PER_SM = 2048,
     BLOCKS_PER_SM = 32,
-    HOST_BYTES_PER_US = 25000,     /* PCI Express 4.0 with 16 lanes, in practice */
-    DEVICE_BYTES_PER_US = 1200000, /* written, or read and written at half of that, by an A100's memory */
+    HOST_BYTES_PER_US = 25000,     /* effective bandwidth of PCI Express 4.0 with 16 lanes */
+    DEVICE_BYTES_PER_US = 1200000, /* the memory bandwidth of an A100; a copy reads and writes, at half of it */
 };
 
-static bool first_parameter(void *const *parameters, void *const *extra, uint64_t *value) {
+static bool read_first_parameter(void *const *parameters, void *const *extra, uint64_t *value) {
     const void *from = parameters != NULL ? parameters[0] : NULL;
     for (; extra != NULL && *extra != NULL; extra += 2) /* CU_LAUNCH_PARAM_END */
         if (*extra == (void *)1)                        /* CU_LAUNCH_PARAM_BUFFER_POINTER */
@@ -276,7 +290,7 @@ struct gpu_work kernel_work(const struct device *device, const char *name, uint6
                             void *const *parameters, void *const *extra) {
     uint32_t sms = device->identity->multiprocessors;
     struct gpu_work work = {.sms = blocks < sms ? (uint32_t)blocks : sms};
-    if (strstr(name, "aliquot_busy") != NULL && first_parameter(parameters, extra, &work.ns))
+    if (strstr(name, "aliquot_busy") != NULL && read_first_parameter(parameters, extra, &work.ns))
         return work;
     uint64_t resident = block_threads != 0 ? THREADS_PER_SM / block_threads : 1;
     resident = resident < 1 ? 1 : resident > BLOCKS_PER_SM ? BLOCKS_PER_SM : resident;
@@ -285,13 +299,13 @@ struct gpu_work kernel_work(const struct device *device, const char *name, uint6
     return work;
 }
 
-struct gpu_work copy_work(enum way way, size_t bytes) {
-    uint64_t speed = way == WAY_WITHIN ? DEVICE_BYTES_PER_US / 2 : HOST_BYTES_PER_US;
+struct gpu_work memcpy_work(enum copy_direction direction, size_t bytes) {
+    uint64_t speed = direction == COPY_WITHIN_DEVICE ? DEVICE_BYTES_PER_US / 2 : HOST_BYTES_PER_US;
     return (struct gpu_work){.ns = START_NS + bytes / speed * 1000 + bytes % speed * 1000 / speed,
-                             .flags = way == WAY_OUT ? GPU_WORK_COPIES_OUT : GPU_WORK_COPIES_IN};
+                             .flags = direction == COPY_DEVICE_TO_HOST ? GPU_WORK_COPIES_OUT : GPU_WORK_COPIES_IN};
 }
 
-struct gpu_work fill_work(const struct device *device, size_t bytes) {
+struct gpu_work memset_work(const struct device *device, size_t bytes) {
     return (struct gpu_work){.ns = START_NS + bytes / (DEVICE_BYTES_PER_US / 1000),
                              .sms = device->identity->multiprocessors};
 }

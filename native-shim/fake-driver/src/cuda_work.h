@@ -1,7 +1,7 @@
 /*
- * How what programs put into streams becomes work of the GPU (gpu_time.h). Streams are spread over the GPU's queues;
- * the legacy default stream and the blocking ones wait for each other as CUDA's programming guide says. What data does
- * (copies, fills) is done when the call is made, since nothing in this GPU computes; only the time comes later.
+ * Turns stream operations into work of the simulated GPU (gpu_time.h). Streams are spread over the GPU's queues. The
+ * legacy default stream and the blocking streams wait for each other, as the CUDA programming guide specifies. Copies
+ * and fills move their data during the call, because nothing on this GPU computes; only their time is simulated.
  */
 #ifndef ALIQUOT_FAKE_CUDA_WORK_H
 #define ALIQUOT_FAKE_CUDA_WORK_H
@@ -14,95 +14,102 @@ struct CUstream_st {
     unsigned flags;
     int priority;
     unsigned long long id;
-    unsigned queue; /* of the GPU; other streams may be in it too, as on a real GPU with more streams than channels */
-    uint64_t last;  /* number of the latest work, 0: none yet */
+    unsigned queue;     /* of the GPU; streams share queues, as on a real GPU with more streams than channels */
+    uint64_t last_work; /* the number of its latest work, 0: none yet */
 };
 
 struct CUevent_st {
     struct object object;
     unsigned flags;
     gpu_file *gpu; /* NULL: never recorded */
-    struct gpu_mark mark;
+    struct gpu_completion completion;
 };
 
 #define LEGACY_STREAM ((CUstream)1)     /* CU_STREAM_LEGACY */
 #define PER_THREAD_STREAM ((CUstream)2) /* CU_STREAM_PER_THREAD */
 
-static inline bool is_default(CUstream stream) {
+static inline bool is_legacy_stream(CUstream stream) {
+    return stream == NULL || stream == LEGACY_STREAM;
+}
+
+static inline bool is_default_stream(CUstream stream) {
     return stream == NULL || stream == LEGACY_STREAM || stream == PER_THREAD_STREAM;
 }
 
-/* A stream joins a queue of its GPU, and leaves it. With the lock held. */
-void work_join(struct CUstream_st *stream);
-void work_leave(struct CUstream_st *stream);
-
 /* Whether the stream and the legacy default stream wait for each other. */
-static inline bool is_blocking(CUstream stream) {
-    return is_default(stream) || (stream->flags & CU_STREAM_NON_BLOCKING) == 0;
+static inline bool is_blocking_stream(CUstream stream) {
+    return is_default_stream(stream) || (stream->flags & CU_STREAM_NON_BLOCKING) == 0;
 }
 
-/*
- * As enter, when there is room for so many pieces of work on the current context's GPU, and on the stream's, too;
- * sleeps, without the lock, until there is. The stream is checked. With its part in a capture in capturing, the work is
- * to be captured (cuda_capture.h), and no room is waited for.
- */
-struct capturing;
-CUresult enter_with_room(struct CUctx_st **context, CUstream stream, unsigned pieces, struct capturing **capturing);
-
-/* Where a stream's work goes: its own context's GPU, or the current one's for a default stream. */
-struct CUctx_st *work_context(struct CUctx_st *current, CUstream stream);
+/* Assign a stream to a queue of its GPU and release it. With the lock held. */
+void work_assign_queue(struct CUstream_st *stream);
+void work_release_queue(struct CUstream_st *stream);
 
 /*
- * Puts work behind all that the stream holds, and whatever else it must wait for, and answers its number. Of work only
- * ns, sms, flags and after[0] count. With the lock held and room.
+ * Like enter_context(), once the GPU's queue has space for that many pieces of work of the stream; sleeps without the
+ * lock until then. Validates the stream. If the stream is capturing, returns its member in `capturing`
+ * (cuda_capture.h) and does not wait for space.
  */
-uint64_t work_put(struct CUctx_st *current, CUstream stream, struct gpu_work work, struct gpu_mark *mark);
+struct capture_member;
+CUresult enter_with_queue_space(struct CUctx_st **context, CUstream stream, unsigned pieces,
+                                struct capture_member **capturing);
+
+/* The context that a stream's work runs in: its own, or the current one for a default stream. */
+struct CUctx_st *stream_context(struct CUctx_st *current, CUstream stream);
 
 /*
- * Puts work beside the stream, into a queue that branches of graphs share, to be started when work.after is over. The
- * stream knows nothing of it: something in it must come after it. With the lock held and room.
+ * Submits work after all work of the stream, and after other streams where the default-stream rules require it; returns
+ * its number. Only ns, sms, flags and after[0] of work are used. With the lock held and queue space available.
  */
-uint64_t work_put_beside(struct CUctx_st *current, CUstream stream, unsigned branch, struct gpu_work work);
-
-/* A time in the stream's order: takes none itself. Records the event. */
-void work_record(struct CUctx_st *current, CUstream stream, CUevent event);
-
-/* Holds the stream up until the event's latest recording is over. Needs room for two. */
-CUresult work_wait_for(struct CUctx_st *current, CUstream stream, CUevent event);
+uint64_t work_submit(struct CUctx_st *current, CUstream stream, struct gpu_work work,
+                     struct gpu_completion *completion);
 
 /*
- * Calls function(data), when all work before in the stream is over, on a thread of the driver's that holds no lock;
- * work behind waits until it has returned. Needs room for two.
+ * Submits work of a graph branch to a queue that branches share; it starts after work.after. The stream does not wait
+ * for it by itself: the caller submits work in the stream that depends on it. With the lock held and queue space
+ * available.
  */
-CUresult work_call(struct CUctx_st *current, CUstream stream, void (*function)(void *data), void *data);
+uint64_t work_submit_branch(struct CUctx_st *current, CUstream stream, unsigned branch, struct gpu_work work);
 
-/* Whether there are such functions that have not returned yet. With the lock held. */
-bool work_has_calls(void);
+/* Records an event in the stream. The recording takes no GPU time. */
+void work_record_event(struct CUctx_st *current, CUstream stream, CUevent event);
 
-/* The latest work in each queue that somebody wants to see over. */
-struct awaited {
+/* Makes the stream wait for the latest recording of an event. Needs queue space for two. */
+CUresult work_wait_event(struct CUctx_st *current, CUstream stream, CUevent event);
+
+/*
+ * Calls function(data) once all earlier work of the stream is done, on a driver thread that holds no lock. Later work
+ * of the stream waits until the function has returned. Needs queue space for two.
+ */
+CUresult work_call_host_function(struct CUctx_st *current, CUstream stream, void (*function)(void *data), void *data);
+
+/* Whether host functions are outstanding. With the lock held. */
+bool work_has_host_functions(void);
+
+/* The latest work in each queue that a caller waits for; 0: none. */
+struct awaited_work {
     gpu_file *gpu;
     uint64_t numbers[GPU_QUEUES];
 };
 
 /* With the lock held. */
-struct awaited work_of_stream(struct CUctx_st *current, CUstream stream);
-struct awaited work_of_context(struct CUctx_st *context);
-bool work_is_over(const struct awaited *awaited);
+struct awaited_work work_pending_in_stream(struct CUctx_st *current, CUstream stream);
+struct awaited_work work_pending_in_context(struct CUctx_st *context);
+bool work_is_done(const struct awaited_work *awaited);
 
-/* Sleeps until it is over. Without the lock. */
-void work_wait(const struct awaited *awaited);
+/* Sleeps until the work is done. Called without the lock. */
+void work_wait(const struct awaited_work *awaited);
 
 /*
- * What things cost. A kernel whose name contains "aliquot_busy" takes as many ns as its first parameter, a uint64_t,
- * says; any other 2 us and 5 us for each wave of its blocks. It fills a multiprocessor with each block.
+ * The time of a kernel. If its name contains "aliquot_busy", it takes the nanoseconds in its first parameter, a
+ * uint64_t; any other kernel takes 2 us plus 5 us for each wave of its blocks. Each block fills a multiprocessor.
  */
 struct gpu_work kernel_work(const struct device *device, const char *name, uint64_t blocks, unsigned block_threads,
                             void *const *parameters, void *const *extra);
 
-/* Copies take 2 us and their bytes at the speed of their way; fills are kernels. */
-enum way { WAY_IN, WAY_OUT, WAY_WITHIN };
-struct gpu_work copy_work(enum way way, size_t bytes);
-struct gpu_work fill_work(const struct device *device, size_t bytes);
+/* A copy takes 2 us plus its bytes at the bandwidth of its direction; a memset is a kernel. */
+enum copy_direction { COPY_HOST_TO_DEVICE, COPY_DEVICE_TO_HOST, COPY_WITHIN_DEVICE };
+struct gpu_work memcpy_work(enum copy_direction direction, size_t bytes);
+struct gpu_work memset_work(const struct device *device, size_t bytes);
 
 #endif

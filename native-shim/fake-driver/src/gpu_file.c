@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "gpu_inside.h"
+#include "gpu_file_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,14 +15,14 @@
 
 #define MAGIC UINT64_C(0x3355504751494c41) /* "ALIQGPU3" */
 
-struct head {
+struct file_header {
     uint64_t magic;
     uint64_t file_bytes;
     struct gpu_identity identity;
-    uint64_t checksum; /* of all above */
+    uint64_t checksum; /* of all fields above */
 };
 
-/* One per process, on a cache line of its own. Only its owner writes it, but that a dead owner's `used` is zeroed. */
+/* One slot per process, a cache line. Only its owner writes it, but other processes zero `used` of a dead owner. */
 struct slot {
     _Atomic uint64_t used;
     _Atomic uint64_t pid;
@@ -30,26 +30,26 @@ struct slot {
     uint64_t unused[5];
 };
 
-struct layout {
-    struct head head;
-    unsigned char room1[2048 - sizeof(struct head)];
+struct gpu_layout {
+    struct file_header header;
+    unsigned char padding1[2048 - sizeof(struct file_header)];
     _Atomic uint64_t health; /* changes << 32 | xid */
-    uint64_t reservation;    /* whoever holds the lock on its first byte may reserve memory */
-    unsigned char room2[2048 - 2 * sizeof(uint64_t)];
+    uint64_t reservation;    /* the process that holds the lock on its first byte may reserve memory */
+    unsigned char padding2[2048 - 2 * sizeof(uint64_t)];
     struct slot slots[GPU_SLOTS];
-    struct gpu_area time;
+    struct gpu_schedule schedule;
 };
 
 _Static_assert(sizeof(struct slot) == 64, "a slot is a cache line");
-_Static_assert(offsetof(struct layout, health) == 2048, "the file's layout is fixed");
-_Static_assert(offsetof(struct layout, slots) == 4096, "the file's layout is fixed");
+_Static_assert(offsetof(struct gpu_layout, health) == 2048, "the file's layout is fixed");
+_Static_assert(offsetof(struct gpu_layout, slots) == 4096, "the file's layout is fixed");
 _Static_assert(sizeof(struct gpu_identity) == 48 + 64 + 16 + 16 + 24 + GPU_MAX_PER_NODE,
-               "no padding: it is checksummed");
-_Static_assert(offsetof(struct layout, time) % 4096 == 0, "the file's layout is fixed");
+               "the checksum covers it, so it has no padding");
+_Static_assert(offsetof(struct gpu_layout, schedule) % 4096 == 0, "the file's layout is fixed");
 
-const char *gpu_folder(void) {
-    const char *folder = getenv(GPU_FOLDER_VARIABLE);
-    return folder != NULL && folder[0] != '\0' ? folder : GPU_DEFAULT_FOLDER;
+const char *gpu_directory(void) {
+    const char *directory = getenv(GPU_DIRECTORY_VARIABLE);
+    return directory != NULL && directory[0] != '\0' ? directory : GPU_DEFAULT_DIRECTORY;
 }
 
 bool gpu_is_uuid(const char *text) {
@@ -63,7 +63,7 @@ bool gpu_is_uuid(const char *text) {
     return true;
 }
 
-static unsigned hex(char c) {
+static unsigned hex_digit(char c) {
     return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
 }
 
@@ -72,21 +72,21 @@ void gpu_uuid_bytes(const char *uuid, unsigned char bytes[16]) {
     for (int i = 0; i < 16; i++) {
         if (*from == '-')
             from++;
-        bytes[i] = (unsigned char)(hex(from[0]) << 4 | hex(from[1]));
+        bytes[i] = (unsigned char)(hex_digit(from[0]) << 4 | hex_digit(from[1]));
         from += 2;
     }
 }
 
-/* FNV-1a: tells a half-written head from a whole one, no more. */
-static uint64_t checksum(const struct head *head) {
-    const unsigned char *bytes = (const unsigned char *)head;
+/* FNV-1a. It only detects a header that is not completely written. */
+static uint64_t checksum(const struct file_header *header) {
+    const unsigned char *bytes = (const unsigned char *)header;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < offsetof(struct head, checksum); i++)
+    for (size_t i = 0; i < offsetof(struct file_header, checksum); i++)
         hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
     return hash;
 }
 
-static bool is_text(const char *text, size_t size) {
+static bool is_printable_text(const char *text, size_t size) {
     size_t length = strnlen(text, size);
     if (length == 0 || length == size)
         return false;
@@ -96,20 +96,20 @@ static bool is_text(const char *text, size_t size) {
     return true;
 }
 
-static const char *head_fault(const struct head *head) {
-    const struct gpu_identity *id = &head->identity;
-    if (head->magic != MAGIC || head->file_bytes != sizeof(struct layout))
-        return "it does not start as this version's GPU files do";
-    if (head->checksum != checksum(head))
-        return "its head does not match its checksum";
-    if (!is_text(id->uuid, sizeof id->uuid) || !gpu_is_uuid(id->uuid))
+static const char *header_fault(const struct file_header *header) {
+    const struct gpu_identity *id = &header->identity;
+    if (header->magic != MAGIC || header->file_bytes != sizeof(struct gpu_layout))
+        return "it does not start with the header of this version's GPU files";
+    if (header->checksum != checksum(header))
+        return "its header does not match its checksum";
+    if (!is_printable_text(id->uuid, sizeof id->uuid) || !gpu_is_uuid(id->uuid))
         return "its UUID is malformed";
-    if (!is_text(id->name, sizeof id->name) || !is_text(id->serial, sizeof id->serial))
+    if (!is_printable_text(id->name, sizeof id->name) || !is_printable_text(id->serial, sizeof id->serial))
         return "its name or serial number is not printable text";
     if (id->memory_bytes == 0 || id->memory_bytes > GPU_MAX_MEMORY_BYTES || id->memory_bytes % (1u << 20) != 0)
-        return "its memory is not 1 MiB to 16 TiB in whole MiB";
+        return "its memory is not a whole number of MiB from 1 MiB to 16 TiB";
     if (id->context_bytes > id->memory_bytes || id->context_bytes % (1u << 20) != 0)
-        return "what a context takes is not within its memory in whole MiB";
+        return "the memory of its CUDA contexts is not a whole number of MiB within its memory";
     if (id->index > GPU_MAX_INDEX || id->multiprocessors == 0 || id->multiprocessors > GPU_MAX_MULTIPROCESSORS)
         return "its index or its number of multiprocessors is out of range";
     if (id->numa > GPU_MAX_INDEX)
@@ -117,7 +117,7 @@ static const char *head_fault(const struct head *head) {
     return NULL;
 }
 
-static int lock(int fd, int command, short type, size_t offset) {
+static int lock_byte(int fd, int command, short type, size_t offset) {
     for (;;) {
         struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = 1};
         int answer = fcntl(fd, command, &range);
@@ -129,36 +129,36 @@ static int lock(int fd, int command, short type, size_t offset) {
 }
 
 static size_t slot_offset(int slot) {
-    return offsetof(struct layout, slots) + (size_t)slot * sizeof(struct slot);
+    return offsetof(struct gpu_layout, slots) + (size_t)slot * sizeof(struct slot);
 }
 
-/* A slot is alive while somebody else has it locked, or we do: our own lock is invisible to our own descriptor. */
-static bool is_alive(const gpu_file *gpu, int slot) {
-    return slot == gpu->slot || lock(gpu->fd, F_OFD_GETLK, F_WRLCK, slot_offset(slot)) != 0;
+/* A slot is alive while a process has it locked. F_OFD_GETLK does not report this descriptor's own lock. */
+static bool is_slot_alive(const gpu_file *gpu, int slot) {
+    return slot == gpu->slot || lock_byte(gpu->fd, F_OFD_GETLK, F_WRLCK, slot_offset(slot)) != 0;
 }
 
 bool gpu_slot_alive(const gpu_file *gpu, int slot) {
-    return lock(gpu->fd, F_OFD_GETLK, F_WRLCK, slot_offset(slot)) != 0;
+    return lock_byte(gpu->fd, F_OFD_GETLK, F_WRLCK, slot_offset(slot)) != 0;
 }
 
-void gpu_area_lock(const gpu_file *gpu) {
-    (void)lock(gpu->fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct layout, time));
+void gpu_schedule_lock(const gpu_file *gpu) {
+    (void)lock_byte(gpu->fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct gpu_layout, schedule));
 }
 
-void gpu_area_unlock(const gpu_file *gpu) {
-    (void)lock(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct layout, time));
+void gpu_schedule_unlock(const gpu_file *gpu) {
+    (void)lock_byte(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct gpu_layout, schedule));
 }
 
 static void reservation_lock(const gpu_file *gpu) {
-    (void)lock(gpu->fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct layout, reservation));
+    (void)lock_byte(gpu->fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct gpu_layout, reservation));
 }
 
 static void reservation_unlock(const gpu_file *gpu) {
-    (void)lock(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct layout, reservation));
+    (void)lock_byte(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct gpu_layout, reservation));
 }
 
-static gpu_file *fail(int fd, gpu_file *gpu, char error[GPU_ERROR_LENGTH], const char *path, const char *why) {
-    snprintf(error, GPU_ERROR_LENGTH, "%s is not a GPU of Aliquot's fake driver: %s", path, why);
+static gpu_file *fail_open(int fd, gpu_file *gpu, char error[GPU_ERROR_LENGTH], const char *path, const char *why) {
+    snprintf(error, GPU_ERROR_LENGTH, "%s is not a GPU of Aliquot's simulated driver: %s", path, why);
     if (fd >= 0)
         close(fd);
     free(gpu);
@@ -168,32 +168,32 @@ static gpu_file *fail(int fd, gpu_file *gpu, char error[GPU_ERROR_LENGTH], const
 gpu_file *gpu_open(const char *path, char error[GPU_ERROR_LENGTH]) {
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
-        return fail(fd, NULL, error, path, strerror(errno));
-    /* A mapping past the end of the file would answer with SIGBUS. lseek also refuses what is no regular file. */
-    if (lseek(fd, 0, SEEK_END) != (off_t)sizeof(struct layout))
-        return fail(fd, NULL, error, path, "it has not the size of this version's GPU files");
-    struct head head;
-    if (pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
-        return fail(fd, NULL, error, path, "its head cannot be read");
-    const char *fault = head_fault(&head);
+        return fail_open(fd, NULL, error, path, strerror(errno));
+    /* Access to a mapping beyond the end of the file raises SIGBUS. lseek also fails on files that are not regular. */
+    if (lseek(fd, 0, SEEK_END) != (off_t)sizeof(struct gpu_layout))
+        return fail_open(fd, NULL, error, path, "its size is not that of this version's GPU files");
+    struct file_header header;
+    if (pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header)
+        return fail_open(fd, NULL, error, path, "its header cannot be read");
+    const char *fault = header_fault(&header);
     if (fault != NULL)
-        return fail(fd, NULL, error, path, fault);
+        return fail_open(fd, NULL, error, path, fault);
     gpu_file *gpu = calloc(1, sizeof *gpu);
     if (gpu == NULL)
-        return fail(fd, NULL, error, path, "no memory to open it");
-    gpu->map = mmap(NULL, sizeof(struct layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        return fail_open(fd, NULL, error, path, "out of memory");
+    gpu->map = mmap(NULL, sizeof(struct gpu_layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (gpu->map == MAP_FAILED)
-        return fail(fd, gpu, error, path, "it cannot be mapped");
+        return fail_open(fd, gpu, error, path, "it cannot be mapped");
     gpu->fd = fd;
     gpu->slot = -1;
-    gpu->identity = head.identity;
+    gpu->identity = header.identity;
     pthread_mutex_init(&gpu->mutex, NULL);
-    gpu->area = &gpu->map->time;
+    gpu->schedule = &gpu->map->schedule;
     gpu_time_open(gpu);
     return gpu;
 }
 
-static int by_index(const void *a, const void *b) {
+static int compare_index(const void *a, const void *b) {
     const struct gpu_identity *left = &(*(gpu_file *const *)a)->identity;
     const struct gpu_identity *right = &(*(gpu_file *const *)b)->identity;
     if (left->index != right->index)
@@ -201,48 +201,48 @@ static int by_index(const void *a, const void *b) {
     return strcmp(left->uuid, right->uuid);
 }
 
-size_t gpu_open_all(const char *folder, gpu_file **gpus, size_t max, void (*complain)(const char *sentence)) {
-    DIR *entries = opendir(folder);
-    if (entries == NULL)
+size_t gpu_open_all(const char *directory, gpu_file **gpus, size_t max, void (*warn)(const char *sentence)) {
+    DIR *listing = opendir(directory);
+    if (listing == NULL)
         return 0;
     size_t count = 0;
     const struct dirent *entry;
-    while (count < max && (entry = readdir(entries)) != NULL) {
+    while (count < max && (entry = readdir(listing)) != NULL) {
         if (!gpu_is_uuid(entry->d_name))
             continue;
         char path[4096];
         char error[GPU_ERROR_LENGTH];
-        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        int length = snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
         if (length < 0 || (size_t)length >= sizeof path)
             continue;
         gpu_file *gpu = gpu_open(path, error);
         if (gpu != NULL && strcmp(gpu->identity.uuid, entry->d_name) != 0) {
-            snprintf(error, sizeof error, "%.200s holds the GPU %s, so it is left out", path, gpu->identity.uuid);
+            snprintf(error, sizeof error, "%.200s holds the GPU %s, so it is ignored", path, gpu->identity.uuid);
             gpu_close(gpu);
             gpu = NULL;
         }
         if (gpu != NULL)
             gpus[count++] = gpu;
-        else if (complain != NULL)
-            complain(error);
+        else if (warn != NULL)
+            warn(error);
     }
-    closedir(entries);
-    qsort(gpus, count, sizeof gpus[0], by_index);
+    closedir(listing);
+    qsort(gpus, count, sizeof gpus[0], compare_index);
     return count;
 }
 
 void gpu_close(gpu_file *gpu) {
     if (gpu == NULL)
         return;
-    munmap(gpu->map, sizeof(struct layout));
-    close(gpu->fd); /* and with it all locks */
+    munmap(gpu->map, sizeof(struct gpu_layout));
+    close(gpu->fd); /* also releases all locks */
     pthread_mutex_destroy(&gpu->mutex);
     gpu_time_close(gpu);
     free(gpu);
 }
 
-void gpu_abandon(gpu_file *gpu) {
-    munmap(gpu->map, sizeof(struct layout)); /* a mapping, too, keeps the open file and its locks alive */
+void gpu_close_in_child(gpu_file *gpu) {
+    munmap(gpu->map, sizeof(struct gpu_layout)); /* a mapping also keeps the open file and its locks alive */
     close(gpu->fd);
 }
 
@@ -261,10 +261,10 @@ uint64_t gpu_pid_namespace(const char *path) {
 
 bool gpu_attach(gpu_file *gpu) {
     pthread_mutex_lock(&gpu->mutex);
-    reservation_lock(gpu); /* so that no installer changes what the GPU is between our look at it and our slot */
-    bool unchanged = memcmp(&gpu->map->head.identity, &gpu->identity, sizeof gpu->identity) == 0;
+    reservation_lock(gpu); /* keeps an installer from changing the identity between this check and the lock */
+    bool unchanged = memcmp(&gpu->map->header.identity, &gpu->identity, sizeof gpu->identity) == 0;
     for (int i = 0; i < GPU_SLOTS && gpu->slot < 0 && unchanged; i++) {
-        if (lock(gpu->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i)) != 0)
+        if (lock_byte(gpu->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i)) != 0)
             continue;
         struct slot *slot = &gpu->map->slots[i];
         atomic_store(&slot->used, 0);
@@ -286,23 +286,23 @@ void gpu_detach(gpu_file *gpu) {
         gpu_time_detach(gpu);
         atomic_store(&slot->used, 0);
         atomic_store(&slot->pid, 0);
-        (void)lock(gpu->fd, F_OFD_SETLK, F_UNLCK, slot_offset(gpu->slot));
+        (void)lock_byte(gpu->fd, F_OFD_SETLK, F_UNLCK, slot_offset(gpu->slot));
         gpu->slot = -1;
     }
     pthread_mutex_unlock(&gpu->mutex);
 }
 
-/* Sums what is in use; what the dead left is passed over and, by whoever holds the reservation lock, wiped. */
-static uint64_t sum(gpu_file *gpu, bool wipe) {
+/* Sums the bytes of the living processes. clear_dead zeroes the slots of dead ones and needs the reservation lock. */
+static uint64_t sum_used(gpu_file *gpu, bool clear_dead) {
     uint64_t total = 0;
     for (int i = 0; i < GPU_SLOTS; i++) {
         struct slot *slot = &gpu->map->slots[i];
         uint64_t used = atomic_load(&slot->used);
         if (used == 0)
             continue;
-        if (!is_alive(gpu, i)) {
-            /* Whoever takes the slot over this moment holds nothing yet: reserving needs the lock that we hold. */
-            if (wipe)
+        if (!is_slot_alive(gpu, i)) {
+            /* A process that takes the slot now holds nothing yet, because a reservation needs the lock held here. */
+            if (clear_dead)
                 atomic_store(&slot->used, 0);
             continue;
         }
@@ -324,8 +324,9 @@ bool gpu_reserve(gpu_file *gpu, uint64_t bytes) {
             if (__builtin_add_overflow(used, more, &used))
                 used = UINT64_MAX - GPU_MAX_MEMORY_BYTES;
         }
-        if (used > memory - bytes) /* the dead counted; probing every slot would cost a system call each */
-            used = sum(gpu, true);
+        /* The sum above includes dead processes. The exact one costs a system call per slot. */
+        if (used > memory - bytes)
+            used = sum_used(gpu, true);
         fits = used <= memory - bytes;
         if (fits)
             atomic_fetch_add(&gpu->map->slots[gpu->slot].used, bytes);
@@ -347,7 +348,7 @@ void gpu_release(gpu_file *gpu, uint64_t bytes) {
 
 uint64_t gpu_used(gpu_file *gpu) {
     pthread_mutex_lock(&gpu->mutex);
-    uint64_t used = sum(gpu, false);
+    uint64_t used = sum_used(gpu, false);
     pthread_mutex_unlock(&gpu->mutex);
     return used < gpu->identity.memory_bytes ? used : gpu->identity.memory_bytes;
 }
@@ -358,7 +359,7 @@ size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max) {
     for (int i = 0; i < GPU_SLOTS; i++) {
         struct slot *slot = &gpu->map->slots[i];
         uint64_t pid = atomic_load(&slot->pid);
-        if (pid == 0 || pid > INT32_MAX || !is_alive(gpu, i))
+        if (pid == 0 || pid > INT32_MAX || !is_slot_alive(gpu, i))
             continue;
         if (count < max)
             processes[count] = (struct gpu_process){.slot = i,
@@ -384,20 +385,20 @@ void gpu_set_health(gpu_file *gpu, uint32_t xid) {
     while (!atomic_compare_exchange_weak(&gpu->map->health, &before, after));
 }
 
-/* Writes a whole new file beside the final name and links it there, so that no half file ever has that name. */
-static enum gpu_create create_new(const char *folder, const char *path, const struct head *head,
+/* Writes the file under a temporary name and renames it, so that the final name never refers to a partial file. */
+static enum gpu_create create_new(const char *directory, const char *path, const struct file_header *header,
                                   char error[GPU_ERROR_LENGTH]) {
     char temporary[4096];
-    int length = snprintf(temporary, sizeof temporary, "%s/.new-%s", folder, head->identity.uuid);
+    int length = snprintf(temporary, sizeof temporary, "%s/.new-%s", directory, header->identity.uuid);
     if (length < 0 || (size_t)length >= sizeof temporary) {
-        snprintf(error, GPU_ERROR_LENGTH, "the folder's name is too long: %.200s", folder);
+        snprintf(error, GPU_ERROR_LENGTH, "the directory's name is too long: %.200s", directory);
         return GPU_CREATE_FAILED;
     }
-    (void)unlink(temporary); /* of an installer that was killed */
+    (void)unlink(temporary); /* left by an installer that was killed */
     int fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     /* Containers run as any user, and all of them use the GPU. */
-    bool written = fd >= 0 && fchmod(fd, 0666) == 0 && ftruncate(fd, (off_t)sizeof(struct layout)) == 0 &&
-                   pwrite(fd, head, sizeof *head, 0) == (ssize_t)sizeof *head && fsync(fd) == 0 &&
+    bool written = fd >= 0 && fchmod(fd, 0666) == 0 && ftruncate(fd, (off_t)sizeof(struct gpu_layout)) == 0 &&
+                   pwrite(fd, header, sizeof *header, 0) == (ssize_t)sizeof *header && fsync(fd) == 0 &&
                    rename(temporary, path) == 0;
     if (!written)
         snprintf(error, GPU_ERROR_LENGTH, "cannot write %.300s: %s", path, strerror(errno));
@@ -406,58 +407,60 @@ static enum gpu_create create_new(const char *folder, const char *path, const st
     return written ? GPU_CREATED : GPU_CREATE_FAILED;
 }
 
-/* Rewrites the head of a file that nobody uses. */
-static enum gpu_create rewrite(int fd, const char *path, const struct head *head, char error[GPU_ERROR_LENGTH]) {
-    if (lock(fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct layout, reservation)) != 0) {
+/* Rewrites the header of a file that no process uses. */
+static enum gpu_create rewrite_header(int fd, const char *path, const struct file_header *header,
+                                      char error[GPU_ERROR_LENGTH]) {
+    if (lock_byte(fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct gpu_layout, reservation)) != 0) {
         snprintf(error, GPU_ERROR_LENGTH, "cannot lock %.300s: %s", path, strerror(errno));
         return GPU_CREATE_FAILED;
     }
     for (int i = 0; i < GPU_SLOTS; i++) {
-        if (lock(fd, F_OFD_GETLK, F_WRLCK, slot_offset(i)) != 0) {
+        if (lock_byte(fd, F_OFD_GETLK, F_WRLCK, slot_offset(i)) != 0) {
             snprintf(error, GPU_ERROR_LENGTH,
-                     "%.200s is in use and stays as it is; install again when nothing uses it to make it %s, %llu MiB",
-                     path, head->identity.name, (unsigned long long)(head->identity.memory_bytes >> 20));
+                     "%.200s is in use and stays as it is; install again when no process uses it to change it to %s, "
+                     "%llu MiB",
+                     path, header->identity.name, (unsigned long long)(header->identity.memory_bytes >> 20));
             return GPU_BUSY;
         }
     }
-    if (ftruncate(fd, (off_t)sizeof(struct layout)) != 0 ||
-        pwrite(fd, head, sizeof *head, 0) != (ssize_t)sizeof *head || fsync(fd) != 0) {
+    if (ftruncate(fd, (off_t)sizeof(struct gpu_layout)) != 0 ||
+        pwrite(fd, header, sizeof *header, 0) != (ssize_t)sizeof *header || fsync(fd) != 0) {
         snprintf(error, GPU_ERROR_LENGTH, "cannot write %.300s: %s", path, strerror(errno));
         return GPU_CREATE_FAILED;
     }
     return GPU_CHANGED;
 }
 
-enum gpu_create gpu_create(const char *folder, const struct gpu_identity *identity, char error[GPU_ERROR_LENGTH]) {
-    struct head head;
-    memset(&head, 0, sizeof head);
-    head.magic = MAGIC;
-    head.file_bytes = sizeof(struct layout);
-    head.identity = *identity;
-    head.checksum = checksum(&head);
-    const char *fault = head_fault(&head);
+enum gpu_create gpu_create(const char *directory, const struct gpu_identity *identity, char error[GPU_ERROR_LENGTH]) {
+    struct file_header header;
+    memset(&header, 0, sizeof header);
+    header.magic = MAGIC;
+    header.file_bytes = sizeof(struct gpu_layout);
+    header.identity = *identity;
+    header.checksum = checksum(&header);
+    const char *fault = header_fault(&header);
     if (fault != NULL) {
-        snprintf(error, GPU_ERROR_LENGTH, "GPU %.40s cannot be made: %s", identity->uuid, fault);
+        snprintf(error, GPU_ERROR_LENGTH, "GPU %.40s cannot be created: %s", identity->uuid, fault);
         return GPU_CREATE_FAILED;
     }
     char path[4096];
-    int length = snprintf(path, sizeof path, "%s/%s", folder, identity->uuid);
+    int length = snprintf(path, sizeof path, "%s/%s", directory, identity->uuid);
     if (length < 0 || (size_t)length >= sizeof path) {
-        snprintf(error, GPU_ERROR_LENGTH, "the folder's name is too long: %.200s", folder);
+        snprintf(error, GPU_ERROR_LENGTH, "the directory's name is too long: %.200s", directory);
         return GPU_CREATE_FAILED;
     }
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
-        return create_new(folder, path, &head, error);
+        return create_new(directory, path, &header, error);
     if (fd < 0) {
         snprintf(error, GPU_ERROR_LENGTH, "cannot open %.300s: %s", path, strerror(errno));
         return GPU_CREATE_FAILED;
     }
-    struct head present;
-    bool same = lseek(fd, 0, SEEK_END) == (off_t)sizeof(struct layout) &&
+    struct file_header present;
+    bool same = lseek(fd, 0, SEEK_END) == (off_t)sizeof(struct gpu_layout) &&
                 pread(fd, &present, sizeof present, 0) == (ssize_t)sizeof present &&
-                memcmp(&present, &head, sizeof head) == 0;
-    enum gpu_create answer = same ? GPU_KEPT : rewrite(fd, path, &head, error);
+                memcmp(&present, &header, sizeof header) == 0;
+    enum gpu_create answer = same ? GPU_KEPT : rewrite_header(fd, path, &header, error);
     close(fd);
     return answer;
 }

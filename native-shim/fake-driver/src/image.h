@@ -1,6 +1,6 @@
 /*
- * What is in the code that a program loads: PTX, cubins (ELF) and fat binaries, which hold several of both. Everything
- * is checked before it is believed; an image is only read, never run.
+ * Parser for the code images that a program loads: PTX, cubins (ELF), and fat binaries, which hold several of both. It
+ * validates all input, and reads images without executing them.
  */
 #ifndef ALIQUOT_FAKE_IMAGE_H
 #define ALIQUOT_FAKE_IMAGE_H
@@ -29,7 +29,7 @@ struct image_global {
 };
 
 struct image {
-    bool opaque;           /* compressed in a way that isn't known here: what it holds isn't known */
+    bool opaque;           /* compressed by an unsupported method: kernels and globals are unknown */
     unsigned architecture; /* 80 for sm_80 or compute_80 */
     bool ptx;
     struct image_kernel *kernels;
@@ -41,9 +41,9 @@ struct image {
 enum image_result { IMAGE_READ, IMAGE_MALFORMED, IMAGE_OF_OTHER_DEVICES, IMAGE_NO_MEMORY };
 
 /*
- * Reads what a device of that architecture (80 for 8.0) would run of the image. bytes is how many there are at start,
- * or SIZE_MAX where the caller was not told: then the image's own headers say it, and what they promise is still only
- * an error where nothing is mapped.
+ * Reads the part of the image that a device of that architecture (80 for 8.0) runs. bytes is the size at start, or
+ * SIZE_MAX if the caller does not know it; the size then follows from the image's headers, and a header that points to
+ * unmapped memory makes the image malformed.
  */
 enum image_result image_read(struct image *image, const void *start, size_t bytes, unsigned architecture);
 void image_clear(struct image *image);

@@ -1,8 +1,8 @@
 /*
- * aliquot-fake-driver: puts make-believe GPUs on a node, and makes them fail and heal.
+ * aliquot-fake-driver: installs simulated GPUs on a node, and makes them fail and recover.
  *
- * Whatever it installs appears under its final name whole or not at all, and a file that is already right is left
- * alone: running containers have these files mounted and mapped.
+ * Every installed file appears under its final name completely or not at all. A file with the right content is not
+ * touched, because running containers have these files mounted and mapped.
  */
 #define _GNU_SOURCE
 #include "gpu_file.h"
@@ -24,23 +24,23 @@ static const char usage[] =
     "       aliquot-fake-driver heal UUID [--root DIR]\n"
     "       aliquot-fake-driver list [--root DIR]\n"
     "\n"
-    "Aliquot's fake NVIDIA driver: GPUs that exist as files, for trying Aliquot without a real GPU.\n"
+    "Aliquot's simulated NVIDIA driver: GPUs that are files, to try Aliquot without a real GPU.\n"
     "\n"
-    "install  copies the driver's libraries from --source to --root/lib and nvidia-smi to --root/bin, makes one file\n"
-    "         per GPU in --root/gpus, and writes the CDI specification --cdi/aliquot-fake-driver.json, with which\n"
-    "         NVIDIA's container runtime gives them to containers. --gpus names a file with a line per GPU:\n"
+    "install  copies the driver's libraries from --source to --root/lib and nvidia-smi to --root/bin, creates one "
+    "file\n"
+    "         per GPU in --root/gpus, and writes the CDI specification --cdi/aliquot-fake-driver.json, through which\n"
+    "         NVIDIA's container runtime injects the GPUs into containers. --gpus names a file with one line per GPU:\n"
     "             model;memory in MiB;multiprocessors        NVIDIA A100-SXM4-80GB;81920;108\n"
-    "         and after that, each of which may be empty or missing: ;MiB that a process's contexts take;NUMA node "
-    "(of\n"
-    "         four GPUs each, if it isn't said);links to other GPUs by their index (nvlink<n>, pix, pxb, phb, node, "
-    "sys):\n"
+    "         Three optional fields may follow, each of which may be empty: the MiB that a process's CUDA contexts\n"
+    "         take; the NUMA node (default: four GPUs per node); and links to other GPUs by their index (nvlink<n>,\n"
+    "         pix, pxb, phb, node, sys):\n"
     "             NVIDIA A100-SXM4-80GB;81920;108;256;0;1=nvlink12,2=sys\n"
-    "         --node names the node; the GPUs' UUIDs follow from it. Can be run again at any time.\n"
-    "fail     gives a GPU an XID error (79, the default: it has fallen off the bus), as NVML's clients see it.\n"
-    "heal     makes it well again.\n"
-    "list     prints index, UUID, model, MiB in use, in all and per process with contexts, and the XID of each GPU.\n"
+    "         --node names the node; the GPUs' UUIDs derive from it. install can be repeated at any time.\n"
+    "fail     gives a GPU an XID error, as NVML's clients see it. The default is 79: the GPU has fallen off the bus.\n"
+    "heal     makes the GPU healthy again.\n"
+    "list     prints for each GPU: index, UUID, model, MiB in use and total, MiB per process for CUDA contexts, XID.\n"
     "\n"
-    "Without --root the GPUs are those of $ALIQUOT_FAKE_GPUS, or of /run/aliquot-fake-driver/gpus.\n";
+    "Without --root the GPUs are those in $ALIQUOT_FAKE_GPUS, or in /run/aliquot-fake-driver/gpus.\n";
 
 static void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
@@ -54,29 +54,29 @@ static void die(const char *format, ...) {
     exit(1);
 }
 
-static void join(char path[PATH_LENGTH], const char *folder, const char *name) {
-    int length = snprintf(path, PATH_LENGTH, "%s/%s", folder, name);
+static void join_path(char path[PATH_LENGTH], const char *directory, const char *name) {
+    int length = snprintf(path, PATH_LENGTH, "%s/%s", directory, name);
     if (length < 0 || length >= PATH_LENGTH)
-        die("the path %.100s... is too long", folder);
+        die("the path %.100s... is too long", directory);
 }
 
-static void make_folder(const char *path) {
+static void make_directories(const char *path) {
     char part[PATH_LENGTH];
     size_t length = strlen(path);
     if (length == 0 || length >= sizeof part)
-        die("the path \"%.100s\" cannot be a folder", path);
+        die("\"%.100s\" is not a valid directory path", path);
     for (size_t i = 1; i <= length; i++) {
         if (path[i] != '/' && path[i] != '\0')
             continue;
         memcpy(part, path, i);
         part[i] = '\0';
         if (mkdir(part, 0755) != 0 && errno != EEXIST)
-            die("cannot make the folder %s: %s", part, strerror(errno));
+            die("cannot create the directory %s: %s", part, strerror(errno));
     }
 }
 
-/* The whole of a file, with a NUL after it; NULL and errno if it cannot be read. */
-static char *read_file(const char *path, size_t *size) {
+/* The content of a file, NUL-terminated; NULL and errno if the file cannot be opened. */
+static char *read_whole_file(const char *path, size_t *size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return NULL;
@@ -85,7 +85,7 @@ static char *read_file(const char *path, size_t *size) {
     for (;;) {
         char *larger = realloc(text, *size + (1 << 16) + 1);
         if (larger == NULL)
-            die("no memory to read %s", path);
+            die("out of memory while reading %s", path);
         text = larger;
         ssize_t got = read(fd, text + *size, 1 << 16);
         if (got < 0 && errno == EINTR)
@@ -101,10 +101,10 @@ static char *read_file(const char *path, size_t *size) {
     return text;
 }
 
-/* Makes path hold exactly that; true if it didn't before. */
-static bool put_file(const char *path, const char *content, size_t size, mode_t mode) {
+/* Makes the file at path hold exactly content; true if the file changed. */
+static bool update_file(const char *path, const char *content, size_t size, mode_t mode) {
     size_t present_size;
-    char *present = read_file(path, &present_size);
+    char *present = read_whole_file(path, &present_size);
     bool same = present != NULL && present_size == size && memcmp(present, content, size) == 0;
     free(present);
     if (same)
@@ -113,7 +113,7 @@ static bool put_file(const char *path, const char *content, size_t size, mode_t 
     int length = snprintf(temporary, sizeof temporary, "%s.new", path);
     if (length < 0 || length >= PATH_LENGTH)
         die("the path %.100s... is too long", path);
-    (void)unlink(temporary); /* of a run that was killed */
+    (void)unlink(temporary); /* left by a run that was killed */
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd < 0)
         die("cannot write %s: %s", temporary, strerror(errno));
@@ -129,16 +129,16 @@ static bool put_file(const char *path, const char *content, size_t size, mode_t 
     return true;
 }
 
-static void copy_file(const char *from_folder, const char *to_folder, const char *name) {
+static void copy_file(const char *from_directory, const char *to_directory, const char *name) {
     char from[PATH_LENGTH], to[PATH_LENGTH];
     size_t size;
-    join(from, from_folder, name);
-    join(to, to_folder, name);
-    char *content = read_file(from, &size);
+    join_path(from, from_directory, name);
+    join_path(to, to_directory, name);
+    char *content = read_whole_file(from, &size);
     if (content == NULL)
         die("cannot read %s: %s; --source must hold libcuda.so.1, libnvidia-ml.so.1 and nvidia-smi", from,
             strerror(errno));
-    if (put_file(to, content, size, 0755))
+    if (update_file(to, content, size, 0755))
         printf("installed %s\n", to);
     free(content);
 }
@@ -154,7 +154,7 @@ static uint64_t hash(const char *text, uint64_t seed) {
     return h ^ h >> 31;
 }
 
-/* The same for the same node and index for ever; a UUID of version 8 (RFC 9562, section 5.8). */
+/* Derives UUID and serial number from node and index only; the UUID is of version 8 (RFC 9562, section 5.8). */
 static void derive_identity(struct gpu_identity *gpu, const char *node) {
     char text[512];
     snprintf(text, sizeof text, "aliquot-fake-driver/%s/%u", node, gpu->index);
@@ -167,7 +167,7 @@ static void derive_identity(struct gpu_identity *gpu, const char *node) {
     snprintf(gpu->serial, sizeof gpu->serial, "%013llu", (unsigned long long)(low % UINT64_C(10000000000000)));
 }
 
-/* https://developer.nvidia.com/cuda-gpus; the first that the model's name contains. */
+/* From https://developer.nvidia.com/cuda-gpus. The first entry that the model's name contains applies. */
 static const struct {
     const char *model;
     unsigned major, minor;
@@ -189,7 +189,7 @@ static void derive_capability(struct gpu_identity *gpu) {
     }
 }
 
-/* Whether all of text is a whole number up to max. */
+/* Whether text consists of a whole number up to max. */
 static bool parse_number(const char *text, uint64_t max, uint64_t *value) {
     char *end;
     errno = 0;
@@ -199,19 +199,19 @@ static bool parse_number(const char *text, uint64_t max, uint64_t *value) {
     return errno == 0 && *end == '\0' && *value <= max;
 }
 
-/* A whole number from 1 to max that is all of text; 0 otherwise. */
-static uint64_t number(const char *text, uint64_t max) {
+/* The whole number from 1 to max that text consists of; 0 otherwise. */
+static uint64_t positive_number(const char *text, uint64_t max) {
     uint64_t value;
     return parse_number(text, max, &value) ? value : 0;
 }
 
-/* What a link's name stands for in gpu_identity.links; 0 for no name of one. */
-static uint8_t link_of(const char *name) {
+/* The value of a link's name in gpu_identity.links; 0 for an unknown name. */
+static uint8_t parse_link_name(const char *name) {
     static const char *const pcie[] = {"pix", "pxb", "phb", "node", "sys"};
     for (size_t i = 0; i < sizeof pcie / sizeof pcie[0]; i++)
         if (strcmp(name, pcie[i]) == 0)
             return (uint8_t)(GPU_LINK_PCIE | (i + 1));
-    return strncmp(name, "nvlink", 6) == 0 ? (uint8_t)number(name + 6, GPU_NVLINKS) : 0;
+    return strncmp(name, "nvlink", 6) == 0 ? (uint8_t)positive_number(name + 6, GPU_NVLINKS) : 0;
 }
 
 static void parse_links(char *links, const char *file, size_t line_number, struct gpu_identity *gpu) {
@@ -221,7 +221,7 @@ static void parse_links(char *links, const char *file, size_t line_number, struc
         char *name = link;
         const char *index = strsep(&name, "=");
         uint64_t other;
-        uint8_t value = name != NULL ? link_of(name) : 0;
+        uint8_t value = name != NULL ? parse_link_name(name) : 0;
         if (value == 0 || !parse_number(index, GPU_MAX_INDEX, &other) || other == gpu->index)
             die("%s, line %zu: a link is another GPU's index and nvlink1 to nvlink%d, pix, pxb, phb, node or sys, like "
                 "1=nvlink4, not \"%s\"",
@@ -230,17 +230,17 @@ static void parse_links(char *links, const char *file, size_t line_number, struc
     }
 }
 
-/* A link has two ends; it is enough if one of them is told of it. */
-static void join_links(struct gpu_identity *gpus, size_t count, const char *file) {
+/* Copies each link to its other end; the list may name a link at one end only. */
+static void mirror_links(struct gpu_identity *gpus, size_t count, const char *file) {
     for (size_t i = 0; i < count; i++) {
         for (size_t j = 0; j < GPU_MAX_PER_NODE; j++) {
             uint8_t link = gpus[i].links[j];
             if (link == 0)
                 continue;
             if (j >= count)
-                die("%s: GPU %zu is linked to GPU %zu, which there isn't", file, i, j);
+                die("%s: GPU %zu is linked to GPU %zu, which does not exist", file, i, j);
             if (gpus[j].links[i] != 0 && gpus[j].links[i] != link)
-                die("%s: GPUs %zu and %zu tell different links to each other", file, i, j);
+                die("%s: GPUs %zu and %zu name different links to each other", file, i, j);
             gpus[j].links[i] = link;
         }
     }
@@ -253,22 +253,23 @@ static void parse_gpu(char *line, const char *file, size_t line_number, const ch
     char *links = strsep(&rest, ";");
     if (multiprocessors == NULL || rest != NULL || model[0] == '\0' || strlen(model) >= sizeof gpu->name)
         die("%s, line %zu: expected model;memory in MiB;multiprocessors, like NVIDIA A100-SXM4-80GB;81920;108, and "
-            "maybe ;MiB that a process's contexts take;NUMA node;links",
+            "optionally ;MiB that a process's CUDA contexts take;NUMA node;links",
             file, line_number);
     for (const char *c = model; *c != '\0'; c++)
         if (*c < ' ' || *c > '~')
-            die("%s, line %zu: a model's name is printable ASCII", file, line_number);
-    uint64_t mib = number(memory, GPU_MAX_MEMORY_BYTES >> 20);
+            die("%s, line %zu: a model's name must be printable ASCII", file, line_number);
+    uint64_t mib = positive_number(memory, GPU_MAX_MEMORY_BYTES >> 20);
     if (mib == 0)
         die("%s, line %zu: memory must be a whole number of MiB from 1 to %llu, not \"%s\"", file, line_number,
             (unsigned long long)(GPU_MAX_MEMORY_BYTES >> 20), memory);
-    uint64_t processors = number(multiprocessors, GPU_MAX_MULTIPROCESSORS);
+    uint64_t processors = positive_number(multiprocessors, GPU_MAX_MULTIPROCESSORS);
     if (processors == 0)
         die("%s, line %zu: multiprocessors must be a whole number from 1 to %u, not \"%s\"", file, line_number,
             GPU_MAX_MULTIPROCESSORS, multiprocessors);
     uint64_t context_mib = 0;
     if (context != NULL && (context[0] != '\0' || numa == NULL) && !parse_number(context, mib, &context_mib))
-        die("%s, line %zu: what a process's contexts take must be a whole number of MiB from 0 to %llu, not \"%s\"",
+        die("%s, line %zu: the memory of a process's CUDA contexts must be a whole number of MiB from 0 to %llu, not "
+            "\"%s\"",
             file, line_number, (unsigned long long)mib, context);
     uint64_t numa_node = gpu->index / NUMA_NODE_GPUS;
     if (numa != NULL && numa[0] != '\0' && !parse_number(numa, GPU_MAX_INDEX, &numa_node))
@@ -287,7 +288,7 @@ static void parse_gpu(char *line, const char *file, size_t line_number, const ch
 
 static size_t parse_gpus(const char *file, const char *node, struct gpu_identity *gpus) {
     size_t size, count = 0, line_number = 0;
-    char *text = read_file(file, &size);
+    char *text = read_whole_file(file, &size);
     if (text == NULL)
         die("cannot read the list of GPUs %s: %s", file, strerror(errno));
     if (strlen(text) != size)
@@ -307,58 +308,58 @@ static size_t parse_gpus(const char *file, const char *node, struct gpu_identity
         parse_gpu(line, file, line_number, node, &gpus[count]);
         count++;
     }
-    join_links(gpus, count, file);
+    mirror_links(gpus, count, file);
     free(text);
     return count;
 }
 
 /* ---- the CDI specification ---- */
 
-static void mount(FILE *out, const char *before, const char *host_folder, const char *name,
-                  const char *container_folder, const char *access) {
+static void write_mount(FILE *out, const char *before, const char *host_directory, const char *name,
+                        const char *container_directory, const char *access) {
     fprintf(out,
             "%s{\"hostPath\": \"%s/%s\", \"containerPath\": \"%s/%s\", "
             "\"options\": [\"%s\", \"nosuid\", \"nodev\", \"bind\"]}",
-            before, host_folder, name, container_folder, name, access);
+            before, host_directory, name, container_directory, name, access);
 }
 
-static void device(FILE *out, const char *before, const char *name, const char *gpu_folder_path,
-                   const struct gpu_identity *gpus, size_t count) {
+static void write_device(FILE *out, const char *before, const char *name, const char *gpus_directory,
+                         const struct gpu_identity *gpus, size_t count) {
     fprintf(out, "%s\n    {\"name\": \"%s\", \"containerEdits\": {\"mounts\": [", before, name);
     for (size_t i = 0; i < count; i++)
-        mount(out, i == 0 ? "\n      " : ",\n      ", gpu_folder_path, gpus[i].uuid, GPU_DEFAULT_FOLDER, "rw");
+        write_mount(out, i == 0 ? "\n      " : ",\n      ", gpus_directory, gpus[i].uuid, GPU_DEFAULT_DIRECTORY, "rw");
     fputs("]}}", out);
 }
 
 /* Version 0.6.0 of https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md */
-static char *specification(const char *root, const struct gpu_identity *gpus, size_t count, size_t *size) {
+static char *cdi_specification(const char *root, const struct gpu_identity *gpus, size_t count, size_t *size) {
     char *text = NULL, lib[PATH_LENGTH], bin[PATH_LENGTH], gpu[PATH_LENGTH];
-    join(lib, root, "lib");
-    join(bin, root, "bin");
-    join(gpu, root, "gpus");
+    join_path(lib, root, "lib");
+    join_path(bin, root, "bin");
+    join_path(gpu, root, "gpus");
     FILE *out = open_memstream(&text, size);
     if (out == NULL)
-        die("no memory");
+        die("out of memory");
     fputs("{\n  \"cdiVersion\": \"0.6.0\",\n  \"kind\": \"nvidia.com/gpu\",\n  \"devices\": [", out);
     for (size_t i = 0; i < count; i++) {
         char index[16];
         snprintf(index, sizeof index, "%u", gpus[i].index);
-        device(out, i == 0 ? "" : ",", index, gpu, &gpus[i], 1);
-        device(out, ",", gpus[i].uuid, gpu, &gpus[i], 1);
+        write_device(out, i == 0 ? "" : ",", index, gpu, &gpus[i], 1);
+        write_device(out, ",", gpus[i].uuid, gpu, &gpus[i], 1);
     }
-    device(out, ",", "all", gpu, gpus, count);
+    write_device(out, ",", "all", gpu, gpus, count);
     fputs("\n  ],\n  \"containerEdits\": {\"mounts\": [", out);
 #if defined(__aarch64__)
     const char *libraries = "/usr/lib/aarch64-linux-gnu";
 #else
     const char *libraries = "/usr/lib/x86_64-linux-gnu";
 #endif
-    mount(out, "\n    ", lib, "libcuda.so.1", libraries, "ro");
-    mount(out, ",\n    ", lib, "libnvidia-ml.so.1", libraries, "ro");
-    mount(out, ",\n    ", bin, "nvidia-smi", "/usr/bin", "ro");
+    write_mount(out, "\n    ", lib, "libcuda.so.1", libraries, "ro");
+    write_mount(out, ",\n    ", lib, "libnvidia-ml.so.1", libraries, "ro");
+    write_mount(out, ",\n    ", bin, "nvidia-smi", "/usr/bin", "ro");
     fputs("]}\n}\n", out);
     if (fclose(out) != 0)
-        die("no memory");
+        die("out of memory");
     return text;
 }
 
@@ -368,15 +369,15 @@ struct options {
     const char *root, *source, *cdi, *gpus, *node, *xid, *uuid;
 };
 
-static void check_plain(const char *option, const char *path) {
+static void check_path(const char *option, const char *path) {
     if (path[0] != '/')
         die("%s must be an absolute path, not \"%s\"", option, path);
     for (const char *c = path; *c != '\0'; c++)
         if (*c <= ' ' || *c > '~' || *c == '"' || *c == '\\')
-            die("%s must be a path without blanks, quotes and backslashes", option);
+            die("%s must be a path without blanks, quotes, and backslashes", option);
 }
 
-static int install(const struct options *options) {
+static int install_command(const struct options *options) {
     const struct {
         const char *name, *value;
     } needed[] = {{"--root", options->root},
@@ -387,29 +388,29 @@ static int install(const struct options *options) {
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
         if (needed[i].value == NULL || needed[i].value[0] == '\0')
             die("install needs %s; see --help", needed[i].name);
-    check_plain("--root", options->root);
+    check_path("--root", options->root);
     if (strlen(options->node) > 253)
         die("--node must be a node's name, of at most 253 characters");
 
     struct gpu_identity gpus[GPU_MAX_PER_NODE];
     size_t count = parse_gpus(options->gpus, options->node, gpus);
-    char lib[PATH_LENGTH], bin[PATH_LENGTH], folder[PATH_LENGTH], spec[PATH_LENGTH];
-    join(lib, options->root, "lib");
-    join(bin, options->root, "bin");
-    join(folder, options->root, "gpus");
-    join(spec, options->cdi, "aliquot-fake-driver.json");
-    make_folder(lib);
-    make_folder(bin);
-    make_folder(folder);
-    make_folder(options->cdi);
+    char lib[PATH_LENGTH], bin[PATH_LENGTH], directory[PATH_LENGTH], spec[PATH_LENGTH];
+    join_path(lib, options->root, "lib");
+    join_path(bin, options->root, "bin");
+    join_path(directory, options->root, "gpus");
+    join_path(spec, options->cdi, "aliquot-fake-driver.json");
+    make_directories(lib);
+    make_directories(bin);
+    make_directories(directory);
+    make_directories(options->cdi);
     copy_file(options->source, lib, "libcuda.so.1");
     copy_file(options->source, lib, "libnvidia-ml.so.1");
     copy_file(options->source, bin, "nvidia-smi");
     for (size_t i = 0; i < count; i++) {
         char error[GPU_ERROR_LENGTH];
-        switch (gpu_create(folder, &gpus[i], error)) {
+        switch (gpu_create(directory, &gpus[i], error)) {
         case GPU_CREATED:
-            printf("made GPU %u: %s, %s, %llu MiB\n", gpus[i].index, gpus[i].uuid, gpus[i].name,
+            printf("created GPU %u: %s, %s, %llu MiB\n", gpus[i].index, gpus[i].uuid, gpus[i].name,
                    (unsigned long long)(gpus[i].memory_bytes >> 20));
             break;
         case GPU_CHANGED:
@@ -425,34 +426,34 @@ static int install(const struct options *options) {
             die("%s", error);
         }
     }
-    if (count == 0) { /* a specification without devices is not valid */
+    if (count == 0) { /* a CDI specification without devices is invalid */
         if (unlink(spec) != 0 && errno != ENOENT)
             die("cannot remove %s: %s", spec, strerror(errno));
-        printf("%s lists no GPU, so %s has none\n", options->gpus, options->node);
+        printf("%s lists no GPU, so %s has no GPU\n", options->gpus, options->node);
         return 0;
     }
     size_t size;
-    char *text = specification(options->root, gpus, count, &size);
-    if (put_file(spec, text, size, 0644))
+    char *text = cdi_specification(options->root, gpus, count, &size);
+    if (update_file(spec, text, size, 0644))
         printf("wrote %s\n", spec);
     free(text);
-    printf("%s has %zu fake GPU%s\n", options->node, count, count == 1 ? "" : "s");
+    printf("%s has %zu simulated GPU%s\n", options->node, count, count == 1 ? "" : "s");
     return 0;
 }
 
-static void gpus_of(const struct options *options, char folder[PATH_LENGTH]) {
+static void gpu_directory_of(const struct options *options, char directory[PATH_LENGTH]) {
     if (options->root != NULL)
-        join(folder, options->root, "gpus");
+        join_path(directory, options->root, "gpus");
     else
-        snprintf(folder, PATH_LENGTH, "%s", gpu_folder());
+        snprintf(directory, PATH_LENGTH, "%s", gpu_directory());
 }
 
 static int set_health(const struct options *options, uint32_t xid) {
-    char folder[PATH_LENGTH], path[PATH_LENGTH], error[GPU_ERROR_LENGTH];
+    char directory[PATH_LENGTH], path[PATH_LENGTH], error[GPU_ERROR_LENGTH];
     if (options->uuid == NULL || !gpu_is_uuid(options->uuid))
         die("expected a GPU's UUID, like GPU-8f6e8f0c-0123-8456-89ab-0123456789ab; list shows them");
-    gpus_of(options, folder);
-    join(path, folder, options->uuid);
+    gpu_directory_of(options, directory);
+    join_path(path, directory, options->uuid);
     gpu_file *gpu = gpu_open(path, error);
     if (gpu == NULL)
         die("%s", error);
@@ -461,22 +462,22 @@ static int set_health(const struct options *options, uint32_t xid) {
     return 0;
 }
 
-static int fail(const struct options *options) {
-    uint64_t xid = options->xid != NULL ? number(options->xid, 1000) : GPU_XID_FELL_OFF_BUS;
+static int fail_command(const struct options *options) {
+    uint64_t xid = options->xid != NULL ? positive_number(options->xid, 1000) : GPU_XID_FELL_OFF_BUS;
     if (xid == 0)
         die("--xid must be a whole number from 1 to 1000, not \"%s\"", options->xid);
     return set_health(options, (uint32_t)xid);
 }
 
-static void complain(const char *sentence) {
+static void print_warning(const char *sentence) {
     fprintf(stderr, "aliquot-fake-driver: %s\n", sentence);
 }
 
-static int list(const struct options *options) {
-    char folder[PATH_LENGTH];
+static int list_command(const struct options *options) {
+    char directory[PATH_LENGTH];
     gpu_file *gpus[GPU_MAX_PER_NODE];
-    gpus_of(options, folder);
-    size_t count = gpu_open_all(folder, gpus, GPU_MAX_PER_NODE, complain);
+    gpu_directory_of(options, directory);
+    size_t count = gpu_open_all(directory, gpus, GPU_MAX_PER_NODE, print_warning);
     for (size_t i = 0; i < count; i++) {
         const struct gpu_identity *gpu = gpu_identity(gpus[i]);
         printf("%u %s %s %llu/%llu MiB context %llu MiB xid %u\n", gpu->index, gpu->uuid, gpu->name,
@@ -513,12 +514,12 @@ int main(int count, char **arguments) {
         }
     }
     if (strcmp(arguments[1], "install") == 0)
-        return install(&options);
+        return install_command(&options);
     if (strcmp(arguments[1], "fail") == 0)
-        return fail(&options);
+        return fail_command(&options);
     if (strcmp(arguments[1], "heal") == 0)
         return set_health(&options, 0);
     if (strcmp(arguments[1], "list") == 0)
-        return list(&options);
+        return list_command(&options);
     die("unknown command \"%s\"; there are install, fail, heal and list", arguments[1]);
 }

@@ -1,8 +1,7 @@
 /*
- * An nvidia-smi for the fake driver: what the GPUs are and how much of them is in use, in the familiar form.
+ * nvidia-smi of the simulated driver: the GPUs and their use, in the output formats of NVIDIA's nvidia-smi.
  *
- * It opens libnvidia-ml.so.1 at run time, as NVIDIA's does, so that whatever stands between programs and NVML stands
- * between it and NVML too.
+ * Like NVIDIA's, it opens libnvidia-ml.so.1 at run time, so a library that intercepts NVML intercepts its calls too.
  */
 #define _GNU_SOURCE
 #include "nvml_abi.h"
@@ -15,13 +14,13 @@
 #include <time.h>
 
 #if defined(__x86_64__)
-/* As before glibc 2.34 moved them, so that this runs in older containers too. */
+/* The symbol versions from before glibc 2.34, which moved these functions to libc.so.6, for older containers. */
 __asm__(".symver dlopen, dlopen@GLIBC_2.2.5\n.symver dlsym, dlsym@GLIBC_2.2.5\n.symver dlerror, dlerror@GLIBC_2.2.5");
 #endif
 
 enum { MAX_GPUS = 64, MAX_FIELDS = 64, MAX_PROCESSES = 1024, MAX_SAMPLES = 16384 };
 
-static const char notice[] = "Aliquot fake driver: no real GPU";
+static const char notice[] = "Aliquot simulated driver: no real GPU";
 
 static const char usage[] = "usage: nvidia-smi\n"
                             "       nvidia-smi -L | --list-gpus\n"
@@ -29,9 +28,9 @@ static const char usage[] = "usage: nvidia-smi\n"
                             "       nvidia-smi --query-gpu=FIELD,... --format=csv[,noheader][,nounits]\n"
                             "       nvidia-smi --query-compute-apps=FIELD,... --format=csv[,noheader][,nounits]\n"
                             "       nvidia-smi pmon [-c COUNT] [-d SECONDS]\n"
-                            "       with -i ID | --id=ID  one GPU only, by index, UUID or PCI bus id\n"
+                            "       with -i ID | --id=ID  only one GPU, by index, UUID or PCI bus ID\n"
                             "\n"
-                            "This is the nvidia-smi of Aliquot's fake driver: there is no real GPU.\n";
+                            "This is the nvidia-smi of Aliquot's simulated driver: there is no real GPU.\n";
 
 /* ---- NVML, opened at run time ---- */
 
@@ -69,7 +68,7 @@ static const char *(*nvmlErrorString)(nvmlReturn_t);
 static void open_nvml(void) {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY);
     if (library == NULL) {
-        fprintf(stderr, "nvidia-smi: NVML cannot be opened: %s\n", dlerror());
+        fprintf(stderr, "nvidia-smi: cannot open NVML: %s\n", dlerror());
         exit(12);
     }
     void *symbol;
@@ -87,22 +86,22 @@ static void open_nvml(void) {
 #undef FIND
     nvmlReturn_t result = nvmlInit_v2();
     if (result != NVML_SUCCESS) {
-        fprintf(stderr, "nvidia-smi: NVML cannot be initialised: %s\n", nvmlErrorString(result));
+        fprintf(stderr, "nvidia-smi: cannot initialize NVML: %s\n", nvmlErrorString(result));
         exit((int)result < 250 ? (int)result : 1);
     }
 }
 
-static nvmlDevice_t gpus[MAX_GPUS];
-static unsigned gpu_count;
+static nvmlDevice_t selected_gpus[MAX_GPUS];
+static unsigned selected_count;
 
-static void choose_gpus(const char *id) {
+static void select_gpus(const char *id) {
     nvmlDevice_t device;
     unsigned count = 0;
     if (id == NULL) {
         (void)nvmlDeviceGetCount_v2(&count);
         for (unsigned i = 0; i < count && i < MAX_GPUS; i++)
             if (nvmlDeviceGetHandleByIndex_v2(i, &device) == NVML_SUCCESS)
-                gpus[gpu_count++] = device;
+                selected_gpus[selected_count++] = device;
         return;
     }
     char *end;
@@ -115,21 +114,21 @@ static void choose_gpus(const char *id) {
         fprintf(stderr, "nvidia-smi: no GPU \"%s\"; -L lists them\n", id);
         exit(6);
     }
-    gpus[gpu_count++] = device;
+    selected_gpus[selected_count++] = device;
 }
 
 /* ---- fields ---- */
 
 enum unit { NONE, MIB, PERCENT, WATT };
 
-/* Writes a field's value without its unit; what NVML answers otherwise. */
+/* A field of --query-gpu. value writes the field's value without its unit and returns NVML's result. */
 struct field {
     const char *name;
     enum unit unit;
     nvmlReturn_t (*value)(nvmlDevice_t, char *, unsigned);
 };
 
-static nvmlReturn_t print_unsigned(nvmlReturn_t result, unsigned value, char *to, unsigned size) {
+static nvmlReturn_t format_unsigned(nvmlReturn_t result, unsigned value, char *to, unsigned size) {
     if (result == NVML_SUCCESS)
         snprintf(to, size, "%u", value);
     return result;
@@ -138,7 +137,7 @@ static nvmlReturn_t print_unsigned(nvmlReturn_t result, unsigned value, char *to
 static nvmlReturn_t index_value(nvmlDevice_t gpu, char *to, unsigned size) {
     unsigned value = 0;
     nvmlReturn_t result = nvmlDeviceGetIndex(gpu, &value);
-    return print_unsigned(result, value, to, size);
+    return format_unsigned(result, value, to, size);
 }
 
 static nvmlReturn_t name_value(nvmlDevice_t gpu, char *to, unsigned size) {
@@ -181,19 +180,19 @@ static nvmlReturn_t free_value(nvmlDevice_t gpu, char *to, unsigned size) {
 static nvmlReturn_t gpu_utilization_value(nvmlDevice_t gpu, char *to, unsigned size) {
     nvmlUtilization_t value = {0, 0};
     nvmlReturn_t result = nvmlDeviceGetUtilizationRates(gpu, &value);
-    return print_unsigned(result, value.gpu, to, size);
+    return format_unsigned(result, value.gpu, to, size);
 }
 
 static nvmlReturn_t memory_utilization_value(nvmlDevice_t gpu, char *to, unsigned size) {
     nvmlUtilization_t value = {0, 0};
     nvmlReturn_t result = nvmlDeviceGetUtilizationRates(gpu, &value);
-    return print_unsigned(result, value.memory, to, size);
+    return format_unsigned(result, value.memory, to, size);
 }
 
 static nvmlReturn_t temperature_value(nvmlDevice_t gpu, char *to, unsigned size) {
     unsigned value = 0;
     nvmlReturn_t result = nvmlDeviceGetTemperature(gpu, 0, &value);
-    return print_unsigned(result, value, to, size);
+    return format_unsigned(result, value, to, size);
 }
 
 static nvmlReturn_t power_value(nvmlDevice_t gpu, char *to, unsigned size) {
@@ -237,7 +236,7 @@ static nvmlReturn_t count_value(nvmlDevice_t gpu, char *to, unsigned size) {
     (void)gpu;
     unsigned count = 0;
     nvmlReturn_t result = nvmlDeviceGetCount_v2(&count);
-    return print_unsigned(result, count, to, size);
+    return format_unsigned(result, count, to, size);
 }
 
 static const struct field fields[] = {
@@ -262,14 +261,14 @@ static const struct field fields[] = {
     {"count", NONE, count_value},
 };
 
-static const char *const app_fields[] = {"pid", "process_name", "used_memory", "used_gpu_memory", "gpu_uuid"};
+static const char *const compute_app_fields[] = {"pid", "process_name", "used_memory", "used_gpu_memory", "gpu_uuid"};
 
-static const char *heading(enum unit unit) {
+static const char *unit_heading(enum unit unit) {
     static const char *const names[] = {[NONE] = "", [MIB] = " [MiB]", [PERCENT] = " [%]", [WATT] = " [W]"};
     return names[unit];
 }
 
-static const char *suffix(enum unit unit) {
+static const char *unit_suffix(enum unit unit) {
     static const char *const names[] = {[NONE] = "", [MIB] = " MiB", [PERCENT] = " %", [WATT] = " W"};
     return names[unit];
 }
@@ -303,12 +302,12 @@ static struct format parse_format(const char *text) {
         else if (strcmp(word, "nounits") == 0)
             format.units = false;
         else if (text != NULL) {
-            fprintf(stderr, "nvidia-smi: no format \"%s\"; there are csv, noheader and nounits\n", word);
+            fprintf(stderr, "nvidia-smi: unknown format \"%s\"; valid are csv, noheader and nounits\n", word);
             exit(2);
         }
     }
     if (!csv) {
-        fprintf(stderr, "nvidia-smi: a query needs --format=csv, with ,noheader or ,nounits if you like\n");
+        fprintf(stderr, "nvidia-smi: a query needs --format=csv, optionally with ,noheader or ,nounits\n");
         exit(2);
     }
     return format;
@@ -318,14 +317,14 @@ static const struct field *find_field(const char *name) {
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (strcmp(fields[i].name, name) == 0)
             return &fields[i];
-    fprintf(stderr, "nvidia-smi: field \"%s\" is not a valid field to query; there are", name);
+    fprintf(stderr, "nvidia-smi: field \"%s\" is not a valid field to query; valid are", name);
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         fprintf(stderr, "%s %s", i == 0 ? "" : ",", fields[i].name);
     fputc('\n', stderr);
     exit(2);
 }
 
-static size_t split(char *text, const char *parts[MAX_FIELDS]) {
+static size_t split_fields(char *text, const char *parts[MAX_FIELDS]) {
     size_t count = 0;
     for (char *word; (word = strsep(&text, ",")) != NULL;) {
         word += strspn(word, " ");
@@ -344,42 +343,44 @@ static void query_gpus(const char *text, struct format format) {
     char *copy = strdup(text);
     if (copy == NULL)
         exit(1);
-    size_t count = split(copy, names);
+    size_t count = split_fields(copy, names);
     for (size_t i = 0; i < count; i++)
         chosen[i] = find_field(names[i]);
     for (size_t i = 0; i < count && format.header; i++)
-        printf("%s%s%s", i == 0 ? "" : ", ", names[i], heading(chosen[i]->unit));
+        printf("%s%s%s", i == 0 ? "" : ", ", names[i], unit_heading(chosen[i]->unit));
     if (format.header)
         putchar('\n');
-    for (unsigned gpu = 0; gpu < gpu_count; gpu++) {
+    for (unsigned gpu = 0; gpu < selected_count; gpu++) {
         for (size_t i = 0; i < count; i++) {
             char value[256];
-            read_value(chosen[i], gpus[gpu], value, sizeof value);
-            printf("%s%s%s", i == 0 ? "" : ", ", value, format.units && value[0] != '[' ? suffix(chosen[i]->unit) : "");
+            read_value(chosen[i], selected_gpus[gpu], value, sizeof value);
+            printf("%s%s%s", i == 0 ? "" : ", ", value,
+                   format.units && value[0] != '[' ? unit_suffix(chosen[i]->unit) : "");
         }
         putchar('\n');
     }
     free(copy);
 }
 
-static unsigned processes_of(nvmlDevice_t gpu, nvmlProcessInfo_v2_t infos[MAX_PROCESSES]) {
+static unsigned running_processes_of(nvmlDevice_t gpu, nvmlProcessInfo_v2_t infos[MAX_PROCESSES]) {
     unsigned count = MAX_PROCESSES;
     return nvmlDeviceGetComputeRunningProcesses_v3(gpu, &count, infos) == NVML_SUCCESS ? count : 0;
 }
 
-static void query_apps(const char *text, struct format format) {
+static void query_compute_apps(const char *text, struct format format) {
     static nvmlProcessInfo_v2_t infos[MAX_PROCESSES];
     const char *names[MAX_FIELDS];
     char *copy = strdup(text);
     if (copy == NULL)
         exit(1);
-    size_t count = split(copy, names);
+    size_t count = split_fields(copy, names);
     for (size_t i = 0; i < count; i++) {
         size_t known = 0;
-        while (known < sizeof app_fields / sizeof app_fields[0] && strcmp(names[i], app_fields[known]) != 0)
+        while (known < sizeof compute_app_fields / sizeof compute_app_fields[0] &&
+               strcmp(names[i], compute_app_fields[known]) != 0)
             known++;
-        if (known == sizeof app_fields / sizeof app_fields[0]) {
-            fprintf(stderr, "nvidia-smi: no field \"%s\"; there are pid, process_name, used_memory, gpu_uuid\n",
+        if (known == sizeof compute_app_fields / sizeof compute_app_fields[0]) {
+            fprintf(stderr, "nvidia-smi: unknown field \"%s\"; valid are pid, process_name, used_memory, gpu_uuid\n",
                     names[i]);
             exit(2);
         }
@@ -388,8 +389,8 @@ static void query_apps(const char *text, struct format format) {
     }
     if (format.header)
         putchar('\n');
-    for (unsigned gpu = 0; gpu < gpu_count; gpu++) {
-        unsigned running = processes_of(gpus[gpu], infos);
+    for (unsigned gpu = 0; gpu < selected_count; gpu++) {
+        unsigned running = running_processes_of(selected_gpus[gpu], infos);
         for (unsigned p = 0; p < running; p++) {
             for (size_t i = 0; i < count; i++) {
                 char value[256] = "[N/A]";
@@ -398,7 +399,7 @@ static void query_apps(const char *text, struct format format) {
                 else if (strcmp(names[i], "process_name") == 0)
                     (void)nvmlSystemGetProcessName(infos[p].pid, value, sizeof value);
                 else if (strcmp(names[i], "gpu_uuid") == 0)
-                    (void)nvmlDeviceGetUUID(gpus[gpu], value, sizeof value);
+                    (void)nvmlDeviceGetUUID(selected_gpus[gpu], value, sizeof value);
                 else
                     snprintf(value, sizeof value, "%llu%s", infos[p].usedGpuMemory >> 20, format.units ? " MiB" : "");
                 printf("%s%s", i == 0 ? "" : ", ", value);
@@ -409,19 +410,19 @@ static void query_apps(const char *text, struct format format) {
     free(copy);
 }
 
-/* ---- the other forms ---- */
+/* ---- -L, -q, the table, and pmon ---- */
 
 static void list_gpus(void) {
-    for (unsigned gpu = 0; gpu < gpu_count; gpu++) {
+    for (unsigned gpu = 0; gpu < selected_count; gpu++) {
         char index[16], name[128], uuid[96];
-        read_value(find_field("index"), gpus[gpu], index, sizeof index);
-        read_value(find_field("name"), gpus[gpu], name, sizeof name);
-        read_value(find_field("uuid"), gpus[gpu], uuid, sizeof uuid);
+        read_value(find_field("index"), selected_gpus[gpu], index, sizeof index);
+        read_value(find_field("name"), selected_gpus[gpu], name, sizeof name);
+        read_value(find_field("uuid"), selected_gpus[gpu], uuid, sizeof uuid);
         printf("GPU %s: %s (UUID: %s)\n", index, name, uuid);
     }
 }
 
-static void timestamp(void) {
+static void print_timestamp(void) {
     char text[64];
     time_t now = time(NULL);
     struct tm local;
@@ -429,7 +430,7 @@ static void timestamp(void) {
     puts(text);
 }
 
-static void versions(char driver[80], char cuda[16]) {
+static void read_versions(char driver[80], char cuda[16]) {
     int version = 0;
     if (nvmlSystemGetDriverVersion(driver, 80) != NVML_SUCCESS)
         snprintf(driver, 80, "N/A");
@@ -437,12 +438,12 @@ static void versions(char driver[80], char cuda[16]) {
     snprintf(cuda, 16, "%d.%d", version / 1000 % 1000, version % 1000 / 10);
 }
 
-static void query_all(void) {
+static void print_log(void) {
     char driver[80], cuda[16], value[256];
-    versions(driver, cuda);
+    read_versions(driver, cuda);
     printf(
         "\n==============NVSMI LOG==============\n\n%s\n\nDriver Version : %s\nCUDA Version : %s\nAttached GPUs : %u\n",
-        notice, driver, cuda, gpu_count);
+        notice, driver, cuda, selected_count);
     static const struct {
         const char *label, *field;
     } shown[] = {{"Product Name", "name"},
@@ -457,43 +458,43 @@ static void query_all(void) {
                  {"GPU Current Temp", "temperature.gpu"},
                  {"Power Draw", "power.draw"},
                  {"Power Limit", "power.limit"}};
-    for (unsigned gpu = 0; gpu < gpu_count; gpu++) {
-        read_value(find_field("pci.bus_id"), gpus[gpu], value, sizeof value);
+    for (unsigned gpu = 0; gpu < selected_count; gpu++) {
+        read_value(find_field("pci.bus_id"), selected_gpus[gpu], value, sizeof value);
         printf("\nGPU %s\n", value);
         for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
             const struct field *field = find_field(shown[i].field);
-            read_value(field, gpus[gpu], value, sizeof value);
-            printf("    %-20s : %s%s\n", shown[i].label, value, value[0] != '[' ? suffix(field->unit) : "");
+            read_value(field, selected_gpus[gpu], value, sizeof value);
+            printf("    %-20s : %s%s\n", shown[i].label, value, value[0] != '[' ? unit_suffix(field->unit) : "");
         }
     }
 }
 
 static const char rule[] =
     "+-----------------------------------------+------------------------+----------------------+";
-static const char wide_rule[] =
+static const char full_width_rule[] =
     "+-----------------------------------------------------------------------------------------+";
 
-static void table(void) {
+static void print_table(void) {
     static nvmlProcessInfo_v2_t infos[MAX_PROCESSES];
     char driver[80], cuda[16];
-    versions(driver, cuda);
-    timestamp();
-    puts(wide_rule);
+    read_versions(driver, cuda);
+    print_timestamp();
+    puts(full_width_rule);
     printf("| NVIDIA-SMI %-22.22s Driver Version: %-16.16s CUDA Version: %-6.6s |\n", driver, driver, cuda);
     printf("| %-87.87s |\n", notice);
     puts(rule);
     puts("| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |");
     puts("| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |");
     puts("|=========================================+========================+======================|");
-    for (unsigned gpu = 0; gpu < gpu_count; gpu++) {
+    for (unsigned gpu = 0; gpu < selected_count; gpu++) {
         static const char *const names[] = {"index",        "name",           "pci.bus_id",  "temperature.gpu",
                                             "pstate",       "power.draw",     "power.limit", "memory.used",
                                             "memory.total", "utilization.gpu"};
         char v[10][256], power[96], memory[600], temperature[300];
         for (size_t i = 0; i < 10; i++)
-            read_value(find_field(names[i]), gpus[gpu], v[i], sizeof v[i]);
+            read_value(find_field(names[i]), selected_gpus[gpu], v[i], sizeof v[i]);
         printf("| %3.3s  %-24.24s        On | %-16.16s   Off |                  Off |\n", v[0], v[1], v[2]);
-        if (v[7][0] == '[') { /* lost, most likely */
+        if (v[7][0] == '[') { /* NVML returned an error, usually NVML_ERROR_GPU_IS_LOST */
             printf("| %-39.39s | %22.22s | %20s |\n", "ERR!", v[7], "ERR!");
         } else {
             snprintf(power, sizeof power, "%.0fW / %.0fW", atof(v[5]), atof(v[6]));
@@ -504,52 +505,52 @@ static void table(void) {
         }
         puts(rule);
     }
-    if (gpu_count == 0) {
+    if (selected_count == 0) {
         printf("| %-87s |\n", "No devices were found");
-        puts(wide_rule);
+        puts(full_width_rule);
     }
     putchar('\n');
-    puts(wide_rule);
+    puts(full_width_rule);
     printf("| %-87s |\n", "Processes:");
     printf("| %5s %12s   %-50s %15s |\n", "GPU", "PID", "Process name", "GPU Memory");
     puts("|=========================================================================================|");
     bool any = false;
-    for (unsigned gpu = 0; gpu < gpu_count; gpu++) {
-        unsigned running = processes_of(gpus[gpu], infos), index = 0;
-        (void)nvmlDeviceGetIndex(gpus[gpu], &index);
+    for (unsigned gpu = 0; gpu < selected_count; gpu++) {
+        unsigned running = running_processes_of(selected_gpus[gpu], infos), index = 0;
+        (void)nvmlDeviceGetIndex(selected_gpus[gpu], &index);
         for (unsigned p = 0; p < running; p++, any = true) {
             char name[256] = "", memory[32];
             (void)nvmlSystemGetProcessName(infos[p].pid, name, sizeof name);
             snprintf(memory, sizeof memory, "%lluMiB", infos[p].usedGpuMemory >> 20);
-            size_t length = strlen(name); /* of a long path its end tells more */
+            size_t length = strlen(name); /* a long path is cut at its start */
             printf("| %5u %12u   %-3.3s%-47s %15s |\n", index, infos[p].pid, length > 50 ? "..." : name,
                    length > 50 ? name + length - 47 : name + (length > 3 ? 3 : length), memory);
         }
     }
     if (!any)
         printf("| %-87s |\n", "  No running processes found");
-    puts(wide_rule);
+    puts(full_width_rule);
 }
 
-/* What of a GPU's multiprocessors each process had since the last look: a line a process, every so many seconds. */
-static void monitor_processes(unsigned long count, unsigned long seconds) {
+/* Prints one line per process at each interval: the utilization of the GPU's multiprocessors since the last one. */
+static void run_pmon(unsigned long count, unsigned long seconds) {
     static nvmlProcessInfo_v2_t infos[MAX_PROCESSES];
     static nvmlProcessUtilizationSample_t samples[MAX_SAMPLES];
     unsigned long long since[MAX_GPUS];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    for (unsigned gpu = 0; gpu < gpu_count; gpu++)
+    for (unsigned gpu = 0; gpu < selected_count; gpu++)
         since[gpu] = (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
     puts("# gpu         pid   type     sm    mem    enc    dec    command");
     puts("# Idx           #    C/G      %      %      %      %    name");
-    for (unsigned long round = 0; count == 0 || round < count; round++) {
+    for (unsigned long sample = 0; count == 0 || sample < count; sample++) {
         nanosleep(&(struct timespec){.tv_sec = (time_t)seconds}, NULL);
-        for (unsigned gpu = 0; gpu < gpu_count; gpu++) {
-            unsigned found = MAX_SAMPLES, index = gpu, running = processes_of(gpus[gpu], infos);
+        for (unsigned gpu = 0; gpu < selected_count; gpu++) {
+            unsigned found = MAX_SAMPLES, index = gpu, running = running_processes_of(selected_gpus[gpu], infos);
             unsigned long long newest = since[gpu];
-            (void)nvmlDeviceGetIndex(gpus[gpu], &index);
-            if (nvmlDeviceGetProcessUtilization(gpus[gpu], samples, &found, since[gpu]) != NVML_SUCCESS)
-                found = 0; /* also when nothing ran */
+            (void)nvmlDeviceGetIndex(selected_gpus[gpu], &index);
+            if (nvmlDeviceGetProcessUtilization(selected_gpus[gpu], samples, &found, since[gpu]) != NVML_SUCCESS)
+                found = 0; /* NVML also returns an error when no work ran */
             for (unsigned p = 0; p < running; p++) {
                 unsigned long sum = 0, of = 0;
                 char name[256] = "", used[32] = "-";
@@ -575,7 +576,7 @@ static void monitor_processes(unsigned long count, unsigned long seconds) {
 }
 
 /* The value of --name=value, or of --name value; NULL if arguments[*i] is another option. */
-static const char *option(char **arguments, int *i, const char *name) {
+static const char *option_value(char **arguments, int *i, const char *name) {
     size_t length = strlen(name);
     if (strncmp(arguments[*i], name, length) != 0)
         return NULL;
@@ -589,7 +590,7 @@ static const char *option(char **arguments, int *i, const char *name) {
 int main(int count, char **arguments) {
     const char *gpu_query = NULL, *app_query = NULL, *format = NULL, *id = NULL, *value;
     bool as_list = false, all = false, monitor = count > 1 && strcmp(arguments[1], "pmon") == 0;
-    unsigned long rounds = 0, seconds = 1;
+    unsigned long samples_wanted = 0, seconds = 1;
     for (int i = 1 + monitor; i < count; i++) {
         const char *word = arguments[i];
         if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0) {
@@ -600,17 +601,18 @@ int main(int count, char **arguments) {
             as_list = true;
         else if (strcmp(word, "-q") == 0 || strcmp(word, "--query") == 0)
             all = true;
-        else if ((value = option(arguments, &i, "--query-gpu")) != NULL)
+        else if ((value = option_value(arguments, &i, "--query-gpu")) != NULL)
             gpu_query = value;
-        else if ((value = option(arguments, &i, "--query-compute-apps")) != NULL)
+        else if ((value = option_value(arguments, &i, "--query-compute-apps")) != NULL)
             app_query = value;
-        else if ((value = option(arguments, &i, "--format")) != NULL)
+        else if ((value = option_value(arguments, &i, "--format")) != NULL)
             format = value;
-        else if ((value = option(arguments, &i, "--id")) != NULL || (value = option(arguments, &i, "-i")) != NULL)
+        else if ((value = option_value(arguments, &i, "--id")) != NULL ||
+                 (value = option_value(arguments, &i, "-i")) != NULL)
             id = value;
-        else if (monitor && (value = option(arguments, &i, "-c")) != NULL && atoi(value) > 0)
-            rounds = strtoul(value, NULL, 10);
-        else if (monitor && (value = option(arguments, &i, "-d")) != NULL && atoi(value) > 0 && atoi(value) <= 10)
+        else if (monitor && (value = option_value(arguments, &i, "-c")) != NULL && atoi(value) > 0)
+            samples_wanted = strtoul(value, NULL, 10);
+        else if (monitor && (value = option_value(arguments, &i, "-d")) != NULL && atoi(value) > 0 && atoi(value) <= 10)
             seconds = strtoul(value, NULL, 10);
         else {
             fprintf(stderr, "nvidia-smi: unknown or incomplete option \"%s\"\n\n%s", word, usage);
@@ -618,26 +620,26 @@ int main(int count, char **arguments) {
         }
     }
     if (gpu_query != NULL && app_query != NULL) {
-        fprintf(stderr, "nvidia-smi: one query at a time\n");
+        fprintf(stderr, "nvidia-smi: only one query per call\n");
         return 2;
     }
     struct format parsed = {true, true};
     if (gpu_query != NULL || app_query != NULL)
         parsed = parse_format(format);
     open_nvml();
-    choose_gpus(id);
+    select_gpus(id);
     if (monitor)
-        monitor_processes(rounds, seconds);
+        run_pmon(samples_wanted, seconds);
     else if (gpu_query != NULL)
         query_gpus(gpu_query, parsed);
     else if (app_query != NULL)
-        query_apps(app_query, parsed);
+        query_compute_apps(app_query, parsed);
     else if (as_list)
         list_gpus();
     else if (all)
-        query_all();
+        print_log();
     else
-        table();
+        print_table();
     nvmlShutdown();
     return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -1,8 +1,8 @@
 /*
- * The fake libnvidia-ml.so.1: what the GPUs' files say, in NVML's words.
+ * The simulated libnvidia-ml.so.1: the contents of the GPUs' files through NVML's API.
  *
- * A GPU with XID 79 has fallen off the bus: what it is (index, UUID, name, PCI address) can still be asked, its figures
- * answer NVML_ERROR_GPU_IS_LOST.
+ * A GPU with XID 79 has fallen off the bus: queries for its identity (index, UUID, name, PCI address) still succeed,
+ * and queries for its state return NVML_ERROR_GPU_IS_LOST.
  */
 #define _GNU_SOURCE
 #include "gpu_time.h"
@@ -26,7 +26,7 @@ enum { SWITCH_BUS = 0xc0, EVENT_POLL_MS = 100, GRAPHICS_MHZ = 1410, MEMORY_MHZ =
 struct nvmlDevice_st {
     gpu_file *gpu;
     const struct gpu_identity *identity;
-    unsigned index; /* among the GPUs that this process sees */
+    unsigned index; /* among the GPUs that are visible to this process */
 };
 
 struct nvmlEventSet_st {
@@ -34,39 +34,40 @@ struct nvmlEventSet_st {
     unsigned seen[GPU_MAX_PER_NODE];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uint users;
-static struct nvmlDevice_st devices[GPU_MAX_PER_NODE];
-static atomic_uint count;
+static pthread_mutex_t nvml_mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint init_count;
+static struct nvmlDevice_st nvml_devices[GPU_MAX_PER_NODE];
+static atomic_uint device_count;
 
-static bool ready(void) {
-    return atomic_load(&users) != 0;
+static bool is_initialized(void) {
+    return atomic_load(&init_count) != 0;
 }
 
 static bool is_device(nvmlDevice_t device) {
-    for (unsigned i = 0; i < atomic_load(&count); i++)
-        if (device == &devices[i])
+    for (unsigned i = 0; i < atomic_load(&device_count); i++)
+        if (device == &nvml_devices[i])
             return true;
     return false;
 }
 
-static bool is_lost(nvmlDevice_t device) {
+static bool is_device_lost(nvmlDevice_t device) {
     return gpu_health(device->gpu).xid == GPU_XID_FELL_OFF_BUS;
 }
 
-/* Every question about a device starts with one of these: about what it is, or about how it is. */
-static nvmlReturn_t check(nvmlDevice_t device, const void *answer) {
-    if (!ready())
+/* Every query of a device's identity starts with this check. */
+static nvmlReturn_t check_device(nvmlDevice_t device, const void *answer) {
+    if (!is_initialized())
         return NVML_ERROR_UNINITIALIZED;
     return is_device(device) && answer != NULL ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-static nvmlReturn_t check_live(nvmlDevice_t device, const void *answer) {
-    nvmlReturn_t result = check(device, answer);
-    return result == NVML_SUCCESS && is_lost(device) ? NVML_ERROR_GPU_IS_LOST : result;
+/* Every query of a device's state starts with this check. */
+static nvmlReturn_t check_reachable(nvmlDevice_t device, const void *answer) {
+    nvmlReturn_t result = check_device(device, answer);
+    return result == NVML_SUCCESS && is_device_lost(device) ? NVML_ERROR_GPU_IS_LOST : result;
 }
 
-static nvmlReturn_t give_text(char *to, unsigned int length, const char *text) {
+static nvmlReturn_t copy_text(char *to, unsigned int length, const char *text) {
     if (to == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (strlen(text) >= length)
@@ -75,29 +76,29 @@ static nvmlReturn_t give_text(char *to, unsigned int length, const char *text) {
     return NVML_SUCCESS;
 }
 
-/* A figure that is the same for every GPU. */
-static nvmlReturn_t give(nvmlDevice_t device, unsigned int *to, unsigned int value) {
-    nvmlReturn_t result = check_live(device, to);
+/* Answers a value that is the same for every GPU. */
+static nvmlReturn_t answer_constant(nvmlDevice_t device, unsigned int *to, unsigned int value) {
+    nvmlReturn_t result = check_reachable(device, to);
     if (result == NVML_SUCCESS)
         *to = value;
     return result;
 }
 
-/* ---- initialisation ---- */
+/* ---- initialization ---- */
 
 API nvmlReturn_t nvmlInitWithFlags(unsigned int flags) {
     if (flags > 3)
         return NVML_ERROR_INVALID_ARGUMENT;
-    pthread_mutex_lock(&lock);
-    if (users == 0) {
+    pthread_mutex_lock(&nvml_mutex);
+    if (init_count == 0) {
         gpu_file *gpus[GPU_MAX_PER_NODE];
-        unsigned found = (unsigned)gpu_open_all(gpu_folder(), gpus, GPU_MAX_PER_NODE, NULL);
+        unsigned found = (unsigned)gpu_open_all(gpu_directory(), gpus, GPU_MAX_PER_NODE, NULL);
         for (unsigned i = 0; i < found; i++)
-            devices[i] = (struct nvmlDevice_st){.gpu = gpus[i], .identity = gpu_identity(gpus[i]), .index = i};
-        atomic_store(&count, found);
+            nvml_devices[i] = (struct nvmlDevice_st){.gpu = gpus[i], .identity = gpu_identity(gpus[i]), .index = i};
+        atomic_store(&device_count, found);
     }
-    users++;
-    pthread_mutex_unlock(&lock);
+    init_count++;
+    pthread_mutex_unlock(&nvml_mutex);
     return NVML_SUCCESS;
 }
 
@@ -109,14 +110,14 @@ API nvmlReturn_t nvmlInit(void) {
 }
 
 API nvmlReturn_t nvmlShutdown(void) {
-    pthread_mutex_lock(&lock);
-    nvmlReturn_t result = users != 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
-    if (users != 0 && --users == 0) {
-        unsigned open = atomic_exchange(&count, 0);
+    pthread_mutex_lock(&nvml_mutex);
+    nvmlReturn_t result = init_count != 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
+    if (init_count != 0 && --init_count == 0) {
+        unsigned open = atomic_exchange(&device_count, 0);
         for (unsigned i = 0; i < open; i++)
-            gpu_close(devices[i].gpu);
+            gpu_close(nvml_devices[i].gpu);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&nvml_mutex);
     return result;
 }
 
@@ -158,11 +159,11 @@ API const char *nvmlErrorString(nvmlReturn_t result) {
 /* ---- system ---- */
 
 API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length) {
-    return ready() ? give_text(version, length, FAKE_DRIVER_VERSION) : NVML_ERROR_UNINITIALIZED;
+    return is_initialized() ? copy_text(version, length, FAKE_DRIVER_VERSION) : NVML_ERROR_UNINITIALIZED;
 }
 
 API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length) {
-    return give_text(version, length, "13." FAKE_DRIVER_VERSION);
+    return copy_text(version, length, "13." FAKE_DRIVER_VERSION);
 }
 
 API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
@@ -177,7 +178,7 @@ API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) {
 }
 
 API nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length) {
-    if (!ready())
+    if (!is_initialized())
         return NVML_ERROR_UNINITIALIZED;
     if (name == NULL || length == 0)
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -194,14 +195,14 @@ API nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned
     return NVML_SUCCESS;
 }
 
-/* ---- which devices there are ---- */
+/* ---- device handles ---- */
 
 API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount) {
-    if (!ready())
+    if (!is_initialized())
         return NVML_ERROR_UNINITIALIZED;
     if (deviceCount == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *deviceCount = atomic_load(&count);
+    *deviceCount = atomic_load(&device_count);
     return NVML_SUCCESS;
 }
 
@@ -210,11 +211,11 @@ API nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount) {
 }
 
 API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device) {
-    if (!ready())
+    if (!is_initialized())
         return NVML_ERROR_UNINITIALIZED;
-    if (device == NULL || index >= atomic_load(&count))
+    if (device == NULL || index >= atomic_load(&device_count))
         return NVML_ERROR_INVALID_ARGUMENT;
-    *device = &devices[index];
+    *device = &nvml_devices[index];
     return NVML_SUCCESS;
 }
 
@@ -222,15 +223,15 @@ API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *de
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-static nvmlReturn_t find(const char *wanted, nvmlDevice_t *device,
-                         bool (*is)(const struct gpu_identity *, const char *)) {
-    if (!ready())
+static nvmlReturn_t find_device(const char *value, nvmlDevice_t *device,
+                                bool (*matches)(const struct gpu_identity *, const char *)) {
+    if (!is_initialized())
         return NVML_ERROR_UNINITIALIZED;
-    if (wanted == NULL || device == NULL)
+    if (value == NULL || device == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (unsigned i = 0; i < atomic_load(&count); i++) {
-        if (is(devices[i].identity, wanted)) {
-            *device = &devices[i];
+    for (unsigned i = 0; i < atomic_load(&device_count); i++) {
+        if (matches(nvml_devices[i].identity, value)) {
+            *device = &nvml_devices[i];
             return NVML_SUCCESS;
         }
     }
@@ -244,7 +245,7 @@ static bool has_serial(const struct gpu_identity *gpu, const char *serial) {
     return strcmp(gpu->serial, serial) == 0;
 }
 
-static bool has_bus(const struct gpu_identity *gpu, const char *id) {
+static bool has_pci_bus_id(const struct gpu_identity *gpu, const char *id) {
     unsigned domain, bus, slot, function = 0;
     if (sscanf(id, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
         domain = 0;
@@ -255,57 +256,57 @@ static bool has_bus(const struct gpu_identity *gpu, const char *id) {
 }
 
 API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
-    return find(uuid, device, has_uuid);
+    return find_device(uuid, device, has_uuid);
 }
 
 API nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device) {
-    return find(serial, device, has_serial);
+    return find_device(serial, device, has_serial);
 }
 
 API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t *device) {
-    return find(pciBusId, device, has_bus);
+    return find_device(pciBusId, device, has_pci_bus_id);
 }
 
 API nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *device) {
-    return find(pciBusId, device, has_bus);
+    return find_device(pciBusId, device, has_pci_bus_id);
 }
 
-/* ---- what a device is ---- */
+/* ---- identity ---- */
 
 API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length) {
-    nvmlReturn_t result = check(device, name);
-    return result == NVML_SUCCESS ? give_text(name, length, device->identity->name) : result;
+    nvmlReturn_t result = check_device(device, name);
+    return result == NVML_SUCCESS ? copy_text(name, length, device->identity->name) : result;
 }
 
 API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length) {
-    nvmlReturn_t result = check(device, uuid);
-    return result == NVML_SUCCESS ? give_text(uuid, length, device->identity->uuid) : result;
+    nvmlReturn_t result = check_device(device, uuid);
+    return result == NVML_SUCCESS ? copy_text(uuid, length, device->identity->uuid) : result;
 }
 
 API nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length) {
-    nvmlReturn_t result = check(device, serial);
-    return result == NVML_SUCCESS ? give_text(serial, length, device->identity->serial) : result;
+    nvmlReturn_t result = check_device(device, serial);
+    return result == NVML_SUCCESS ? copy_text(serial, length, device->identity->serial) : result;
 }
 
 API nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsigned int length) {
-    nvmlReturn_t result = check(device, version);
-    return result == NVML_SUCCESS ? give_text(version, length, "00.00.00.00.00") : result;
+    nvmlReturn_t result = check_device(device, version);
+    return result == NVML_SUCCESS ? copy_text(version, length, "00.00.00.00.00") : result;
 }
 
 API nvmlReturn_t nvmlDeviceGetBoardPartNumber(nvmlDevice_t device, char *number, unsigned int length) {
-    nvmlReturn_t result = check(device, number);
-    return result == NVML_SUCCESS ? give_text(number, length, "ALIQUOT-FAKE") : result;
+    nvmlReturn_t result = check_device(device, number);
+    return result == NVML_SUCCESS ? copy_text(number, length, "ALIQUOT-FAKE") : result;
 }
 
 API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index) {
-    nvmlReturn_t result = check(device, index);
+    nvmlReturn_t result = check_device(device, index);
     if (result == NVML_SUCCESS)
         *index = device->index;
     return result;
 }
 
 API nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor) {
-    nvmlReturn_t result = check(device, minor);
+    nvmlReturn_t result = check_device(device, minor);
     if (result == NVML_SUCCESS)
         *minor = device->identity->index;
     return result;
@@ -316,22 +317,22 @@ API nvmlReturn_t nvmlDeviceGetModuleId(nvmlDevice_t device, unsigned int *id) {
 }
 
 API nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned int *id) {
-    nvmlReturn_t result = check(device, id);
+    nvmlReturn_t result = check_device(device, id);
     if (result == NVML_SUCCESS)
         *id = (device->identity->index + 1) << 8;
     return result;
 }
 
 API nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *multi) {
-    return give(device, multi, 0);
+    return answer_constant(device, multi, 0);
 }
 
 API nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned int *brand) {
-    return give(device, brand, 14); /* NVML_BRAND_NVIDIA */
+    return answer_constant(device, brand, 14); /* NVML_BRAND_NVIDIA */
 }
 
 API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
-    nvmlReturn_t result = check(device, major != NULL ? minor : NULL);
+    nvmlReturn_t result = check_device(device, major != NULL ? minor : NULL);
     if (result == NVML_SUCCESS) {
         *major = (int)device->identity->compute_major;
         *minor = (int)device->identity->compute_minor;
@@ -341,7 +342,7 @@ API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *ma
 
 /* nvmlDeviceArchitecture_t: 4 Pascal, 5 Volta, 6 Turing, 7 Ampere, 8 Ada, 9 Hopper, 10 Blackwell. */
 API nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *architecture) {
-    nvmlReturn_t result = check(device, architecture);
+    nvmlReturn_t result = check_device(device, architecture);
     if (result != NVML_SUCCESS)
         return result;
     unsigned major = device->identity->compute_major, minor = device->identity->compute_minor;
@@ -357,24 +358,24 @@ API nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *ar
 }
 
 API nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *cores) {
-    nvmlReturn_t result = check(device, cores);
+    nvmlReturn_t result = check_device(device, cores);
     if (result == NVML_SUCCESS)
         *cores = device->identity->multiprocessors * 64;
     return result;
 }
 
-static void give_pci(nvmlPciInfo_t *pci, unsigned bus) {
+static void fill_pci_info(nvmlPciInfo_t *pci, unsigned bus) {
     memset(pci, 0, sizeof *pci);
     pci->bus = bus;
-    pci->pciDeviceId = 0x000010de; /* NVIDIA, no device */
+    pci->pciDeviceId = 0x000010de; /* vendor NVIDIA, no device ID */
     snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", pci->bus & 0xff);
     snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", pci->bus & 0xff);
 }
 
 API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
-    nvmlReturn_t result = check(device, pci);
+    nvmlReturn_t result = check_device(device, pci);
     if (result == NVML_SUCCESS)
-        give_pci(pci, device->identity->index + 1);
+        fill_pci_info(pci, device->identity->index + 1);
     return result;
 }
 
@@ -387,7 +388,7 @@ API nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci) {
 }
 
 API nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes) {
-    nvmlReturn_t result = check(device, attributes);
+    nvmlReturn_t result = check_device(device, attributes);
     if (result != NVML_SUCCESS)
         return result;
     memset(attributes, 0, sizeof *attributes);
@@ -400,10 +401,10 @@ API nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAttribut
     return nvmlDeviceGetAttributes_v2(device, attributes);
 }
 
-/* ---- where it is ---- */
+/* ---- topology ---- */
 
 API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node) {
-    nvmlReturn_t result = check(device, node);
+    nvmlReturn_t result = check_device(device, node);
     if (result == NVML_SUCCESS)
         *node = device->identity->numa;
     return result;
@@ -412,7 +413,7 @@ API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node
 API nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int size, unsigned long *nodes,
                                              unsigned int scope) {
     (void)scope;
-    nvmlReturn_t result = check(device, nodes);
+    nvmlReturn_t result = check_device(device, nodes);
     if (result != NVML_SUCCESS)
         return result;
     if (size == 0)
@@ -423,7 +424,7 @@ API nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int s
 }
 
 API nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int size, unsigned long *cpus) {
-    nvmlReturn_t result = check(device, cpus);
+    nvmlReturn_t result = check_device(device, cpus);
     if (result != NVML_SUCCESS)
         return result;
     memset(cpus, 0, size * sizeof cpus[0]);
@@ -439,45 +440,45 @@ API nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, unsign
     return nvmlDeviceGetCpuAffinity(device, size, cpus);
 }
 
-API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other, unsigned int *level) {
-    nvmlReturn_t result = check(one, level);
+API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t first, nvmlDevice_t other, unsigned int *level) {
+    nvmlReturn_t result = check_device(first, level);
     if (result == NVML_SUCCESS)
-        result = check(other, level);
+        result = check_device(other, level);
     if (result != NVML_SUCCESS)
         return result;
-    uint8_t link = one->identity->links[other->identity->index];
-    if (one == other)
+    uint8_t link = first->identity->links[other->identity->index];
+    if (first == other)
         *level = NVML_TOPOLOGY_INTERNAL;
     else if ((link & GPU_LINK_PCIE) != 0)
         *level = (link & ~(unsigned)GPU_LINK_PCIE) * 10;
     else
-        *level = one->identity->numa == other->identity->numa ? NVML_TOPOLOGY_NODE : NVML_TOPOLOGY_SYSTEM;
+        *level = first->identity->numa == other->identity->numa ? NVML_TOPOLOGY_NODE : NVML_TOPOLOGY_SYSTEM;
     return NVML_SUCCESS;
 }
 
-API nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t one, nvmlDevice_t other, int *same) {
-    nvmlReturn_t result = check(one, same);
+API nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t first, nvmlDevice_t other, int *same) {
+    nvmlReturn_t result = check_device(first, same);
     if (result == NVML_SUCCESS)
-        result = check(other, same);
+        result = check_device(other, same);
     if (result == NVML_SUCCESS)
-        *same = one == other;
+        *same = first == other;
     return result;
 }
 
-API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, unsigned int capability,
+API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t first, nvmlDevice_t other, unsigned int capability,
                                         unsigned int *status) {
     (void)capability;
-    nvmlReturn_t result = check(one, status);
+    nvmlReturn_t result = check_device(first, status);
     if (result == NVML_SUCCESS)
-        result = check(other, status);
+        result = check_device(other, status);
     if (result == NVML_SUCCESS)
         *status = 0; /* NVML_P2P_STATUS_OK */
     return result;
 }
 
 /*
- * A GPU's NVLinks: those to the GPU with the lowest index first. Where it has more to the others together than a GPU
- * can have, they go to a switch, and each of them reaches every other GPU.
+ * The NVLinks of a GPU, in order of the remote GPU's index. If the links to all other GPUs exceed the number that a GPU
+ * has, all links go to a switch, and each link reaches every other GPU.
  */
 struct nvlinks {
     unsigned count;
@@ -487,24 +488,24 @@ struct nvlinks {
 
 static struct nvlinks nvlinks_of(nvmlDevice_t device) {
     struct nvlinks links = {0};
-    unsigned total = 0, most = 0;
+    unsigned total = 0, largest = 0;
     for (unsigned other = 0; other < GPU_MAX_PER_NODE; other++) {
-        unsigned lanes = device->identity->links[other];
-        if ((lanes & GPU_LINK_PCIE) != 0)
+        unsigned link_count = device->identity->links[other];
+        if ((link_count & GPU_LINK_PCIE) != 0)
             continue;
-        most = lanes > most ? lanes : most;
-        for (unsigned lane = 0; lane < lanes; lane++, total++)
+        largest = link_count > largest ? link_count : largest;
+        for (unsigned link = 0; link < link_count; link++, total++)
             if (total < GPU_NVLINKS)
                 links.to[total] = (uint8_t)other;
     }
     links.switched = total > GPU_NVLINKS;
-    links.count = links.switched ? most : total;
+    links.count = links.switched ? largest : total;
     return links;
 }
 
-/* The start of every question about one of a GPU's NVLinks. */
+/* Every query of an NVLink starts with this check. */
 static nvmlReturn_t check_nvlink(nvmlDevice_t device, unsigned int link, const void *answer, struct nvlinks *links) {
-    nvmlReturn_t result = check_live(device, answer);
+    nvmlReturn_t result = check_reachable(device, answer);
     if (result == NVML_SUCCESS && link >= GPU_NVLINKS)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (result != NVML_SUCCESS)
@@ -527,7 +528,7 @@ API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsign
     if (result == NVML_SUCCESS && link >= links.count)
         result = NVML_ERROR_NOT_SUPPORTED;
     if (result == NVML_SUCCESS)
-        give_pci(pci, links.switched ? SWITCH_BUS : links.to[link] + 1u);
+        fill_pci_info(pci, links.switched ? SWITCH_BUS : links.to[link] + 1u);
     return result;
 }
 
@@ -541,10 +542,10 @@ API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsign
     return result;
 }
 
-/* ---- how it is ---- */
+/* ---- memory ---- */
 
 API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
-    nvmlReturn_t result = check_live(device, memory);
+    nvmlReturn_t result = check_reachable(device, memory);
     if (result != NVML_SUCCESS)
         return result;
     memory->total = device->identity->memory_bytes;
@@ -554,7 +555,7 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memo
 }
 
 API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
-    nvmlReturn_t result = check_live(device, memory);
+    nvmlReturn_t result = check_reachable(device, memory);
     if (result != NVML_SUCCESS)
         return result;
     if (memory->version != NVML_MEMORY_V2)
@@ -567,14 +568,14 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t
 }
 
 API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory) {
-    nvmlReturn_t result = check_live(device, memory);
+    nvmlReturn_t result = check_reachable(device, memory);
     if (result == NVML_SUCCESS)
         *memory =
             (nvmlBAR1Memory_t){.bar1Total = device->identity->memory_bytes, .bar1Free = device->identity->memory_bytes};
     return result;
 }
 
-/* ---- how busy it is: as of the latest whole sample period, like a real one's figures ---- */
+/* ---- utilization and other state: utilization is that of the latest complete sample period, as on real GPUs ---- */
 
 static unsigned long long realtime_us(void) {
     struct timespec now;
@@ -582,11 +583,11 @@ static unsigned long long realtime_us(void) {
     return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
 }
 
-/* When a period ended, in us of the wall clock: always the same for the same period, so that it can be asked since. */
-static unsigned long long time_of(uint64_t period) {
-    static _Atomic unsigned long long start; /* of the monotonic clock */
-    unsigned long long known = atomic_load(&start), fresh = realtime_us() - gpu_now() / 1000;
-    if (known == 0 && atomic_compare_exchange_strong(&start, &known, fresh))
+/* When a period ended, in us of the wall clock. Constant per period, so that it can serve as a lastSeenTimeStamp. */
+static unsigned long long period_end_us(uint64_t period) {
+    static _Atomic unsigned long long clock_offset; /* wall clock minus monotonic clock */
+    unsigned long long known = atomic_load(&clock_offset), fresh = realtime_us() - gpu_now() / 1000;
+    if (known == 0 && atomic_compare_exchange_strong(&clock_offset, &known, fresh))
         known = fresh;
     return known + (period + 1) * GPU_USAGE_PERIOD_NS / 1000;
 }
@@ -596,96 +597,97 @@ static unsigned percent_of(uint64_t ns, uint64_t periods) {
     return whole == 0 ? 0 : ns >= whole ? 100 : (unsigned)((ns * 100 + whole / 2) / whole);
 }
 
-/* The periods that ended after `since`, newest first. slot -1: the GPU's own. */
+/* The periods that ended after `since`, newest first. Slot -1: those of the GPU. */
 static size_t usage_since(nvmlDevice_t device, int slot, unsigned long long since,
                           struct gpu_usage history[GPU_USAGE_PERIODS]) {
     size_t found = gpu_usage_history(device->gpu, slot, history, GPU_USAGE_PERIODS);
-    while (found > 0 && time_of(history[found - 1].period) <= since)
+    while (found > 0 && period_end_us(history[found - 1].period) <= since)
         found--;
     return found;
 }
 
 static nvmlUtilization_t latest_utilization(nvmlDevice_t device) {
     struct gpu_usage latest;
-    uint64_t present = gpu_now() / GPU_USAGE_PERIOD_NS;
-    if (gpu_usage_history(device->gpu, -1, &latest, 1) == 0 || latest.period + 1 < present)
+    uint64_t current = gpu_now() / GPU_USAGE_PERIOD_NS;
+    if (gpu_usage_history(device->gpu, -1, &latest, 1) == 0 || latest.period + 1 < current)
         return (nvmlUtilization_t){0, 0};
     return (nvmlUtilization_t){percent_of(latest.busy_ns, 1), percent_of(latest.copying_ns, 1)};
 }
 
 API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization) {
-    nvmlReturn_t result = check_live(device, utilization);
+    nvmlReturn_t result = check_reachable(device, utilization);
     if (result == NVML_SUCCESS)
         *utilization = latest_utilization(device);
     return result;
 }
 
-/* The whole buffer, newer than `since`, oldest first. */
+/* Samples newer than `since`, oldest first. */
 API nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned int type, unsigned long long since,
-                                      unsigned int *value_type, unsigned int *room, nvmlSample_t *samples) {
+                                      unsigned int *value_type, unsigned int *count, nvmlSample_t *samples) {
     struct gpu_usage history[GPU_USAGE_PERIODS];
-    nvmlReturn_t result = check_live(device, room);
+    nvmlReturn_t result = check_reachable(device, count);
     if (result != NVML_SUCCESS)
         return result;
-    if (value_type == NULL || (samples == NULL && *room != 0))
+    if (value_type == NULL || (samples == NULL && *count != 0))
         return NVML_ERROR_INVALID_ARGUMENT;
     if (type != NVML_GPU_UTILIZATION_SAMPLES && type != NVML_MEMORY_UTILIZATION_SAMPLES)
         return NVML_ERROR_NOT_SUPPORTED;
-    size_t found = usage_since(device, -1, since, history), given = found < *room ? found : *room;
+    size_t found = usage_since(device, -1, since, history), given = found < *count ? found : *count;
     if (found == 0)
         return NVML_ERROR_NOT_FOUND;
     for (size_t i = 0; samples != NULL && i < given; i++) {
         const struct gpu_usage *usage = &history[given - 1 - i];
-        samples[i] = (nvmlSample_t){.timeStamp = time_of(usage->period)};
+        samples[i] = (nvmlSample_t){.timeStamp = period_end_us(usage->period)};
         samples[i].sampleValue.ui =
             percent_of(type == NVML_GPU_UTILIZATION_SAMPLES ? usage->busy_ns : usage->copying_ns, 1);
     }
     *value_type = NVML_VALUE_TYPE_UNSIGNED_INT;
-    *room = (unsigned)(samples != NULL ? given : found);
+    *count = (unsigned)(samples != NULL ? given : found);
     return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor, unsigned int *celsius) {
-    return sensor == 0 ? give(device, celsius, 35) : NVML_ERROR_INVALID_ARGUMENT;
+    return sensor == 0 ? answer_constant(device, celsius, 35) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 API nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned int type, unsigned int *celsius) {
     (void)type;
-    return give(device, celsius, 92);
+    return answer_constant(device, celsius, 92);
 }
 
 API nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *milliwatts) {
-    return give(device, milliwatts, 50000);
+    return answer_constant(device, milliwatts, 50000);
 }
 
 API nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned int *milliwatts) {
-    return give(device, milliwatts, POWER_LIMIT_MW);
+    return answer_constant(device, milliwatts, POWER_LIMIT_MW);
 }
 
 API nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned int *milliwatts) {
-    return give(device, milliwatts, POWER_LIMIT_MW);
+    return answer_constant(device, milliwatts, POWER_LIMIT_MW);
 }
 
 API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *milliwatts) {
-    return give(device, milliwatts, POWER_LIMIT_MW);
+    return answer_constant(device, milliwatts, POWER_LIMIT_MW);
 }
 
 API nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, unsigned int *state) {
-    return give(device, state, 0);
+    return answer_constant(device, state, 0);
 }
 
 API nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, unsigned int *state) {
-    return give(device, state, 0);
+    return answer_constant(device, state, 0);
 }
 
 API nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *percent) {
-    nvmlReturn_t result = check_live(device, percent);
+    nvmlReturn_t result = check_reachable(device, percent);
     return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
 }
 
 /* nvmlClockType_t: 0 graphics, 1 SM, 2 memory, 3 video. */
 API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned int type, unsigned int *mhz) {
-    return type <= 3 ? give(device, mhz, type == 2 ? MEMORY_MHZ : GRAPHICS_MHZ) : NVML_ERROR_INVALID_ARGUMENT;
+    return type <= 3 ? answer_constant(device, mhz, type == 2 ? MEMORY_MHZ : GRAPHICS_MHZ)
+                     : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 API nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned int type, unsigned int *mhz) {
@@ -693,79 +695,79 @@ API nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned int typ
 }
 
 API nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *bits) {
-    return give(device, bits, 5120);
+    return answer_constant(device, bits, 5120);
 }
 
 API nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *generation) {
-    return give(device, generation, 4);
+    return answer_constant(device, generation, 4);
 }
 
 API nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *width) {
-    return give(device, width, 16);
+    return answer_constant(device, width, 16);
 }
 
 API nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned int *generation) {
-    return give(device, generation, 4);
+    return answer_constant(device, generation, 4);
 }
 
 API nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned int *width) {
-    return give(device, width, 16);
+    return answer_constant(device, width, 16);
 }
 
 API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode) {
-    return give(device, mode, 0);
+    return answer_constant(device, mode, 0);
 }
 
 API nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int *mode) {
-    return give(device, mode, NVML_FEATURE_ENABLED);
+    return answer_constant(device, mode, NVML_FEATURE_ENABLED);
 }
 
 API nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, unsigned int *mode) {
-    return give(device, mode, NVML_FEATURE_DISABLED);
+    return answer_constant(device, mode, NVML_FEATURE_DISABLED);
 }
 
 API nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, unsigned int *mode) {
-    return give(device, mode, NVML_FEATURE_DISABLED);
+    return answer_constant(device, mode, NVML_FEATURE_DISABLED);
 }
 
 API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
-    nvmlReturn_t result = give(device, current, NVML_FEATURE_DISABLED);
-    return result == NVML_SUCCESS ? give(device, pending, NVML_FEATURE_DISABLED) : result;
+    nvmlReturn_t result = answer_constant(device, current, NVML_FEATURE_DISABLED);
+    return result == NVML_SUCCESS ? answer_constant(device, pending, NVML_FEATURE_DISABLED) : result;
 }
 
 API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int type, unsigned int counter,
                                              unsigned long long *errors) {
     (void)type, (void)counter;
-    nvmlReturn_t result = check_live(device, errors);
+    nvmlReturn_t result = check_reachable(device, errors);
     return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
 }
 
 API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
-    nvmlReturn_t result = give(device, current, NVML_FEATURE_DISABLED);
-    return result == NVML_SUCCESS ? give(device, pending, NVML_FEATURE_DISABLED) : result;
+    nvmlReturn_t result = answer_constant(device, current, NVML_FEATURE_DISABLED);
+    return result == NVML_SUCCESS ? answer_constant(device, pending, NVML_FEATURE_DISABLED) : result;
 }
 
 API nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is) {
-    return give(device, is, 0);
+    return answer_constant(device, is, 0);
 }
 
 API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *devices_possible) {
-    return give(device, devices_possible, 0);
+    return answer_constant(device, devices_possible, 0);
 }
 
 API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *mig) {
     (void)index;
-    nvmlReturn_t result = check_live(device, mig);
+    nvmlReturn_t result = check_reachable(device, mig);
     return result == NVML_SUCCESS ? NVML_ERROR_NOT_FOUND : result;
 }
 
 API nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned int *mode) {
-    return give(device, mode, 0);
+    return answer_constant(device, mode, 0);
 }
 
 /* ---- processes ---- */
 
-/* The id that a process has in its own, innermost PID namespace; 0 if it cannot be told. See proc(5) on NSpid. */
+/* The ID of a process in its own, innermost PID namespace; 0 if unknown. See proc(5) on NSpid. */
 static uint32_t innermost_pid(const char *proc_id) {
     char path[64], line[256];
     uint32_t pid = 0;
@@ -783,97 +785,97 @@ static uint32_t innermost_pid(const char *proc_id) {
 }
 
 /*
- * Processes wrote down their ids as they see them. Those of this process's PID namespace are right as they are; those
- * of namespaces below it (a node's view of its containers) are looked up in /proc; the rest is invisible from here and
- * left out. Returns how many are left.
+ * Translates the recorded process IDs, which are relative to each process's own PID namespace, to this process's
+ * namespace. IDs of the same namespace stay; IDs of namespaces below it (a node's view of its containers) are looked up
+ * in /proc; other processes are invisible here and are removed. Returns the number of remaining processes.
  */
-static size_t translate(struct gpu_process *all, size_t found) {
+static size_t resolve_pids(struct gpu_process *all, size_t found) {
     uint64_t own = gpu_pid_namespace("/proc/self/ns/pid");
-    size_t kept = 0, foreign = 0;
+    size_t visible = 0, other_namespace = 0;
     for (size_t i = 0; i < found; i++) {
         struct gpu_process process = all[i];
         if (process.pid_namespace != own)
-            foreign++;
+            other_namespace++;
         else {
-            all[i] = all[kept];
-            all[kept++] = process;
+            all[i] = all[visible];
+            all[visible++] = process;
         }
     }
-    DIR *proc = foreign != 0 ? opendir("/proc") : NULL;
+    DIR *proc = other_namespace != 0 ? opendir("/proc") : NULL;
     const struct dirent *entry;
-    while (proc != NULL && kept < found && (entry = readdir(proc)) != NULL) {
+    while (proc != NULL && visible < found && (entry = readdir(proc)) != NULL) {
         char path[64];
         if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
             continue;
         snprintf(path, sizeof path, "/proc/%.20s/ns/pid", entry->d_name);
         uint64_t namespace_id = gpu_pid_namespace(path);
         uint32_t pid = namespace_id == 0 || namespace_id == own ? 0 : innermost_pid(entry->d_name);
-        for (size_t i = kept; pid != 0 && i < found; i++) {
+        for (size_t i = visible; pid != 0 && i < found; i++) {
             if (all[i].pid != pid || all[i].pid_namespace != namespace_id)
                 continue;
             struct gpu_process process = all[i];
-            all[i] = all[kept];
+            all[i] = all[visible];
             process.pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
-            all[kept++] = process;
+            all[visible++] = process;
             break;
         }
     }
     if (proc != NULL)
         closedir(proc);
-    return kept;
+    return visible;
 }
 
-static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *room, void *infos, size_t info_bytes) {
-    nvmlReturn_t result = check_live(device, room);
+static nvmlReturn_t running_processes(nvmlDevice_t device, unsigned int *count, void *infos, size_t info_bytes) {
+    nvmlReturn_t result = check_reachable(device, count);
     if (result != NVML_SUCCESS)
         return result;
-    if (infos == NULL && *room != 0)
+    if (infos == NULL && *count != 0)
         return NVML_ERROR_INVALID_ARGUMENT;
     struct gpu_process *all = calloc(GPU_SLOTS, sizeof *all);
     if (all == NULL)
         return NVML_ERROR_MEMORY;
-    size_t found = translate(all, gpu_processes(device->gpu, all, GPU_SLOTS));
-    for (size_t i = 0; i < found && i < *room; i++) {
+    size_t found = resolve_pids(all, gpu_processes(device->gpu, all, GPU_SLOTS));
+    for (size_t i = 0; i < found && i < *count; i++) {
         nvmlProcessDetail_v1_t info = {all[i].pid, all[i].used_bytes, UINT32_MAX, UINT32_MAX, 0};
         memcpy((char *)infos + i * info_bytes, &info, info_bytes);
     }
     free(all);
-    bool fits = found <= *room;
-    *room = (unsigned)found;
+    bool fits = found <= *count;
+    *count = (unsigned)found;
     return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
 }
 
 _Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16 && sizeof(nvmlProcessInfo_v2_t) == 24 &&
                    sizeof(nvmlProcessDetail_v1_t) == 32,
-               "each form is the start of the next");
+               "each version is a prefix of the next");
 
-API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *room,
+API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
                                                       nvmlProcessInfo_v1_t *infos) {
-    return processes(device, room, infos, sizeof *infos);
+    return running_processes(device, count, infos, sizeof *infos);
 }
 
-API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *room,
+API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
                                                          nvmlProcessInfo_v2_t *infos) {
-    return processes(device, room, infos, sizeof *infos);
+    return running_processes(device, count, infos, sizeof *infos);
 }
 
-API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *room,
+API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
                                                          nvmlProcessInfo_v2_t *infos) {
-    return processes(device, room, infos, sizeof *infos);
+    return running_processes(device, count, infos, sizeof *infos);
 }
 
-/* No process draws, and there is no MPS server. */
-static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *room) {
-    nvmlReturn_t result = check_live(device, room);
+/* The simulation has no graphics processes and no MPS server. */
+static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *count) {
+    nvmlReturn_t result = check_reachable(device, count);
     if (result == NVML_SUCCESS)
-        *room = 0;
+        *count = 0;
     return result;
 }
 
 #define NO_PROCESSES(function)                                                                                         \
-    API nvmlReturn_t function(nvmlDevice_t device, unsigned int *room, void *infos) {                                  \
+    API nvmlReturn_t function(nvmlDevice_t device, unsigned int *count, void *infos) {                                 \
         (void)infos;                                                                                                   \
-        return no_processes(device, room);                                                                             \
+        return no_processes(device, count);                                                                            \
     }
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
@@ -883,69 +885,69 @@ NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
 API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *list) {
-    nvmlReturn_t result = check_live(device, list);
+    nvmlReturn_t result = check_reachable(device, list);
     if (result != NVML_SUCCESS)
         return result;
     if (list->version != NVML_PROCESS_DETAIL_LIST_V1 || list->mode > 3)
         return NVML_ERROR_INVALID_ARGUMENT;
     return list->mode == 0 || list->mode == 3
-               ? processes(device, &list->numProcArrayEntries, list->procArray, sizeof *list->procArray)
+               ? running_processes(device, &list->numProcArrayEntries, list->procArray, sizeof *list->procArray)
                : no_processes(device, &list->numProcArrayEntries);
 }
 
 /*
- * What part of the GPU each process had since a time, on average over the periods since then, or since its first that
- * is remembered. Without idle, those that had none are left out.
+ * The GPU utilization of each process, averaged over the periods after `since`, or over those from the first period in
+ * its history. Without include_idle, processes with no utilization are omitted.
  */
-static size_t process_usage(nvmlDevice_t device, unsigned long long since, bool idle,
+static size_t process_usage(nvmlDevice_t device, unsigned long long since, bool include_idle,
                             nvmlProcessUtilizationInfo_v1_t infos[GPU_SLOTS]) {
-    static struct gpu_process all[GPU_SLOTS]; /* under the lock */
+    static struct gpu_process all[GPU_SLOTS]; /* protected by nvml_mutex */
     struct gpu_usage history[GPU_USAGE_PERIODS];
-    size_t kept = 0;
-    pthread_mutex_lock(&lock);
-    size_t found = translate(all, gpu_processes(device->gpu, all, GPU_SLOTS));
+    size_t visible = 0;
+    pthread_mutex_lock(&nvml_mutex);
+    size_t found = resolve_pids(all, gpu_processes(device->gpu, all, GPU_SLOTS));
     uint64_t newest = gpu_now() / GPU_USAGE_PERIOD_NS - 1;
     for (size_t i = 0; i < found; i++) {
         size_t periods = usage_since(device, all[i].slot, since, history);
         uint64_t busy = 0, copying = 0, whole = 0;
         for (size_t n = 0; n < periods; n++) {
-            if (history[n].period > newest) /* has ended since: whoever asks next would count it again */
+            if (history[n].period > newest) /* ended after the snapshot: the next query would count it again */
                 continue;
             busy += history[n].busy_ns;
             copying += history[n].copying_ns;
         }
-        if (periods != 0) /* also those since then in which it had nothing */
+        if (periods != 0) /* includes the periods after `since` in which the process was idle */
             for (whole = newest - history[periods - 1].period + 1;
-                 since != 0 && whole < GPU_USAGE_PERIODS && time_of(newest - whole) > since;)
+                 since != 0 && whole < GPU_USAGE_PERIODS && period_end_us(newest - whole) > since;)
                 whole++;
-        if (busy + copying != 0 || idle)
-            infos[kept++] = (nvmlProcessUtilizationInfo_v1_t){.timeStamp = time_of(newest),
-                                                              .pid = all[i].pid,
-                                                              .smUtil = percent_of(busy, whole),
-                                                              .memUtil = percent_of(copying, whole)};
+        if (busy + copying != 0 || include_idle)
+            infos[visible++] = (nvmlProcessUtilizationInfo_v1_t){.timeStamp = period_end_us(newest),
+                                                                 .pid = all[i].pid,
+                                                                 .smUtil = percent_of(busy, whole),
+                                                                 .memUtil = percent_of(copying, whole)};
     }
-    pthread_mutex_unlock(&lock);
-    return kept;
+    pthread_mutex_unlock(&nvml_mutex);
+    return visible;
 }
 
-/* Finds them all in *infos, which the caller frees. */
-static nvmlReturn_t find_usage(nvmlDevice_t device, unsigned long long since, bool idle,
-                               nvmlProcessUtilizationInfo_v1_t **infos, size_t *found) {
+/* Allocates *infos with the utilization of all processes; the caller frees it. */
+static nvmlReturn_t query_process_usage(nvmlDevice_t device, unsigned long long since, bool include_idle,
+                                        nvmlProcessUtilizationInfo_v1_t **infos, size_t *found) {
     *infos = calloc(GPU_SLOTS, sizeof **infos);
     if (*infos == NULL)
         return NVML_ERROR_MEMORY;
-    *found = process_usage(device, since, idle, *infos);
+    *found = process_usage(device, since, include_idle, *infos);
     return *found != 0 ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
 API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
-                                                 unsigned int *room, unsigned long long since) {
+                                                 unsigned int *count, unsigned long long since) {
     nvmlProcessUtilizationInfo_v1_t *infos = NULL;
     size_t found = 0;
-    nvmlReturn_t result = check_live(device, room);
+    nvmlReturn_t result = check_reachable(device, count);
     if (result == NVML_SUCCESS)
-        result = find_usage(device, since, false, &infos, &found);
-    if (result == NVML_SUCCESS && (samples == NULL || *room < found))
+        result = query_process_usage(device, since, false, &infos, &found);
+    if (result == NVML_SUCCESS && (samples == NULL || *count < found))
         result = NVML_ERROR_INSUFFICIENT_SIZE;
     for (size_t i = 0; i < found && result == NVML_SUCCESS; i++)
         samples[i] = (nvmlProcessUtilizationSample_t){.pid = infos[i].pid,
@@ -953,7 +955,7 @@ API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProces
                                                       .smUtil = infos[i].smUtil,
                                                       .memUtil = infos[i].memUtil};
     if (result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE)
-        *room = (unsigned)found;
+        *count = (unsigned)found;
     free(infos);
     return result;
 }
@@ -961,12 +963,12 @@ API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProces
 API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info) {
     nvmlProcessUtilizationInfo_v1_t *infos = NULL;
     size_t found = 0;
-    nvmlReturn_t result = check_live(device, info);
+    nvmlReturn_t result = check_reachable(device, info);
     if (result != NVML_SUCCESS)
         return result;
     if (info->version != NVML_PROCESSES_UTILIZATION_INFO_V1)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    result = find_usage(device, info->lastSeenTimeStamp, true, &infos, &found);
+    result = query_process_usage(device, info->lastSeenTimeStamp, true, &infos, &found);
     if (result == NVML_SUCCESS && (info->procUtilArray == NULL || info->processSamplesCount < found))
         result = NVML_ERROR_INSUFFICIENT_SIZE;
     if (result == NVML_SUCCESS)
@@ -977,46 +979,46 @@ API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvml
     return result;
 }
 
-/* ---- accounting: off, as on a GPU that nobody has set up for it ---- */
+/* ---- accounting: disabled, the default on a real GPU ---- */
 
 API nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, unsigned int *mode) {
-    return give(device, mode, NVML_FEATURE_DISABLED);
+    return answer_constant(device, mode, NVML_FEATURE_DISABLED);
 }
 
-static nvmlReturn_t not_accounted(nvmlDevice_t device, const void *answer) {
-    nvmlReturn_t result = check_live(device, answer);
+static nvmlReturn_t accounting_not_supported(nvmlDevice_t device, const void *answer) {
+    nvmlReturn_t result = check_reachable(device, answer);
     return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
 }
 
 API nvmlReturn_t nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned int *size) {
-    return not_accounted(device, size);
+    return accounting_not_supported(device, size);
 }
 
-API nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *room, unsigned int *pids) {
+API nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *count, unsigned int *pids) {
     (void)pids;
-    return not_accounted(device, room);
+    return accounting_not_supported(device, count);
 }
 
 API nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid, void *stats) {
     (void)pid;
-    return not_accounted(device, stats);
+    return accounting_not_supported(device, stats);
 }
 
 API nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device, void *stats) {
-    return not_accounted(device, stats);
+    return accounting_not_supported(device, stats);
 }
 
 /* ---- events ---- */
 
 API nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types) {
-    nvmlReturn_t result = check(device, types);
+    nvmlReturn_t result = check_device(device, types);
     if (result == NVML_SUCCESS)
         *types = NVML_EVENT_XID;
     return result;
 }
 
 API nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
-    if (!ready())
+    if (!is_initialized())
         return NVML_ERROR_UNINITIALIZED;
     if (set == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -1025,14 +1027,14 @@ API nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
 }
 
 API nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
-    if (!ready())
+    if (!is_initialized())
         return NVML_ERROR_UNINITIALIZED;
     free(set);
     return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) {
-    nvmlReturn_t result = check(device, set);
+    nvmlReturn_t result = check_device(device, set);
     if (result != NVML_SUCCESS)
         return result;
     if ((types & ~NVML_EVENT_XID) != 0)
@@ -1042,18 +1044,18 @@ API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long lon
     return NVML_SUCCESS;
 }
 
-/* The next failure since the last look. A GPU that was healed meanwhile, or before anybody looked, is no event. */
-static bool next_event(nvmlEventSet_t set, nvmlEventData_t *data) {
-    for (unsigned i = 0; i < atomic_load(&count); i++) {
+/* The next failure since the last call. A GPU that was healed in between produces no event. */
+static bool next_xid_event(nvmlEventSet_t set, nvmlEventData_t *data) {
+    for (unsigned i = 0; i < atomic_load(&device_count); i++) {
         if ((set->types[i] & NVML_EVENT_XID) == 0)
             continue;
-        struct gpu_health health = gpu_health(devices[i].gpu);
+        struct gpu_health health = gpu_health(nvml_devices[i].gpu);
         if (health.changes == set->seen[i])
             continue;
         set->seen[i] = health.changes;
         if (health.xid == 0)
             continue;
-        *data = (nvmlEventData_t){.device = &devices[i],
+        *data = (nvmlEventData_t){.device = &nvml_devices[i],
                                   .eventType = NVML_EVENT_XID,
                                   .eventData = health.xid,
                                   .gpuInstanceId = UINT32_MAX,
@@ -1064,12 +1066,12 @@ static bool next_event(nvmlEventSet_t set, nvmlEventData_t *data) {
 }
 
 API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms) {
-    if (!ready())
+    if (!is_initialized())
         return NVML_ERROR_UNINITIALIZED;
     if (set == NULL || data == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     for (;;) {
-        if (next_event(set, data))
+        if (next_xid_event(set, data))
             return NVML_SUCCESS;
         if (timeout_ms == 0)
             return NVML_ERROR_TIMEOUT;
@@ -1077,7 +1079,7 @@ API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, 
         struct timespec pause = {.tv_nsec = (long)wait * 1000000};
         nanosleep(&pause, NULL);
         timeout_ms -= wait;
-        if (!ready())
+        if (!is_initialized())
             return NVML_ERROR_UNINITIALIZED;
     }
 }

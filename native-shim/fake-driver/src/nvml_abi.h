@@ -1,6 +1,6 @@
 /*
- * The part of NVML that the fake driver answers: layouts and values as in PyPI's nvidia-ml-py 13.615 (pynvml.py),
- * whose ctypes structures a test compares with these.
+ * The part of NVML's ABI that the simulated driver implements: layouts and values as in nvidia-ml-py 13.615 on PyPI
+ * (pynvml.py), whose ctypes structures a test compares with these.
  */
 #ifndef ALIQUOT_FAKE_NVML_ABI_H
 #define ALIQUOT_FAKE_NVML_ABI_H
@@ -60,7 +60,7 @@ typedef struct {
     unsigned int pid;
     unsigned long long usedGpuMemory;
     unsigned int gpuInstanceId, computeInstanceId;
-} nvmlProcessInfo_v2_t; /* v3's layout too */
+} nvmlProcessInfo_v2_t; /* also the layout of v3 */
 
 typedef struct {
     unsigned int pid;

@@ -1,6 +1,6 @@
 /*
- * A small CUDA program to see a share of a GPU at work. It takes steps from its command line, says what came of each
- * and goes on. Plain driver API: it knows nothing of Aliquot and runs on any NVIDIA GPU.
+ * A small CUDA program that demonstrates a share of a GPU. It executes the steps on its command line and prints the
+ * result of each. It uses only the CUDA driver API, does not depend on Aliquot, and runs on any NVIDIA GPU.
  */
 #include "cuda_client.h"
 
@@ -16,45 +16,46 @@ enum { MAX_ALLOCATIONS = 65536 };
 static const char usage[] =
     "usage: vgpu-sample STEP...\n"
     "\n"
-    "Takes the steps in order on the first GPU it sees, prints what came of each, and goes on.\n"
+    "Executes the steps in order on the first visible GPU and prints the result of each; continues after an error.\n"
     "\n"
-    "  alloc MIB      allocate so many MiB of device memory\n"
+    "  alloc MIB      allocate MIB MiB of device memory\n"
     "  free           free the latest allocation\n"
     "  info           show free and total device memory\n"
     "  launch N       launch an empty kernel N times\n"
-    "  busy SECONDS   keep the GPU busy with kernels of 1 ms, and say each second how many it took\n"
+    "  busy SECONDS   keep the GPU busy with kernels of 1 ms, and print every second how many completed\n"
     "  sleep SECONDS  wait\n"
     "  hold           wait until SIGTERM or SIGINT\n"
     "\n"
-    "for example: vgpu-sample alloc 2900 alloc 200 free alloc 200 info hold\n"
-    "Exit status 0, also after a refused allocation; 1 without a driver or a GPU; 2 for a misspelt step.\n";
+    "Example: vgpu-sample alloc 2900 alloc 200 free alloc 200 info hold\n"
+    "Exit status: 0, also after a refused allocation; 1 without a driver or a GPU; 2 for an invalid step.\n";
 
-/* A fake GPU runs no code: there a kernel of the second one's name takes the nanoseconds of its parameter. */
-static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
-                          ".visible .entry nothing()\n{\n\tret;\n}\n"
-                          ".visible .entry aliquot_busy(.param .u64 ns)\n{\n"
-                          "\t.reg .pred %p1;\n\t.reg .b64 %end, %now;\n"
-                          "\tld.param.u64 %end, [ns];\n\tmov.u64 %now, %globaltimer;\n\tadd.u64 %end, %end, %now;\n"
-                          "again:\n\tmov.u64 %now, %globaltimer;\n\tsetp.lt.u64 %p1, %now, %end;\n\t@%p1 bra again;\n"
-                          "\tret;\n}\n";
+/* A simulated GPU runs no code: a kernel named aliquot_busy takes the nanoseconds of its first parameter. */
+static const char kernels_ptx[] =
+    ".version 6.0\n.target sm_50\n.address_size 64\n"
+    ".visible .entry nothing()\n{\n\tret;\n}\n"
+    ".visible .entry aliquot_busy(.param .u64 ns)\n{\n"
+    "\t.reg .pred %p1;\n\t.reg .b64 %end, %now;\n"
+    "\tld.param.u64 %end, [ns];\n\tmov.u64 %now, %globaltimer;\n\tadd.u64 %end, %end, %now;\n"
+    "again:\n\tmov.u64 %now, %globaltimer;\n\tsetp.lt.u64 %p1, %now, %end;\n\t@%p1 bra again;\n"
+    "\tret;\n}\n";
 
-static CUdeviceptr allocations[MAX_ALLOCATIONS];
-static size_t allocated;
+static CUdeviceptr live_allocations[MAX_ALLOCATIONS];
+static size_t allocation_count;
 
-static const char *name_of(CUresult result) {
+static const char *error_name(CUresult result) {
     const char *name = NULL;
     return cuGetErrorName(result, &name) == CUDA_SUCCESS && name != NULL ? name : "an unknown CUresult";
 }
 
-static void must(CUresult result, const char *call) {
+static void exit_on_error(CUresult result, const char *call) {
     if (result == CUDA_SUCCESS)
         return;
-    fprintf(stderr, "vgpu-sample: %s: %s\n", call, name_of(result));
+    fprintf(stderr, "vgpu-sample: %s: %s\n", call, error_name(result));
     exit(1);
 }
 
-/* A whole number from 1 to max, or 0. */
-static unsigned long amount(const char *text, unsigned long max) {
+/* The whole number from 1 to max that text consists of; 0 otherwise. */
+static unsigned long positive_number(const char *text, unsigned long max) {
     char *end;
     errno = 0;
     if (text == NULL || text[0] < '0' || text[0] > '9')
@@ -66,16 +67,16 @@ static unsigned long amount(const char *text, unsigned long max) {
 static void alloc_step(unsigned long mib) {
     CUdeviceptr pointer;
     CUresult result = cuMemAlloc_v2(&pointer, (size_t)mib << 20);
-    printf("alloc %lu MiB: %s\n", mib, name_of(result));
+    printf("alloc %lu MiB: %s\n", mib, error_name(result));
     if (result == CUDA_SUCCESS)
-        allocations[allocated++] = pointer;
+        live_allocations[allocation_count++] = pointer;
 }
 
 static void free_step(void) {
-    if (allocated == 0)
+    if (allocation_count == 0)
         printf("free: nothing is allocated\n");
     else
-        printf("free: %s\n", name_of(cuMemFree_v2(allocations[--allocated])));
+        printf("free: %s\n", error_name(cuMemFree_v2(live_allocations[--allocation_count])));
 }
 
 static void info_step(void) {
@@ -84,12 +85,12 @@ static void info_step(void) {
     if (result == CUDA_SUCCESS)
         printf("info: %zu MiB free of %zu MiB\n", free_bytes >> 20, total >> 20);
     else
-        printf("info: %s\n", name_of(result));
+        printf("info: %s\n", error_name(result));
 }
 
 static CUresult find_function(CUfunction *function, const char *name) {
     static CUmodule module;
-    CUresult result = module == NULL ? cuModuleLoadData(&module, ptx) : CUDA_SUCCESS;
+    CUresult result = module == NULL ? cuModuleLoadData(&module, kernels_ptx) : CUDA_SUCCESS;
     return result == CUDA_SUCCESS ? cuModuleGetFunction(function, module, name) : result;
 }
 
@@ -100,7 +101,7 @@ static void launch_step(unsigned long times) {
         result = cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
     if (result == CUDA_SUCCESS)
         result = cuCtxSynchronize();
-    printf("launch %lu: %s\n", times, name_of(result));
+    printf("launch %lu: %s\n", times, error_name(result));
 }
 
 static double now(void) {
@@ -109,7 +110,7 @@ static double now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Two batches are always on their way, so that the GPU never waits for this program. */
+/* Keeps two batches of kernels in flight, so that the GPU never waits for this program. */
 static void busy_step(unsigned long seconds) {
     enum { BATCH = 4 };
     CUfunction function;
@@ -121,18 +122,18 @@ static void busy_step(unsigned long seconds) {
     (void)cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
     for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++)
         result = cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING);
-    double start = now(), said = start;
+    double start = now(), last_report = start;
     unsigned long kernels = 0;
-    for (unsigned long batch = 0; result == CUDA_SUCCESS && said < start + (double)seconds; batch++) {
+    for (unsigned long batch = 0; result == CUDA_SUCCESS && last_report < start + (double)seconds; batch++) {
         CUevent event = done[batch % 2];
         if (batch >= 2) {
             result = cuEventSynchronize(event);
             kernels += BATCH;
         }
-        if (now() >= said + 1) {
-            printf("busy: %.0f kernels of 1 ms a second\n", (double)kernels / (now() - said));
+        if (now() >= last_report + 1) {
+            printf("busy: %.0f kernels of 1 ms per second\n", (double)kernels / (now() - last_report));
             fflush(stdout);
-            said = now();
+            last_report = now();
             kernels = 0;
         }
         for (int i = 0; i < BATCH && result == CUDA_SUCCESS; i++)
@@ -142,7 +143,7 @@ static void busy_step(unsigned long seconds) {
     }
     if (result == CUDA_SUCCESS)
         result = cuCtxSynchronize();
-    printf("busy %lu: %s\n", seconds, name_of(result));
+    printf("busy %lu: %s\n", seconds, error_name(result));
 }
 
 static void hold_step(void) {
@@ -162,7 +163,7 @@ enum step { ALLOC, FREE, INFO, LAUNCH, BUSY, SLEEP, HOLD, STEPS };
 
 static const struct {
     const char *name;
-    unsigned long max; /* of its argument; 0: it has none */
+    unsigned long max; /* of its argument; 0: the step takes no argument */
 } steps[STEPS] = {
     [ALLOC] = {"alloc", 16ul << 20},
     [FREE] = {"free", 0},
@@ -173,15 +174,15 @@ static const struct {
     [HOLD] = {"hold", 0},
 };
 
-/* The step at argument i, its argument in value; moves i on. Leaves the program if it is misspelt. */
-static enum step parse(char **arguments, int *i, unsigned long *value) {
+/* Parses the step at argument i, sets value to its argument and advances i. Exits if the step is invalid. */
+static enum step parse_step(char **arguments, int *i, unsigned long *value) {
     const char *word = arguments[(*i)++];
     for (int step = 0; step < STEPS; step++) {
         if (strcmp(word, steps[step].name) != 0)
             continue;
         if (steps[step].max == 0)
             return (enum step)step;
-        *value = amount(arguments[*i], steps[step].max);
+        *value = positive_number(arguments[*i], steps[step].max);
         if (*value != 0) {
             (*i)++;
             return (enum step)step;
@@ -191,7 +192,7 @@ static enum step parse(char **arguments, int *i, unsigned long *value) {
         exit(2);
     }
     fprintf(stderr,
-            "vgpu-sample: no step \"%s\"; there are alloc MIB, free, info, launch N, busy SECONDS,"
+            "vgpu-sample: unknown step \"%s\"; valid are alloc MIB, free, info, launch N, busy SECONDS,"
             " sleep SECONDS, hold\n",
             word);
     exit(2);
@@ -204,20 +205,20 @@ int main(int count, char **arguments) {
         return count < 2 ? 2 : 0;
     }
     size_t allocs = 0;
-    for (int i = 1; i < count;) /* all steps are checked before the first is taken */
-        allocs += parse(arguments, &i, &value) == ALLOC;
+    for (int i = 1; i < count;) /* checks all steps before the first one is executed */
+        allocs += parse_step(arguments, &i, &value) == ALLOC;
     if (allocs > MAX_ALLOCATIONS) {
         fprintf(stderr, "vgpu-sample: at most %d alloc steps\n", MAX_ALLOCATIONS);
         return 2;
     }
     CUcontext context;
     CUdevice device;
-    must(cuInit(0), "cuInit");
-    must(cuDeviceGet(&device, 0), "cuDeviceGet");
-    must(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-    must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    exit_on_error(cuInit(0), "cuInit");
+    exit_on_error(cuDeviceGet(&device, 0), "cuDeviceGet");
+    exit_on_error(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    exit_on_error(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     for (int i = 1; i < count;) {
-        switch (parse(arguments, &i, &value)) {
+        switch (parse_step(arguments, &i, &value)) {
         case ALLOC:
             alloc_step(value);
             break;

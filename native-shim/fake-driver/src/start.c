@@ -1,10 +1,10 @@
 /*
- * The programs' entry point, instead of the C library's crt1.o: that of Debian 12 asks for __libc_start_main of glibc
- * 2.34 and so would keep the programs out of older containers. The older form of the same function is still there.
- * Nothing here has constructors, so none need be run.
+ * The programs' entry point, in place of the C library's crt1.o. Debian 12's crt1.o needs __libc_start_main of glibc
+ * 2.34, so the programs would not start in older containers; glibc still exports the older version of that function,
+ * which this file uses. The programs have no constructors, so none are run.
  */
 #if !defined(__x86_64__)
-#error "only for x86-64; elsewhere the C library's own entry point is used"
+#error "only for x86-64; other architectures use the C library's entry point"
 #endif
 
 __asm__(".symver __libc_start_main, __libc_start_main@GLIBC_2.2.5\n"
@@ -13,7 +13,7 @@ __asm__(".symver __libc_start_main, __libc_start_main@GLIBC_2.2.5\n"
         ".type _start, %function\n"
         "_start:\n"
         "    xorl %ebp, %ebp\n"
-        "    movq %rdx, %r9\n"  /* what to do at exit for the dynamic linker */
+        "    movq %rdx, %r9\n"  /* the dynamic linker's exit handler */
         "    popq %rsi\n"       /* argc */
         "    movq %rsp, %rdx\n" /* argv */
         "    andq $-16, %rsp\n"

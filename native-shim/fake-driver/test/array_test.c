@@ -1,4 +1,4 @@
-/* Arrays, textures and surfaces, as a program sees them. */
+/* Tests of arrays, textures and surfaces through the driver API. */
 #include "testing.h"
 
 enum { GPU_MIB = 1000 };
@@ -10,7 +10,7 @@ static CUarray new_array(size_t width, size_t height, size_t depth, unsigned fla
     return array;
 }
 
-static void an_array_takes_whole_blocks(void) {
+static void an_array_is_charged_in_whole_blocks(void) {
     const struct {
         size_t width, height, depth;
         CUarray_format format;
@@ -53,7 +53,7 @@ static void an_array_takes_whole_blocks(void) {
     EQUAL(512, gpu_used(gpu));
 }
 
-static void shapes_that_no_array_has_are_refused(void) {
+static void invalid_array_shapes_are_refused(void) {
     const struct {
         CUDA_ARRAY3D_DESCRIPTOR shape;
         CUresult result;
@@ -78,7 +78,7 @@ static void shapes_that_no_array_has_are_refused(void) {
     EQUAL(0, gpu_used(gpu));
 }
 
-static void boxes_go_into_arrays_and_come_back(void) {
+static void boxes_are_copied_to_arrays_and_back(void) {
     enum { X = 21, Y = 9, Z = 4 };
     static float in[Z][Y][X], out[Z][Y][X], part[2][3][5];
     start_context(0);
@@ -133,7 +133,7 @@ static void boxes_go_into_arrays_and_come_back(void) {
     EQUAL(CUDA_ERROR_INVALID_HANDLE, cuMemcpy3D_v2(&from));
 }
 
-static void rows_and_rectangles_go_into_arrays_and_come_back(void) {
+static void rows_and_rectangles_are_copied_to_arrays_and_back(void) {
     char in[300], out[300] = {0}, square[4][16];
     CUdeviceptr pointer;
     CUarray row, second, plane;
@@ -177,7 +177,7 @@ static void rows_and_rectangles_go_into_arrays_and_come_back(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&from));
 }
 
-static void the_levels_of_a_mipmap_share_its_memory(void) {
+static void mipmap_levels_share_the_memory_of_the_mipmap(void) {
     CUmipmappedArray mipmap;
     CUarray level;
     CUDA_ARRAY_DESCRIPTOR found;
@@ -203,7 +203,7 @@ static void the_levels_of_a_mipmap_share_its_memory(void) {
     EQUAL(CUDA_ERROR_INVALID_HANDLE, cuMipmappedArrayGetLevel(&level, mipmap, 0));
 }
 
-static void arrays_live_as_long_as_their_context(void) {
+static void arrays_are_freed_with_their_context(void) {
     CUcontext context;
     CUmipmappedArray mipmap;
     const CUDA_ARRAY3D_DESCRIPTOR shape = {64, 32, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
@@ -218,7 +218,7 @@ static void arrays_live_as_long_as_their_context(void) {
     EQUAL(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(array));
 }
 
-static void deferred_arrays_take_the_memory_that_is_mapped_to_them(void) {
+static void deferred_arrays_use_the_memory_that_is_mapped_to_them(void) {
     CUDA_ARRAY_MEMORY_REQUIREMENTS needed;
     CUmemGenericAllocationHandle memory;
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -228,7 +228,7 @@ static void deferred_arrays_take_the_memory_that_is_mapped_to_them(void) {
     gpu_file *gpu = open_gpu(0);
     start_context(0);
     CUarray array = new_array(1000, 1000, 0, CUDA_ARRAY3D_DEFERRED_MAPPING), plain = new_array(8, 8, 0, 0);
-    EQUAL(512, gpu_used(gpu)); /* the other one's */
+    EQUAL(512, gpu_used(gpu)); /* the other array */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuArrayGetMemoryRequirements(&needed, plain, 0));
     EQUAL(CUDA_SUCCESS, cuArrayGetMemoryRequirements(&needed, array, 0));
     EQUAL(4032 * 1024, needed.size);
@@ -241,7 +241,7 @@ static void deferred_arrays_take_the_memory_that_is_mapped_to_them(void) {
                            .memHandle.memHandle = memory,
                            .offset = 4 * MIB,
                            .deviceBitMask = 1};
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMapArrayAsync(&info, 1, NULL)); /* too little from there */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMapArrayAsync(&info, 1, NULL)); /* too little memory behind the offset */
     info.offset = 2 * MIB;
     EQUAL(CUDA_SUCCESS, cuMemMapArrayAsync(&info, 1, NULL));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMapArrayAsync(&info, 1, NULL));
@@ -258,7 +258,7 @@ static void deferred_arrays_take_the_memory_that_is_mapped_to_them(void) {
     EQUAL(CUDA_SUCCESS, cuArrayDestroy(array));
 }
 
-static void textures_and_surfaces_remember_what_they_are_of(void) {
+static void textures_and_surfaces_return_their_descriptors(void) {
     CUtexObject texture;
     CUsurfObject surface;
     CUDA_RESOURCE_DESC found;
@@ -285,14 +285,14 @@ static void textures_and_surfaces_remember_what_they_are_of(void) {
 
 int main(int count, char **arguments) {
     static const struct test tests[] = {
-        TEST(an_array_takes_whole_blocks),
-        TEST(shapes_that_no_array_has_are_refused),
-        TEST(boxes_go_into_arrays_and_come_back),
-        TEST(rows_and_rectangles_go_into_arrays_and_come_back),
-        TEST(the_levels_of_a_mipmap_share_its_memory),
-        TEST(arrays_live_as_long_as_their_context),
-        TEST(deferred_arrays_take_the_memory_that_is_mapped_to_them),
-        TEST(textures_and_surfaces_remember_what_they_are_of),
+        TEST(an_array_is_charged_in_whole_blocks),
+        TEST(invalid_array_shapes_are_refused),
+        TEST(boxes_are_copied_to_arrays_and_back),
+        TEST(rows_and_rectangles_are_copied_to_arrays_and_back),
+        TEST(mipmap_levels_share_the_memory_of_the_mipmap),
+        TEST(arrays_are_freed_with_their_context),
+        TEST(deferred_arrays_use_the_memory_that_is_mapped_to_them),
+        TEST(textures_and_surfaces_return_their_descriptors),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
 }

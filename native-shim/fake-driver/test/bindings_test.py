@@ -1,4 +1,4 @@
-"""PyPI's cuda-bindings, NVIDIA's own Python client of the driver API, on the fake driver."""
+"""cuda-bindings from PyPI, NVIDIA's Python client of the driver API, on the simulated driver."""
 import os
 import subprocess
 import sys
@@ -38,13 +38,13 @@ class BindingsTest(unittest.TestCase):
         must(cu.cuDevicePrimaryCtxRelease(0))
         cls.folder.cleanup()
 
-    def test_the_device_is_what_was_installed(self):
+    def test_the_device_matches_the_installed_gpu(self):
         self.assertEqual(1, must(cu.cuDeviceGetCount()))
         self.assertEqual(b"NVIDIA A100-SXM4-80GB", must(cu.cuDeviceGetName(64, 0)).split(b"\0")[0])
         self.assertEqual(108, must(cu.cuDeviceGetAttribute(
             cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0)))
 
-    def test_memory_is_given_counted_and_taken_back(self):
+    def test_memory_is_allocated_counted_and_freed(self):
         before, total = must(cu.cuMemGetInfo())
         self.assertEqual(81920 << 20, total)
         pointer = must(cu.cuMemAlloc(2900 << 20))
@@ -53,7 +53,7 @@ class BindingsTest(unittest.TestCase):
         must(cu.cuMemFree(pointer))
         self.assertEqual(before, must(cu.cuMemGetInfo())[0])
 
-    def test_data_comes_back_through_a_stream(self):
+    def test_data_is_copied_through_a_stream(self):
         stream = must(cu.cuStreamCreate(0))
         pointer = must(cu.cuMemAlloc(1 << 20))
         sent, received = os.urandom(1 << 20), bytearray(1 << 20)

@@ -1,4 +1,4 @@
-/* The one check that all tests of the driver share, programs that nvcc compiles included. */
+/* The check that all tests of the driver share, including the programs that nvcc compiles. */
 #ifndef ALIQUOT_FAKE_CHECK_H
 #define ALIQUOT_FAKE_CHECK_H
 
@@ -8,7 +8,7 @@
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                    \
+            fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition);                              \
             exit(1);                                                                                                   \
         }                                                                                                              \
     } while (0)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# client_test.sh FOLDER TEST.py [ARGUMENT]: runs a test with the clients in FOLDER; 77 where there are none.
+# client_test.sh FOLDER TEST.py [ARGUMENT]: runs a test with the clients in FOLDER; exits with 77 if there are none.
 set -eu
 clients=$1
 shift

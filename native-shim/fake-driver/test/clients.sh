@@ -1,5 +1,5 @@
 #!/bin/sh
-# clients.sh FOLDER LIST: what LIST names from PyPI into FOLDER, once. 77 where it can't be had.
+# clients.sh FOLDER LIST: installs the PyPI packages in LIST into FOLDER, once; exits with 77 if PyPI is unavailable.
 set -eu
 list=$2
 if cmp -s "$list" "$1/installed"; then

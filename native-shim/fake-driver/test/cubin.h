@@ -1,5 +1,5 @@
 /*
- * A small cubin and a fat binary around it, as nvcc makes them of
+ * A small cubin and a fat binary that contains it, as nvcc compiles them from
  *   __device__ int counter = 7; __device__ char zeros[1000];
  *   extern "C" __global__ void kernel(unsigned long long a, char b, int c);
  */
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { CUBIN_ROOM = 4096, CUBIN_SECTIONS = 8 };
+enum { CUBIN_CAPACITY = 4096, CUBIN_SECTIONS = 8 };
 
 struct cubin_maker {
     unsigned char *bytes;
@@ -35,7 +35,7 @@ static inline void cubin_section(struct cubin_maker *cubin, unsigned index, cons
     }
 }
 
-/* Into CUBIN_ROOM zeroed bytes, aligned to 8; how many were needed. */
+/* Writes a cubin to CUBIN_CAPACITY zeroed bytes, aligned to 8; returns its size. */
 static inline size_t make_cubin(unsigned char *bytes, unsigned architecture) {
     static const char names[] = "\0.strings\0.symtab\0.nv.info\0.nv.info.kernel\0.text.kernel\0.nv.global.init\0"
                                 ".nv.global\0kernel\0counter\0zeros";
@@ -88,7 +88,7 @@ static inline size_t make_cubin(unsigned char *bytes, unsigned architecture) {
     return cubin.size + sizeof cubin.sections;
 }
 
-/* A fat binary with two such cubins, into CUBIN_ROOM zeroed bytes. */
+/* Writes a fat binary with two such cubins to CUBIN_CAPACITY zeroed bytes; returns its size. */
 static inline size_t make_fatbin(unsigned char *bytes, unsigned first, unsigned second) {
     struct {
         uint32_t magic;
@@ -97,7 +97,7 @@ static inline size_t make_fatbin(unsigned char *bytes, unsigned first, unsigned 
     } header = {0xba55ed50u, 1, 16, 0};
     size_t size = sizeof header;
     for (unsigned i = 0; i < 2; i++) {
-        unsigned char cubin[CUBIN_ROOM] __attribute__((aligned(8))) = {0};
+        unsigned char cubin[CUBIN_CAPACITY] __attribute__((aligned(8))) = {0};
         struct {
             uint16_t kind, version;
             uint32_t header_size;

@@ -1,7 +1,8 @@
 #!/bin/bash
-# cuda_programs.sh NVCC OUTPUT: compiles each cuda/*.cu by NVIDIA's nvcc in the folder NVCC (nvcc.txt) into
-# OUTPUT/NAME-VERSION-LINKAGE, for libcudart 13 and 12, shared and static. Version 12's nvcc isn't on PyPI: version 13's
-# takes its headers and library. Only what is older than its sources is compiled. 77 without nvcc or a C++ compiler.
+# cuda_programs.sh NVCC OUTPUT: compiles each cuda/*.cu with NVIDIA's nvcc in the folder NVCC (nvcc.txt) to
+# OUTPUT/NAME-VERSION-LINKAGE, for libcudart 13 and 12, shared and static. nvcc 12 is not on PyPI, so nvcc 13 compiles
+# against the headers and library of version 12. Compiles only programs that are older than their sources. Exits with 77
+# without nvcc or a C++ compiler.
 set -eu
 packages=$1 output=$2
 sources=$(cd "$(dirname "$0")/cuda" && pwd)
@@ -39,7 +40,7 @@ for source in "$sources"/*.cu; do
     printf '%s\n' 13 "$source" 12 "$source"
 done | xargs -n 2 -P 2 bash -c 'compile "$@"' compile
 
-# launch.cu once more, as what a program may load by itself.
+# launch.cu again, as images that a program can load itself.
 images=$output/images
 if [ ! "$images/launch.ptx" -nt "$sources/launch.cu" ] || [ ! -e "$images/launch.lz4" ]; then
     mkdir -p "$images"

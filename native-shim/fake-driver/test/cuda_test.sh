@@ -1,6 +1,6 @@
 #!/bin/bash
-# cuda_test.sh DRIVER PROGRAMS NAME [SHIM]: runs a program of cuda_programs.sh in all its forms on fresh fake GPUs; with
-# SHIM under the shim, which grants 3,000 MiB of the first.
+# cuda_test.sh DRIVER PROGRAMS NAME [SHIM]: runs all versions of a program of cuda_programs.sh on new simulated GPUs;
+# with SHIM, under the shim with a limit of 3,000 MiB on the first GPU.
 set -eu
 driver=$1 programs=$2 name=$3 shim=${4:-}
 if [ ! -e "$programs/$name-13-static" ]; then
@@ -40,7 +40,7 @@ for program in "$programs/$name"-1[23]-{shared,static}; do
     esac
 done
 if grep 'slot' "$folder/log"; then
-    echo "FAILED: the runtime called what the driver's private tables lack" >&2
+    echo "FAILED: the runtime called a slot that the driver's export tables lack" >&2
     failed=1
 fi
 exit $failed

@@ -1,4 +1,4 @@
-/* The driver API as a program sees it. */
+/* Tests of the driver API: devices, memory, launches, entry points. */
 #include "testing.h"
 
 #include <dlfcn.h>
@@ -6,7 +6,7 @@
 
 enum { GPU_MIB = 1000 };
 
-static void data_comes_back_as_it_went_in(void) {
+static void copied_data_is_read_back_unchanged(void) {
     enum { SIZE = 3 << 20 };
     CUdeviceptr one, other;
     unsigned char *in = malloc(SIZE), *out = malloc(SIZE);
@@ -20,13 +20,13 @@ static void data_comes_back_as_it_went_in(void) {
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoD_v2(other, one, SIZE));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, other, SIZE));
     EQUAL(0, memcmp(in, out, SIZE));
-    EQUAL(0, memcmp(in, (void *)(uintptr_t)other, SIZE)); /* managed memory is the host's too */
+    EQUAL(0, memcmp(in, (void *)(uintptr_t)other, SIZE)); /* the host can read managed memory */
     EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(one + 4, 0xcafe, 2));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, one, 16));
     EQUAL(in[3], out[3]);
     EQUAL(0xcafe, *(unsigned *)(void *)(out + 4));
     EQUAL(in[12], out[12]);
-    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(one + 5, 0, SIZE - 10)); /* most of it by dropping pages */
+    EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(one + 5, 0, SIZE - 10)); /* the driver zeroes whole pages by dropping them */
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, one, SIZE));
     EQUAL(in[0], out[0]);
     EQUAL(in[SIZE - 5], out[SIZE - 5]);
@@ -82,7 +82,7 @@ static void rectangles_are_copied_with_their_pitch(void) {
     for (int y = 0; y < 4; y++)
         for (int x = 0; x < 3; x++)
             EQUAL(100 * (y + 1) + x + 2, out[y][x]);
-    from.Height = 5; /* one row more than there is */
+    from.Height = 5; /* one row beyond the allocation */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&from));
 }
 
@@ -93,12 +93,12 @@ static uint64_t free_bytes(void) {
     return now;
 }
 
-static void what_is_charged_is_what_was_asked_for(void) {
+static void allocations_are_charged_to_the_byte(void) {
     CUdeviceptr plain, pitched, managed;
     size_t pitch;
     void *pinned;
     start_context(0);
-    EQUAL(GPU_MIB * MIB, free_bytes()); /* contexts of these GPUs take nothing */
+    EQUAL(GPU_MIB * MIB, free_bytes()); /* contexts on these GPUs take no memory */
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 1));
     EQUAL(GPU_MIB * MIB - 1, free_bytes());
     EQUAL(CUDA_SUCCESS, cuMemAllocPitch_v2(&pitched, &pitch, 513, 10, 16));
@@ -116,7 +116,7 @@ static void what_is_charged_is_what_was_asked_for(void) {
     EQUAL(GPU_MIB * MIB - 1, free_bytes());
 }
 
-static void memory_lives_as_long_as_its_context(void) {
+static void memory_is_freed_with_its_context(void) {
     CUdeviceptr pointer;
     CUcontext first, second, primary, current;
     unsigned flags;
@@ -154,7 +154,7 @@ static void memory_lives_as_long_as_its_context(void) {
     EQUAL(0, gpu_used(gpu));
 }
 
-static void a_process_pays_for_contexts_once_on_each_gpu(void) {
+static void a_process_is_charged_for_contexts_once_per_gpu(void) {
     char error[GPU_ERROR_LENGTH];
     struct gpu_identity costly, full;
     CUcontext first, second, primary;
@@ -188,7 +188,7 @@ static void a_process_pays_for_contexts_once_on_each_gpu(void) {
     EQUAL(GPU_MIB * MIB, gpu_used(gpus[1]));
 }
 
-static void the_oldest_forms_give_pointers_of_32_bits(void) {
+static void the_oldest_api_versions_return_32_bit_pointers(void) {
     CUdeviceptr_v1 pointer;
     unsigned value = 0;
     start_context(0);
@@ -199,7 +199,7 @@ static void the_oldest_forms_give_pointers_of_32_bits(void) {
     EQUAL(CUDA_SUCCESS, cuMemFree(pointer));
 }
 
-static void pointers_tell_what_they_are(void) {
+static void pointer_attributes_describe_the_allocation(void) {
     CUdeviceptr device, managed;
     int ordinal = -1;
     CUmemorytype type;
@@ -225,9 +225,10 @@ static void pointers_tell_what_they_are(void) {
     EQUAL(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(&local));
 }
 
-static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n";
+static const char empty_kernel_ptx[] =
+    ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n";
 
-static void launches_check_their_arguments_and_succeed(void) {
+static void launches_validate_their_arguments(void) {
     CUmodule module;
     CUfunction function, same;
     CUstream stream;
@@ -235,7 +236,7 @@ static void launches_check_their_arguments_and_succeed(void) {
     float ms = -1;
     start_context(0);
     EQUAL(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, "no module at all"));
-    EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, ptx));
+    EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, empty_kernel_ptx));
     EQUAL(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "noth"));
     EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&function, module, "nothing"));
     EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&same, module, "nothing"));
@@ -257,7 +258,8 @@ static void launches_check_their_arguments_and_succeed(void) {
     EQUAL(CUDA_ERROR_INVALID_HANDLE, cuStreamSynchronize(stream));
 }
 
-static void *lookup(const char *name, int version, cuuint64_t flags, CUdriverProcAddressQueryResult expected) {
+static void *get_proc_address(const char *name, int version, cuuint64_t flags,
+                              CUdriverProcAddressQueryResult expected) {
     void *function = &function;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
     CUresult result = cuGetProcAddress_v2(name, &function, version, flags, &status);
@@ -267,7 +269,7 @@ static void *lookup(const char *name, int version, cuuint64_t flags, CUdriverPro
     return function;
 }
 
-static void lookups_answer_the_form_of_the_version_that_is_asked_for(void) {
+static void proc_address_lookup_returns_the_requested_version(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     const struct {
         const char *name;
@@ -297,7 +299,7 @@ static void lookups_answer_the_form_of_the_version_that_is_asked_for(void) {
     };
     CHECK(library != NULL);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        void *found = lookup(known[i].name, known[i].version, known[i].flags, CU_GET_PROC_ADDRESS_SUCCESS);
+        void *found = get_proc_address(known[i].name, known[i].version, known[i].flags, CU_GET_PROC_ADDRESS_SUCCESS);
         if (found != dlsym(library, known[i].symbol)) {
             fprintf(stderr, "%s of %d, flags %d, is not %s\n", known[i].name, known[i].version, (int)known[i].flags,
                     known[i].symbol);
@@ -305,9 +307,9 @@ static void lookups_answer_the_form_of_the_version_that_is_asked_for(void) {
         }
     }
     CHECK(dlsym(library, "cuLaunchKernel") != dlsym(library, "cuLaunchKernel_ptsz"));
-    lookup("", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    lookup("cuMemAlloc_v2", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    lookup("cuCtxGetId", 11000, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    get_proc_address("", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    get_proc_address("cuMemAlloc_v2", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    get_proc_address("cuCtxGetId", 11000, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     void *none;
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", &none, 1999, 0, NULL));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", NULL, 2000, 0, NULL));
@@ -323,7 +325,7 @@ static void errors_have_names(void) {
     CHECK(text == NULL);
 }
 
-static void nothing_works_before_cuInit(void) {
+static void calls_before_cuInit_fail(void) {
     CUdeviceptr pointer;
     int count;
     EQUAL(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count));
@@ -334,8 +336,8 @@ static void nothing_works_before_cuInit(void) {
     EQUAL(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet(&count, 3));
 }
 
-/* The indexes of the test GPUs that a process with CUDA_VISIBLE_DEVICES=list sees, in its order. */
-static void sees(const char *list, const char *expected) {
+/* Checks the indexes of the test GPUs that a process with CUDA_VISIBLE_DEVICES=list sees, in order. */
+static void expect_visible_devices(const char *list, const char *expected) {
     int ends[2];
     char seen[64] = "";
     CHECK(pipe(ends) == 0);
@@ -366,33 +368,33 @@ static void sees(const char *list, const char *expected) {
     }
 }
 
-static void visible_devices_come_in_every_form(void) {
+static void visible_devices_accepts_every_form(void) {
     char two[64], list[160];
-    sees(NULL, "012");
-    sees("", "");
-    sees("-1", "");
-    sees("1", "1");
-    sees("2,0", "20");
-    sees(" 2 , 1 ", "21");
-    sees("0,7,1", "0");
-    sees("1,-1,0", "1");
-    sees("0,0", "");
-    sees("0x1", "");
-    sees("NoDevFiles", "");
+    expect_visible_devices(NULL, "012");
+    expect_visible_devices("", "");
+    expect_visible_devices("-1", "");
+    expect_visible_devices("1", "1");
+    expect_visible_devices("2,0", "20");
+    expect_visible_devices(" 2 , 1 ", "21");
+    expect_visible_devices("0,7,1", "0");
+    expect_visible_devices("1,-1,0", "1");
+    expect_visible_devices("0,0", "");
+    expect_visible_devices("0x1", "");
+    expect_visible_devices("NoDevFiles", "");
     snprintf(two, sizeof two, "%s", test_uuid(2));
-    sees(two, "2");
-    sees("GPU-2", "2");
-    sees("gpu-22222222-11", "2");
-    sees("GPU-", "");
-    sees("GPU-33", "");
-    sees("MIG-GPU-2", "");
+    expect_visible_devices(two, "2");
+    expect_visible_devices("GPU-2", "2");
+    expect_visible_devices("gpu-22222222-11", "2");
+    expect_visible_devices("GPU-", "");
+    expect_visible_devices("GPU-33", "");
+    expect_visible_devices("MIG-GPU-2", "");
     snprintf(list, sizeof list, "%s,0", two);
-    sees(list, "20");
+    expect_visible_devices(list, "20");
     snprintf(list, sizeof list, "GPU-1,%s", two);
-    sees(list, "12");
+    expect_visible_devices(list, "12");
 }
 
-static void a_lost_gpu_is_an_error_and_the_other_goes_on(void) {
+static void a_lost_gpu_returns_errors_and_other_gpus_still_work(void) {
     CUcontext first, second;
     CUdeviceptr pointer;
     gpu_file *gpu = open_gpu(0);
@@ -408,7 +410,7 @@ static void a_lost_gpu_is_an_error_and_the_other_goes_on(void) {
     EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(second));
 }
 
-static void devices_answer_what_their_files_say(void) {
+static void device_attributes_match_the_gpu_files(void) {
     CUuuid uuid;
     int value;
     size_t bytes;
@@ -424,7 +426,7 @@ static void devices_answer_what_their_files_say(void) {
     EQUAL(FAKE_CUDA_VERSION, value);
 }
 
-static void a_hundred_thousand_allocations_live_side_by_side(void) {
+static void a_process_can_hold_100000_allocations(void) {
     enum { COUNT = 100000 };
     static CUdeviceptr pointers[COUNT];
     start_context(0);
@@ -481,23 +483,23 @@ static void threads_share_a_context(void) {
 
 int main(int count, char **arguments) {
     static const struct test tests[] = {
-        TEST(nothing_works_before_cuInit),
-        TEST(devices_answer_what_their_files_say),
-        TEST(data_comes_back_as_it_went_in),
+        TEST(calls_before_cuInit_fail),
+        TEST(device_attributes_match_the_gpu_files),
+        TEST(copied_data_is_read_back_unchanged),
         TEST(copies_out_of_bounds_are_refused_and_copy_nothing),
         TEST(rectangles_are_copied_with_their_pitch),
-        TEST(what_is_charged_is_what_was_asked_for),
-        TEST(memory_lives_as_long_as_its_context),
-        TEST(a_process_pays_for_contexts_once_on_each_gpu),
-        TEST(the_oldest_forms_give_pointers_of_32_bits),
-        TEST(pointers_tell_what_they_are),
-        TEST(launches_check_their_arguments_and_succeed),
-        TEST(lookups_answer_the_form_of_the_version_that_is_asked_for),
+        TEST(allocations_are_charged_to_the_byte),
+        TEST(memory_is_freed_with_its_context),
+        TEST(a_process_is_charged_for_contexts_once_per_gpu),
+        TEST(the_oldest_api_versions_return_32_bit_pointers),
+        TEST(pointer_attributes_describe_the_allocation),
+        TEST(launches_validate_their_arguments),
+        TEST(proc_address_lookup_returns_the_requested_version),
         TEST(errors_have_names),
-        TEST(visible_devices_come_in_every_form),
-        TEST(a_lost_gpu_is_an_error_and_the_other_goes_on),
+        TEST(visible_devices_accepts_every_form),
+        TEST(a_lost_gpu_returns_errors_and_other_gpus_still_work),
         TEST(threads_share_a_context),
-        TEST(a_hundred_thousand_allocations_live_side_by_side),
+        TEST(a_process_can_hold_100000_allocations),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 3, GPU_MIB);
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# format_test.sh FOLDER...: every C source there is formatted as .clang-format says; 77 without clang-format.
+# format_test.sh FOLDER...: checks all C sources against .clang-format; exits with 77 without clang-format.
 set -eu
 command -v clang-format >/dev/null || {
     echo "skipped: clang-format is not installed (Debian: apt-get install clang-format)"

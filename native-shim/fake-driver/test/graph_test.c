@@ -1,23 +1,24 @@
-/* Stream capture and graphs as a program sees them. */
+/* Tests of stream capture and graphs through the driver API. */
 #include "testing.h"
 
 #include <pthread.h>
 
 enum { GPU_MIB = 1000 };
 
-static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n"
-                          ".visible .entry aliquot_busy(.param .u64 ns)\n{\n\tret;\n}\n";
+static const char test_ptx[] =
+    ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n"
+    ".visible .entry aliquot_busy(.param .u64 ns)\n{\n\tret;\n}\n";
 
 static CUfunction kernel(const char *name) {
     static CUmodule module;
     CUfunction function;
     if (module == NULL)
-        EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, ptx));
+        EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, test_ptx));
     EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&function, module, name));
     return function;
 }
 
-static void launch(CUstream stream) {
+static void launch_empty_kernel(CUstream stream) {
     EQUAL(CUDA_SUCCESS, cuLaunchKernel(kernel("nothing"), 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
 }
 
@@ -33,7 +34,7 @@ static CUevent new_event(void) {
     return event;
 }
 
-/* By an event that is recorded now. */
+/* Makes stream wait for the current work of other, through an event. */
 static void make_wait(CUstream stream, CUstream other, CUevent event) {
     EQUAL(CUDA_SUCCESS, cuEventRecord(event, other));
     EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, event, 0));
@@ -49,14 +50,14 @@ static CUDA_KERNEL_NODE_PARAMS kernel_node(const char *name, unsigned blocks, un
                                      .blockDimZ = 1};
 }
 
-static CUstream begin(CUstreamCaptureMode mode) {
+static CUstream begin_capture(CUstreamCaptureMode mode) {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    kernel("nothing"); /* loaded before: loading isn't safe in a capture */
+    kernel("nothing"); /* loaded now, because module loading is unsafe during a capture */
     EQUAL(CUDA_SUCCESS, cuStreamBeginCapture_v2(stream, mode));
     return stream;
 }
 
-static CUgraph end(CUstream stream) {
+static CUgraph end_capture(CUstream stream) {
     CUgraph graph = NULL;
     EQUAL(CUDA_SUCCESS, cuStreamEndCapture(stream, &graph));
     CHECK(graph != NULL);
@@ -69,19 +70,19 @@ static CUstreamCaptureStatus status(CUstream stream) {
     return answer;
 }
 
-/* The capture has become invalid; ending it says so, gives no graph, and leaves the stream as good as new. */
-static void is_over(CUstream stream, CUresult how) {
+/* The capture is invalidated: ending it fails, returns no graph, and makes the stream usable again. */
+static void expect_invalidated(CUstream stream, CUresult how) {
     CUgraph graph = (CUgraph)&graph;
     if (how == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
         EQUAL(CU_STREAM_CAPTURE_STATUS_INVALIDATED, status(stream));
     EQUAL(how, cuStreamEndCapture(stream, &graph));
     CHECK(graph == NULL);
     EQUAL(CU_STREAM_CAPTURE_STATUS_NONE, status(stream));
-    launch(stream);
+    launch_empty_kernel(stream);
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
 }
 
-static CUgraphExec instantiate(CUgraph graph) {
+static CUgraphExec instantiate_graph(CUgraph graph) {
     CUgraphExec exec;
     EQUAL(CUDA_SUCCESS, cuGraphInstantiateWithFlags(&exec, graph, 0));
     return exec;
@@ -94,7 +95,7 @@ static void run(CUgraphExec exec) {
     EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(stream));
 }
 
-static CUgraphNodeType type_of(CUgraphNode node) {
+static CUgraphNodeType node_type(CUgraphNode node) {
     CUgraphNodeType type;
     EQUAL(CUDA_SUCCESS, cuGraphNodeGetType(node, &type));
     return type;
@@ -118,33 +119,33 @@ static size_t count_edges(CUgraph graph) {
     return count;
 }
 
-static void append(void *text) {
+static void append_text(void *text) {
     static int next;
     ((char *)text)[next] = (char)('a' + next);
     next++;
 }
 
-static void add_one(void *number) {
+static void increment(void *number) {
     ++*(int *)number;
 }
 
-/* ---- what a capture makes ---- */
+/* ---- captured graphs ---- */
 
-static void what_is_captured_is_done_by_each_launch_and_not_before(void) {
+static void captured_work_runs_at_each_launch_and_not_before(void) {
     CUdeviceptr pointer, other;
     int in = 41, out = 0, calls = 0;
     start_context(0);
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&other, 64));
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream));
-    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, add_one, &calls));
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, increment, &calls));
     EQUAL(CUDA_SUCCESS, cuMemcpyHtoDAsync_v2(pointer, &in, sizeof in, stream));
-    launch(stream);
+    launch_empty_kernel(stream);
     EQUAL(CUDA_SUCCESS, cuMemcpyAsync(other, pointer, sizeof in, stream));
     EQUAL(CUDA_SUCCESS, cuMemsetD8Async(pointer, 7, 1, stream));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoHAsync_v2(&out, other, sizeof out, stream));
-    CUgraph graph = end(stream);
+    CUgraph graph = end_capture(stream);
     EQUAL(CU_STREAM_CAPTURE_STATUS_NONE, status(stream));
     EQUAL(0, calls);
     EQUAL(0, out);
@@ -158,9 +159,9 @@ static void what_is_captured_is_done_by_each_launch_and_not_before(void) {
     size_t count = 6;
     EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, nodes, &count));
     for (int i = 0; i < 6; i++) {
-        EQUAL(types[i], type_of(nodes[i]));
+        EQUAL(types[i], node_type(nodes[i]));
     }
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = instantiate_graph(graph);
     EQUAL(CUDA_SUCCESS, cuGraphDestroy(graph));
     for (int i = 1; i <= 3; i++) {
         in = 1000 + i;
@@ -172,27 +173,27 @@ static void what_is_captured_is_done_by_each_launch_and_not_before(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(exec, stream));
 }
 
-static void streams_fork_by_events_and_join_again(void) {
+static void streams_fork_and_join_through_events(void) {
     char order[8] = "";
     start_context(0);
     CUevent forked = new_event(), joined = new_event();
     CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, append, order));
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, append_text, order));
     EQUAL(CUDA_SUCCESS, cuEventRecord(forked, stream));
     EQUAL(CU_STREAM_CAPTURE_STATUS_NONE, status(side));
     EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(side, forked, 0));
     EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(side));
-    launch(side);
-    launch(side);
-    launch(stream);
+    launch_empty_kernel(side);
+    launch_empty_kernel(side);
+    launch_empty_kernel(stream);
     make_wait(stream, side, joined);
-    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, append, order));
-    CUgraph graph = end(stream);
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, append_text, order));
+    CUgraph graph = end_capture(stream);
     EQUAL(CU_STREAM_CAPTURE_STATUS_NONE, status(side));
     EQUAL(5, count_nodes(graph));
     EQUAL(1, count_roots(graph));
-    EQUAL(5, count_edges(graph)); /* a diamond whose one side has two nodes */
+    EQUAL(5, count_edges(graph)); /* a diamond with two nodes on one side */
     CUgraphNode nodes[5], before[3];
     size_t count = 5;
     EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, nodes, &count));
@@ -200,51 +201,51 @@ static void streams_fork_by_events_and_join_again(void) {
     EQUAL(CUDA_SUCCESS, cuGraphNodeGetDependencies(nodes[4], before, &count));
     EQUAL(2, count);
     CHECK(before[0] == nodes[3] && before[1] == nodes[2] && before[2] == NULL);
-    run(instantiate(graph));
+    run(instantiate_graph(graph));
     EQUAL(0, strcmp(order, "ab"));
 }
 
-static void a_fork_that_is_not_joined_makes_the_capture_fail(void) {
+static void an_unjoined_fork_makes_the_capture_fail(void) {
     start_context(0);
     CUevent forked = new_event(), joined = new_event();
     CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    launch(stream);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch_empty_kernel(stream);
     make_wait(side, stream, forked);
-    launch(side);
+    launch_empty_kernel(side);
     EQUAL(CUDA_SUCCESS, cuEventRecord(joined, side));
-    launch(side); /* after the event by which it joins */
+    launch_empty_kernel(side); /* after the event that joins it */
     EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, joined, 0));
-    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-    launch(side);
+    expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    launch_empty_kernel(side);
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(side));
 }
 
-static void a_capture_ends_in_the_stream_in_which_it_began(void) {
+static void a_capture_ends_only_in_the_stream_in_which_it_began(void) {
     CUgraph graph;
     start_context(0);
     CUevent forked = new_event();
     CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EQUAL(CUDA_ERROR_ILLEGAL_STATE, cuStreamEndCapture(side, &graph));
     EQUAL(CUDA_ERROR_ILLEGAL_STATE, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     make_wait(side, stream, forked);
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cuStreamEndCapture(side, &graph));
-    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-static void a_capture_goes_on_in_a_graph_that_is_there_already(void) {
+static void a_capture_can_extend_an_existing_graph(void) {
     int calls = 0;
     CUgraph graph, ended;
     CUgraphNode first;
-    CUDA_HOST_NODE_PARAMS host = {add_one, &calls};
+    CUDA_HOST_NODE_PARAMS host = {increment, &calls};
     start_context(0);
     EQUAL(CUDA_SUCCESS, cuGraphCreate(&graph, 0));
     EQUAL(CUDA_SUCCESS, cuGraphAddHostNode(&first, graph, NULL, 0, &host));
     CUstream stream = new_stream(0);
     EQUAL(CUDA_SUCCESS,
           cuStreamBeginCaptureToGraph(stream, graph, &first, NULL, 1, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, add_one, &calls));
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, increment, &calls));
     CUgraphExec exec;
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&exec, graph, 0));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(graph));
@@ -252,11 +253,11 @@ static void a_capture_goes_on_in_a_graph_that_is_there_already(void) {
     CHECK(ended == graph);
     EQUAL(2, count_nodes(graph));
     EQUAL(1, count_edges(graph));
-    run(instantiate(graph));
+    run(instantiate_graph(graph));
     EQUAL(2, calls);
 }
 
-static void a_program_adds_nodes_of_its_own_to_a_capture(void) {
+static void a_program_can_add_nodes_to_a_capture(void) {
     CUstreamCaptureStatus now;
     cuuint64_t id, other_id;
     CUgraph graph;
@@ -264,15 +265,15 @@ static void a_program_adds_nodes_of_its_own_to_a_capture(void) {
     CUgraphNode own;
     size_t count;
     start_context(0);
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    launch(stream);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch_empty_kernel(stream);
     EQUAL(CUDA_SUCCESS, cuStreamGetCaptureInfo_v2(stream, &now, &id, &graph, &dependencies, &count));
     EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, now);
     EQUAL(1, count);
     EQUAL(CUDA_SUCCESS, cuGraphAddEmptyNode(&own, graph, dependencies, count));
     EQUAL(CUDA_SUCCESS, cuStreamUpdateCaptureDependencies(stream, &own, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
-    launch(stream);
-    CHECK(end(stream) == graph);
+    launch_empty_kernel(stream);
+    CHECK(end_capture(stream) == graph);
     CUgraphNode after;
     count = 1;
     EQUAL(CUDA_SUCCESS, cuGraphNodeGetDependentNodes(own, &after, &count));
@@ -281,7 +282,7 @@ static void a_program_adds_nodes_of_its_own_to_a_capture(void) {
     EQUAL(CUDA_SUCCESS, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     EQUAL(CUDA_SUCCESS, cuStreamGetCaptureInfo_v2(stream, &now, &other_id, NULL, NULL, NULL));
     CHECK(id != other_id);
-    end(stream);
+    end_capture(stream);
 }
 
 static void external_events_become_nodes(void) {
@@ -293,61 +294,61 @@ static void external_events_become_nodes(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuEventRecordWithFlags(event, NULL, CU_EVENT_RECORD_EXTERNAL));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuStreamWaitEvent(NULL, event, CU_EVENT_WAIT_EXTERNAL));
     EQUAL(CUDA_SUCCESS, cuEventRecord(other, NULL));
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(stream, other, CU_EVENT_WAIT_EXTERNAL));
     EQUAL(CUDA_SUCCESS, cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL));
-    CUgraph graph = end(stream);
+    CUgraph graph = end_capture(stream);
     EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, nodes, &count));
     EQUAL(2, count);
-    EQUAL(CU_GRAPH_NODE_TYPE_WAIT_EVENT, type_of(nodes[0]));
-    EQUAL(CU_GRAPH_NODE_TYPE_EVENT_RECORD, type_of(nodes[1]));
+    EQUAL(CU_GRAPH_NODE_TYPE_WAIT_EVENT, node_type(nodes[0]));
+    EQUAL(CU_GRAPH_NODE_TYPE_EVENT_RECORD, node_type(nodes[1]));
     EQUAL(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&time, other, event)); /* not recorded yet */
-    run(instantiate(graph));
+    run(instantiate_graph(graph));
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&time, other, event));
 }
 
-static void a_graph_that_is_launched_in_a_capture_becomes_a_child_graph(void) {
+static void a_graph_launched_in_a_capture_becomes_a_child_graph(void) {
     int calls = 0;
     CUgraphNode node;
     CUgraph child;
     size_t count = 1;
     start_context(0);
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, add_one, &calls));
-    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, add_one, &calls));
-    CUgraphExec inner = instantiate(end(stream));
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, increment, &calls));
+    EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, increment, &calls));
+    CUgraphExec inner = instantiate_graph(end_capture(stream));
     EQUAL(CUDA_SUCCESS, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     EQUAL(CUDA_SUCCESS, cuGraphLaunch(inner, stream));
-    CUgraph graph = end(stream);
+    CUgraph graph = end_capture(stream);
     EQUAL(0, calls);
     EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(inner));
     EQUAL(CUDA_SUCCESS, cuGraphGetNodes(graph, &node, &count));
-    EQUAL(CU_GRAPH_NODE_TYPE_GRAPH, type_of(node));
+    EQUAL(CU_GRAPH_NODE_TYPE_GRAPH, node_type(node));
     EQUAL(CUDA_SUCCESS, cuGraphChildGraphNodeGetGraph(node, &child));
     EQUAL(2, count_nodes(child));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(child)); /* it belongs to its node */
-    run(instantiate(graph));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(child)); /* its node owns it */
+    run(instantiate_graph(graph));
     EQUAL(2, calls);
 }
 
-/* ---- what makes a capture invalid ---- */
+/* ---- invalid captures ---- */
 
-static void what_waits_for_a_capturing_stream_ends_its_capture(void) {
+static void waiting_for_a_capturing_stream_invalidates_the_capture(void) {
     CUcontext context = start_context(0);
     (void)context;
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED); /* no mode allows it */
-    launch(stream);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED); /* forbidden in all modes */
+    launch_empty_kernel(stream);
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(stream));
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
           cuLaunchKernel(kernel("nothing"), 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamSynchronize(stream));
-    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamQuery(stream));
-    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxSynchronize());
-    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 static void never_called(CUstream stream, CUresult result, void *data) {
@@ -355,49 +356,49 @@ static void never_called(CUstream stream, CUresult result, void *data) {
     CHECK(false);
 }
 
-static void what_cannot_be_captured_ends_the_capture(void) {
+static void an_uncapturable_call_invalidates_the_capture(void) {
     start_context(0);
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamAddCallback(stream, never_called, NULL, 0));
-    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoDAsync_v2(0x1000, &stream, 8, stream));
-    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-static void an_event_of_a_capture_cannot_be_waited_for_or_asked_about(void) {
+static void captured_events_cannot_be_synchronized_or_queried(void) {
     float time;
     start_context(0);
     CUevent event = new_event(), plain = new_event();
     EQUAL(CUDA_SUCCESS, cuEventRecord(plain, NULL));
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     EQUAL(CUDA_SUCCESS, cuEventRecord(event, stream));
     EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuEventElapsedTime(&time, plain, event));
     EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream));
     EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(event));
-    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(event)); /* nor afterwards */
+    expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(event)); /* nor after the capture */
     EQUAL(CUDA_ERROR_CAPTURED_EVENT, cuStreamWaitEvent(stream, event, 0));
     EQUAL(CUDA_SUCCESS, cuEventRecord(event, stream)); /* until it is recorded again */
     EQUAL(CUDA_SUCCESS, cuEventSynchronize(event));
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&time, plain, event));
 }
 
-static void captures_do_not_depend_on_what_is_outside_of_them(void) {
+static void a_capture_cannot_depend_on_uncaptured_work(void) {
     start_context(0);
     CUevent event = new_event();
     EQUAL(CUDA_SUCCESS, cuEventRecord(event, NULL));
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(stream, event, 0));
-    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    CUstream one = begin(CU_STREAM_CAPTURE_MODE_RELAXED), other = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CUstream one = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED), other = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     EQUAL(CUDA_SUCCESS, cuEventRecord(event, one));
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_MERGE, cuStreamWaitEvent(other, event, 0));
-    is_over(one, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    is_over(other, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    expect_invalidated(one, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    expect_invalidated(other, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-static void the_legacy_stream_is_out_of_use_while_a_blocking_stream_captures(void) {
+static void the_legacy_stream_is_unusable_while_a_blocking_stream_captures(void) {
     CUdeviceptr pointer;
     CUstreamCaptureStatus now;
     start_context(0);
@@ -406,24 +407,24 @@ static void the_legacy_stream_is_out_of_use_while_a_blocking_stream_captures(voi
     CUstream stream = new_stream(0);
     EQUAL(CUDA_SUCCESS, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamIsCapturing(NULL, &now));
-    EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream)); /* asking does no harm */
+    EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream)); /* the query does not invalidate the capture */
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemsetD8_v2(pointer, 1, 64));
-    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED); /* not blocking */
+    expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED); /* a non-blocking stream */
     EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 1, 64));
-    launch(NULL);
-    end(stream);
+    launch_empty_kernel(NULL);
+    end_capture(stream);
 }
 
 static void a_capture_ends_with_its_stream_or_its_context(void) {
     CUdeviceptr pointer;
     CUcontext context = start_context(0);
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    launch(stream);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch_empty_kernel(stream);
     EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(stream));
-    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64)); /* nothing forbids it any more */
-    stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    launch(stream);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64)); /* the capture no longer forbids it */
+    stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch_empty_kernel(stream);
     EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(context));
     EQUAL(CUDA_SUCCESS, cuCtxCreate_v2(&context, 0, 0));
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
@@ -431,13 +432,13 @@ static void a_capture_ends_with_its_stream_or_its_context(void) {
 
 /* ---- modes ---- */
 
-static CUstreamCaptureMode exchange(CUstreamCaptureMode mode) {
+static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
     EQUAL(CUDA_SUCCESS, cuThreadExchangeStreamCaptureMode(&mode));
     return mode;
 }
 
-/* Whether this thread may make calls that aren't safe beside a capture; all of them say the same. */
-static bool may(void) {
+/* Whether this thread may make calls that are unsafe during a capture. All such calls must agree. */
+static bool unsafe_calls_allowed(void) {
     CUdeviceptr pointer = 0;
     CUresult result = cuMemAlloc_v2(&pointer, 64);
     if (result == CUDA_SUCCESS)
@@ -462,18 +463,18 @@ struct attempt {
 static void *attempt(void *data) {
     struct attempt *attempt = data;
     EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(attempt->context));
-    EQUAL(CU_STREAM_CAPTURE_MODE_GLOBAL, exchange(attempt->mode)); /* which is how threads begin */
-    attempt->allowed = may();
+    EQUAL(CU_STREAM_CAPTURE_MODE_GLOBAL, exchange_mode(attempt->mode)); /* the initial mode of a thread */
+    attempt->allowed = unsafe_calls_allowed();
     return NULL;
 }
 
-static bool another_thread_may(CUcontext context, CUstreamCaptureMode mode) {
+static bool unsafe_calls_allowed_in_thread(CUcontext context, CUstreamCaptureMode mode) {
     struct attempt data = {context, mode, false};
     in_another_thread(attempt, &data);
     return data.allowed;
 }
 
-static void who_may_make_unsafe_calls_is_a_matter_of_both_modes(void) {
+static void unsafe_calls_depend_on_the_modes_of_capture_and_thread(void) {
     /* The rules of cuThreadExchangeStreamCaptureMode, in cuda.h. */
     static const struct {
         CUstreamCaptureMode capture, thread;
@@ -491,26 +492,26 @@ static void who_may_make_unsafe_calls_is_a_matter_of_both_modes(void) {
     };
     CUcontext context = start_context(0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        CUstream stream = begin(cases[i].capture);
-        exchange(cases[i].thread);
-        bool own = may();
-        exchange(CU_STREAM_CAPTURE_MODE_GLOBAL);
+        CUstream stream = begin_capture(cases[i].capture);
+        exchange_mode(cases[i].thread);
+        bool own = unsafe_calls_allowed();
+        exchange_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
         EQUAL(cases[i].own, own);
         if (own)
-            end(stream);
+            end_capture(stream);
         else
-            is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-        stream = begin(cases[i].capture);
-        bool other = another_thread_may(context, cases[i].thread);
+            expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        stream = begin_capture(cases[i].capture);
+        bool other = unsafe_calls_allowed_in_thread(context, cases[i].thread);
         EQUAL(cases[i].other, other);
         if (other)
-            end(stream);
+            end_capture(stream);
         else
-            is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+            expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     }
 }
 
-static void unsafe_calls_are_those_that_allocate_or_wait(void) {
+static void calls_that_allocate_or_wait_are_unsafe(void) {
     CUdeviceptr pointer, made;
     void *pinned, *other;
     CUmodule module;
@@ -526,9 +527,9 @@ static void unsafe_calls_are_those_that_allocate_or_wait(void) {
     EQUAL(CUDA_SUCCESS, cuEventRecord(event, side));
 #define UNSAFE(call)                                                                                                   \
     do {                                                                                                               \
-        CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);                                                        \
+        CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);                                                \
         EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, call);                                                            \
-        is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);                                                        \
+        expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);                                             \
     } while (0)
     UNSAFE(cuMemAlloc_v2(&made, 64));
     UNSAFE(cuMemAllocManaged(&made, 64, CU_MEM_ATTACH_GLOBAL));
@@ -537,7 +538,7 @@ static void unsafe_calls_are_those_that_allocate_or_wait(void) {
     UNSAFE(cuMemFreeHost(pinned));
     UNSAFE(cuMemcpyHtoD_v2(pointer, text, 64));
     UNSAFE(cuMemsetD8_v2(pointer, 0, 64));
-    UNSAFE(cuModuleLoadData(&module, ptx));
+    UNSAFE(cuModuleLoadData(&module, test_ptx));
     UNSAFE(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value));
     UNSAFE(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value));
     UNSAFE(cuMemPoolTrimTo(pool, 0));
@@ -545,14 +546,14 @@ static void unsafe_calls_are_those_that_allocate_or_wait(void) {
     UNSAFE(cuEventSynchronize(event));
     UNSAFE(cuStreamQuery(side));
     UNSAFE(cuStreamSynchronize(side));
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    size_t free_bytes, total; /* and these are safe */
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    size_t free_bytes, total; /* the calls below are safe */
     EQUAL(CUDA_SUCCESS, cuMemGetInfo_v2(&free_bytes, &total));
     EQUAL(CUDA_SUCCESS, cuEventDestroy_v2(new_event()));
     EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(new_stream(0)));
-    launch(side);
+    launch_empty_kernel(side);
     EQUAL(CUDA_SUCCESS, cuEventRecord(event, side));
-    end(stream);
+    end_capture(stream);
 }
 
 struct ending {
@@ -562,7 +563,7 @@ struct ending {
     CUgraph graph;
 };
 
-static void *end_capture(void *data) {
+static void *end_capture_thread(void *data) {
     struct ending *ending = data;
     EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(ending->context));
     ending->result = cuStreamEndCapture(ending->stream, &ending->graph);
@@ -571,21 +572,21 @@ static void *end_capture(void *data) {
 
 static CUresult end_in_another_thread(CUcontext context, CUstream stream) {
     struct ending ending = {context, stream, CUDA_ERROR_UNKNOWN, NULL};
-    in_another_thread(end_capture, &ending);
+    in_another_thread(end_capture_thread, &ending);
     return ending.result;
 }
 
-static void only_a_relaxed_capture_may_be_ended_by_another_thread(void) {
+static void only_a_relaxed_capture_can_be_ended_by_another_thread(void) {
     CUcontext context = start_context(0);
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     EQUAL(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, end_in_another_thread(context, stream));
     EQUAL(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(stream));
-    end(stream);
-    stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    end_capture(stream);
+    stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     EQUAL(CUDA_SUCCESS, end_in_another_thread(context, stream));
 }
 
-/* ---- graphs by hand ---- */
+/* ---- explicit graphs ---- */
 
 static CUgraph new_graph(void) {
     CUgraph graph;
@@ -599,9 +600,9 @@ static CUgraphNode empty_node(CUgraph graph, const CUgraphNode *dependencies, si
     return node;
 }
 
-static void nodes_run_after_what_they_depend_on_however_they_were_added(void) {
+static void nodes_run_after_their_dependencies_in_any_order_of_creation(void) {
     char order[8] = "";
-    CUDA_HOST_NODE_PARAMS host = {append, order};
+    CUDA_HOST_NODE_PARAMS host = {append_text, order};
     CUdeviceptr pointer;
     start_context(0);
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
@@ -624,7 +625,7 @@ static void nodes_run_after_what_they_depend_on_however_they_were_added(void) {
     CUgraphNode from[] = {first, middle}, to[] = {middle, last};
     EQUAL(CUDA_SUCCESS, cuGraphAddDependencies(graph, from, to, 2));
     EQUAL(1, count_roots(graph));
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = instantiate_graph(graph);
     run(exec);
     EQUAL(3, out[0]);
     EQUAL(2, out[1]);
@@ -640,14 +641,14 @@ static void nodes_run_after_what_they_depend_on_however_they_were_added(void) {
     EQUAL(0, strcmp(order, "abc"));
 }
 
-static void a_circle_cannot_be_instantiated(void) {
+static void a_cyclic_graph_cannot_be_instantiated(void) {
     CUgraphExec exec;
     CUgraphNode culprit = NULL;
     char log[64] = "";
     start_context(0);
     CUgraph graph = new_graph();
     CUgraphNode one = empty_node(graph, NULL, 0), other = empty_node(graph, &one, 1);
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &one, &other, 1)); /* it is there */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &one, &other, 1)); /* the edge exists */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &one, &one, 1));
     EQUAL(CUDA_SUCCESS, cuGraphAddDependencies(graph, &other, &one, 1));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate_v2(&exec, graph, &culprit, log, sizeof log));
@@ -661,7 +662,7 @@ static void a_circle_cannot_be_instantiated(void) {
     EQUAL(CUDA_GRAPH_INSTANTIATE_SUCCESS, params.result_out);
 }
 
-static void edges_are_added_and_removed_all_or_none(void) {
+static void edges_are_added_and_removed_atomically(void) {
     start_context(0);
     CUgraph graph = new_graph(), other_graph = new_graph();
     CUgraphNode a = empty_node(graph, NULL, 0), b = empty_node(graph, NULL, 0), c = empty_node(other_graph, NULL, 0);
@@ -684,7 +685,7 @@ static void edges_are_added_and_removed_all_or_none(void) {
     CHECK(nodes[0] == b && nodes[1] == NULL && nodes[2] == NULL);
 }
 
-static void edge_data_is_not_lost_on_those_who_do_not_know_it(void) {
+static void edge_data_makes_the_older_queries_fail(void) {
     start_context(0);
     CUgraph graph = new_graph();
     CUDA_KERNEL_NODE_PARAMS params = kernel_node("nothing", 1, 1);
@@ -694,16 +695,17 @@ static void edge_data_is_not_lost_on_those_who_do_not_know_it(void) {
     size_t count = 1;
     EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&one, graph, NULL, 0, &params));
     EQUAL(CUDA_SUCCESS, cuGraphAddNode_v2(&other, graph, &one, &data, 1, &second));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddNode_v2(&from, graph, &other, &data, 1, &second)); /* no kernel */
+    EQUAL(CUDA_ERROR_INVALID_VALUE,
+          cuGraphAddNode_v2(&from, graph, &other, &data, 1, &second)); /* the dependency is not a kernel */
     EQUAL(CUDA_ERROR_LOSSY_QUERY, cuGraphGetEdges(graph, &from, &to, &count));
     EQUAL(CUDA_SUCCESS, cuGraphGetEdges_v2(graph, &from, &to, &got, &count));
     EQUAL(1, got.from_port);
     CHECK(from == one && to == other);
 }
 
-static void a_clone_is_a_graph_of_its_own(void) {
+static void a_clone_is_independent_of_its_original(void) {
     int calls = 0;
-    CUDA_HOST_NODE_PARAMS host = {add_one, &calls};
+    CUDA_HOST_NODE_PARAMS host = {increment, &calls};
     CUgraphNode first, found;
     CUgraph clone;
     start_context(0);
@@ -716,15 +718,15 @@ static void a_clone_is_a_graph_of_its_own(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphNodeFindInClone(&found, first, graph));
     EQUAL(CUDA_SUCCESS, cuGraphDestroy(graph));
     EQUAL(1, count_edges(clone));
-    run(instantiate(clone));
+    run(instantiate_graph(clone));
     EQUAL(1, calls);
 }
 
-static void a_graph_within_a_graph_runs_where_its_node_is(void) {
+static void a_child_graph_runs_in_the_order_of_its_node(void) {
     char order[8] = "";
-    CUDA_HOST_NODE_PARAMS host = {append, order};
+    CUDA_HOST_NODE_PARAMS host = {append_text, order};
     int calls = 0;
-    CUDA_HOST_NODE_PARAMS count = {add_one, &calls};
+    CUDA_HOST_NODE_PARAMS count = {increment, &calls};
     CUgraphNode inner, before, node, after;
     start_context(0);
     CUgraph child = new_graph(), graph = new_graph();
@@ -733,7 +735,7 @@ static void a_graph_within_a_graph_runs_where_its_node_is(void) {
     EQUAL(CUDA_SUCCESS, cuGraphAddChildGraphNode(&node, graph, &before, 1, child));
     EQUAL(CUDA_SUCCESS, cuGraphAddHostNode(&after, graph, &node, 1, &host));
     EQUAL(CUDA_SUCCESS, cuGraphDestroy(child));
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = instantiate_graph(graph);
     run(exec);
     EQUAL(1, calls);
     EQUAL(0, strcmp(order, "ab"));
@@ -742,7 +744,7 @@ static void a_graph_within_a_graph_runs_where_its_node_is(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &itself));
 }
 
-static void a_kernel_that_cannot_be_launched_is_no_node(void) {
+static void an_unlaunchable_kernel_is_refused_as_a_node(void) {
     start_context(0);
     CUgraph graph = new_graph();
     CUgraphNode node;
@@ -766,20 +768,20 @@ static uint64_t graph_memory(CUgraphMem_attribute attribute) {
     return value;
 }
 
-static void what_a_capture_allocates_is_there_while_its_graph_runs(void) {
+static void captured_allocations_exist_while_their_graph_runs(void) {
     CUdeviceptr pointer;
     unsigned char out = 0;
     start_context(0);
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointer, 3 * MIB, stream));
     EQUAL(CUDA_SUCCESS, cuMemsetD8Async(pointer + MIB, 9, MIB, stream));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoHAsync_v2(&out, pointer + MIB + 5, 1, stream));
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, stream));
-    CUgraph graph = end(stream);
+    CUgraph graph = end_capture(stream);
     EQUAL(4, count_nodes(graph));
     EQUAL(0, graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(&out, pointer, 1)); /* an address, and nothing there */
-    CUgraphExec exec = instantiate(graph);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(&out, pointer, 1)); /* the address is reserved but not mapped */
+    CUgraphExec exec = instantiate_graph(graph);
     for (int i = 0; i < 3; i++) {
         out = 0;
         run(exec);
@@ -792,7 +794,7 @@ static void what_a_capture_allocates_is_there_while_its_graph_runs(void) {
     EQUAL(0, graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
 }
 
-static CUgraphNode allocate(CUgraph graph, size_t bytes, CUdeviceptr *pointer) {
+static CUgraphNode add_alloc_node(CUgraph graph, size_t bytes, CUdeviceptr *pointer) {
     CUgraphNode node;
     CUDA_MEM_ALLOC_NODE_PARAMS params = {
         .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
@@ -803,14 +805,14 @@ static CUgraphNode allocate(CUgraph graph, size_t bytes, CUdeviceptr *pointer) {
     return node;
 }
 
-static void what_a_graph_leaves_allocated_is_freed_before_it_runs_again(void) {
+static void memory_left_allocated_by_a_graph_is_freed_before_its_next_launch(void) {
     CUdeviceptr pointer;
     CUgraphExec exec;
     CUgraphNode node;
     start_context(0);
     CUgraph graph = new_graph(), other = new_graph();
-    allocate(graph, 2 * MIB, &pointer);
-    exec = instantiate(graph);
+    add_alloc_node(graph, 2 * MIB, &pointer);
+    exec = instantiate_graph(graph);
     run(exec);
     EQUAL(2 * MIB, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
     EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 1, 2 * MIB));
@@ -818,10 +820,10 @@ static void what_a_graph_leaves_allocated_is_freed_before_it_runs_again(void) {
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, NULL));
     run(exec);
     EQUAL(CUDA_SUCCESS, cuGraphAddMemFreeNode(&node, other, NULL, 0, pointer));
-    CUgraphExec freeing = instantiate(other);
+    CUgraphExec freeing = instantiate_graph(other);
     run(freeing);
     EQUAL(0, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(freeing, NULL)); /* nothing is left to free */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(freeing, NULL)); /* the memory is already free */
     EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(exec));
     EQUAL(CUDA_SUCCESS, cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
     run(exec);
@@ -834,36 +836,37 @@ static void what_a_graph_leaves_allocated_is_freed_before_it_runs_again(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(pointer));
 }
 
-static void graphs_with_memory_are_one_of_a_kind(void) {
+static void graphs_with_memory_nodes_cannot_be_duplicated(void) {
     CUdeviceptr pointer;
     CUgraph clone;
     CUgraphExec exec;
     CUgraphNode node, freed;
     start_context(0);
     CUgraph graph = new_graph(), around = new_graph();
-    node = allocate(graph, 1, &pointer);
+    node = add_alloc_node(graph, 1, &pointer);
     EQUAL(CUDA_SUCCESS, cuGraphAddMemFreeNode(&freed, graph, &node, 1, pointer));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, graph, &node, 1, pointer)); /* twice */
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, around, NULL, 0, pointer)); /* and elsewhere */
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, graph, &node, 1, pointer)); /* second free */
+    EQUAL(CUDA_ERROR_INVALID_VALUE,
+          cuGraphAddMemFreeNode(&freed, around, NULL, 0, pointer)); /* free in another graph */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, around, NULL, 0, 0x10000));
     EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuGraphClone(&clone, graph));
     EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddChildGraphNode(&freed, around, NULL, 0, graph));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphDestroyNode(node));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGraphRemoveDependencies(graph, &node, &freed, 1));
-    exec = instantiate(graph);
+    exec = instantiate_graph(graph);
     EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuGraphInstantiateWithFlags(&exec, graph, 0));
     EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(exec));
-    run(instantiate(graph));
+    run(instantiate_graph(graph));
 }
 
-static void a_launch_without_room_for_its_memory_fails_and_takes_none(void) {
+static void a_launch_without_free_memory_fails_and_allocates_nothing(void) {
     CUdeviceptr small, large, plain;
     start_context(0);
     gpu_file *gpu = open_gpu(0);
     CUgraph graph = new_graph();
-    allocate(graph, 2 * MIB, &small);
-    allocate(graph, 900 * MIB, &large);
-    CUgraphExec exec = instantiate(graph);
+    add_alloc_node(graph, 2 * MIB, &small);
+    add_alloc_node(graph, 900 * MIB, &large);
+    CUgraphExec exec = instantiate_graph(graph);
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 200 * MIB));
     uint64_t before = gpu_used(gpu);
     EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch(exec, NULL));
@@ -875,19 +878,19 @@ static void a_launch_without_room_for_its_memory_fails_and_takes_none(void) {
     EQUAL(902 * MIB, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
 }
 
-static void capturing_what_is_no_memory_of_a_graph_frees_nothing(void) {
+static void capturing_a_free_of_other_memory_frees_nothing(void) {
     CUdeviceptr pointer;
     start_context(0);
     EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointer, MIB, NULL));
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(pointer, stream));
-    is_over(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, stream));
 }
 
-/* ---- time: without jitter, and behind a host function that returns when all that is measured has been put ---- */
+/* ---- time: without jitter; a host function blocks the stream until all measured work is submitted ---- */
 
-static void busy(CUstream stream, uint64_t us, unsigned blocks) {
+static void launch_busy_kernel(CUstream stream, uint64_t us, unsigned blocks) {
     uint64_t ns = us * 1000;
     void *parameters[] = {&ns};
     EQUAL(CUDA_SUCCESS, cuLaunchKernel(kernel("aliquot_busy"), blocks, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
@@ -914,7 +917,7 @@ static void close_gate(CUstream stream) {
     EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, wait_at_gate, NULL));
 }
 
-static long time_of(CUgraphExec exec, int launches) {
+static long time_launches(CUgraphExec exec, int launches) {
     float milliseconds;
     CUevent from = new_event(), to = new_event();
     CUstream stream = new_stream(0);
@@ -930,38 +933,38 @@ static long time_of(CUgraphExec exec, int launches) {
     return (long)(milliseconds * 1000 + 0.5f);
 }
 
-static void a_graph_takes_the_time_of_what_it_does_one_after_the_other(void) {
+static void serial_nodes_take_the_sum_of_their_times(void) {
     start_timed();
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    busy(stream, 500, ALL);
-    busy(stream, 300, 1);
-    busy(stream, 200, ALL);
-    CUgraphExec exec = instantiate(end(stream));
-    EQUAL(1000, time_of(exec, 1));
-    EQUAL(7000, time_of(exec, 7));
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch_busy_kernel(stream, 500, ALL);
+    launch_busy_kernel(stream, 300, 1);
+    launch_busy_kernel(stream, 200, ALL);
+    CUgraphExec exec = instantiate_graph(end_capture(stream));
+    EQUAL(1000, time_launches(exec, 1));
+    EQUAL(7000, time_launches(exec, 7));
 }
 
-/* One kernel, two side by side, and one again. */
+/* One kernel, two in parallel, one. */
 static CUgraph diamond(uint64_t us, unsigned blocks) {
     CUevent forked = new_event(), joined = new_event();
     CUstream side = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    busy(stream, us, blocks);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch_busy_kernel(stream, us, blocks);
     make_wait(side, stream, forked);
-    busy(stream, us, blocks);
-    busy(side, us, blocks);
+    launch_busy_kernel(stream, us, blocks);
+    launch_busy_kernel(side, us, blocks);
     make_wait(stream, side, joined);
-    busy(stream, us, blocks);
-    return end(stream);
+    launch_busy_kernel(stream, us, blocks);
+    return end_capture(stream);
 }
 
-static void branches_of_a_graph_run_side_by_side_where_they_fit(void) {
+static void branches_of_a_graph_overlap_where_multiprocessors_suffice(void) {
     start_timed();
-    EQUAL(3000, time_of(instantiate(diamond(1000, ALL / 2)), 1));
-    EQUAL(4000, time_of(instantiate(diamond(1000, ALL)), 1));
+    EQUAL(3000, time_launches(instantiate_graph(diamond(1000, ALL / 2)), 1));
+    EQUAL(4000, time_launches(instantiate_graph(diamond(1000, ALL)), 1));
 }
 
-static void roots_and_leaves_begin_and_end_with_the_graph(void) {
+static void roots_start_and_leaves_end_with_the_graph(void) {
     CUgraphNode node;
     uint64_t ns = 700000;
     void *parameters[] = {&ns};
@@ -971,20 +974,20 @@ static void roots_and_leaves_begin_and_end_with_the_graph(void) {
     params.kernelParams = parameters;
     for (int i = 0; i < 100; i++)
         EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
-    ns = 0; /* it has been copied */
-    CUgraphExec exec = instantiate(graph);
-    long alone = time_of(exec, 1);
-    CHECK(alone >= 700 && alone <= 4 * 700); /* there are 32 queues for branches */
-    EQUAL(2 * alone, time_of(exec, 2));
+    ns = 0; /* the node has its own copy of the parameter */
+    CUgraphExec exec = instantiate_graph(graph);
+    long alone = time_launches(exec, 1);
+    CHECK(alone >= 700 && alone <= 4 * 700); /* branches share 32 queues */
+    EQUAL(2 * alone, time_launches(exec, 2));
 }
 
-static void launches_of_one_executable_graph_follow_each_other_in_any_stream(void) {
+static void launches_of_one_executable_graph_are_serialized_across_streams(void) {
     float milliseconds;
     start_timed();
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    busy(stream, 1000, 1);
-    CUgraph graph = end(stream);
-    CUgraphExec exec = instantiate(graph), other = instantiate(graph);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch_busy_kernel(stream, 1000, 1);
+    CUgraph graph = end_capture(stream);
+    CUgraphExec exec = instantiate_graph(graph), other = instantiate_graph(graph);
     CUstream one = new_stream(CU_STREAM_NON_BLOCKING), two = new_stream(CU_STREAM_NON_BLOCKING);
     CUevent start = new_event(), middle = new_event(), finish = new_event();
     close_gate(one);
@@ -997,9 +1000,9 @@ static void launches_of_one_executable_graph_follow_each_other_in_any_stream(voi
     pthread_mutex_unlock(&gate);
     EQUAL(CUDA_SUCCESS, cuEventSynchronize(finish));
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, start, middle));
-    EQUAL(1000, (long)(milliseconds * 1000 + 0.5f)); /* beside the first */
+    EQUAL(1000, (long)(milliseconds * 1000 + 0.5f)); /* parallel to the first launch */
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, start, finish));
-    EQUAL(2000, (long)(milliseconds * 1000 + 0.5f)); /* after it */
+    EQUAL(2000, (long)(milliseconds * 1000 + 0.5f)); /* after the first launch */
 }
 
 struct exchange {
@@ -1013,39 +1016,39 @@ static void send_next(void *data) {
     exchange->calls++;
 }
 
-static void host_functions_and_copies_see_what_came_before_them(void) {
+static void host_functions_and_copies_see_the_results_of_earlier_nodes(void) {
     CUdeviceptr pointer;
     static struct exchange exchange;
     start_timed();
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EQUAL(CUDA_SUCCESS, cuMemsetD8Async(pointer, 1, 1, stream));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoHAsync_v2(&exchange.received, pointer, 1, stream));
-    busy(stream, 20000, ALL);
+    launch_busy_kernel(stream, 20000, ALL);
     EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, send_next, &exchange));
     EQUAL(CUDA_SUCCESS, cuMemcpyHtoDAsync_v2(pointer, &exchange.sent, 1, stream));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoHAsync_v2(&exchange.received, pointer, 1, stream));
     EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, send_next, &exchange));
-    CUgraphExec exec = instantiate(end(stream));
+    CUgraphExec exec = instantiate_graph(end_capture(stream));
     EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, stream));
-    EQUAL(0, exchange.calls); /* the kernel takes its time */
+    EQUAL(0, exchange.calls); /* the kernel still runs */
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
     EQUAL(2, exchange.calls);
     EQUAL(11, exchange.received);
     EQUAL(21, exchange.sent);
 }
 
-static void a_launch_after_host_functions_sees_what_they_did(void) {
+static void a_launch_after_host_functions_sees_their_results(void) {
     CUdeviceptr pointer;
     static struct exchange exchange;
     start_timed();
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
     EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 0, 64));
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoHAsync_v2(&exchange.received, pointer, 1, stream));
     EQUAL(CUDA_SUCCESS, cuLaunchHostFunc(stream, send_next, &exchange));
     EQUAL(CUDA_SUCCESS, cuMemcpyHtoDAsync_v2(pointer, &exchange.sent, 1, stream));
-    CUgraphExec exec = instantiate(end(stream));
+    CUgraphExec exec = instantiate_graph(end_capture(stream));
     close_gate(stream);
     for (int i = 0; i < 5; i++)
         EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, stream));
@@ -1053,10 +1056,10 @@ static void a_launch_after_host_functions_sees_what_they_did(void) {
     pthread_mutex_unlock(&gate);
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
     EQUAL(5, exchange.calls);
-    EQUAL(50, exchange.sent); /* each launch has added ten to what the one before had sent */
+    EQUAL(50, exchange.sent); /* each launch adds ten to the value that the previous one sent */
 }
 
-static void a_graph_of_more_work_than_the_gpu_holds_at_once_runs_all_the_same(void) {
+static void a_graph_larger_than_the_gpu_queue_runs(void) {
     start_timed();
     CUgraph graph = new_graph();
     CUgraphNode nodes[1500], node;
@@ -1067,18 +1070,18 @@ static void a_graph_of_more_work_than_the_gpu_holds_at_once_runs_all_the_same(vo
     for (int i = 0; i < 1500; i++)
         EQUAL(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&nodes[i], graph, NULL, 0, &params));
     EQUAL(CUDA_SUCCESS, cuGraphAddEmptyNode(&node, graph, nodes, 1500));
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = instantiate_graph(graph);
     CUevent from = new_event(), to = new_event();
     float milliseconds;
     EQUAL(CUDA_SUCCESS, cuEventRecord(from, NULL));
-    EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, NULL)); /* waits for room on its way */
+    EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, NULL)); /* waits for queue space during the submission */
     EQUAL(CUDA_SUCCESS, cuEventRecord(to, NULL));
     EQUAL(CUDA_SUCCESS, cuEventSynchronize(to));
     EQUAL(CUDA_SUCCESS, cuEventElapsedTime(&milliseconds, from, to));
-    CHECK(milliseconds >= 1.5f); /* what is put late starts late */
+    CHECK(milliseconds >= 1.5f); /* work that is submitted late starts late */
 }
 
-/* ---- changing what has been instantiated ---- */
+/* ---- executable graph updates ---- */
 
 static CUgraph captured_pair(CUdeviceptr pointer, unsigned value, CUmemorytype type, unsigned blocks) {
     CUgraph graph = new_graph();
@@ -1098,13 +1101,13 @@ static CUgraph captured_pair(CUdeviceptr pointer, unsigned value, CUmemorytype t
     return graph;
 }
 
-static void an_executable_graph_takes_the_parameters_of_a_graph_of_the_same_shape(void) {
+static void an_executable_graph_is_updated_from_a_graph_of_the_same_topology(void) {
     CUdeviceptr pointer;
     CUgraphExecUpdateResultInfo info;
     unsigned out = 0;
     start_context(0);
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 64));
-    CUgraphExec exec = instantiate(captured_pair(pointer, 1, CU_MEMORYTYPE_DEVICE, 1));
+    CUgraphExec exec = instantiate_graph(captured_pair(pointer, 1, CU_MEMORYTYPE_DEVICE, 1));
     EQUAL(CUDA_SUCCESS, cuGraphExecUpdate_v2(exec, captured_pair(pointer, 2, CU_MEMORYTYPE_DEVICE, 7), &info));
     EQUAL(CU_GRAPH_EXEC_UPDATE_SUCCESS, info.result);
     run(exec);
@@ -1135,12 +1138,12 @@ static void an_executable_graph_takes_the_parameters_of_a_graph_of_the_same_shap
     empty_node(another, &nodes[1], 1);
     EQUAL(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(exec, another, &info));
     EQUAL(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, info.result);
-    run(exec); /* and what failed has changed nothing */
+    run(exec); /* the failed updates changed nothing */
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&out, pointer + 32, sizeof out));
     EQUAL(2, out);
 }
 
-static void flags_are_those_that_were_asked_for(void) {
+static void instantiation_flags_are_returned(void) {
     CUgraphExec exec;
     cuuint64_t flags;
     start_context(0);
@@ -1158,15 +1161,15 @@ static void flags_are_those_that_were_asked_for(void) {
     EQUAL(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, flags);
 }
 
-static void user_objects_live_as_long_as_what_holds_them(void) {
+static void user_objects_are_destroyed_with_their_last_reference(void) {
     int gone = 0;
     CUuserObject object;
     CUgraph graph = NULL;
     start_context(0);
     graph = new_graph();
-    EQUAL(CUDA_SUCCESS, cuUserObjectCreate(&object, &gone, add_one, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    EQUAL(CUDA_SUCCESS, cuUserObjectCreate(&object, &gone, increment, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
     EQUAL(CUDA_SUCCESS, cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = instantiate_graph(graph);
     EQUAL(CUDA_SUCCESS, cuGraphDestroy(graph));
     EQUAL(0, gone);
     EQUAL(CUDA_SUCCESS, cuGraphExecDestroy(exec));
@@ -1174,13 +1177,13 @@ static void user_objects_live_as_long_as_what_holds_them(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuUserObjectRelease(object, 1));
 }
 
-static void a_graph_can_be_looked_at_as_a_picture(void) {
+static void a_graph_can_be_printed_as_dot(void) {
     char path[300], text[4096];
     start_context(0);
-    CUstream stream = begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    launch(stream);
-    launch(stream);
-    CUgraph graph = end(stream);
+    CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch_empty_kernel(stream);
+    launch_empty_kernel(stream);
+    CUgraph graph = end_capture(stream);
     snprintf(path, sizeof path, "%s/graph.dot", test_folder);
     EQUAL(CUDA_SUCCESS, cuGraphDebugDotPrint(graph, path, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE));
     FILE *file = fopen(path, "r");
@@ -1195,46 +1198,46 @@ static void a_graph_can_be_looked_at_as_a_picture(void) {
 
 int main(int count, char **arguments) {
     static const struct test tests[] = {
-        TEST(what_is_captured_is_done_by_each_launch_and_not_before),
-        TEST(streams_fork_by_events_and_join_again),
-        TEST(a_fork_that_is_not_joined_makes_the_capture_fail),
-        TEST(a_capture_ends_in_the_stream_in_which_it_began),
-        TEST(a_capture_goes_on_in_a_graph_that_is_there_already),
-        TEST(a_program_adds_nodes_of_its_own_to_a_capture),
+        TEST(captured_work_runs_at_each_launch_and_not_before),
+        TEST(streams_fork_and_join_through_events),
+        TEST(an_unjoined_fork_makes_the_capture_fail),
+        TEST(a_capture_ends_only_in_the_stream_in_which_it_began),
+        TEST(a_capture_can_extend_an_existing_graph),
+        TEST(a_program_can_add_nodes_to_a_capture),
         TEST(external_events_become_nodes),
-        TEST(a_graph_that_is_launched_in_a_capture_becomes_a_child_graph),
-        TEST(what_waits_for_a_capturing_stream_ends_its_capture),
-        TEST(what_cannot_be_captured_ends_the_capture),
-        TEST(an_event_of_a_capture_cannot_be_waited_for_or_asked_about),
-        TEST(captures_do_not_depend_on_what_is_outside_of_them),
-        TEST(the_legacy_stream_is_out_of_use_while_a_blocking_stream_captures),
+        TEST(a_graph_launched_in_a_capture_becomes_a_child_graph),
+        TEST(waiting_for_a_capturing_stream_invalidates_the_capture),
+        TEST(an_uncapturable_call_invalidates_the_capture),
+        TEST(captured_events_cannot_be_synchronized_or_queried),
+        TEST(a_capture_cannot_depend_on_uncaptured_work),
+        TEST(the_legacy_stream_is_unusable_while_a_blocking_stream_captures),
         TEST(a_capture_ends_with_its_stream_or_its_context),
-        TEST(who_may_make_unsafe_calls_is_a_matter_of_both_modes),
-        TEST(unsafe_calls_are_those_that_allocate_or_wait),
-        TEST(only_a_relaxed_capture_may_be_ended_by_another_thread),
-        TEST(nodes_run_after_what_they_depend_on_however_they_were_added),
-        TEST(a_circle_cannot_be_instantiated),
-        TEST(edges_are_added_and_removed_all_or_none),
-        TEST(edge_data_is_not_lost_on_those_who_do_not_know_it),
-        TEST(a_clone_is_a_graph_of_its_own),
-        TEST(a_graph_within_a_graph_runs_where_its_node_is),
-        TEST(a_kernel_that_cannot_be_launched_is_no_node),
-        TEST(what_a_capture_allocates_is_there_while_its_graph_runs),
-        TEST(what_a_graph_leaves_allocated_is_freed_before_it_runs_again),
-        TEST(graphs_with_memory_are_one_of_a_kind),
-        TEST(a_launch_without_room_for_its_memory_fails_and_takes_none),
-        TEST(capturing_what_is_no_memory_of_a_graph_frees_nothing),
-        TEST(a_graph_takes_the_time_of_what_it_does_one_after_the_other),
-        TEST(branches_of_a_graph_run_side_by_side_where_they_fit),
-        TEST(roots_and_leaves_begin_and_end_with_the_graph),
-        TEST(launches_of_one_executable_graph_follow_each_other_in_any_stream),
-        TEST(host_functions_and_copies_see_what_came_before_them),
-        TEST(a_launch_after_host_functions_sees_what_they_did),
-        TEST(a_graph_of_more_work_than_the_gpu_holds_at_once_runs_all_the_same),
-        TEST(an_executable_graph_takes_the_parameters_of_a_graph_of_the_same_shape),
-        TEST(flags_are_those_that_were_asked_for),
-        TEST(user_objects_live_as_long_as_what_holds_them),
-        TEST(a_graph_can_be_looked_at_as_a_picture),
+        TEST(unsafe_calls_depend_on_the_modes_of_capture_and_thread),
+        TEST(calls_that_allocate_or_wait_are_unsafe),
+        TEST(only_a_relaxed_capture_can_be_ended_by_another_thread),
+        TEST(nodes_run_after_their_dependencies_in_any_order_of_creation),
+        TEST(a_cyclic_graph_cannot_be_instantiated),
+        TEST(edges_are_added_and_removed_atomically),
+        TEST(edge_data_makes_the_older_queries_fail),
+        TEST(a_clone_is_independent_of_its_original),
+        TEST(a_child_graph_runs_in_the_order_of_its_node),
+        TEST(an_unlaunchable_kernel_is_refused_as_a_node),
+        TEST(captured_allocations_exist_while_their_graph_runs),
+        TEST(memory_left_allocated_by_a_graph_is_freed_before_its_next_launch),
+        TEST(graphs_with_memory_nodes_cannot_be_duplicated),
+        TEST(a_launch_without_free_memory_fails_and_allocates_nothing),
+        TEST(capturing_a_free_of_other_memory_frees_nothing),
+        TEST(serial_nodes_take_the_sum_of_their_times),
+        TEST(branches_of_a_graph_overlap_where_multiprocessors_suffice),
+        TEST(roots_start_and_leaves_end_with_the_graph),
+        TEST(launches_of_one_executable_graph_are_serialized_across_streams),
+        TEST(host_functions_and_copies_see_the_results_of_earlier_nodes),
+        TEST(a_launch_after_host_functions_sees_their_results),
+        TEST(a_graph_larger_than_the_gpu_queue_runs),
+        TEST(an_executable_graph_is_updated_from_a_graph_of_the_same_topology),
+        TEST(instantiation_flags_are_returned),
+        TEST(user_objects_are_destroyed_with_their_last_reference),
+        TEST(a_graph_can_be_printed_as_dot),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
 }

@@ -1,8 +1,8 @@
 """
-The driver against NVIDIA's own headers: header_test.py SOURCES CLIENTS LIBRARY. Every source compiles with cuda.h in
-place of our declarations (a wrong type or value is a compiler error), every entry of the table is of a form and a
-version that cudaTypedefs.h knows, and the library exports the table's symbols and no others. NVML's functions, structures
-and values are compared with nvml.h, whose handles are structures around a pointer where ours are the pointer.
+Compares the driver with NVIDIA's headers: header_test.py SOURCES CLIENTS LIBRARY. Every source compiles with cuda.h in
+place of our declarations, so a wrong type or value is a compiler error. Every entry of the table has a name and version
+from cudaTypedefs.h, and the library exports exactly the table's symbols. NVML functions, structures and values are
+compared with nvml.h, whose handles are structures around a pointer where ours are the pointer.
 """
 import glob
 import os
@@ -15,13 +15,14 @@ import unittest
 SOURCES, CLIENTS, LIBRARY = sys.argv[1:4]
 del sys.argv[1:4]
 INCLUDE = os.path.join(CLIENTS, "nvidia", "cu13", "include")
-# Not in cudaTypedefs.h but in cudaProfilerTypedefs.h, which the runtime's package lacks.
+# Declared in cudaProfilerTypedefs.h, which the runtime's package lacks, and not in cudaTypedefs.h.
 ELSEWHERE = {("cuProfilerStart", 4000, ""), ("cuProfilerStop", 4000, "")}
 
 
 def table():
     with open(os.path.join(SOURCES, "cuda_entries.def")) as entries:
-        return re.findall(r"^(ENTRY|THREAD)\((\w+), (\d+), (\w+?)(_pt[ds][sz])?(?:, (\w+))?\)$", entries.read(), re.M)
+        pattern = r"^(ENTRY|PER_THREAD)\((\w+), (\d+), (\w+?)(_pt[ds][sz])?(?:, (\w+))?\)$"
+        return re.findall(pattern, entries.read(), re.M)
 
 
 class HeaderTest(unittest.TestCase):
@@ -31,7 +32,7 @@ class HeaderTest(unittest.TestCase):
                 subprocess.run(["cc", "-std=gnu11", "-fsyntax-only", "-Werror", "-Wno-deprecated-declarations",
                                 "-DALIQUOT_CHECK_AGAINST_CUDA_H", f"-I{INCLUDE}", source], check=True)
 
-    def test_every_entry_is_one_of_cuda_typedefs_h(self):
+    def test_every_entry_is_in_cuda_typedefs_h(self):
         with open(os.path.join(INCLUDE, "cudaTypedefs.h")) as header:
             known = {(name, int(version), flavour) for name, version, flavour in
                      re.findall(r"PFN_(cu\w+?)_v(\d+)(_ptsz|_ptds)?\)", header.read())}
@@ -39,7 +40,7 @@ class HeaderTest(unittest.TestCase):
         self.assertGreater(len(entries), 200)
         self.assertEqual(set(), entries - known - ELSEWHERE)
 
-    def test_newer_forms_have_newer_names(self):
+    def test_newer_versions_have_newer_symbols(self):
         forms = {}
         for kind, name, version, symbol, _, _ in table():
             if kind == "ENTRY":
@@ -48,7 +49,7 @@ class HeaderTest(unittest.TestCase):
             numbers = [int((re.search(r"_v(\d)$", symbol) or [0, "1"])[1]) for _, symbol in sorted(versions)]
             self.assertEqual(sorted(set(numbers)), numbers, name)
 
-    def test_the_library_exports_the_table_and_nothing_else(self):
+    def test_the_library_exports_exactly_the_table(self):
         symbols = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", LIBRARY], check=True,
                                  capture_output=True, text=True).stdout
         exported = {line.split()[0] for line in symbols.splitlines()}
@@ -75,10 +76,10 @@ class NvmlHeaderTest(unittest.TestCase):
         self.integers |= set(re.findall(r"typedef unsigned int (nvml\w+);", self.header))
 
     def prototypes(self, source, where):
-        """Functions as the compiler saw them in the file where: name to types, those of parameters included."""
+        """The functions that the compiler found in the file where: name to return and parameter types."""
         path = os.path.join(self.folder, "prototypes")
-        compiled("-DFAKE_DRIVER_VERSION=\"\"", "-DFAKE_CUDA_VERSION=13000", "-U_GNU_SOURCE", "-fsyntax-only", "-aux-info",
-                 path, source)
+        compiled("-DFAKE_DRIVER_VERSION=\"\"", "-DFAKE_CUDA_VERSION=13000", "-U_GNU_SOURCE", "-fsyntax-only",
+                 "-aux-info", path, source)
         found = {}
         for answer, name, parameters in re.findall(
                 rf"^/\* \S*{where}:\d+:\w+ \*/ (?:extern )?(.*?)(nvml[A-Z]\w*) \((.*?)\);", read(path), re.M):
@@ -86,16 +87,16 @@ class NvmlHeaderTest(unittest.TestCase):
         return found
 
     def plain(self, text):
-        """A type without its parameter's name; what is an integer to the caller is an unsigned int."""
+        """A type without the parameter name, with every enum type as unsigned int."""
         words = re.findall(r"[\w]+|\*", text)
         if len(words) > 1 and "*" in words:
             words = words[:len(words) - words[::-1].index("*")]
         elif len(words) > 1 and words[-1] not in ("int", "char", "long", "short"):
             words = words[:-1]
-        return " ".join("unsigned int" if word in self.integers else word.replace("nvmlProcessInfo_t", "nvmlProcessInfo_v2_t")
-                        for word in words)
+        return " ".join("unsigned int" if word in self.integers else
+                        word.replace("nvmlProcessInfo_t", "nvmlProcessInfo_v2_t") for word in words)
 
-    def test_every_function_is_declared_so_in_nvml_h(self):
+    def test_every_function_matches_its_declaration_in_nvml_h(self):
         include = os.path.join(self.folder, "include.c")
         with open(include, "w") as source:
             source.write("#include <nvml.h>\n")
@@ -104,7 +105,7 @@ class NvmlHeaderTest(unittest.TestCase):
         self.assertGreater(len(ours), 80)
         self.assertEqual(set(), set(ours) - set(theirs))
         for name, types in ours.items():
-            # Where the fake driver looks at nothing behind a pointer, it is one to void.
+            # The simulated driver declares pointers that it does not dereference as void *.
             seen = [own if own == "void *" and their.endswith("*") else their
                     for own, their in zip(types, theirs[name])] + theirs[name][len(types):]
             self.assertEqual(seen, types, name)
@@ -119,9 +120,9 @@ class NvmlHeaderTest(unittest.TestCase):
         compiled(source, "-o", program)
         return subprocess.run([program], check=True, capture_output=True, text=True).stdout.splitlines()
 
-    def test_structures_and_values_are_those_of_nvml_h(self):
+    def test_structures_and_values_match_nvml_h(self):
         own = re.sub(r"/\*.*?\*/", "", read(os.path.join(SOURCES, "nvml_abi.h")), flags=re.S)
-        own = re.sub(r"union \{.*?\}", "union", own, flags=re.S)  # by their own names
+        own = re.sub(r"union \{.*?\}", "union", own, flags=re.S)  # members are compared by name
         lines = []
         for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", own, re.S):
             lines.append((f"sizeof {name}", f"sizeof({name})"))

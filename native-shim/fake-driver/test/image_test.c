@@ -1,6 +1,6 @@
 /*
- * The reading of images, sound and broken ones. Further arguments name files, which are broken in the same ways where
- * they exist.
+ * Tests of the image parser, with valid and corrupted images. Arguments name further image files; those that exist are
+ * read and corrupted in the same way.
  */
 #include "check.h"
 #include "cubin.h"
@@ -13,26 +13,27 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char ptx[] = "// .entry not_this(\n"
-                          "/* .entry nor_this() {} */\n"
-                          ".version 8.0\n"
-                          ".target sm_75, debug\n"
-                          ".address_size 64\n\n"
-                          ".extern .global .u32 elsewhere;\n"
-                          ".visible .global .align 4 .u32 counter = 7;\n"
-                          ".global .attribute(.managed) .align 8 .b8 shared_by_all[16];\n"
-                          ".const .align 4 .b32 table[2][2] = {{1, -2}, {0f3F800000, 4}};\n"
-                          ".global .align 16 .v2 .f32 pair;\n"
-                          ".func (.param .b32 r) helper(.param .b32 a)\n{\n\tret;\n}\n"
-                          ".visible .entry kernel(\n"
-                          "\t.param .u64 kernel_a,\n"
-                          "\t.param .u8 kernel_b,\n"
-                          "\t.param .align 4 .b8 kernel_c[12],\n"
-                          "\t.param .u64 .ptr .global .align 4 kernel_d\n"
-                          ")\n.maxntid 256, 1, 1\n{\n\t{ .reg .b32 %r<2>; }\n\tret;\n}\n"
-                          ".entry bare\n{\n\tret;\n}";
+static const char sample_ptx[] = "// .entry not_this(\n"
+                                 "/* .entry nor_this() {} */\n"
+                                 ".version 8.0\n"
+                                 ".target sm_75, debug\n"
+                                 ".address_size 64\n\n"
+                                 ".extern .global .u32 elsewhere;\n"
+                                 ".visible .global .align 4 .u32 counter = 7;\n"
+                                 ".global .attribute(.managed) .align 8 .b8 shared_by_all[16];\n"
+                                 ".const .align 4 .b32 table[2][2] = {{1, -2}, {0f3F800000, 4}};\n"
+                                 ".global .align 16 .v2 .f32 pair;\n"
+                                 ".func (.param .b32 r) helper(.param .b32 a)\n{\n\tret;\n}\n"
+                                 ".visible .entry kernel(\n"
+                                 "\t.param .u64 kernel_a,\n"
+                                 "\t.param .u8 kernel_b,\n"
+                                 "\t.param .align 4 .b8 kernel_c[12],\n"
+                                 "\t.param .u64 .ptr .global .align 4 kernel_d\n"
+                                 ")\n.maxntid 256, 1, 1\n{\n\t{ .reg .b32 %r<2>; }\n\tret;\n}\n"
+                                 ".entry bare\n{\n\tret;\n}";
 
-static enum image_result read_all(struct image *image, const void *start, size_t bytes, unsigned architecture) {
+static enum image_result read_with_and_without_size(struct image *image, const void *start, size_t bytes,
+                                                    unsigned architecture) {
     struct image again;
     enum image_result result = image_read(image, start, bytes, architecture);
     CHECK(image_read(&again, start, SIZE_MAX, architecture) == result);
@@ -46,9 +47,9 @@ static void check_parameter(const struct image_kernel *kernel, size_t index, uin
     CHECK(kernel->parameters[index].offset == offset && kernel->parameters[index].size == size);
 }
 
-static void ptx_tells_its_kernels_and_variables(void) {
+static void ptx_kernels_and_variables_are_read(void) {
     struct image image;
-    CHECK(read_all(&image, ptx, sizeof ptx, 80) == IMAGE_READ);
+    CHECK(read_with_and_without_size(&image, sample_ptx, sizeof sample_ptx, 80) == IMAGE_READ);
     CHECK(image.kernel_count == 2 && image.architecture == 75);
     const struct image_kernel *kernel = image_kernel(&image, "kernel");
     CHECK(kernel != NULL && kernel->parameter_count == 4);
@@ -66,14 +67,14 @@ static void ptx_tells_its_kernels_and_variables(void) {
     CHECK(image_global(&image, "shared_by_all")->managed && image_global(&image, "shared_by_all")->bytes == 16);
     CHECK(image_global(&image, "pair")->bytes == 8 && image_global(&image, "pair")->initial == NULL);
     image_clear(&image);
-    CHECK(image_read(&image, ptx, sizeof ptx, 70) == IMAGE_OF_OTHER_DEVICES);
+    CHECK(image_read(&image, sample_ptx, sizeof sample_ptx, 70) == IMAGE_OF_OTHER_DEVICES);
 }
 
-static void a_cubin_tells_its_kernels_and_variables(void) {
+static void cubin_kernels_and_variables_are_read(void) {
     struct image image;
-    unsigned char bytes[CUBIN_ROOM] __attribute__((aligned(8))) = {0};
+    unsigned char bytes[CUBIN_CAPACITY] __attribute__((aligned(8))) = {0};
     size_t size = make_cubin(bytes, 80);
-    CHECK(read_all(&image, bytes, size, 89) == IMAGE_READ);
+    CHECK(read_with_and_without_size(&image, bytes, size, 89) == IMAGE_READ);
     CHECK(image.kernel_count == 1 && image.global_count == 2 && image.architecture == 80);
     const struct image_kernel *kernel = image_kernel(&image, "kernel");
     CHECK(kernel != NULL && kernel->parameter_count == 3 && kernel->registers == 20);
@@ -83,32 +84,33 @@ static void a_cubin_tells_its_kernels_and_variables(void) {
     CHECK(*image_global(&image, "counter")->initial == 7);
     CHECK(image_global(&image, "zeros")->bytes == 1000 && image_global(&image, "zeros")->initial == NULL);
     image_clear(&image);
-    CHECK(read_all(&image, bytes, size, 90) == IMAGE_OF_OTHER_DEVICES); /* another generation */
-    CHECK(read_all(&image, bytes, size, 75) == IMAGE_OF_OTHER_DEVICES); /* an older one */
+    CHECK(read_with_and_without_size(&image, bytes, size, 90) == IMAGE_OF_OTHER_DEVICES); /* another major version */
+    CHECK(read_with_and_without_size(&image, bytes, size, 75) == IMAGE_OF_OTHER_DEVICES); /* an older device */
 }
 
-static void of_a_fat_binary_the_best_fit_is_taken(void) {
+static void the_best_image_of_a_fat_binary_is_selected(void) {
     struct image image;
-    unsigned char bytes[2 * CUBIN_ROOM] __attribute__((aligned(8))) = {0};
+    unsigned char bytes[2 * CUBIN_CAPACITY] __attribute__((aligned(8))) = {0};
     size_t size = make_fatbin(bytes, 80, 86);
     static const unsigned pairs[][2] = {{80, 80}, {86, 86}, {89, 86}};
     for (size_t i = 0; i < 3; i++) {
-        CHECK(read_all(&image, bytes, size, pairs[i][0]) == IMAGE_READ && image.architecture == pairs[i][1]);
+        CHECK(read_with_and_without_size(&image, bytes, size, pairs[i][0]) == IMAGE_READ &&
+              image.architecture == pairs[i][1]);
         image_clear(&image);
     }
-    CHECK(read_all(&image, bytes, size, 90) == IMAGE_OF_OTHER_DEVICES);
+    CHECK(read_with_and_without_size(&image, bytes, size, 90) == IMAGE_OF_OTHER_DEVICES);
     struct {
         uint32_t magic, version;
         const void *data, *prelinked;
     } wrapper = {0x466243b1, 1, bytes, NULL};
     CHECK(image_read(&image, &wrapper, SIZE_MAX, 80) == IMAGE_READ);
     image_clear(&image);
-    CHECK(image_read(&image, &wrapper, sizeof wrapper, 80) == IMAGE_MALFORMED); /* a file has no pointers */
+    CHECK(image_read(&image, &wrapper, sizeof wrapper, 80) == IMAGE_MALFORMED); /* a file cannot contain pointers */
 }
 
-static void an_image_at_the_end_of_what_is_mapped_is_an_error_and_no_crash(void) {
+static void a_truncated_image_at_the_end_of_mapped_memory_is_an_error(void) {
     struct image image;
-    unsigned char bytes[2 * CUBIN_ROOM] __attribute__((aligned(8))) = {0};
+    unsigned char bytes[2 * CUBIN_CAPACITY] __attribute__((aligned(8))) = {0};
     unsigned char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(pages != MAP_FAILED && mprotect(pages + 4096, 4096, PROT_NONE) == 0);
     size_t size = make_fatbin(bytes, 80, 86);
@@ -116,37 +118,39 @@ static void an_image_at_the_end_of_what_is_mapped_is_an_error_and_no_crash(void)
     for (size_t shown = 4; shown <= size; shown += 4) {
         memcpy(pages + 4096 - shown, bytes, shown);
         enum image_result result = image_read(&image, pages + 4096 - shown, SIZE_MAX, 80);
-        /* The second cubin isn't needed, and not looked at. */
+        /* The parser does not read the second cubin, which this device does not need. */
         CHECK(result == IMAGE_MALFORMED || (result == IMAGE_READ && shown > size / 2));
         CHECK(result == IMAGE_READ || shown < size);
         image_clear(&image);
     }
     memset(pages, ' ', 4096);
-    memcpy(pages + 4096 - (sizeof ptx - 1), ptx, sizeof ptx - 1); /* without its zero */
-    CHECK(image_read(&image, pages + 4096 - (sizeof ptx - 1), SIZE_MAX, 80) == IMAGE_MALFORMED);
+    memcpy(pages + 4096 - (sizeof sample_ptx - 1), sample_ptx,
+           sizeof sample_ptx - 1); /* without the terminating zero */
+    CHECK(image_read(&image, pages + 4096 - (sizeof sample_ptx - 1), SIZE_MAX, 80) == IMAGE_MALFORMED);
     CHECK(image_read(&image, NULL, SIZE_MAX, 80) == IMAGE_MALFORMED);
     munmap(pages, 8192);
 }
 
-static uint64_t state;
+static uint64_t random_state;
 
-static uint64_t next(void) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    return state ^= state << 17;
+static uint64_t next_random(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    return random_state ^= random_state << 17;
 }
 
-/* Cut anywhere, and with a few bytes changed: whatever comes out, it is one of the results and nothing is touched. */
-static void break_it(const unsigned char *good, size_t size, unsigned rounds) {
+/* Reads truncated copies and copies with a few changed bytes: each must give a valid result and no stray access. */
+static void read_corrupted(const unsigned char *valid, size_t size, unsigned rounds) {
     static const unsigned char likely[] = {0, 1, 4, 0x7f, 0x80, 0xff, '{', '}', '(', ',', ';', '=', '"', '[', '.'};
     for (unsigned round = 0; round < rounds; round++) {
         struct image image;
-        size_t length = round % 4 == 0 ? next() % size : size;
-        unsigned char *bytes = malloc(length + 1); /* exactly as many, so that a sanitizer sees any beyond */
+        size_t length = round % 4 == 0 ? next_random() % size : size;
+        unsigned char *bytes = malloc(length + 1); /* exact size, so that a sanitizer detects accesses beyond it */
         CHECK(bytes != NULL);
-        memcpy(bytes, good, length);
-        for (unsigned changes = (unsigned)(next() % 8); changes > 0 && length > 0; changes--)
-            bytes[next() % length] = next() % 2 == 0 ? likely[next() % sizeof likely] : (unsigned char)next();
+        memcpy(bytes, valid, length);
+        for (unsigned changes = (unsigned)(next_random() % 8); changes > 0 && length > 0; changes--)
+            bytes[next_random() % length] =
+                next_random() % 2 == 0 ? likely[next_random() % sizeof likely] : (unsigned char)next_random();
         enum image_result result = image_read(&image, bytes, length, 80);
         CHECK(result == IMAGE_READ || result == IMAGE_MALFORMED || result == IMAGE_OF_OTHER_DEVICES);
         image_clear(&image);
@@ -154,18 +158,18 @@ static void break_it(const unsigned char *good, size_t size, unsigned rounds) {
     }
 }
 
-static void broken_images_are_errors_and_no_crashes(void) {
-    unsigned char bytes[2 * CUBIN_ROOM] __attribute__((aligned(8))) = {0};
-    break_it((const unsigned char *)ptx, sizeof ptx, 20000);
-    break_it(bytes, make_cubin(bytes, 80), 20000);
+static void corrupt_images_are_errors(void) {
+    unsigned char bytes[2 * CUBIN_CAPACITY] __attribute__((aligned(8))) = {0};
+    read_corrupted((const unsigned char *)sample_ptx, sizeof sample_ptx, 20000);
+    read_corrupted(bytes, make_cubin(bytes, 80), 20000);
     memset(bytes, 0, sizeof bytes);
-    break_it(bytes, make_fatbin(bytes, 80, 86), 20000);
+    read_corrupted(bytes, make_fatbin(bytes, 80, 86), 20000);
 }
 
-static void break_file(const char *path) {
+static void read_corrupted_file(const char *path) {
     FILE *file = fopen(path, "re");
     if (file == NULL)
-        return; /* nvcc could not be had */
+        return; /* nvcc is not available */
     CHECK(fseek(file, 0, SEEK_END) == 0);
     long size = ftell(file);
     CHECK(size > 0 && fseek(file, 0, SEEK_SET) == 0);
@@ -175,22 +179,22 @@ static void break_file(const char *path) {
     fclose(file);
     CHECK(image_read(&image, bytes, (size_t)size, 80) == IMAGE_READ);
     image_clear(&image);
-    break_it(bytes, (size_t)size, 5000);
+    read_corrupted(bytes, (size_t)size, 5000);
     free(bytes);
     printf("ok: %s\n", path);
 }
 
 int main(int count, char **arguments) {
     const char *seed = getenv("ALIQUOT_TEST_SEED");
-    state = seed != NULL ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL) << 16 | 1;
-    printf("ALIQUOT_TEST_SEED=%#llx\n", (unsigned long long)state);
+    random_state = seed != NULL ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL) << 16 | 1;
+    printf("ALIQUOT_TEST_SEED=%#llx\n", (unsigned long long)random_state);
     fflush(stdout);
-    ptx_tells_its_kernels_and_variables();
-    a_cubin_tells_its_kernels_and_variables();
-    of_a_fat_binary_the_best_fit_is_taken();
-    an_image_at_the_end_of_what_is_mapped_is_an_error_and_no_crash();
-    broken_images_are_errors_and_no_crashes();
+    ptx_kernels_and_variables_are_read();
+    cubin_kernels_and_variables_are_read();
+    the_best_image_of_a_fat_binary_is_selected();
+    a_truncated_image_at_the_end_of_mapped_memory_is_an_error();
+    corrupt_images_are_errors();
     for (int i = 1; i < count; i++)
-        break_file(arguments[i]);
+        read_corrupted_file(arguments[i]);
     return 0;
 }

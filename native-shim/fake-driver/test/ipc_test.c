@@ -1,14 +1,14 @@
-/* Memory and pools of one process in another. */
+/* Tests of memory and pools that two processes share. */
 #include "testing.h"
 
 enum { GPU_MIB = 1000 };
 
-/* Runs the other side in a process of its own, with a socket to it. */
-static pid_t other_process(void (*run)(int socket), int *socket) {
+/* Runs the peer in a child process, connected by a socket. */
+static pid_t spawn_peer(void (*run)(int socket), int *socket) {
     int ends[2];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     fflush(NULL);
-    pid_t child = fork(); /* before CUDA is used */
+    pid_t child = fork(); /* before the first CUDA call */
     if (child == 0) {
         close(ends[0]);
         run(ends[1]);
@@ -19,21 +19,21 @@ static pid_t other_process(void (*run)(int socket), int *socket) {
     return child;
 }
 
-static void succeeded(pid_t child) {
+static void expect_success(pid_t child) {
     int status;
     CHECK(waitpid(child, &status, 0) == child);
     EQUAL(0, status);
 }
 
-static void tell(int socket, const void *data, size_t bytes) {
+static void send_bytes(int socket, const void *data, size_t bytes) {
     CHECK(write(socket, data, bytes) == (ssize_t)bytes);
 }
 
-static void hear(int socket, void *data, size_t bytes) {
+static void receive_bytes(int socket, void *data, size_t bytes) {
     CHECK(read(socket, data, bytes) == (ssize_t)bytes);
 }
 
-static void open_a_handle(int socket) {
+static void open_memory_handle(int socket) {
     CUipcMemHandle handle, broken;
     CUdeviceptr first, second, plain;
     CUcontext context;
@@ -43,12 +43,12 @@ static void open_a_handle(int socket) {
     size_t size;
     gpu_file *gpu = open_gpu(0);
     context = start_context(0);
-    hear(socket, &handle, sizeof handle);
+    receive_bytes(socket, &handle, sizeof handle);
     uint64_t before = gpu_used(gpu);
     EQUAL(CUDA_SUCCESS, cuIpcOpenMemHandle_v2(&first, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     EQUAL(CUDA_SUCCESS, cuIpcOpenMemHandle_v2(&second, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     EQUAL(first, second);
-    EQUAL(before, gpu_used(gpu)); /* it is the other's charge */
+    EQUAL(before, gpu_used(gpu)); /* the exporting process is charged */
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, first + 20 * MIB, 4));
     EQUAL(1234, value);
     EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(first + 8, 4321, 1));
@@ -61,29 +61,29 @@ static void open_a_handle(int socket) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(first, NULL));
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 16));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(plain));
-    for (size_t i = 0; i < sizeof handle - 32; i++) { /* any byte of it that means something */
+    for (size_t i = 0; i < sizeof handle - 32; i++) { /* every byte of the handle that has a meaning */
         broken = handle;
         broken.reserved[i] = (char)(broken.reserved[i] ^ 0x55);
         if (cuIpcOpenMemHandle_v2(&second, broken, 1) == CUDA_SUCCESS) {
-            CHECK(i == 16 || i >= 24); /* a few bytes less or more in the same page; where it is open already */
+            CHECK(i == 16 || i >= 24); /* 16: a size within the same page; from 24: unused while open */
             EQUAL(CUDA_SUCCESS, cuIpcCloseMemHandle(second));
         }
     }
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&second, handle, 2));
-    tell(socket, &byte, 1);
-    hear(socket, &byte, 1);
+    send_bytes(socket, &byte, 1);
+    receive_bytes(socket, &byte, 1);
     EQUAL(CUDA_SUCCESS, cuIpcCloseMemHandle(first));
-    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, first, 4)); /* opened twice */
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, first, 4)); /* still open: it was opened twice */
     EQUAL(CUDA_SUCCESS, cuIpcCloseMemHandle(first));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(first));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(&value, first, 4));
-    EQUAL(CUDA_ERROR_MAP_FAILED, cuIpcOpenMemHandle_v2(&first, handle, 1)); /* it is freed by now */
+    EQUAL(CUDA_ERROR_MAP_FAILED, cuIpcOpenMemHandle_v2(&first, handle, 1)); /* the exporter has freed it */
     EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(context));
 }
 
-static void memory_is_seen_through_a_handle_and_not_charged_again(void) {
+static void memory_opened_through_a_handle_is_not_charged_again(void) {
     int socket;
-    pid_t child = other_process(open_a_handle, &socket);
+    pid_t child = spawn_peer(open_memory_handle, &socket);
     CUipcMemHandle handle;
     CUdeviceptr pointer, pooled;
     unsigned value = 0;
@@ -92,7 +92,8 @@ static void memory_is_seen_through_a_handle_and_not_charged_again(void) {
     gpu_file *gpu = open_gpu(0);
     start_context(0);
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 30 * MIB + 1));
-    EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(pointer + 20 * MIB, 1234, 1)); /* before it moves */
+    EQUAL(CUDA_SUCCESS,
+          cuMemsetD32_v2(pointer + 20 * MIB, 1234, 1)); /* before the export moves the memory to shared pages */
     EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(pointer + 12 * MIB, 99, 1));
     EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, pointer));
     EQUAL(1, capable);
@@ -107,18 +108,18 @@ static void memory_is_seen_through_a_handle_and_not_charged_again(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, 0x1234));
     EQUAL(CUDA_SUCCESS, cuMemFree_v2(pooled));
     EQUAL(CUDA_SUCCESS, cuIpcGetMemHandle(&handle, pointer));
-    tell(socket, &handle, sizeof handle);
-    hear(socket, &byte, 1);
+    send_bytes(socket, &handle, sizeof handle);
+    receive_bytes(socket, &byte, 1);
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, pointer + 8, 4));
     EQUAL(4321, value);
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, pointer + 12 * MIB, 4));
     EQUAL(0, value);
     EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointer));
-    tell(socket, &byte, 1);
-    succeeded(child);
+    send_bytes(socket, &byte, 1);
+    expect_success(child);
 }
 
-static void import_a_pool(int socket) {
+static void import_pool(int socket) {
     CUmemoryPool pool;
     CUmemPoolPtrExportData data;
     CUdeviceptr pointer;
@@ -132,7 +133,7 @@ static void import_a_pool(int socket) {
     close(descriptor);
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&pointer, 1, pool, NULL));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuDeviceSetMemPool(0, pool));
-    hear(socket, &data, sizeof data);
+    receive_bytes(socket, &data, sizeof data);
     uint64_t before = gpu_used(gpu);
     EQUAL(CUDA_SUCCESS, cuMemPoolImportPointer(&pointer, pool, &data));
     EQUAL(before, gpu_used(gpu));
@@ -144,18 +145,18 @@ static void import_a_pool(int socket) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(pointer));
     EQUAL(CUDA_SUCCESS, cuMemPoolImportPointer(&pointer, pool, &data));
     EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointer));
-    data.reserved[9] ^= 1; /* of which pool it is */
+    data.reserved[9] ^= 1; /* the pool ID */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&pointer, pool, &data));
     data.reserved[9] ^= 1;
-    data.reserved[22] ^= 1; /* beyond its end */
+    data.reserved[22] ^= 1; /* an offset beyond the end of the pool */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&pointer, pool, &data));
     EQUAL(CUDA_SUCCESS, cuMemPoolDestroy(pool));
-    tell(socket, &byte, 1);
+    send_bytes(socket, &byte, 1);
 }
 
-static void a_pool_is_shared_pointer_by_pointer(void) {
+static void pool_allocations_are_shared_pointer_by_pointer(void) {
     int socket, descriptor;
-    pid_t child = other_process(import_a_pool, &socket);
+    pid_t child = spawn_peer(import_pool, &socket);
     CUmemoryPool pool, plain;
     CUmemPoolPtrExportData data;
     CUdeviceptr first, pointer;
@@ -171,25 +172,25 @@ static void a_pool_is_shared_pointer_by_pointer(void) {
           cuMemPoolExportToShareableHandle(&descriptor, plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     EQUAL(CUDA_SUCCESS,
           cuMemPoolExportToShareableHandle(&descriptor, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    send_descriptor(socket, descriptor); /* before there is any memory in it */
+    send_descriptor(socket, descriptor); /* before the pool has memory */
     close(descriptor);
     EQUAL(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&first, 5000, pool, NULL));
     EQUAL(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&pointer, 1000, pool, NULL));
     EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(pointer, 1234, 250));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&data, pointer + 512));
     EQUAL(CUDA_SUCCESS, cuMemPoolExportPointer(&data, pointer));
-    tell(socket, &data, sizeof data);
-    hear(socket, &byte, 1);
+    send_bytes(socket, &data, sizeof data);
+    receive_bytes(socket, &byte, 1);
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, pointer, 4));
     EQUAL(4321, value);
-    succeeded(child);
+    expect_success(child);
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(first, NULL));
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, NULL));
     EQUAL(CUDA_SUCCESS, cuCtxSynchronize());
     gpu_file *gpu = open_gpu(0);
     EQUAL(0, gpu_used(gpu));
     EQUAL(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&pointer, 1000, pool, NULL));
-    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, pointer, 4)); /* of new memory */
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, pointer, 4)); /* memory allocated after the import */
     EQUAL(0, value);
     properties.handleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
     EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&pool, &properties));
@@ -197,8 +198,8 @@ static void a_pool_is_shared_pointer_by_pointer(void) {
 
 int main(int count, char **arguments) {
     static const struct test tests[] = {
-        TEST(memory_is_seen_through_a_handle_and_not_charged_again),
-        TEST(a_pool_is_shared_pointer_by_pointer),
+        TEST(memory_opened_through_a_handle_is_not_charged_again),
+        TEST(pool_allocations_are_shared_pointer_by_pointer),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
 }

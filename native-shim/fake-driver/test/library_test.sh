@@ -1,5 +1,5 @@
 #!/bin/sh
-# library_test.sh FILE...: none of them needs a C library newer than 2.17, so that old containers can load them.
+# library_test.sh FILE...: checks that no file needs a glibc newer than 2.17, so that old containers can load them.
 set -eu
 for file in "$@"; do
     newest=$(objdump -T "$file" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1)

@@ -1,23 +1,23 @@
-/* Memory pools and stream-ordered allocation, as a program sees them. */
+/* Tests of memory pools and stream-ordered allocation through the driver API. */
 #include "testing.h"
 
 enum { GPU_MIB = 1000 };
 
-static CUmemoryPool default_pool(void) {
+static CUmemoryPool get_default_pool(void) {
     CUmemoryPool pool;
     EQUAL(CUDA_SUCCESS, cuDeviceGetDefaultMemPool(&pool, 0));
     return pool;
 }
 
-static uint64_t pool_says(CUmemoryPool pool, CUmemPool_attribute attribute) {
+static uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute) {
     cuuint64_t value;
     EQUAL(CUDA_SUCCESS, cuMemPoolGetAttribute(pool, attribute, &value));
     return value;
 }
 
 static void expect_pool(CUmemoryPool pool, uint64_t used, uint64_t reserved) {
-    EQUAL(used, pool_says(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
-    EQUAL(reserved, pool_says(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    EQUAL(used, pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+    EQUAL(reserved, pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
 }
 
 static CUmemoryPool new_pool(int ordinal, size_t max_bytes) {
@@ -29,11 +29,11 @@ static CUmemoryPool new_pool(int ordinal, size_t max_bytes) {
     return pool;
 }
 
-static void a_pool_reserves_more_than_was_asked_for(void) {
+static void a_pool_reserves_whole_chunks(void) {
     CUdeviceptr small, second, large;
     gpu_file *gpu = open_gpu(0);
     start_context(0);
-    CUmemoryPool pool = default_pool();
+    CUmemoryPool pool = get_default_pool();
     expect_pool(pool, 0, 0);
     EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&small, 1, NULL));
     EQUAL(0, small % 512);
@@ -46,22 +46,22 @@ static void a_pool_reserves_more_than_was_asked_for(void) {
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(small, NULL));
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(large, NULL));
     expect_pool(pool, 31 * MIB, 134 * MIB);
-    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&large, 102 * MIB, NULL)); /* there is room for it already */
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&large, 102 * MIB, NULL)); /* fits into the reserved memory */
     expect_pool(pool, 133 * MIB, 134 * MIB);
     EQUAL(134 * MIB, gpu_used(gpu));
 }
 
-static void a_pool_shrinks_to_its_threshold_when_the_host_synchronises(void) {
+static void a_pool_shrinks_to_its_threshold_when_the_host_synchronizes(void) {
     CUdeviceptr pointers[4];
     CUstream stream;
     CUevent event;
     cuuint64_t threshold = 64 * MIB, none = 0;
     gpu_file *gpu = open_gpu(0);
     start_context(0);
-    CUmemoryPool pool = default_pool();
+    CUmemoryPool pool = get_default_pool();
     EQUAL(CUDA_SUCCESS, cuStreamCreate(&stream, 0));
     EQUAL(CUDA_SUCCESS, cuEventCreate(&event, 0));
-    EQUAL(0, pool_says(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD));
+    EQUAL(0, pool_attribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD));
     for (int i = 0; i < 4; i++)
         EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointers[i], 32 * MIB, stream));
     for (int i = 0; i < 3; i++)
@@ -80,19 +80,19 @@ static void a_pool_shrinks_to_its_threshold_when_the_host_synchronises(void) {
     EQUAL(32 * MIB, gpu_used(gpu));
     EQUAL(CUDA_SUCCESS, cuCtxSynchronize());
     EQUAL(0, gpu_used(gpu));
-    EQUAL(128 * MIB, pool_says(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH));
-    EQUAL(128 * MIB, pool_says(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH));
+    EQUAL(128 * MIB, pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH));
+    EQUAL(128 * MIB, pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &threshold));
     EQUAL(CUDA_SUCCESS, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none));
     EQUAL(CUDA_SUCCESS, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &none));
-    EQUAL(0, pool_says(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH));
-    EQUAL(0, pool_says(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH));
+    EQUAL(0, pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH));
+    EQUAL(0, pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH));
 }
 
-static void trimming_keeps_what_is_in_use_and_what_is_asked_for(void) {
+static void trimming_keeps_used_memory_and_the_requested_minimum(void) {
     CUdeviceptr pointers[4];
     start_context(0);
-    CUmemoryPool pool = default_pool();
+    CUmemoryPool pool = get_default_pool();
     for (int i = 0; i < 4; i++)
         EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointers[i], 20 * MIB, NULL));
     expect_pool(pool, 80 * MIB, 128 * MIB);
@@ -107,7 +107,7 @@ static void trimming_keeps_what_is_in_use_and_what_is_asked_for(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPoolTrimTo((CUmemoryPool)pointers, 0));
 }
 
-static void frees_of_all_kinds_mix_freely(void) {
+static void plain_and_stream_ordered_frees_can_be_mixed(void) {
     CUdeviceptr plain, managed, ordered;
     gpu_file *gpu = open_gpu(0);
     start_context(0);
@@ -131,12 +131,12 @@ static void frees_of_all_kinds_mix_freely(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAllocAsync(NULL, 1, NULL));
 }
 
-static void what_a_pool_holds_unused_makes_room_for_others(void) {
+static void unused_pool_memory_is_released_for_other_allocations(void) {
     CUdeviceptr pooled, plain, other;
     cuuint64_t all = UINT64_MAX;
     gpu_file *gpu = open_gpu(0);
     start_context(0);
-    CUmemoryPool pool = default_pool(), second = new_pool(0, 0);
+    CUmemoryPool pool = get_default_pool(), second = new_pool(0, 0);
     EQUAL(CUDA_SUCCESS, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
     EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pooled, 900 * MIB, NULL));
     EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&plain, 101 * MIB));
@@ -150,7 +150,7 @@ static void what_a_pool_holds_unused_makes_room_for_others(void) {
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pooled, NULL));
     EQUAL(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&other, 800 * MIB, second, NULL));
     EQUAL(901 * MIB, gpu_used(gpu));
-    /* Less than a chunk is left on the GPU: a pool takes what it needs. */
+    /* Less than a chunk is free on the GPU: the pool reserves only the requested size. */
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 90 * MIB));
     EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pooled, 3 * MIB, NULL));
     expect_pool(pool, 3 * MIB, 4 * MIB);
@@ -169,15 +169,15 @@ static void a_destroyed_pool_lives_until_its_last_allocation_is_freed(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(pool));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&late, MIB, pool, NULL));
     EQUAL(CUDA_SUCCESS, cuDeviceGetMemPool(&now, 0));
-    CHECK(now == default_pool());
+    CHECK(now == get_default_pool());
     EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 7, MIB));
     EQUAL(32 * MIB, gpu_used(gpu));
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointer, NULL));
     EQUAL(0, gpu_used(gpu));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(default_pool()));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(get_default_pool()));
 }
 
-static void a_pool_keeps_to_its_largest_size(void) {
+static void a_pool_does_not_exceed_its_maximum_size(void) {
     CUdeviceptr pointer;
     start_context(0);
     CUmemoryPool pool = new_pool(0, 40 * MIB);
@@ -189,7 +189,7 @@ static void a_pool_keeps_to_its_largest_size(void) {
     expect_pool(pool, 40 * MIB, 40 * MIB);
 }
 
-static void a_pool_belongs_to_its_device_whatever_the_context(void) {
+static void a_pool_belongs_to_its_device_not_to_the_current_context(void) {
     CUdeviceptr pointer;
     CUstream stream;
     int ordinal = -1;
@@ -220,7 +220,7 @@ static void a_pool_belongs_to_its_device_whatever_the_context(void) {
     EQUAL(CUDA_SUCCESS, cuMemPoolSetAccess(pool, &allow, 1));
     EQUAL(CUDA_SUCCESS, cuMemPoolGetAccess(&access, pool, &here));
     EQUAL(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, access);
-    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(NULL)); /* a stream knows its device */
+    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(NULL)); /* the device follows from the stream */
     EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(NULL));
     EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointer, MIB, stream));
     EQUAL(CUDA_ERROR_INVALID_CONTEXT, cuMemAllocAsync(&pointer, MIB, NULL));
@@ -230,7 +230,7 @@ static void a_pool_belongs_to_its_device_whatever_the_context(void) {
     EQUAL(32 * MIB, gpu_used(gpus[1]));
 }
 
-static void pools_end_with_the_last_context_of_their_device(void) {
+static void pools_are_destroyed_with_the_last_context_of_their_device(void) {
     CUdeviceptr pointer;
     CUcontext first, second;
     gpu_file *gpu = open_gpu(0);
@@ -252,7 +252,7 @@ static void pools_end_with_the_last_context_of_their_device(void) {
     EQUAL(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&pointer, 10 * MIB, pool, NULL));
 }
 
-static void random_allocations_keep_their_data_and_leave_nothing_behind(void) {
+static void random_allocations_keep_their_data_and_leak_nothing(void) {
     enum { POINTERS = 300, STEPS = 30000 };
     static struct {
         CUdeviceptr address;
@@ -262,7 +262,7 @@ static void random_allocations_keep_their_data_and_leave_nothing_behind(void) {
     printf("seed %u\n", seed);
     gpu_file *gpu = open_gpu(0);
     start_context(0);
-    CUmemoryPool pool = default_pool();
+    CUmemoryPool pool = get_default_pool();
     uint64_t used = 0;
     for (int step = 0; step < STEPS; step++) {
         unsigned i = (unsigned)rand_r(&seed) % POINTERS;
@@ -285,10 +285,10 @@ static void random_allocations_keep_their_data_and_leave_nothing_behind(void) {
             EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(live[i].address + 4 * (live[i].words - 1), live[i].value, 1));
             used += (4 * (uint64_t)live[i].words + 511) / 512 * 512;
         }
-        EQUAL(used, pool_says(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+        EQUAL(used, pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
         if (step % 1000 == 0)
             EQUAL(CUDA_SUCCESS, cuCtxSynchronize());
-        EQUAL(gpu_used(gpu), pool_says(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+        EQUAL(gpu_used(gpu), pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
     }
     for (int i = 0; i < POINTERS; i++)
         if (live[i].address != 0)
@@ -298,42 +298,42 @@ static void random_allocations_keep_their_data_and_leave_nothing_behind(void) {
     EQUAL(0, gpu_used(gpu));
 }
 
-static void a_hundred_thousand_allocations_come_from_one_pool(void) {
+static void one_pool_serves_100000_allocations(void) {
     enum { COUNT = 100000 };
     static CUdeviceptr pointers[COUNT];
     start_context(0);
     for (int i = 0; i < COUNT; i++)
         EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointers[i], 300, NULL));
-    expect_pool(default_pool(), COUNT * 512, 64 * MIB);
+    expect_pool(get_default_pool(), COUNT * 512, 64 * MIB);
     for (int i = 0; i < COUNT; i += 2)
         EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointers[i], NULL));
     for (int i = 1; i < COUNT; i += 2)
         EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointers[i], NULL));
     EQUAL(CUDA_SUCCESS, cuCtxSynchronize());
-    expect_pool(default_pool(), 0, 0);
+    expect_pool(get_default_pool(), 0, 0);
 }
 
-static const char busy_ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
-                               ".visible .entry aliquot_busy(.param .u64 ns)\n{\n\tret;\n}\n";
+static const char busy_kernel_ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+                                      ".visible .entry aliquot_busy(.param .u64 ns)\n{\n\tret;\n}\n";
 
-/* Keeps a stream busy for so long. */
+/* Keeps a stream busy for ms milliseconds. */
 static void keep_busy(CUstream stream, uint64_t ms) {
     static CUmodule module;
     CUfunction busy;
     uint64_t ns = ms * 1000000;
     void *parameters[] = {&ns};
     if (module == NULL)
-        EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, busy_ptx));
+        EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, busy_kernel_ptx));
     EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&busy, module, "aliquot_busy"));
     EQUAL(CUDA_SUCCESS, cuLaunchKernel(busy, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
 }
 
-static void what_is_freed_in_a_busy_stream_is_free_when_the_stream_comes_to_it(void) {
+static void stream_ordered_frees_take_effect_when_the_stream_reaches_them(void) {
     CUdeviceptr pooled, plain, same, other;
     CUstream busy, idle;
     gpu_file *gpu = open_gpu(0);
     start_context(0);
-    CUmemoryPool pool = default_pool();
+    CUmemoryPool pool = get_default_pool();
     EQUAL(CUDA_SUCCESS, cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
     EQUAL(CUDA_SUCCESS, cuStreamCreate(&idle, CU_STREAM_NON_BLOCKING));
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 50 * MIB));
@@ -347,10 +347,10 @@ static void what_is_freed_in_a_busy_stream_is_free_when_the_stream_comes_to_it(v
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(idle));
     EQUAL(CUDA_SUCCESS, cuMemPoolTrimTo(pool, 0));
     EQUAL(150 * MIB, gpu_used(gpu));
-    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&other, 100 * MIB, idle)); /* another stream gets other memory */
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&other, 100 * MIB, idle)); /* another stream gets different memory */
     CHECK(other != pooled);
     EQUAL(250 * MIB, gpu_used(gpu));
-    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&same, 100 * MIB, busy)); /* the same one the same */
+    EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&same, 100 * MIB, busy)); /* the same stream gets the same memory */
     EQUAL(pooled, same);
     EQUAL(250 * MIB, gpu_used(gpu));
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(same, busy));
@@ -360,7 +360,7 @@ static void what_is_freed_in_a_busy_stream_is_free_when_the_stream_comes_to_it(v
     expect_pool(pool, 100 * MIB, 100 * MIB);
     keep_busy(busy, 10000);
     EQUAL(CUDA_SUCCESS, cuMemFreeAsync(other, busy));
-    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxReset_v2(0)); /* not this context's */
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxReset_v2(0)); /* not the context of these streams */
     EQUAL(100 * MIB, gpu_used(gpu));
     CUcontext context;
     EQUAL(CUDA_SUCCESS, cuCtxGetCurrent(&context));
@@ -368,12 +368,12 @@ static void what_is_freed_in_a_busy_stream_is_free_when_the_stream_comes_to_it(v
     EQUAL(0, gpu_used(gpu));
 }
 
-static void a_full_gpu_lends_a_stream_what_another_has_yet_to_free(void) {
+static void on_a_full_gpu_a_stream_waits_for_memory_that_another_frees(void) {
     CUdeviceptr pointer, later;
     CUstream busy, idle;
     int no = 0, yes = 1;
     start_context(0);
-    CUmemoryPool pool = default_pool();
+    CUmemoryPool pool = get_default_pool();
     EQUAL(CUDA_SUCCESS, cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
     EQUAL(CUDA_SUCCESS, cuStreamCreate(&idle, CU_STREAM_NON_BLOCKING));
     EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointer, 800 * MIB, busy));
@@ -386,12 +386,12 @@ static void a_full_gpu_lends_a_stream_what_another_has_yet_to_free(void) {
     EQUAL(CUDA_SUCCESS, cuMemPoolSetAttribute(pool, lend, &yes));
     EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&later, 700 * MIB, idle));
     EQUAL(pointer, later);
-    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(idle)); /* it waits for the other */
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(idle)); /* it waits for the other stream */
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(idle));
     EQUAL(CUDA_SUCCESS, cuStreamQuery(busy));
 }
 
-static void graph_memory_is_none_without_graphs(void) {
+static void without_graphs_graph_memory_is_zero(void) {
     cuuint64_t value = 1, zero = 0;
     int attribute;
     start_context(0);
@@ -408,20 +408,20 @@ static void graph_memory_is_none_without_graphs(void) {
 
 int main(int count, char **arguments) {
     static const struct test tests[] = {
-        TEST(a_pool_reserves_more_than_was_asked_for),
-        TEST(a_pool_shrinks_to_its_threshold_when_the_host_synchronises),
-        TEST(trimming_keeps_what_is_in_use_and_what_is_asked_for),
-        TEST(frees_of_all_kinds_mix_freely),
-        TEST(what_a_pool_holds_unused_makes_room_for_others),
+        TEST(a_pool_reserves_whole_chunks),
+        TEST(a_pool_shrinks_to_its_threshold_when_the_host_synchronizes),
+        TEST(trimming_keeps_used_memory_and_the_requested_minimum),
+        TEST(plain_and_stream_ordered_frees_can_be_mixed),
+        TEST(unused_pool_memory_is_released_for_other_allocations),
         TEST(a_destroyed_pool_lives_until_its_last_allocation_is_freed),
-        TEST(a_pool_keeps_to_its_largest_size),
-        TEST(a_pool_belongs_to_its_device_whatever_the_context),
-        TEST(pools_end_with_the_last_context_of_their_device),
-        TEST(random_allocations_keep_their_data_and_leave_nothing_behind),
-        TEST(a_hundred_thousand_allocations_come_from_one_pool),
-        TEST(what_is_freed_in_a_busy_stream_is_free_when_the_stream_comes_to_it),
-        TEST(a_full_gpu_lends_a_stream_what_another_has_yet_to_free),
-        TEST(graph_memory_is_none_without_graphs),
+        TEST(a_pool_does_not_exceed_its_maximum_size),
+        TEST(a_pool_belongs_to_its_device_not_to_the_current_context),
+        TEST(pools_are_destroyed_with_the_last_context_of_their_device),
+        TEST(random_allocations_keep_their_data_and_leak_nothing),
+        TEST(one_pool_serves_100000_allocations),
+        TEST(stream_ordered_frees_take_effect_when_the_stream_reaches_them),
+        TEST(on_a_full_gpu_a_stream_waits_for_memory_that_another_frees),
+        TEST(without_graphs_graph_memory_is_zero),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# programs_test.sh DRIVER CASE: the installer, nvidia-smi and the sample program, as a user types them.
+# programs_test.sh DRIVER CASE: tests the command lines of the installer, nvidia-smi and the sample program.
 set -eu
 driver=$1
 folder=$(mktemp -d /tmp/aliquot-fake-driver-programs-XXXXXX)
@@ -28,37 +28,37 @@ smi() {
     "$root/bin/nvidia-smi" "$@"
 }
 
-# refused WORDS COMMAND...: the command fails and says the words
+# refused TEXT COMMAND...: checks that the command fails and prints TEXT.
 refused() {
-    words=$1
+    text=$1
     shift
-    if said=$("$@" 2>&1); then
+    if output=$("$@" 2>&1); then
         fail "succeeded: $*"
     fi
-    case $said in
-    *"$words"*) ;;
-    *) fail "said \"$said\" without \"$words\": $*" ;;
+    case $output in
+    *"$text"*) ;;
+    *) fail "printed \"$output\" without \"$text\": $*" ;;
     esac
 }
 
-hold() { # hold MIB: a process that holds so much
-    : >"$folder/held" # or what an earlier one said would be taken for this one's
+hold() { # hold MIB: starts a process that holds MIB MiB
+    : >"$folder/held" # removes the output of an earlier process
     "$driver/vgpu-sample" alloc "$1" hold >"$folder/held" &
     users="$users $!"
     until grep -q hold "$folder/held"; do sleep 0.05; done
 }
 
-installing_twice_changes_nothing() {
+a_repeated_install_changes_nothing() {
     install >"$folder/first"
     (cd "$folder" && find root cdi -type f -exec sha256sum {} + | sort && find root cdi -printf '%p %i %T@\n' | sort) \
         >"$folder/before"
-    equal "node1 has 2 fake GPUs" "$(install)"
+    equal "node1 has 2 simulated GPUs" "$(install)"
     (cd "$folder" && find root cdi -type f -exec sha256sum {} + | sort && find root cdi -printf '%p %i %T@\n' | sort) \
         >"$folder/after"
     cmp "$folder/before" "$folder/after"
 }
 
-an_installer_killed_at_any_moment_can_be_run_again() {
+install_can_be_repeated_after_a_kill_at_any_time() {
     for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
         rm -rf "$root" "$folder/cdi"
         timeout -s KILL "$(printf '0.%03d' $((try * 2)))" \
@@ -70,7 +70,7 @@ an_installer_killed_at_any_moment_can_be_run_again() {
     done
 }
 
-uuids_follow_from_the_nodes_name() {
+uuids_derive_from_the_node_name() {
     install >/dev/null
     here=$(ls "$root/gpus")
     "$driver/aliquot-fake-driver" install --root "$folder/other" --source "$driver" --cdi "$folder/cdi2" \
@@ -81,7 +81,7 @@ uuids_follow_from_the_nodes_name() {
     [ "$here" != "$(ls "$folder/third/gpus")" ] || fail "two nodes have the same GPUs"
 }
 
-the_cdi_specification_names_each_gpu_twice_and_all() {
+the_cdi_specification_lists_each_gpu_by_index_and_uuid_and_all() {
     install >/dev/null
     python3 - "$folder/cdi/aliquot-fake-driver.json" "$root" <<'PYTHON'
 import json, os, sys
@@ -100,7 +100,7 @@ for mount in spec["containerEdits"]["mounts"]:
 PYTHON
 }
 
-a_running_user_keeps_its_files_when_the_driver_is_replaced() {
+a_running_process_keeps_its_files_when_the_driver_is_replaced() {
     install >/dev/null
     hold 2900
     mkdir "$folder/newer"
@@ -110,20 +110,20 @@ a_running_user_keeps_its_files_when_the_driver_is_replaced() {
     driver=$folder/newer
     echo >>"$driver/libcuda.so.1"
     echo >>"$driver/nvidia-smi"
-    install >"$folder/said" # to its end, which a grep -q behind a pipe would not let it reach
-    grep -q "installed $root/lib/libcuda.so.1" "$folder/said" || fail "the newer library was not installed"
-    grep -q "libcuda.so.1 (deleted)" "/proc/${users# }/maps" || fail "the user's library was written over"
+    install >"$folder/output" # not into a pipe: grep -q would end install early
+    grep -q "installed $root/lib/libcuda.so.1" "$folder/output" || fail "the newer library was not installed"
+    grep -q "libcuda.so.1 (deleted)" "/proc/${users# }/maps" || fail "the running process's library was overwritten"
     equal 2900 "$(smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)"
     hold 100
     equal 3000 "$(smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)"
 }
 
-a_gpu_in_use_stays_as_it_is_and_the_installer_says_so() {
+the_installer_keeps_a_gpu_in_use_and_reports_it() {
     install >/dev/null
     hold 2900
     printf 'NVIDIA A100-SXM4-40GB;40960;108\nNVIDIA L4;23034;58\n' >"$folder/gpus"
-    install >"$folder/said" 2>&1
-    grep -q "is in use and stays as it is" "$folder/said" || fail "nothing was said"
+    install >"$folder/output" 2>&1
+    grep -q "is in use and stays as it is" "$folder/output" || fail "the installer reported nothing"
     equal 81920 "$(smi -i 0 --query-gpu=memory.total --format=csv,noheader,nounits)"
     kill -9 $users
     wait $users || true
@@ -131,42 +131,43 @@ a_gpu_in_use_stays_as_it_is_and_the_installer_says_so() {
     equal 40960 "$(smi -i 0 --query-gpu=memory.total --format=csv,noheader,nounits)"
 }
 
-what_is_wrong_in_the_list_of_gpus_is_said() {
-    for wrong in "A100;81920" "A100;80Gi;108" "A100;0;108" "A100;81920;0" "A100;-1;108" ";81920;108" "A100;81920;108;9;1;;1" \
-        "A100;99999999999999999999;108" "A100;81920;108;" "A100;81920;108;81921" "A100;81920;108;1Gi" "A100;81920;108;;one" \
-        "A100;81920;108;;64" "A100;81920;108;;;0" "A100;81920;108;;;0=nvlink" "A100;81920;108;;;0=nvlink19" \
-        "A100;81920;108;;;1=sys"; do
+errors_in_the_list_of_gpus_are_reported() {
+    for wrong in "A100;81920" "A100;80Gi;108" "A100;0;108" "A100;81920;0" "A100;-1;108" ";81920;108" \
+        "A100;81920;108;9;1;;1" "A100;99999999999999999999;108" "A100;81920;108;" "A100;81920;108;81921" \
+        "A100;81920;108;1Gi" "A100;81920;108;;one" "A100;81920;108;;64" "A100;81920;108;;;0" \
+        "A100;81920;108;;;0=nvlink" "A100;81920;108;;;0=nvlink19" "A100;81920;108;;;1=sys"; do
         printf 'NVIDIA L4;23034;58\n%s\n' "$wrong" >"$folder/gpus"
         refused "line 2" install
     done
     printf 'A100;81920;108;;;2=sys\nA100;81920;108\n' >"$folder/gpus"
-    refused "GPU 0 is linked to GPU 2, which there isn't" install
+    refused "GPU 0 is linked to GPU 2, which does not exist" install
     printf 'A100;81920;108;;;1=sys\nA100;81920;108;;;0=pix\n' >"$folder/gpus"
-    refused "GPUs 0 and 1 tell different links" install
-    [ ! -e "$root" ] || fail "something was installed"
+    refused "GPUs 0 and 1 name different links" install
+    [ ! -e "$root" ] || fail "the installer created $root"
 }
 
-what_is_missing_from_the_command_is_said() {
+missing_arguments_are_reported() {
     refused "install needs --root" "$driver/aliquot-fake-driver" install
-    refused "must be an absolute path" "$driver/aliquot-fake-driver" install --root here --source . --cdi . --gpus . --node n
+    refused "must be an absolute path" "$driver/aliquot-fake-driver" install --root here --source . --cdi . --gpus . \
+        --node n
     refused "unknown command" "$driver/aliquot-fake-driver" uninstall
     refused "expected a GPU's UUID" "$driver/aliquot-fake-driver" fail 0
     refused "--xid must be" "$driver/aliquot-fake-driver" fail GPU-00000000-0000-0000-0000-000000000000 --xid 0
     refused "No such file" "$driver/aliquot-fake-driver" heal GPU-00000000-0000-0000-0000-000000000000
 }
 
-a_node_without_gpus_has_no_specification() {
+a_node_without_gpus_has_no_cdi_specification() {
     install >/dev/null
     : >"$folder/gpus"
     install >/dev/null
     [ ! -e "$folder/cdi/aliquot-fake-driver.json" ] || fail "the specification is still there"
 }
 
-smi_shows_memory_in_mib_and_says_that_there_is_no_gpu() {
+smi_shows_memory_in_mib_and_states_that_no_gpu_is_real() {
     install >/dev/null
     hold 2900
     smi >"$folder/table"
-    grep -q "Aliquot fake driver: no real GPU" "$folder/table"
+    grep -q "Aliquot simulated driver: no real GPU" "$folder/table"
     grep -q " 2900MiB / 81920MiB " "$folder/table"
     grep -q " 0MiB / 23034MiB " "$folder/table"
     grep -q "vgpu-sample .* 2900MiB" "$folder/table"
@@ -175,7 +176,7 @@ smi_shows_memory_in_mib_and_says_that_there_is_no_gpu() {
     smi -q | grep -q "Product Name .*: NVIDIA L4"
 }
 
-contexts_take_what_the_list_says() {
+contexts_take_the_memory_that_the_list_specifies() {
     printf 'NVIDIA A100-SXM4-80GB;81920;108;256\n' >"$folder/gpus"
     install >/dev/null
     "$driver/aliquot-fake-driver" list --root "$root" | grep -q " 0/81920 MiB context 256 MiB xid 0$"
@@ -201,7 +202,7 @@ smi_answers_csv_queries() {
     equal "${users# }, 2900 MiB" "$(smi --query-compute-apps=pid,used_memory --format=csv,noheader)"
 }
 
-smi_pmon_lists_processes_again_and_again() {
+smi_pmon_lists_processes_at_each_interval() {
     install >/dev/null
     hold 2900
     equal "0 ${users# } C vgpu-sample
@@ -210,7 +211,7 @@ smi_pmon_lists_processes_again_and_again() {
 1 - - -" "$(smi pmon -c 2 | awk '!/^#/ { print $1, $2, $3, $NF }')"
 }
 
-smi_refuses_what_it_does_not_know_and_says_what_there_is() {
+smi_refuses_invalid_arguments_and_lists_the_valid_ones() {
     install >/dev/null
     refused "memory.used" smi --query-gpu=memory.usage --format=csv
     refused "--format=csv" smi --query-gpu=index
@@ -221,7 +222,7 @@ smi_refuses_what_it_does_not_know_and_says_what_there_is() {
     refused "-L lists them" smi -i 7
 }
 
-a_lost_gpu_shows_in_smi_until_it_is_healed() {
+smi_shows_a_lost_gpu_until_it_is_healed() {
     install >/dev/null
     uuid=$(smi -i 1 --query-gpu=uuid --format=csv,noheader)
     "$driver/aliquot-fake-driver" fail "$uuid"
@@ -234,13 +235,13 @@ a_lost_gpu_shows_in_smi_until_it_is_healed() {
 the_sample_keeps_the_gpu_busy() {
     install >/dev/null
     "$driver/vgpu-sample" busy 2 >"$folder/busy"
-    equal 2 "$(grep -c '^busy: [0-9]* kernels of 1 ms a second$' "$folder/busy")"
+    equal 2 "$(grep -c '^busy: [0-9]* kernels of 1 ms per second$' "$folder/busy")"
     equal "busy 2: CUDA_SUCCESS" "$(tail -1 "$folder/busy")"
-    # A model's second is a second, give or take its jitter; a busy machine may come late with the next kernels.
+    # Kernels take 1 ms plus or minus jitter; a busy machine may launch the next ones late.
     awk '/^busy:/ && ($2 < 500 || $2 > 1100) { exit 1 }' "$folder/busy" || fail "$(cat "$folder/busy")"
 }
 
-smi_shows_utilisation_late_as_a_real_one_does() {
+smi_reports_utilization_with_a_delay() {
     install >/dev/null
     equal "0 %" "$(smi -i 0 --query-gpu=utilization.gpu --format=csv,noheader)"
     for tenant in 1 2; do
@@ -248,7 +249,7 @@ smi_shows_utilisation_late_as_a_real_one_does() {
         users="$users $!"
     done
     sleep 1.5
-    for try in 1 2 3 4 5; do # on a busy machine the samples may launch so late that the GPU was idle
+    for try in 1 2 3 4 5; do # on a busy machine late launches may leave the GPU idle
         smi -i 0 --query-gpu=utilization.gpu,utilization.memory --format=csv,noheader,nounits >"$folder/rates"
         smi pmon -c 1 >"$folder/shares"
         awk -F ', ' '$1 > 100 || $2 > 10 { exit 1 }' "$folder/rates" || fail "$(cat "$folder/rates")"
@@ -267,7 +268,7 @@ smi_shows_utilisation_late_as_a_real_one_does() {
     equal "0 %" "$(smi -i 0 --query-gpu=utilization.gpu --format=csv,noheader)"
 }
 
-the_sample_goes_on_after_a_refusal() {
+the_sample_continues_after_a_refused_allocation() {
     install >/dev/null
     equal "alloc 81900 MiB: CUDA_SUCCESS
 alloc 200 MiB: CUDA_ERROR_OUT_OF_MEMORY
@@ -279,7 +280,7 @@ free: CUDA_SUCCESS
 free: nothing is allocated" \
         "$("$driver/vgpu-sample" alloc 81900 alloc 200 info free alloc 200 launch 3 free free)"
     refused 'alloc needs a whole number' "$driver/vgpu-sample" info alloc 3Gi
-    refused 'no step "allocate"' "$driver/vgpu-sample" allocate 3
+    refused 'unknown step "allocate"' "$driver/vgpu-sample" allocate 3
     refused "CUDA_ERROR_NO_DEVICE" env CUDA_VISIBLE_DEVICES=-1 "$driver/vgpu-sample" info
     "$driver/vgpu-sample" hold >"$folder/held" &
     users=$!

@@ -1,4 +1,4 @@
-"""PyPI's nvidia-ml-py, NVML's own Python client, on the fake driver."""
+"""nvidia-ml-py from PyPI, NVIDIA's Python client of NVML, on the simulated driver."""
 import ctypes
 import os
 import subprocess
@@ -37,7 +37,7 @@ class PynvmlTest(unittest.TestCase):
         pynvml.nvmlShutdown()
         cls.folder.cleanup()
 
-    def test_structures_have_the_sizes_that_the_driver_fills(self):
+    def test_structure_sizes_match_those_of_the_driver(self):
         self.assertEqual(24, ctypes.sizeof(pynvml.c_nvmlMemory_t))
         self.assertEqual(40, ctypes.sizeof(pynvml.c_nvmlMemory_v2_t))
         self.assertEqual(pynvml.nvmlMemory_v2, ctypes.sizeof(pynvml.c_nvmlMemory_v2_t) | 2 << 24)
@@ -48,7 +48,7 @@ class PynvmlTest(unittest.TestCase):
         self.assertEqual(32, ctypes.sizeof(pynvml.c_nvmlEventData_t))
         self.assertEqual(40, ctypes.sizeof(pynvml.c_nvmlDeviceAttributes))
 
-    def test_the_inventory_is_what_was_installed(self):
+    def test_the_inventory_matches_the_installed_gpus(self):
         self.assertEqual(2, pynvml.nvmlDeviceGetCount())
         self.assertTrue(pynvml.nvmlSystemGetDriverVersion().endswith("-fake"))
         self.assertEqual(13000, pynvml.nvmlSystemGetCudaDriverVersion())
@@ -61,7 +61,7 @@ class PynvmlTest(unittest.TestCase):
         self.assertEqual(1, pynvml.nvmlDeviceGetMinorNumber(second))
         self.assertNotEqual(UUIDS[0], UUIDS[1])
 
-    def test_a_device_is_found_by_every_name_it_has(self):
+    def test_a_device_is_found_by_every_identifier(self):
         device = pynvml.nvmlDeviceGetHandleByIndex(1)
         pci = pynvml.nvmlDeviceGetPciInfo(device)
         for found in (pynvml.nvmlDeviceGetHandleByUUID(UUIDS[1]),
@@ -79,7 +79,7 @@ class PynvmlTest(unittest.TestCase):
         function = ctypes.CDLL("libnvidia-ml.so.1").nvmlDeviceGetMemoryInfo_v2
         self.assertEqual(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH, function(device, ctypes.byref(memory)))
 
-    def test_a_process_is_seen_with_what_it_holds_and_then_no_more(self):
+    def test_a_process_is_listed_with_its_memory_until_it_ends(self):
         device = pynvml.nvmlDeviceGetHandleByIndex(0)
         self.assertEqual([], pynvml.nvmlDeviceGetComputeRunningProcesses(device))
         sample = subprocess.Popen([os.path.join(DRIVER, "vgpu-sample"), "alloc", "2900", "hold"],
@@ -97,7 +97,7 @@ class PynvmlTest(unittest.TestCase):
         self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(device).used)
         self.assertEqual([], pynvml.nvmlDeviceGetComputeRunningProcesses(device))
 
-    def test_what_is_off_is_off(self):
+    def test_disabled_features_are_reported_as_disabled(self):
         device = pynvml.nvmlDeviceGetHandleByIndex(0)
         self.assertEqual([0, 0], list(pynvml.nvmlDeviceGetMigMode(device)))
         self.assertEqual([0, 0], list(pynvml.nvmlDeviceGetEccMode(device)))
@@ -107,7 +107,7 @@ class PynvmlTest(unittest.TestCase):
         self.assertEqual(pynvml.NVML_TOPOLOGY_NODE, pynvml.nvmlDeviceGetTopologyCommonAncestor(
             device, pynvml.nvmlDeviceGetHandleByIndex(1)))
 
-    def test_gpus_are_where_the_list_says_and_reach_each_other_so(self):
+    def test_numa_nodes_and_links_match_the_list(self):
         with tempfile.TemporaryDirectory() as root:
             with open(f"{root}/list", "w") as gpus:
                 gpus.write("A;1024;1;;1;1=nvlink4,2=pix\nA;1024;1;;1;2=nvlink2\nA;1024;1;;0\nA;1024;1;;0\n")
@@ -126,10 +126,10 @@ class PynvmlTest(unittest.TestCase):
                 """
             answer = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True,
                                     env=dict(os.environ, ALIQUOT_FAKE_GPUS=f"{root}/root/gpus")).stdout
-            self.assertEqual("[[2], [2], [1], [1]]\n[0, 40, 10, 50]\n[50, 50, 40, 0]\n[4, 6, 2]\n[1, 1, 1, 1, 3, 3]\n0\n",
-                             answer)
+            self.assertEqual("[[2], [2], [1], [1]]\n[0, 40, 10, 50]\n[50, 50, 40, 0]\n[4, 6, 2]\n"
+                             "[1, 1, 1, 1, 3, 3]\n0\n", answer)
 
-    def test_a_failure_arrives_as_an_event_and_healing_ends_it(self):
+    def test_a_failure_raises_an_event_until_the_gpu_is_healed(self):
         devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(2)]
         events = pynvml.nvmlEventSetCreate()
         for device in devices:
@@ -152,7 +152,7 @@ class PynvmlTest(unittest.TestCase):
         self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(devices[1]).used)
         installer("fail", UUIDS[0], "--xid", "48", "--root", root)
         self.assertEqual(48, pynvml.nvmlEventSetWait(events, 5000).eventData)
-        self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(devices[0]).used)  # an error, but not lost
+        self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(devices[0]).used)  # not lost
         installer("heal", UUIDS[0], "--root", root)
         pynvml.nvmlEventSetFree(events)
 

@@ -1,4 +1,4 @@
-"""PyPI's libcudart 12.9, 13.0 and 13.5 on the fake driver: it starts, and what it does most works."""
+"""libcudart 12.9, 13.0 and 13.5 from PyPI on the simulated driver: initialization and the most common calls."""
 import ctypes
 import glob
 import os
@@ -14,7 +14,7 @@ del sys.argv[1:]
 
 
 class RuntimeTest(unittest.TestCase):
-    """Each test runs in a process of its own for each runtime, which initialises itself once."""
+    """Runs each test once per runtime, in a new process, because a runtime initializes only once per process."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -37,7 +37,7 @@ class RuntimeTest(unittest.TestCase):
                 self.assertEqual("", done.stderr + done.stdout)
                 self.assertEqual(0, done.returncode)
 
-    def test_it_sees_the_devices_and_starts_no_context_for_that(self):
+    def test_device_queries_create_no_context(self):
         self.run_with_each("""
 count = c_int()
 must(rt.cudaGetDeviceCount(byref(count)))
@@ -49,7 +49,7 @@ must(driver.cuDevicePrimaryCtxGetState(0, byref(flags), byref(active)))
 assert active.value == 0, active
 """)
 
-    def test_memory_is_what_was_copied_to_it_and_is_gone_with_a_reset(self):
+    def test_memory_keeps_copied_data_until_a_device_reset(self):
         self.run_with_each("""
 for again in range(3):
     at, free, total = c_void_p(), c_size_t(), c_size_t()
@@ -68,12 +68,12 @@ for again in range(3):
     assert active.value == 0, active
 """)
 
-    def test_a_table_that_the_driver_lacks_is_in_the_log(self):
+    def test_an_export_table_that_the_driver_lacks_is_logged(self):
         self.run_with_each("must(rt.cudaFree(None))")
         with open(self.log) as log:
             lines = log.read()
         self.assertIn("cuGetExportTable: no table", lines)
-        self.assertNotIn("slot", lines)  # of a table that it has, but whose meaning isn't known
+        self.assertNotIn("slot", lines)  # an unimplemented slot of an existing table
         for present in ("cuInit", "cuMemAlloc", "cuMemGetInfo", "cuDevicePrimaryCtxRetain", "cuLaunchKernel"):
             self.assertNotIn(f"no {present} of", lines)
 

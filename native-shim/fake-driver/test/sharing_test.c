@@ -1,4 +1,4 @@
-/* One GPU, many processes: nothing is oversold, nothing is lost, however they die. */
+/* Many processes on one GPU: no over-commit and no leak, however the processes die. */
 #define _GNU_SOURCE
 #include "testing.h"
 
@@ -9,7 +9,7 @@
 
 enum { GPU_MIB = 20000 };
 
-static uint64_t held(gpu_file *gpu) {
+static uint64_t sum_used_bytes(gpu_file *gpu) {
     static struct gpu_process processes[GPU_SLOTS];
     uint64_t sum = 0;
     size_t count = gpu_processes(gpu, processes, GPU_SLOTS);
@@ -19,16 +19,16 @@ static uint64_t held(gpu_file *gpu) {
 }
 
 /*
- * The same while nobody can reserve: what one process gives back and another takes meanwhile would count twice else.
- * The lock is the one of gpu_file.c's struct layout.
+ * The sum while no process can reserve; otherwise memory that moves between processes would count twice. The lock is
+ * that of struct gpu_layout in gpu_file.c.
  */
-static uint64_t held_at_once(gpu_file *gpu) {
+static uint64_t sum_used_bytes_locked(gpu_file *gpu) {
     char path[256];
     test_path(path, 0);
     int file = open(path, O_RDWR | O_CLOEXEC);
     struct flock reservation = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 2056, .l_len = 1};
     CHECK(file >= 0 && fcntl(file, F_OFD_SETLKW, &reservation) == 0);
-    uint64_t sum = held(gpu);
+    uint64_t sum = sum_used_bytes(gpu);
     close(file);
     return sum;
 }
@@ -38,14 +38,14 @@ static void sleep_ms(long ms) {
     nanosleep(&time, NULL);
 }
 
-/* Until it is killed, or a minute has passed, lest a failed test leaves it behind. */
-static void hold(void) {
+/* Waits for a kill, at most a minute, so that a failed test leaves no process behind. */
+static void wait_until_killed(void) {
     alarm(60);
     for (;;)
         pause();
 }
 
-static void everything_can_be_had(void) {
+static void the_whole_memory_can_be_allocated(void) {
     CUdeviceptr all;
     size_t free_bytes, total;
     CUcontext context = start_context(0);
@@ -56,7 +56,7 @@ static void everything_can_be_had(void) {
     EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(context));
 }
 
-static void two_hundred_killed_processes_leave_nothing_behind(void) {
+static void two_hundred_killed_processes_leak_nothing(void) {
     enum { PROCESSES = 200, EACH_MIB = 100 };
     pid_t children[PROCESSES];
     int ready[2];
@@ -70,7 +70,7 @@ static void two_hundred_killed_processes_leave_nothing_behind(void) {
             start_context(0);
             EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, EACH_MIB * MIB));
             CHECK(write(ready[1], "", 1) == 1);
-            hold();
+            wait_until_killed();
         }
     }
     for (int i = 0; i < PROCESSES; i++) {
@@ -84,10 +84,10 @@ static void two_hundred_killed_processes_leave_nothing_behind(void) {
         waitpid(children[i], NULL, 0);
     EQUAL(0, gpu_used(gpu));
     gpu_close(gpu);
-    everything_can_be_had();
+    the_whole_memory_can_be_allocated();
 }
 
-static void processes_killed_at_any_instruction_leave_nothing_behind(void) {
+static void processes_killed_at_any_instruction_leak_nothing(void) {
     enum { ROUNDS = 12, PROCESSES = 8 };
     unsigned seed = (unsigned)time(NULL);
     gpu_file *gpu = open_gpu(0);
@@ -112,7 +112,7 @@ static void processes_killed_at_any_instruction_leave_nothing_behind(void) {
             }
         }
         sleep_ms(5 + rand() % 30);
-        CHECK(held_at_once(gpu) <= GPU_MIB * MIB);
+        CHECK(sum_used_bytes_locked(gpu) <= GPU_MIB * MIB);
         for (int i = 0; i < PROCESSES; i++)
             kill(children[i], SIGKILL);
         for (int i = 0; i < PROCESSES; i++)
@@ -120,11 +120,11 @@ static void processes_killed_at_any_instruction_leave_nothing_behind(void) {
         EQUAL(0, gpu_used(gpu));
     }
     gpu_close(gpu);
-    everything_can_be_had();
+    the_whole_memory_can_be_allocated();
 }
 
-/* Each child takes what it can, gives some back at random, and in the end takes until it is refused. */
-static void eight_racing_processes_get_all_of_it_and_no_more(void) {
+/* Each child allocates and frees at random, and finally allocates until an allocation is refused. */
+static void eight_racing_processes_get_all_the_memory_and_no_more(void) {
     enum { PROCESSES = 8, CHUNK_MIB = 30, MOST = GPU_MIB / CHUNK_MIB };
     pid_t children[PROCESSES];
     int results[2], done[2];
@@ -149,7 +149,7 @@ static void eight_racing_processes_get_all_of_it_and_no_more(void) {
             EQUAL(CUDA_ERROR_OUT_OF_MEMORY, result);
             CHECK(write(results[1], &count, sizeof count) == (ssize_t)sizeof count);
             char byte;
-            CHECK(read(done[0], &byte, 1) == 1); /* hold it until all have been refused */
+            CHECK(read(done[0], &byte, 1) == 1); /* hold the memory until all children were refused */
             _exit(0);
         }
     }
@@ -157,14 +157,14 @@ static void eight_racing_processes_get_all_of_it_and_no_more(void) {
     while (reports < PROCESSES) {
         struct pollfd report = {.fd = results[0], .events = POLLIN};
         int count;
-        CHECK(held_at_once(gpu) <= GPU_MIB * MIB);
+        CHECK(sum_used_bytes_locked(gpu) <= GPU_MIB * MIB);
         if (poll(&report, 1, 1) == 1) {
             CHECK(read(results[0], &count, sizeof count) == (ssize_t)sizeof count);
             total += count;
             reports++;
         }
     }
-    /* Refused only when less than a chunk was free, so together they have all but a rest. */
+    /* An allocation is refused only if less than a chunk is free, so less than a chunk remains. */
     EQUAL(GPU_MIB / CHUNK_MIB, total);
     EQUAL((uint64_t)total * CHUNK_MIB * MIB, gpu_used(gpu));
     CHECK(write(done[1], "12345678", PROCESSES) == PROCESSES);
@@ -177,7 +177,7 @@ static void eight_racing_processes_get_all_of_it_and_no_more(void) {
     gpu_close(gpu);
 }
 
-static void a_forked_child_has_no_driver_and_does_not_keep_its_parents_memory(void) {
+static void a_forked_child_has_no_driver_and_does_not_hold_its_parents_memory(void) {
     gpu_file *gpu = open_gpu(0);
     int pids[2];
     CHECK(pipe(pids) == 0);
@@ -192,9 +192,9 @@ static void a_forked_child_has_no_driver_and_does_not_keep_its_parents_memory(vo
             EQUAL(CUDA_ERROR_NOT_INITIALIZED, cuMemAlloc_v2(&pointer, 1));
             child = getpid();
             CHECK(write(pids[1], &child, sizeof child) == (ssize_t)sizeof child);
-            hold();
+            wait_until_killed();
         }
-        hold();
+        wait_until_killed();
     }
     pid_t child;
     CHECK(read(pids[0], &child, sizeof child) == (ssize_t)sizeof child);
@@ -206,10 +206,10 @@ static void a_forked_child_has_no_driver_and_does_not_keep_its_parents_memory(vo
     gpu_close(gpu);
 }
 
-static void a_gpu_has_a_slot_for_each_of_a_thousand_processes_and_says_when_it_has_not(void) {
+static void a_gpu_has_1024_slots_and_refuses_further_processes(void) {
     gpu_file *gpu = open_gpu(0);
     gpu_file *users[GPU_SLOTS];
-    for (int i = 0; i < GPU_SLOTS; i++) { /* each opens the file anew, as a process does */
+    for (int i = 0; i < GPU_SLOTS; i++) { /* each opens the file separately, as a process does */
         users[i] = open_gpu(0);
         CHECK(gpu_attach(users[i]));
     }
@@ -221,14 +221,14 @@ static void a_gpu_has_a_slot_for_each_of_a_thousand_processes_and_says_when_it_h
         gpu_close(users[i]);
 }
 
-static void break_byte(long offset, unsigned char value) {
+static void overwrite_byte(long offset, unsigned char value) {
     char path[256];
     test_path(path, 1);
     FILE *file = fopen(path, "r+b");
     CHECK(file != NULL && fseek(file, offset, SEEK_SET) == 0 && fputc(value, file) == value && fclose(file) == 0);
 }
 
-static void a_file_that_is_no_gpu_is_left_out_and_the_installer_repairs_it(void) {
+static void an_invalid_gpu_file_is_ignored_and_the_installer_repairs_it(void) {
     gpu_file *gpus[GPU_MAX_PER_NODE];
     char path[256], error[GPU_ERROR_LENGTH];
     test_path(path, 1);
@@ -238,7 +238,7 @@ static void a_file_that_is_no_gpu_is_left_out_and_the_installer_repairs_it(void)
     const long offsets[] = {0, 8, 20, 70, 150, 170};
     for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
         EQUAL(2, gpu_open_all(test_folder, gpus, GPU_MAX_PER_NODE, NULL));
-        break_byte(offsets[i], 0xee);
+        overwrite_byte(offsets[i], 0xee);
         EQUAL(1, gpu_open_all(test_folder, gpus, GPU_MAX_PER_NODE, NULL));
         EQUAL(GPU_CHANGED, gpu_create(test_folder, &identity, error));
     }
@@ -249,7 +249,7 @@ static void a_file_that_is_no_gpu_is_left_out_and_the_installer_repairs_it(void)
     EQUAL(2, gpu_open_all(test_folder, gpus, GPU_MAX_PER_NODE, NULL));
 }
 
-static void a_gpu_in_use_is_not_made_another(void) {
+static void the_identity_of_a_gpu_in_use_does_not_change(void) {
     char error[GPU_ERROR_LENGTH];
     gpu_file *user = open_gpu(1), *late = open_gpu(1);
     struct gpu_identity smaller = *gpu_identity(user);
@@ -259,21 +259,21 @@ static void a_gpu_in_use_is_not_made_another(void) {
     CHECK(strstr(error, "in use") != NULL);
     gpu_detach(user);
     EQUAL(GPU_CHANGED, gpu_create(test_folder, &smaller, error));
-    CHECK(!gpu_attach(late)); /* it still believes in the larger GPU */
+    CHECK(!gpu_attach(late)); /* it opened the file with the larger size */
     gpu_close(user);
     gpu_close(late);
 }
 
 int main(int count, char **arguments) {
     static const struct test tests[] = {
-        TEST(everything_can_be_had),
-        TEST(two_hundred_killed_processes_leave_nothing_behind),
-        TEST(processes_killed_at_any_instruction_leave_nothing_behind),
-        TEST(eight_racing_processes_get_all_of_it_and_no_more),
-        TEST(a_forked_child_has_no_driver_and_does_not_keep_its_parents_memory),
-        TEST(a_gpu_has_a_slot_for_each_of_a_thousand_processes_and_says_when_it_has_not),
-        TEST(a_file_that_is_no_gpu_is_left_out_and_the_installer_repairs_it),
-        TEST(a_gpu_in_use_is_not_made_another),
+        TEST(the_whole_memory_can_be_allocated),
+        TEST(two_hundred_killed_processes_leak_nothing),
+        TEST(processes_killed_at_any_instruction_leak_nothing),
+        TEST(eight_racing_processes_get_all_the_memory_and_no_more),
+        TEST(a_forked_child_has_no_driver_and_does_not_hold_its_parents_memory),
+        TEST(a_gpu_has_1024_slots_and_refuses_further_processes),
+        TEST(an_invalid_gpu_file_is_ignored_and_the_installer_repairs_it),
+        TEST(the_identity_of_a_gpu_in_use_does_not_change),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
 }

@@ -1,4 +1,4 @@
-/* Time as a program sees it: streams, events, launches, copies and called functions. */
+/* Tests of time through the driver API: streams, events, launches, copies and host functions. */
 #include "testing.h"
 
 #include <dlfcn.h>
@@ -10,12 +10,12 @@ enum { GPU_MIB = 1000, SMS = 108 };
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
 
-/* Entry points that clients rarely need, by the names of cuda.h. */
+/* Entry points that cuda_client.h does not declare, with the names of cuda.h. */
 #define SYMBOL(type, name, ...) CUresult (*name)(__VA_ARGS__) = (CUresult(*)(__VA_ARGS__))dlsym(RTLD_DEFAULT, type)
 
 static CUfunction busy, other;
 
-static void start(void) {
+static void start_driver(void) {
     static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
                               ".visible .entry aliquot_busy(.param .u64 ns)\n{\n\tret;\n}\n"
                               ".visible .entry other()\n{\n\tret;\n}\n";
@@ -27,7 +27,7 @@ static void start(void) {
     EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&other, module, "other"));
 }
 
-static void launch(CUstream stream, uint64_t ns, unsigned blocks) {
+static void launch_busy(CUstream stream, uint64_t ns, unsigned blocks) {
     void *parameters[] = {&ns};
     EQUAL(CUDA_SUCCESS, cuLaunchKernel(busy, blocks, 1, 1, 128, 1, 1, 0, stream, parameters, NULL));
 }
@@ -53,7 +53,7 @@ static double us_between(CUevent from, CUevent to) {
     return (double)ms * 1e3;
 }
 
-/* Launches come some us after each other, and on a busy machine some ms. */
+/* Launches are microseconds apart, on a busy machine milliseconds. */
 #define BETWEEN(least, most, us)                                                                                       \
     do {                                                                                                               \
         double measured_us = (us);                                                                                     \
@@ -64,11 +64,11 @@ static double us_between(CUevent from, CUevent to) {
         }                                                                                                              \
     } while (0)
 
-static void a_stream_is_busy_until_its_kernels_are_over(void) {
-    start();
+static void a_stream_is_busy_until_its_kernels_complete(void) {
+    start_driver();
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     EQUAL(CUDA_SUCCESS, cuStreamQuery(stream));
-    launch(stream, 30 * MS, SMS);
+    launch_busy(stream, 30 * MS, SMS);
     CUevent end = record(stream);
     EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
     EQUAL(CUDA_ERROR_NOT_READY, cuEventQuery(end));
@@ -79,12 +79,12 @@ static void a_stream_is_busy_until_its_kernels_are_over(void) {
     EQUAL(CUDA_SUCCESS, cuEventQuery(end));
 }
 
-static void events_measure_what_kernels_take(void) {
-    start();
+static void events_measure_the_duration_of_kernels(void) {
+    start_driver();
     CUstream stream = new_stream(0);
     CUevent begin = record(stream);
     for (int i = 0; i < 20; i++)
-        launch(stream, 2 * MS, SMS);
+        launch_busy(stream, 2 * MS, SMS);
     BETWEEN(40000, 60000, us_between(begin, record(stream)));
     begin = record(stream);
     EQUAL(CUDA_SUCCESS, cuLaunchKernel(other, 2 * SMS * 16, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
@@ -92,25 +92,25 @@ static void events_measure_what_kernels_take(void) {
 }
 
 static void narrow_kernels_of_two_streams_overlap_and_wide_ones_do_not(void) {
-    start();
+    start_driver();
     CUstream one = new_stream(CU_STREAM_NON_BLOCKING), two = new_stream(CU_STREAM_NON_BLOCKING);
     CUevent begin = record(one);
-    launch(one, 50 * MS, SMS / 2);
-    launch(two, 50 * MS, SMS / 2);
+    launch_busy(one, 50 * MS, SMS / 2);
+    launch_busy(two, 50 * MS, SMS / 2);
     BETWEEN(50000, 80000, us_between(begin, record(two)));
     begin = record(one);
-    launch(one, 50 * MS, SMS);
-    launch(two, 50 * MS, SMS);
+    launch_busy(one, 50 * MS, SMS);
+    launch_busy(two, 50 * MS, SMS);
     BETWEEN(100000, 150000, us_between(begin, record(two)));
 }
 
 static void the_legacy_stream_and_blocking_streams_wait_for_each_other(void) {
-    start();
+    start_driver();
     CUstream blocking = new_stream(0), beside = new_stream(CU_STREAM_NON_BLOCKING);
-    launch(blocking, 30 * MS, 1);
-    launch(NULL, 20 * MS, 1);
-    launch(blocking, 10 * MS, 1);
-    launch(beside, 5 * MS, 1);
+    launch_busy(blocking, 30 * MS, 1);
+    launch_busy(NULL, 20 * MS, 1);
+    launch_busy(blocking, 10 * MS, 1);
+    launch_busy(beside, 5 * MS, 1);
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(beside));
     EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
     CUevent begin = record(beside), end = record(blocking);
@@ -118,24 +118,24 @@ static void the_legacy_stream_and_blocking_streams_wait_for_each_other(void) {
     EQUAL(CUDA_SUCCESS, cuStreamQuery(NULL));
 }
 
-static void a_stream_waits_for_an_event_of_another(void) {
-    start();
+static void a_stream_waits_for_an_event_of_another_stream(void) {
+    start_driver();
     CUstream one = new_stream(CU_STREAM_NON_BLOCKING), two = new_stream(CU_STREAM_NON_BLOCKING);
     SYMBOL("cuStreamWaitEvent", wait_event, CUstream, CUevent, unsigned);
     CUevent begin = record(one);
-    launch(one, 40 * MS, 1);
+    launch_busy(one, 40 * MS, 1);
     CUevent end = record(one);
     EQUAL(CUDA_SUCCESS, wait_event(two, end, 0));
-    launch(two, 10 * MS, 1);
+    launch_busy(two, 10 * MS, 1);
     BETWEEN(50000, 80000, us_between(begin, record(two)));
 }
 
-static void an_event_of_another_gpu_is_waited_for_too(void) {
-    start();
+static void a_stream_waits_for_an_event_of_another_gpu(void) {
+    start_driver();
     CUstream here = new_stream(CU_STREAM_NON_BLOCKING);
     CUcontext there;
     SYMBOL("cuStreamWaitEvent", wait_event, CUstream, CUevent, unsigned);
-    launch(here, 60 * MS, 1);
+    launch_busy(here, 60 * MS, 1);
     CUevent end = record(here);
     EQUAL(CUDA_SUCCESS, cuCtxCreate_v2(&there, 0, 1));
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
@@ -145,11 +145,11 @@ static void an_event_of_another_gpu_is_waited_for_too(void) {
     EQUAL(CUDA_SUCCESS, cuEventQuery(end));
 }
 
-static void synchronising_a_context_waits_for_all_its_streams_even_destroyed_ones(void) {
-    start();
+static void synchronizing_a_context_waits_for_all_its_streams_even_destroyed_ones(void) {
+    start_driver();
     CUstream one = new_stream(0), two = new_stream(CU_STREAM_NON_BLOCKING);
-    launch(one, 5 * MS, 1);
-    launch(two, 40 * MS, 1);
+    launch_busy(one, 5 * MS, 1);
+    launch_busy(two, 40 * MS, 1);
     CUevent end = record(two);
     EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(two));
     EQUAL(CUDA_ERROR_NOT_READY, cuEventQuery(end));
@@ -158,63 +158,64 @@ static void synchronising_a_context_waits_for_all_its_streams_even_destroyed_one
 }
 
 static CUevent before_call;
-static int calls;
+static int call_count;
 
-static void called(void *data) {
+static void host_function(void *data) {
     EQUAL(CUDA_SUCCESS, cuEventQuery(before_call));
-    EQUAL(++calls, (int)(intptr_t)data);
+    EQUAL(++call_count, (int)(intptr_t)data);
     usleep(20000);
 }
 
-static void called_back(CUstream stream, CUresult status, void *data) {
+static void stream_callback(CUstream stream, CUresult status, void *data) {
     CHECK(stream != NULL);
     EQUAL(CUDA_SUCCESS, status);
-    called(data);
+    host_function(data);
 }
 
-static void functions_are_called_in_order_and_hold_up_what_comes_behind(void) {
-    start();
+static void host_functions_run_in_order_and_block_later_work(void) {
+    start_driver();
     SYMBOL("cuLaunchHostFunc", launch_host, CUstream, CUhostFn, void *);
     SYMBOL("cuStreamAddCallback", add_callback, CUstream, CUstreamCallback, void *, unsigned);
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    launch(stream, 20 * MS, SMS);
+    launch_busy(stream, 20 * MS, SMS);
     before_call = record(stream);
-    EQUAL(CUDA_SUCCESS, launch_host(stream, called, (void *)1));
-    EQUAL(CUDA_SUCCESS, add_callback(stream, called_back, (void *)2, 0));
-    launch(stream, 1 * MS, SMS);
+    EQUAL(CUDA_SUCCESS, launch_host(stream, host_function, (void *)1));
+    EQUAL(CUDA_SUCCESS, add_callback(stream, stream_callback, (void *)2, 0));
+    launch_busy(stream, 1 * MS, SMS);
     CUevent end = record(stream);
-    EQUAL(0, calls);
+    EQUAL(0, call_count);
     BETWEEN(41000, 200000, us_between(before_call, end));
-    EQUAL(2, calls);
-    EQUAL(CUDA_SUCCESS, launch_host(stream, called, (void *)3)); /* the driver's thread may have ended */
+    EQUAL(2, call_count);
+    EQUAL(CUDA_SUCCESS,
+          launch_host(stream, host_function, (void *)3)); /* the driver's callback thread may have ended */
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
-    EQUAL(3, calls);
+    EQUAL(3, call_count);
 }
 
-static void copies_take_time_by_their_bytes_and_synchronous_ones_wait(void) {
+static void copies_take_time_by_their_size_and_synchronous_ones_wait(void) {
     enum { SIZE = 10 << 20 };
     CUdeviceptr pointer;
     struct timespec from, to;
     void *host = calloc(1, SIZE);
     SYMBOL("cuMemcpyHtoDAsync_v2", copy_in, CUdeviceptr, const void *, size_t, CUstream);
-    start();
+    start_driver();
     CHECK(host != NULL);
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, SIZE));
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUevent begin = record(stream);
     EQUAL(CUDA_SUCCESS, copy_in(pointer, host, SIZE, stream));
     BETWEEN(SIZE / 25000, 300000, us_between(begin, record(stream))); /* 25 GB/s */
-    launch(NULL, 30 * MS, SMS);
+    launch_busy(NULL, 30 * MS, SMS);
     clock_gettime(CLOCK_MONOTONIC, &from);
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(host, pointer, 4));
     clock_gettime(CLOCK_MONOTONIC, &to);
     CHECK((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec > 25000000);
-    launch(NULL, 30 * MS, SMS);
+    launch_busy(NULL, 30 * MS, SMS);
     EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 1, SIZE));
-    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL)); /* a fill doesn't wait */
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL)); /* a fill does not wait */
 }
 
-static void *own_stream(void *unused) {
+static void *use_per_thread_stream(void *unused) {
     (void)unused;
     CUcontext context;
     SYMBOL("cuLaunchKernel_ptsz", launch_own, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
@@ -229,42 +230,42 @@ static void *own_stream(void *unused) {
     return NULL;
 }
 
-static void each_thread_has_a_default_stream_of_its_own(void) {
+static void each_thread_has_its_own_per_thread_default_stream(void) {
     CUcontext context;
     pthread_t thread;
     SYMBOL("cuStreamQuery_ptsz", query_own, CUstream);
-    start();
+    start_driver();
     EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRetain(&context, 0));
     EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(context));
-    launch((CUstream)2, 3000 * MS, 1); /* CU_STREAM_PER_THREAD */
-    CHECK(pthread_create(&thread, NULL, own_stream, NULL) == 0);
+    launch_busy((CUstream)2, 3000 * MS, 1); /* CU_STREAM_PER_THREAD */
+    CHECK(pthread_create(&thread, NULL, use_per_thread_stream, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     EQUAL(CUDA_ERROR_NOT_READY, query_own(NULL));
-    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL)); /* it is a blocking one */
+    EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL)); /* the per-thread stream is a blocking stream */
 }
 
-static void a_launch_into_a_full_queue_lets_others_work(void) {
-    start();
+static void launches_into_a_full_queue_wait_for_space(void) {
+    start_driver();
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUevent begin = record(stream);
     for (int i = 0; i < 1200; i++)
-        launch(stream, 200 * US, SMS);
+        launch_busy(stream, 200 * US, SMS);
     BETWEEN(240000, 400000, us_between(begin, record(stream)));
 }
 
 int main(int count, char **arguments) {
     static const struct test tests[] = {
-        TEST(a_stream_is_busy_until_its_kernels_are_over),
-        TEST(events_measure_what_kernels_take),
+        TEST(a_stream_is_busy_until_its_kernels_complete),
+        TEST(events_measure_the_duration_of_kernels),
         TEST(narrow_kernels_of_two_streams_overlap_and_wide_ones_do_not),
         TEST(the_legacy_stream_and_blocking_streams_wait_for_each_other),
-        TEST(a_stream_waits_for_an_event_of_another),
-        TEST(an_event_of_another_gpu_is_waited_for_too),
-        TEST(synchronising_a_context_waits_for_all_its_streams_even_destroyed_ones),
-        TEST(functions_are_called_in_order_and_hold_up_what_comes_behind),
-        TEST(copies_take_time_by_their_bytes_and_synchronous_ones_wait),
-        TEST(each_thread_has_a_default_stream_of_its_own),
-        TEST(a_launch_into_a_full_queue_lets_others_work),
+        TEST(a_stream_waits_for_an_event_of_another_stream),
+        TEST(a_stream_waits_for_an_event_of_another_gpu),
+        TEST(synchronizing_a_context_waits_for_all_its_streams_even_destroyed_ones),
+        TEST(host_functions_run_in_order_and_block_later_work),
+        TEST(copies_take_time_by_their_size_and_synchronous_ones_wait),
+        TEST(each_thread_has_its_own_per_thread_default_stream),
+        TEST(launches_into_a_full_queue_wait_for_space),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
 }

@@ -1,4 +1,4 @@
-/* What the C tests of the fake driver share: checks that say where and what, and a folder of fresh GPUs. */
+/* Shared code of the C tests of the simulated driver: checks that report their location, and a directory of GPUs. */
 #ifndef ALIQUOT_FAKE_TESTING_H
 #define ALIQUOT_FAKE_TESTING_H
 
@@ -39,7 +39,7 @@ static inline void test_path(char path[256], unsigned index) {
     snprintf(path, 256, "%s/%s", test_folder, test_uuid(index));
 }
 
-/* A GPU's index in the test, and what a process's contexts take of it. */
+/* Fills in the identity of a test GPU. */
 static inline void identify(struct gpu_identity *gpu, unsigned index, uint64_t mib, uint64_t context_mib) {
     memset(gpu, 0, sizeof *gpu);
     snprintf(gpu->uuid, sizeof gpu->uuid, "%s", test_uuid(index));
@@ -91,8 +91,8 @@ struct test {
     { #name, name }
 
 /*
- * Runs the tests that the arguments name, or all, each in a process of its own, since a process initialises the driver
- * once, and with fresh GPUs.
+ * Runs the tests that the arguments name, or all, each with new GPUs and in its own process, because a process
+ * initializes the driver only once.
  */
 static inline int run_tests(const struct test *tests, size_t test_count, int count, char **arguments, unsigned gpus,
                             uint64_t mib) {
@@ -115,7 +115,7 @@ static inline int run_tests(const struct test *tests, size_t test_count, int cou
         }
         int status = 1;
         CHECK(waitpid(child, &status, 0) == child);
-        (void)kill(-child, SIGKILL); /* processes of its that a failed check left: they would hold the output open */
+        (void)kill(-child, SIGKILL); /* children that a failed test left; they would keep the output open */
         printf("%s: %s\n", status == 0 ? "ok" : "FAILED", tests[i].name);
         failures += status != 0;
         remove_gpus(gpus);
@@ -130,7 +130,7 @@ static inline CUcontext start_context(int ordinal) {
     return context;
 }
 
-/* To and from a process at the other end of a socket. */
+/* Sends and receives a file descriptor over a socket. */
 static inline void send_descriptor(int socket, int descriptor) {
     char byte = 0;
     union {

@@ -1,7 +1,7 @@
 /*
- * What NVML says about who used a GPU, in virtual time in which every look at the clock takes long
- * (ALIQUOT_VIRTUAL_TIME_TICK): so periods end while their figures are being read, as they may on a real machine once in
- * a few thousand times.
+ * Tests of NVML's process utilization in virtual time, with a clock that advances on every read
+ * (ALIQUOT_VIRTUAL_TIME_TICK). Periods therefore end during a query, which happens on a real machine once in a few
+ * thousand queries.
  */
 #include "gpu_time.h"
 #include "nvml_abi.h"
@@ -9,11 +9,11 @@
 
 #include <dlfcn.h>
 
-enum { GPU_MIB = 100, SMS = 108, TENANTS = 2, QUESTIONS = 40 };
+enum { GPU_MIB = 100, SMS = 108, TENANTS = 2, QUERIES = 40 };
 
 #define MS UINT64_C(1000000)
 
-static pid_t tenant(void) {
+static pid_t spawn_busy_tenant(void) {
     pid_t pid = fork();
     if (pid != 0)
         return pid;
@@ -22,21 +22,21 @@ static pid_t tenant(void) {
     CHECK(gpu_attach(gpu));
     const struct gpu_work work = {.ns = 1000 * MS, .sms = SMS};
     for (int i = 0; i < 600; i++)
-        CHECK(gpu_put(gpu, &work, NULL) != 0);
+        CHECK(gpu_submit(gpu, &work, NULL) != 0);
     for (;;)
         sleep(1000);
 }
 
-static void *function(const char *name) {
+static void *nvml_function(const char *name) {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW), *found = library == NULL ? NULL : dlsym(library, name);
     CHECK(found != NULL);
     return found;
 }
 
-/* Percent times microseconds, since a time that is moved on to what was told. */
-static unsigned long long ask(nvmlDevice_t device, unsigned long long *since) {
+/* Returns percent times microseconds since *since, and advances *since to the end of the measured time. */
+static unsigned long long query_usage(nvmlDevice_t device, unsigned long long *since) {
     nvmlReturn_t (*processes)(nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long) =
-        function("nvmlDeviceGetProcessUtilization");
+        nvml_function("nvmlDeviceGetProcessUtilization");
     nvmlProcessUtilizationSample_t samples[TENANTS];
     unsigned count = TENANTS;
     nvmlReturn_t result = processes(device, samples, &count, *since);
@@ -52,32 +52,32 @@ static unsigned long long ask(nvmlDevice_t device, unsigned long long *since) {
     return used;
 }
 
-static void what_ends_while_it_is_read_is_told_once(void) {
-    nvmlReturn_t (*init)(void) = function("nvmlInit_v2");
-    nvmlReturn_t (*by_index)(unsigned, nvmlDevice_t *) = function("nvmlDeviceGetHandleByIndex_v2");
+static void a_period_that_ends_during_a_query_is_counted_once(void) {
+    nvmlReturn_t (*init)(void) = nvml_function("nvmlInit_v2");
+    nvmlReturn_t (*by_index)(unsigned, nvmlDevice_t *) = nvml_function("nvmlDeviceGetHandleByIndex_v2");
     nvmlDevice_t device;
     EQUAL(NVML_SUCCESS, init());
     EQUAL(NVML_SUCCESS, by_index(0, &device));
     pid_t tenants[TENANTS];
     for (int i = 0; i < TENANTS; i++)
-        tenants[i] = tenant();
+        tenants[i] = spawn_busy_tenant();
     usleep(2000000);
-    unsigned long long since = 1, used = 0, told = 0;
-    while (ask(device, &since) == 0) /* it has begun */
+    unsigned long long since = 1, used = 0, measured = 0;
+    while (query_usage(device, &since) == 0) /* until the tenants run */
         usleep(100000);
     usleep(1000000);
-    ask(device, &since); /* from here on both have their turns */
+    query_usage(device, &since); /* both tenants have turns from here on */
     unsigned long long begin = since, reading = 0;
-    for (int i = 0; i < QUESTIONS; i++) {
+    for (int i = 0; i < QUERIES; i++) {
         usleep(600000 + (unsigned)i * 7000);
         uint64_t before = gpu_now();
-        used += ask(device, &since);
+        used += query_usage(device, &since);
         reading += gpu_now() - before;
     }
-    told = since - begin;
-    CHECK(reading / QUESTIONS > 5 * MS); /* long enough for periods to end in it */
-    double percent = (double)used / (double)told;
-    fprintf(stderr, "%.1f percent of %.1f s\n", percent, (double)told / 1e6);
+    measured = since - begin;
+    CHECK(reading / QUERIES > 5 * MS); /* long enough for periods to end during a query */
+    double percent = (double)used / (double)measured;
+    fprintf(stderr, "%.1f percent of %.1f s\n", percent, (double)measured / 1e6);
     CHECK(percent > 97 && percent < 102);
     for (int i = 0; i < TENANTS; i++) {
         kill(tenants[i], SIGKILL);
@@ -87,7 +87,7 @@ static void what_ends_while_it_is_read_is_told_once(void) {
 
 int main(int count, char **arguments) {
     static const struct test tests[] = {
-        TEST(what_ends_while_it_is_read_is_told_once),
+        TEST(a_period_that_ends_during_a_query_is_counted_once),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 1, GPU_MIB);
 }

@@ -1,43 +1,43 @@
-/* Virtual memory management, as a program sees it. */
+/* Tests of virtual memory management through the driver API. */
 #include "testing.h"
 
 #include <fcntl.h>
 
 enum { GPU_MIB = 1000 };
 
-static const CUmemAllocationProp on_first = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                             .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-static const CUmemAllocationProp to_share = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                             .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                             .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-static const CUmemAccessDesc to_write = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-static const CUmemAccessDesc to_read = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};
-static const CUmemAccessDesc to_nothing = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+static const CUmemAllocationProp first_gpu_memory = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                                     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+static const CUmemAllocationProp exportable_memory = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                                      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+static const CUmemAccessDesc read_write_access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+static const CUmemAccessDesc read_only_access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};
+static const CUmemAccessDesc no_access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_NONE};
 
-static CUmemGenericAllocationHandle create(uint64_t mib) {
+static CUmemGenericAllocationHandle create_allocation(uint64_t mib) {
     CUmemGenericAllocationHandle handle;
-    EQUAL(CUDA_SUCCESS, cuMemCreate(&handle, mib * MIB, &on_first, 0));
+    EQUAL(CUDA_SUCCESS, cuMemCreate(&handle, mib * MIB, &first_gpu_memory, 0));
     return handle;
 }
 
-static CUdeviceptr reserve(uint64_t mib) {
+static CUdeviceptr reserve_address(uint64_t mib) {
     CUdeviceptr address;
     EQUAL(CUDA_SUCCESS, cuMemAddressReserve(&address, mib * MIB, 0, 0, 0));
     EQUAL(0, address % (2 * MIB));
     return address;
 }
 
-static void mapped_memory_holds_data_across_mappings(void) {
+static void mapped_memory_keeps_its_data_across_mappings(void) {
     start_context(0);
-    CUdeviceptr at = reserve(16);
+    CUdeviceptr at = reserve_address(16);
     unsigned *in = malloc(8 * MIB), *out = malloc(8 * MIB);
     CHECK(in != NULL && out != NULL);
     for (unsigned i = 0; i < 2 * MIB; i++)
         in[i] = i * 2654435761u;
-    for (unsigned i = 0; i < 4; i++) /* as an allocator does whose segments grow */
-        EQUAL(CUDA_SUCCESS, cuMemMap(at + i * 2 * MIB, 2 * MIB, 0, create(2), 0));
+    for (unsigned i = 0; i < 4; i++) /* like an allocator with growing segments */
+        EQUAL(CUDA_SUCCESS, cuMemMap(at + i * 2 * MIB, 2 * MIB, 0, create_allocation(2), 0));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(at, in, 8)); /* no access yet */
-    EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 8 * MIB, &to_write, 1));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 8 * MIB, &read_write_access, 1));
     EQUAL(CUDA_SUCCESS, cuMemcpyHtoD_v2(at, in, 8 * MIB));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(at + 4, in, 8 * MIB));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, at, 8 * MIB));
@@ -48,19 +48,19 @@ static void mapped_memory_holds_data_across_mappings(void) {
     EQUAL(0, memcmp(in + 7 * MIB / 4, out + 7 * MIB / 4, MIB));
     for (size_t i = MIB / 4; i < 7 * MIB / 4; i++)
         CHECK(out[i] == 0);
-    EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 2 * MIB, &to_read, 1));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 2 * MIB, &read_only_access, 1));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, at, 8 * MIB));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(at + MIB, in, 2 * MIB));
-    EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 2 * MIB, &to_nothing, 1));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 2 * MIB, &no_access, 1));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(out, at, 4));
 }
 
-static void memory_stays_while_it_is_mapped_or_held(void) {
+static void memory_exists_while_it_is_mapped_or_has_a_handle(void) {
     CUmemGenericAllocationHandle again;
     gpu_file *gpu = open_gpu(0);
     start_context(0);
-    CUmemGenericAllocationHandle handle = create(4);
-    CUdeviceptr one = reserve(4), other = reserve(4);
+    CUmemGenericAllocationHandle handle = create_allocation(4);
+    CUdeviceptr one = reserve_address(4), other = reserve_address(4);
     unsigned value = 0;
     EQUAL(4 * MIB, gpu_used(gpu));
     EQUAL(CUDA_SUCCESS, cuMemMap(one, 4 * MIB, 0, handle, 0));
@@ -68,8 +68,8 @@ static void memory_stays_while_it_is_mapped_or_held(void) {
     EQUAL(CUDA_SUCCESS, cuMemRelease(handle));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
     EQUAL(4 * MIB, gpu_used(gpu));
-    EQUAL(CUDA_SUCCESS, cuMemSetAccess(one, 4 * MIB, &to_write, 1));
-    EQUAL(CUDA_SUCCESS, cuMemSetAccess(other, 4 * MIB, &to_write, 1));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(one, 4 * MIB, &read_write_access, 1));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(other, 4 * MIB, &read_write_access, 1));
     EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(one, 77, 1));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, other, 4)); /* the same memory */
     EQUAL(77, value);
@@ -87,10 +87,10 @@ static void memory_stays_while_it_is_mapped_or_held(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)one));
 }
 
-static void memory_needs_no_context(void) {
+static void virtual_memory_needs_no_context(void) {
     gpu_file *gpu = open_gpu(0);
     EQUAL(CUDA_SUCCESS, cuInit(0));
-    CUmemGenericAllocationHandle handle = create(4);
+    CUmemGenericAllocationHandle handle = create_allocation(4);
     EQUAL(4 * MIB, gpu_used(gpu));
     EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(start_context(0)));
     EQUAL(4 * MIB, gpu_used(gpu));
@@ -98,36 +98,37 @@ static void memory_needs_no_context(void) {
     EQUAL(0, gpu_used(gpu));
 }
 
-static void what_is_wrong_is_refused(void) {
+static void invalid_arguments_are_refused(void) {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
     size_t granularity;
-    CUmemAllocationProp wrong = on_first;
+    CUmemAllocationProp wrong = first_gpu_memory;
     gpu_file *gpu = open_gpu(0);
     start_context(0);
-    EQUAL(CUDA_SUCCESS, cuMemGetAllocationGranularity(&granularity, &on_first, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    EQUAL(CUDA_SUCCESS,
+          cuMemGetAllocationGranularity(&granularity, &first_gpu_memory, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     EQUAL(2 * MIB, granularity);
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, MIB, &on_first, 0));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 0, &on_first, 0));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 2 * MIB, &on_first, 1));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(NULL, 2 * MIB, &on_first, 0));
-    EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, (GPU_MIB + 2) * MIB, &on_first, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, MIB, &first_gpu_memory, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 0, &first_gpu_memory, 0));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 2 * MIB, &first_gpu_memory, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(NULL, 2 * MIB, &first_gpu_memory, 0));
+    EQUAL(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, (GPU_MIB + 2) * MIB, &first_gpu_memory, 0));
     wrong.location.id = 7;
     EQUAL(CUDA_ERROR_INVALID_DEVICE, cuMemCreate(&handle, 2 * MIB, &wrong, 0));
-    wrong = on_first;
+    wrong = first_gpu_memory;
     wrong.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 2 * MIB, &wrong, 0));
-    wrong = on_first;
+    wrong = first_gpu_memory;
     wrong.type = CU_MEM_ALLOCATION_TYPE_INVALID;
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 2 * MIB, &wrong, 0));
-    wrong = on_first;
+    wrong = first_gpu_memory;
     wrong.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
     EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&handle, 2 * MIB, &wrong, 0));
     EQUAL(0, gpu_used(gpu));
 
-    handle = create(4);
-    address = reserve(8);
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0)); /* an offset */
+    handle = create_allocation(4);
+    address = reserve_address(8);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0)); /* offsets are not supported */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + MIB, 2 * MIB, 0, handle, 0));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 6 * MIB, 0, handle, 0));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 6 * MIB, 4 * MIB, 0, handle, 0));
@@ -138,10 +139,10 @@ static void what_is_wrong_is_refused(void) {
     EQUAL(CUDA_SUCCESS, cuMemMap(address + 2 * MIB, 4 * MIB, 0, handle, 0));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 4 * MIB)); /* half of the second mapping */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 8 * MIB)); /* more than is mapped */
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 8 * MIB, &to_write, 1));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 4 * MIB, &to_write, 1));
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 2 * MIB, &to_write, 0));
-    CUmemAccessDesc other = to_write;
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 8 * MIB, &read_write_access, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 4 * MIB, &read_write_access, 1));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 2 * MIB, &read_write_access, 0));
+    CUmemAccessDesc other = read_write_access;
     other.location.id = 9;
     EQUAL(CUDA_ERROR_INVALID_DEVICE, cuMemSetAccess(address, 2 * MIB, &other, 1));
     other.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
@@ -164,7 +165,7 @@ static void what_is_wrong_is_refused(void) {
     EQUAL(CUDA_ERROR_NOT_SUPPORTED, cuMulticastCreate(&handle, &cast));
 }
 
-static void mapped_pointers_tell_what_they_are(void) {
+static void attributes_of_mapped_pointers_describe_the_allocation(void) {
     int ordinal = -3;
     unsigned long long access = 9, handle_types = 9;
     CUmemorytype type;
@@ -175,10 +176,10 @@ static void mapped_pointers_tell_what_they_are(void) {
     CUmemAllocationProp properties;
     const CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, there = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
     start_context(1);
-    CUdeviceptr address = reserve(8);
-    EQUAL(CUDA_SUCCESS, cuMemCreate(&shareable, 4 * MIB, &to_share, 0));
+    CUdeviceptr address = reserve_address(8);
+    EQUAL(CUDA_SUCCESS, cuMemCreate(&shareable, 4 * MIB, &exportable_memory, 0));
     EQUAL(CUDA_SUCCESS, cuMemMap(address + 2 * MIB, 4 * MIB, 0, shareable, 0));
-    EQUAL(CUDA_SUCCESS, cuMemSetAccess(address + 2 * MIB, 4 * MIB, &to_write, 1));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(address + 2 * MIB, 4 * MIB, &read_write_access, 1));
     EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address + 3 * MIB));
     EQUAL(0, ordinal);
     EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address + 3 * MIB));
@@ -202,7 +203,7 @@ static void mapped_pointers_tell_what_they_are(void) {
     EQUAL(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, properties.requestedHandleTypes);
 }
 
-static void memory_of_the_host_is_not_the_gpus(void) {
+static void host_memory_is_not_charged_to_the_gpu(void) {
     CUmemGenericAllocationHandle handle;
     const CUmemAllocationProp of_host = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                          .location = {CU_MEM_LOCATION_TYPE_HOST, 0}};
@@ -213,10 +214,10 @@ static void memory_of_the_host_is_not_the_gpus(void) {
     gpu_file *gpu = open_gpu(0);
     start_context(0);
     EQUAL(CUDA_SUCCESS, cuMemCreate(&handle, 4 * MIB, &of_host, 0));
-    CUdeviceptr address = reserve(4);
+    CUdeviceptr address = reserve_address(4);
     EQUAL(CUDA_SUCCESS, cuMemMap(address, 4 * MIB, 0, handle, 0));
     EQUAL(CUDA_SUCCESS, cuMemSetAccess(address, 4 * MIB, &by_host, 1));
-    EQUAL(CUDA_SUCCESS, cuMemSetAccess(address, 4 * MIB, &to_write, 1));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(address, 4 * MIB, &read_write_access, 1));
     memset((void *)(uintptr_t)address, 5, 4 * MIB);
     EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(address, 6, 4 * MIB));
     EQUAL(6, ((unsigned char *)(uintptr_t)address)[4 * MIB - 1]);
@@ -227,15 +228,15 @@ static void memory_of_the_host_is_not_the_gpus(void) {
     EQUAL(0, gpu_used(gpu));
 }
 
-static void another_process_sees_what_is_exported_to_it_and_is_not_charged(void) {
+static void an_importing_process_shares_the_memory_and_is_not_charged(void) {
     int ends[2], status;
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
-    pid_t child = fork(); /* before CUDA is used */
+    pid_t child = fork(); /* before the first CUDA call */
     gpu_file *gpu = open_gpu(0);
     CUmemGenericAllocationHandle handle;
     char byte = 0;
     start_context(0);
-    CUdeviceptr address = reserve(4);
+    CUdeviceptr address = reserve_address(4);
     if (child == 0) {
         unsigned value = 0;
         int descriptor = receive_descriptor(ends[1]);
@@ -243,7 +244,7 @@ static void another_process_sees_what_is_exported_to_it_and_is_not_charged(void)
                                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
         close(descriptor);
         EQUAL(CUDA_SUCCESS, cuMemMap(address, 4 * MIB, 0, handle, 0));
-        EQUAL(CUDA_SUCCESS, cuMemSetAccess(address, 4 * MIB, &to_write, 1));
+        EQUAL(CUDA_SUCCESS, cuMemSetAccess(address, 4 * MIB, &read_write_access, 1));
         EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, address + 3 * MIB, 4));
         EQUAL(1234, value);
         EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(address, 4321, 1));
@@ -251,7 +252,7 @@ static void another_process_sees_what_is_exported_to_it_and_is_not_charged(void)
         EQUAL(CUDA_SUCCESS, cuMemRelease(handle));
         CHECK(write(ends[1], &byte, 1) == 1);
         CHECK(read(ends[1], &byte, 1) == 1);
-        EQUAL(0, gpu_used(gpu)); /* the other has let it go */
+        EQUAL(0, gpu_used(gpu)); /* the exporter has released it */
         EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, address + 3 * MIB, 4));
         EQUAL(1234, value);
         EQUAL(CUDA_SUCCESS, cuMemUnmap(address, 4 * MIB));
@@ -259,7 +260,7 @@ static void another_process_sees_what_is_exported_to_it_and_is_not_charged(void)
     }
     int descriptor;
     unsigned value = 0;
-    handle = create(2);
+    handle = create_allocation(2);
     EQUAL(CUDA_ERROR_INVALID_VALUE,
           cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     EQUAL(CUDA_SUCCESS, cuMemRelease(handle));
@@ -270,9 +271,9 @@ static void another_process_sees_what_is_exported_to_it_and_is_not_charged(void)
     int plain = open("/proc/self/exe", O_RDONLY);
     EQUAL(CUDA_ERROR_INVALID_VALUE,
           cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-    EQUAL(CUDA_SUCCESS, cuMemCreate(&handle, 4 * MIB, &to_share, 0));
+    EQUAL(CUDA_SUCCESS, cuMemCreate(&handle, 4 * MIB, &exportable_memory, 0));
     EQUAL(CUDA_SUCCESS, cuMemMap(address, 4 * MIB, 0, handle, 0));
-    EQUAL(CUDA_SUCCESS, cuMemSetAccess(address, 4 * MIB, &to_write, 1));
+    EQUAL(CUDA_SUCCESS, cuMemSetAccess(address, 4 * MIB, &read_write_access, 1));
     EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(address + 3 * MIB, 1234, 1));
     EQUAL(CUDA_SUCCESS, cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     EQUAL(4 * MIB, gpu_used(gpu));
@@ -288,7 +289,7 @@ static void another_process_sees_what_is_exported_to_it_and_is_not_charged(void)
     EQUAL(0, status);
 }
 
-static void forty_thousand_pieces_can_be_mapped_side_by_side(void) {
+static void forty_thousand_allocations_can_be_mapped(void) {
     enum { PIECES = 40000 };
     static CUmemGenericAllocationHandle handles[PIECES];
     char error[GPU_ERROR_LENGTH];
@@ -296,11 +297,11 @@ static void forty_thousand_pieces_can_be_mapped_side_by_side(void) {
     identify(&large, 0, 81920, 0);
     EQUAL(GPU_CHANGED, gpu_create(test_folder, &large, error));
     start_context(0);
-    CUdeviceptr address = reserve(2 * PIECES);
+    CUdeviceptr address = reserve_address(2 * PIECES);
     for (size_t i = 0; i < PIECES; i++) {
-        EQUAL(CUDA_SUCCESS, cuMemCreate(&handles[i], 2 * MIB, &on_first, 0));
+        EQUAL(CUDA_SUCCESS, cuMemCreate(&handles[i], 2 * MIB, &first_gpu_memory, 0));
         EQUAL(CUDA_SUCCESS, cuMemMap(address + i * 2 * MIB, 2 * MIB, 0, handles[i], 0));
-        EQUAL(CUDA_SUCCESS, cuMemSetAccess(address + i * 2 * MIB, 2 * MIB, &to_write, 1));
+        EQUAL(CUDA_SUCCESS, cuMemSetAccess(address + i * 2 * MIB, 2 * MIB, &read_write_access, 1));
         EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(address + i * 2 * MIB, 1, 1));
         EQUAL(CUDA_SUCCESS, cuMemRelease(handles[i]));
     }
@@ -313,14 +314,14 @@ static void forty_thousand_pieces_can_be_mapped_side_by_side(void) {
 
 int main(int count, char **arguments) {
     static const struct test tests[] = {
-        TEST(mapped_memory_holds_data_across_mappings),
-        TEST(memory_stays_while_it_is_mapped_or_held),
-        TEST(memory_needs_no_context),
-        TEST(what_is_wrong_is_refused),
-        TEST(mapped_pointers_tell_what_they_are),
-        TEST(memory_of_the_host_is_not_the_gpus),
-        TEST(another_process_sees_what_is_exported_to_it_and_is_not_charged),
-        TEST(forty_thousand_pieces_can_be_mapped_side_by_side),
+        TEST(mapped_memory_keeps_its_data_across_mappings),
+        TEST(memory_exists_while_it_is_mapped_or_has_a_handle),
+        TEST(virtual_memory_needs_no_context),
+        TEST(invalid_arguments_are_refused),
+        TEST(attributes_of_mapped_pointers_describe_the_allocation),
+        TEST(host_memory_is_not_charged_to_the_gpu),
+        TEST(an_importing_process_shares_the_memory_and_is_not_charged),
+        TEST(forty_thousand_allocations_can_be_mapped),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
 }

@@ -1,4 +1,5 @@
-/* Any bytes as a limit file: refused with a line that says why, or within the bounds that limits.h promises. */
+/* Fuzzes the parser of limit files: it refuses an input with a one-line reason, or returns values within the bounds of
+   limits.h. */
 #include "limits.h"
 
 #include <stdlib.h>

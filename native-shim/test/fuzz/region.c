@@ -1,8 +1,8 @@
 /*
- * Any bytes as a region that a process finds: it is repaired or refused, and used without a crash, a hang or a process
- * that holds more than the limit. An input's first byte says how the file is made of the rest: from 0 it is the file,
- * else it is patches (3 bytes of offset, 8 of content) to a file of zeros (1) or to a right header and a device (2).
- * Time is made up, so that bounded waits cost nothing.
+ * Fuzzes the region file: a process repairs or refuses it, and uses it without a crash, without a hang and without
+ * exceeding its limit. The first byte of an input modulo 3 selects how the rest makes the file. 0: the rest is the
+ * file. 1 and 2: the rest is a list of patches (3 bytes of offset, 8 of content) to a file of zeros (1) or to a file
+ * with a valid header and a device (2). A simulated clock makes bounded waits free.
  */
 #include "account.h"
 #include "law.h"
@@ -77,8 +77,8 @@ static void use_region(int device) {
         expect(held <= LIMIT && aliquot_account_used(device) >= held);
     }
     size_t count = aliquot_shared_living(living);
-    expect(count <= 1); /* nobody else has the file open */
-    /* Nobody living holds anything else, so but for what the node agent says it is all to be had. */
+    expect(count <= 1); /* no other process has the file open */
+    /* No other process holds memory, so without unattributed memory an allocation must have succeeded. */
     expect(aliquot_shared_slot_if_any() < 0 || held > 0 || share.region->unattributed != 0);
     aliquot_usage_since(&share.region->gpu_time, share.region->history, 0, now);
     for (enum aliquot_policy policy = ALIQUOT_POLICY_FIXED; policy <= ALIQUOT_POLICY_ELASTIC; policy++) {
@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             use_region(aliquot_account_device(limits.vgpu[0].uuid));
         }
     }
-    /* As in a forked child: nothing is mapped or known any more. */
+    /* Resets the state as in a forked child. */
     aliquot_shared_before_fork();
     aliquot_shared_after_fork_in_child();
     aliquot_account_reset();

@@ -1,10 +1,9 @@
 /*
- * A driver that only knows what the shim's ABI tests ask: which of its functions was called, with every pointer
- * answered the way a real driver may, other than its exported addresses. Memory is a list in this process. For
- * everything else there is the fake driver.
+ * A stub of the driver for the shim's ABI tests. It records the function that was called last. Memory is a list in this
+ * process. Tests that need more of a driver use the fake driver.
  *
- * STUB_OTHER_ADDRESSES=1: cuGetProcAddress answers addresses of its own, not the exported functions'.
- * STUB_UNKNOWN_ADDRESS=1: and for cuMemAlloc in CUDA 12.5 and later one that no earlier version has.
+ * STUB_OTHER_ADDRESSES=1: cuGetProcAddress returns addresses that differ from the exported functions', as a real driver
+ * may. STUB_UNKNOWN_ADDRESS=1: for cuMemAlloc in CUDA 12.5 and later it returns the address of an unknown ABI.
  */
 #include <stdatomic.h>
 #include <stdint.h>
@@ -23,7 +22,7 @@ typedef struct context *CUcontext;
 
 #define DEVICES 2
 #define BLOCKS (1 << 17)
-#define BLOCK_STEP 8192 /* addresses of the 32-bit ABI must fit */
+#define BLOCK_STEP 8192 /* small, so that addresses fit the 32-bit ABI */
 #define MEMORY (UINT64_C(8) << 30)
 
 struct context {
@@ -33,16 +32,16 @@ struct context {
 
 static struct context primary[DEVICES] = {{0, 0}, {1, 0}};
 static __thread CUcontext current;
-static atomic_int initialised;
+static atomic_int initialized;
 static struct {
     _Atomic uint64_t bytes;
     CUcontext context;
-    void *pool; /* NULL: of no pool */
+    void *pool; /* NULL: not from a pool */
 } blocks[BLOCKS];
 static atomic_uint next_block;
 static _Atomic uint64_t used[DEVICES];
 
-/* The exported name of the last function entered, for the tests. */
+/* The exported name of the function that was called last. */
 const char *stub_entered(void);
 static const char *entered;
 const char *stub_entered(void) {
@@ -56,7 +55,7 @@ const char *stub_entered(void) {
 
 EXPORT(cuInit, unsigned flags) {
     ENTER;
-    initialised = flags == 0;
+    initialized = flags == 0;
     return flags == 0 ? 0 : INVALID_VALUE;
 }
 
@@ -85,7 +84,7 @@ EXPORT(cuDeviceGetUuid_v2, char *uuid, int device) {
 
 EXPORT(cuCtxGetCurrent, CUcontext *context) {
     *context = current;
-    return initialised ? 0 : NOT_INITIALIZED;
+    return initialized ? 0 : NOT_INITIALIZED;
 }
 
 EXPORT(cuCtxSetCurrent, CUcontext context) {
@@ -95,15 +94,15 @@ EXPORT(cuCtxSetCurrent, CUcontext context) {
 
 EXPORT(cuCtxGetDevice, int *device) {
     if (current == NULL) {
-        return initialised ? INVALID_CONTEXT : NOT_INITIALIZED;
+        return initialized ? INVALID_CONTEXT : NOT_INITIALIZED;
     }
     *device = current->device;
     return 0;
 }
 
-#define ANY __attribute__((unused)) /* a parameter */
+#define ANY __attribute__((unused)) /* marks a parameter that the stub ignores */
 
-static CUresult create(CUcontext *context, int device) {
+static CUresult create_context(CUcontext *context, int device) {
     *context = malloc(sizeof **context);
     (*context)->device = device;
     current = *context;
@@ -113,7 +112,7 @@ static CUresult create(CUcontext *context, int device) {
 #define CREATE(name, ...)                                                                                              \
     EXPORT(name, CUcontext *context, __VA_ARGS__, int device) {                                                        \
         ENTER;                                                                                                         \
-        return create(context, device);                                                                                \
+        return create_context(context, device);                                                                        \
     }
 
 CREATE(cuCtxCreate, unsigned flags ANY)
@@ -121,7 +120,7 @@ CREATE(cuCtxCreate_v2, unsigned flags ANY)
 CREATE(cuCtxCreate_v3, void *affinity ANY, int count ANY, unsigned flags ANY)
 CREATE(cuCtxCreate_v4, void *parameters ANY, unsigned flags ANY)
 
-static void end(CUcontext context) {
+static void destroy_context(CUcontext context) {
     for (unsigned i = 0; i < BLOCKS; i++) {
         if (blocks[i].context == context && blocks[i].bytes != 0) {
             used[context->device] -= blocks[i].bytes;
@@ -135,13 +134,13 @@ static void end(CUcontext context) {
 
 EXPORT(cuCtxDestroy, CUcontext context) {
     ENTER;
-    end(context);
+    destroy_context(context);
     return 0;
 }
 
 EXPORT(cuCtxDestroy_v2, CUcontext context) {
     ENTER;
-    end(context);
+    destroy_context(context);
     return 0;
 }
 
@@ -158,36 +157,36 @@ EXPORT(cuDevicePrimaryCtxGetState, int device, unsigned *flags, int *active) {
     return 0;
 }
 
-static CUresult release(int device) {
+static CUresult release_primary(int device) {
     if (primary[device].users == 0) {
         return INVALID_CONTEXT;
     }
     if (--primary[device].users == 0) {
-        end(&primary[device]);
+        destroy_context(&primary[device]);
     }
     return 0;
 }
 
 EXPORT(cuDevicePrimaryCtxRelease, int device) {
     ENTER;
-    return release(device);
+    return release_primary(device);
 }
 
 EXPORT(cuDevicePrimaryCtxRelease_v2, int device) {
     ENTER;
-    return release(device);
+    return release_primary(device);
 }
 
 EXPORT(cuDevicePrimaryCtxReset, int device) {
     ENTER;
-    end(&primary[device]);
+    destroy_context(&primary[device]);
     primary[device].users = 0;
     return 0;
 }
 
 EXPORT(cuDevicePrimaryCtxReset_v2, int device) {
     ENTER;
-    end(&primary[device]);
+    destroy_context(&primary[device]);
     primary[device].users = 0;
     return 0;
 }
@@ -256,7 +255,7 @@ static CUresult allocate(CUdeviceptr *address, uint64_t bytes) {
     return OUT_OF_MEMORY;
 }
 
-static CUresult give_back(CUdeviceptr address) {
+static CUresult free_block(CUdeviceptr address) {
     uint64_t block = address / BLOCK_STEP - 1;
     if (address == 0) {
         return 0;
@@ -316,27 +315,27 @@ EXPORT(cuMemAllocPitch_v2, CUdeviceptr *address, size_t *pitch, size_t width, si
 
 EXPORT(cuMemFree, unsigned address) {
     ENTER;
-    return give_back(address);
+    return free_block(address);
 }
 
 EXPORT(cuMemFree_v2, CUdeviceptr address) {
     ENTER;
-    return give_back(address);
+    return free_block(address);
 }
 
 EXPORT(cuMemFreeAsync, CUdeviceptr address, void *stream) {
     ENTER;
     (void)stream;
-    return give_back(address);
+    return free_block(address);
 }
 
 EXPORT(cuMemFreeAsync_ptsz, CUdeviceptr address, void *stream) {
     ENTER;
     (void)stream;
-    return give_back(address);
+    return free_block(address);
 }
 
-/* What starts work and captures it only says that it was entered: LAUNCH(name, version, flag, exported). */
+/* Functions that launch or capture work only record the call: LAUNCH(name, version, flag, exported). */
 /* clang-format off */
 #define LAUNCHES(LAUNCH) \
     LAUNCH(cuLaunchKernel, 4000, 0, cuLaunchKernel) \
@@ -371,9 +370,9 @@ EXPORT(cuMemFreeAsync_ptsz, CUdeviceptr address, void *stream) {
 LAUNCHES(LAUNCH)
 #undef LAUNCH
 
-/* ---- what only the ABI tests call: it says that it was entered, and little more ---- */
+/* ---- functions that only the ABI tests call; most of them only record the call ---- */
 
-/* A pool has reserved what was allocated from it. */
+/* The stub's pools reserve exactly what is allocated from them. */
 static CUresult allocate_from(void *pool, CUdeviceptr *address, size_t bytes) {
     CUresult result = allocate(address, bytes);
     if (result == 0) {
@@ -394,7 +393,7 @@ ALLOC_ASYNC(cuMemAllocAsync_ptsz, &device_pools[0], void *stream ANY)
 ALLOC_ASYNC(cuMemAllocFromPoolAsync, pool, void *pool, void *stream ANY)
 ALLOC_ASYNC(cuMemAllocFromPoolAsync_ptsz, pool, void *pool, void *stream ANY)
 
-/* A new handle of whatever it is. */
+/* Returns a new handle of any type. */
 static void *new_handle(void) {
     static char handles[1 << 16];
     static atomic_uint next;
@@ -425,42 +424,42 @@ NEW(cuArray3DCreate, const void *descriptor ANY)
 NEW(cuArray3DCreate_v2, const void *descriptor ANY)
 NEW(cuMipmappedArrayCreate, const void *descriptor ANY, unsigned levels ANY)
 
-#define DO(name, ...)                                                                                                  \
+#define RECORD_ONLY(name, ...)                                                                                         \
     EXPORT(name, __VA_ARGS__) {                                                                                        \
         ENTER;                                                                                                         \
         return 0;                                                                                                      \
     }
 
-DO(cuMemPoolDestroy, void *pool ANY)
-DO(cuMemPoolTrimTo, void *pool ANY, size_t keep ANY)
-DO(cuStreamSynchronize, void *stream ANY)
-DO(cuStreamSynchronize_ptsz, void *stream ANY)
-DO(cuEventSynchronize, void *event ANY)
-DO(cuCtxSynchronize, void)
-DO(cuCtxSynchronize_v2, CUcontext context ANY)
-DO(cuGraphUpload, void *graph ANY, void *stream ANY)
-DO(cuGraphUpload_ptsz, void *graph ANY, void *stream ANY)
-DO(cuGraphExecDestroy, void *graph ANY)
-DO(cuDeviceGraphMemTrim, int device ANY)
-DO(cuMemRelease, unsigned long long handle ANY)
-DO(cuMemMap, CUdeviceptr address ANY, size_t size ANY, size_t offset ANY, unsigned long long handle ANY,
-   unsigned long long flags ANY)
-DO(cuMemUnmap, CUdeviceptr address ANY, size_t size ANY)
-DO(cuMemMapArrayAsync, void *list ANY, unsigned count ANY, void *stream ANY)
-DO(cuMemMapArrayAsync_ptsz, void *list ANY, unsigned count ANY, void *stream ANY)
-DO(cuArrayDestroy, void *array ANY)
-DO(cuMipmappedArrayDestroy, void *array ANY)
-DO(cuCtxDetach, CUcontext context ANY)
-DO(cuStreamQuery, void *stream ANY) /* which the shim doesn't hook */
+RECORD_ONLY(cuMemPoolDestroy, void *pool ANY)
+RECORD_ONLY(cuMemPoolTrimTo, void *pool ANY, size_t keep ANY)
+RECORD_ONLY(cuStreamSynchronize, void *stream ANY)
+RECORD_ONLY(cuStreamSynchronize_ptsz, void *stream ANY)
+RECORD_ONLY(cuEventSynchronize, void *event ANY)
+RECORD_ONLY(cuCtxSynchronize, void)
+RECORD_ONLY(cuCtxSynchronize_v2, CUcontext context ANY)
+RECORD_ONLY(cuGraphUpload, void *graph ANY, void *stream ANY)
+RECORD_ONLY(cuGraphUpload_ptsz, void *graph ANY, void *stream ANY)
+RECORD_ONLY(cuGraphExecDestroy, void *graph ANY)
+RECORD_ONLY(cuDeviceGraphMemTrim, int device ANY)
+RECORD_ONLY(cuMemRelease, unsigned long long handle ANY)
+RECORD_ONLY(cuMemMap, CUdeviceptr address ANY, size_t size ANY, size_t offset ANY, unsigned long long handle ANY,
+            unsigned long long flags ANY)
+RECORD_ONLY(cuMemUnmap, CUdeviceptr address ANY, size_t size ANY)
+RECORD_ONLY(cuMemMapArrayAsync, void *list ANY, unsigned count ANY, void *stream ANY)
+RECORD_ONLY(cuMemMapArrayAsync_ptsz, void *list ANY, unsigned count ANY, void *stream ANY)
+RECORD_ONLY(cuArrayDestroy, void *array ANY)
+RECORD_ONLY(cuMipmappedArrayDestroy, void *array ANY)
+RECORD_ONLY(cuCtxDetach, CUcontext context ANY)
+RECORD_ONLY(cuStreamQuery, void *stream ANY) /* the shim does not hook it */
 
-/* What the shim asks for itself. */
+/* Functions that the shim itself calls. */
 EXPORT(cuDeviceGetMemPool, void **pool, int device) {
     *pool = &device_pools[device];
     return 0;
 }
 
 EXPORT(cuMemPoolGetAttribute, void *pool, int attribute, uint64_t *value) {
-    (void)attribute; /* it is always what the pool has reserved */
+    (void)attribute; /* the shim only asks for the reserved memory */
     *value = 0;
     for (unsigned i = 0; i < BLOCKS; i++) {
         *value += blocks[i].pool == pool ? blocks[i].bytes : 0;
@@ -487,7 +486,7 @@ static CUresult newer_alloc(CUdeviceptr *address, size_t bytes) {
 static const struct {
     const char *name;
     int version;
-    uint64_t flag; /* answers this flag only; 0: any */
+    uint64_t flag; /* the entry is for this flag only; 0: for any */
     void *exported;
     void *other;
 } addresses[] = {

@@ -1,4 +1,4 @@
-/* A library that brings the driver along, in a scope of its own when it is loaded with RTLD_LOCAL. */
+/* A library linked to the driver. Loaded with RTLD_LOCAL, it has the driver in its own scope. */
 #include <dlfcn.h>
 
 int cuInit(unsigned flags);
@@ -10,6 +10,7 @@ int plugin_init(void) {
 }
 
 void *plugin_find(void *handle, const char *symbol) {
-    void *volatile found = dlsym(handle, symbol); /* volatile: a call in tail position would be our caller's */
+    void *volatile found =
+        dlsym(handle, symbol); /* volatile prevents a tail call, in which dlsym would see our caller's address */
     return found;
 }

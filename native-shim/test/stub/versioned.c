@@ -1,4 +1,4 @@
-/* A library whose function has two versions, as glibc's have. */
+/* A library with two versions of one function, like glibc. */
 int first(void);
 int second(void);
 

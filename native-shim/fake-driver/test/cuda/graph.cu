@@ -1,4 +1,4 @@
-// A captured graph, launched again and again.
+// A captured graph that is launched several times.
 #include "program.h"
 
 __global__ void aliquot_busy(unsigned long long nanoseconds) {
@@ -33,7 +33,7 @@ int main() {
     size_t nodes = 0;
     MUST(cudaGraphGetNodes(graph, nullptr, &nodes));
     CHECK(nodes == 4);
-    CHECK(host == 0); // nothing has run
+    CHECK(host == 0); // no work has run
 
     cudaGraphExec_t executable;
     MUST(cudaGraphInstantiate(&executable, graph, 0));
@@ -45,9 +45,9 @@ int main() {
     CHECK(host == 0x01010101);
     float milliseconds = 0;
     MUST(cudaEventElapsedTime(&milliseconds, start, end));
-    CHECK(milliseconds > 27); // three times the longer branch
+    CHECK(milliseconds > 27); // three times the duration of the longer branch
 
-    // What may not be captured ends the capture with an error.
+    // An uncapturable call invalidates the capture.
     MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     ANSWERS(cudaErrorStreamCaptureUnsupported, cudaStreamSynchronize(stream));
     ANSWERS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(stream, &graph));

@@ -1,4 +1,4 @@
-// images FOLDER: loads what nvcc made of launch.cu as files and as memory, as modules and as libraries.
+// images FOLDER: loads nvcc's output for launch.cu from files and from memory, as modules and as libraries.
 #include "program.h"
 
 #include <cstdint>
@@ -94,7 +94,7 @@ int main(int count, char **arguments) {
         ANSWERS(CUDA_SUCCESS, load(&module, path.c_str()));
         check_module(module);
         MUST(cudaMemGetInfo(&during, &total));
-        CHECK(before - during >= 8000); // the variables
+        CHECK(before - during >= 8000); // the global variables take memory
         ANSWERS(CUDA_SUCCESS, unload(module));
         ANSWERS(CUDA_ERROR_INVALID_HANDLE, unload(module));
         ANSWERS(CUDA_SUCCESS, load_data(&module, bytes.c_str()));

@@ -1,4 +1,4 @@
-// Kernels by <<<>>>, and what the runtime knows of them from the program's own image.
+// Kernels launched by <<<>>>, and their attributes that the runtime reads from the program's image.
 #include "program.h"
 
 struct triple {
@@ -29,7 +29,7 @@ int main() {
     MUST(cudaGetLastError());
     MUST(cudaDeviceSynchronize());
 
-    // The driver's CUDA_ERROR_INVALID_VALUE is called differently by libcudart 12 and 13.
+    // libcudart 12 and 13 translate the driver's CUDA_ERROR_INVALID_VALUE to different errors.
     plain<<<1, 2048>>>(out);
     ANSWERS(CUDART_VERSION < 13000 ? cudaErrorInvalidConfiguration : cudaErrorInvalidValue, cudaGetLastError());
     MUST(cudaDeviceSynchronize());
@@ -76,7 +76,7 @@ int main() {
     CHECK(everywhere == 3);
     everywhere = 4;
 
-    // After a reset everything is as it was at the start.
+    // A reset restores the initial state.
     MUST(cudaDeviceReset());
     MUST(cudaMemcpyFromSymbol(&value, counter, sizeof value));
     CHECK(value == 7);

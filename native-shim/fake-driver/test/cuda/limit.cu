@@ -1,4 +1,4 @@
-// limit plain|async MIB: so much memory can be had, in pieces of 100 MiB, and not one piece more.
+// limit plain|async MIB: exactly MIB can be allocated, in pieces of 100 MiB.
 #include "program.h"
 
 int main(int count, char **arguments) {

@@ -1,4 +1,4 @@
-// Memory in stream order, from the default pool and from one of our own.
+// Stream-ordered allocation, from the default pool and from a pool of the program.
 #include "program.h"
 
 static uint64_t attribute(cudaMemPool_t pool, cudaMemPoolAttr which) {
@@ -35,13 +35,13 @@ int main() {
     MUST(cudaMallocFromPoolAsync(&memory, 32 * MIB, own, stream));
     MUST(cudaFreeAsync(memory, stream));
     MUST(cudaStreamSynchronize(stream));
-    CHECK(attribute(own, cudaMemPoolAttrReservedMemCurrent) >= 32 * MIB); // kept
+    CHECK(attribute(own, cudaMemPoolAttrReservedMemCurrent) >= 32 * MIB); // the pool keeps the memory
     MUST(cudaMemPoolTrimTo(own, 0));
     CHECK(attribute(own, cudaMemPoolAttrReservedMemCurrent) == 0);
     MUST(cudaMallocFromPoolAsync(&memory, 32 * MIB, own, stream));
-    MUST(cudaFree(memory)); // a plain free takes it, too
+    MUST(cudaFree(memory)); // a plain free of stream-ordered memory
     MUST(cudaMalloc(&memory, MIB));
-    MUST(cudaFreeAsync(memory, stream)); // and the other way round
+    MUST(cudaFreeAsync(memory, stream)); // a stream-ordered free of plain memory
     MUST(cudaStreamSynchronize(stream));
     MUST(cudaMemPoolDestroy(own));
     ANSWERS(cudaErrorMemoryAllocation, cudaMallocAsync(&memory, (size_t)1 << 50, stream));

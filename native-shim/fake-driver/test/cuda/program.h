@@ -1,4 +1,4 @@
-// What the programs share: each checks what it sees and says where it was otherwise.
+// Shared code of the programs: each program checks its results and reports the location of a failed check.
 #ifndef ALIQUOT_FAKE_PROGRAM_H
 #define ALIQUOT_FAKE_PROGRAM_H
 
@@ -23,7 +23,7 @@
 
 static const size_t MIB = (size_t)1 << 20;
 
-// The driver's function, as the runtime hands it out.
+// The driver's function that the runtime returns for a name and version.
 template <typename Function> static Function driver_function(const char *name, unsigned version) {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult state;

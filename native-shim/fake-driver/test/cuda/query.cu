@@ -1,4 +1,4 @@
-// query NAME MIB MULTIPROCESSORS: the first device is like that.
+// query NAME MIB MULTIPROCESSORS: checks these properties of the first device.
 #include "program.h"
 
 int main(int count, char **arguments) {

@@ -1,5 +1,5 @@
-// What a framework does with graphs: warm up, capture with memory of the capture's own and a library's forks, replay,
-// update with a new capture, build by hand, and go on after a capture that failed.
+// The use of graphs by a framework: warm up, capture with private memory and a library's forks, replay, update from a
+// new capture, explicit construction, and recovery from a failed capture.
 #include "program.h"
 
 #include <thread>
@@ -17,7 +17,7 @@ __global__ void scale(float *to, const float *from, float factor, int count) {
 static cudaStream_t main_stream, side_stream;
 static cudaEvent_t forked, joined;
 
-// A step whose middle part forks; its temporary memory lives in the graph.
+// A step with a fork in the middle; its temporary memory belongs to the graph.
 static cudaGraph_t capture(unsigned char value, char *memory, char *host, unsigned long long nanoseconds) {
     char *temporary;
     cudaGraph_t graph = nullptr;
@@ -42,7 +42,7 @@ static float replay(cudaGraphExec_t executable, int times) {
     cudaEvent_t start, end;
     MUST(cudaEventCreate(&start));
     MUST(cudaEventCreate(&end));
-    aliquot_busy<<<108, 32, 0, main_stream>>>(500000000); // until all is put, also on a busy machine
+    aliquot_busy<<<108, 32, 0, main_stream>>>(500000000); // blocks the stream until all work is submitted, also on a busy machine
     MUST(cudaEventRecord(start, main_stream));
     for (int i = 0; i < times; i++)
         MUST(cudaGraphLaunch(executable, main_stream));
@@ -83,14 +83,14 @@ int main() {
     float milliseconds = replay(executable, 5);
     CHECK(host[0] == 7 && host[63] == 7);
     CHECK(reserved() >= 5 * MIB);
-    // Two branches of 2 ms side by side, and jitter.
+    // Two parallel branches of 2 ms, plus jitter.
     CHECK(milliseconds > 5 * 1.8f && milliseconds < 5 * 3.0f);
     MUST(cudaGraphExecDestroy(executable));
     MUST(cudaGraphDestroy(graph));
     MUST(cudaDeviceGraphMemTrim(0));
     CHECK(reserved() == 0);
 
-    // Another thread allocates: in the way of a global capture, and in nobody's while it is relaxed.
+    // An allocation by another thread invalidates a global capture, unless that thread's mode is relaxed.
     for (bool relaxed : {false, true}) {
         MUST(cudaStreamBeginCapture(main_stream, cudaStreamCaptureModeGlobal));
         scale<<<8, 128, 0, main_stream>>>((float *)memory, (float *)memory, 2.0f, 4);
@@ -105,7 +105,7 @@ int main() {
         (void)cudaGetLastError();
     }
 
-    // By hand, then changed while it is executable.
+    // An explicit graph, updated after its instantiation.
     cudaGraph_t built;
     cudaGraphNode_t set, call, launched;
     int calls = 0, blocks = 1;

@@ -1,4 +1,4 @@
-// Streams and events: kernels take the time that they are told to take, one after the other or side by side.
+// Streams and events: kernels take the requested time, serially or in parallel.
 #include "program.h"
 
 __global__ void aliquot_busy(unsigned long long nanoseconds) {
@@ -35,11 +35,11 @@ int main() {
     MUST(cudaEventSynchronize(events[2]));
     CHECK(seconds() - begun >= 0.27);
     MUST(cudaStreamQuery(streams[0]));
-    // A late launch lengthens the first; jitter is some percent either way.
+    // A late launch lengthens the first; jitter is a few percent in either direction.
     float first = between(events[0], events[1]), second = between(events[1], events[2]);
     CHECK(first > 90 && second > 180);
 
-    // The second stream waits for the first one's event.
+    // The second stream waits for an event of the first.
     aliquot_busy<<<1, 32, 0, streams[0]>>>(20 * MS);
     MUST(cudaEventRecord(events[0], streams[0]));
     MUST(cudaStreamWaitEvent(streams[1], events[0], 0));
@@ -48,14 +48,14 @@ int main() {
     MUST(cudaEventQuery(events[0]));
     CHECK(between(events[0], events[1]) >= 0);
 
-    // A host function runs between what is before it and what is after it.
+    // A host function runs after earlier and before later work.
     bool called = false;
     aliquot_busy<<<1, 32, 0, streams[0]>>>(5 * MS);
     MUST(cudaLaunchHostFunc(streams[0], [](void *data) { *(bool *)data = true; }, &called));
     MUST(cudaStreamSynchronize(streams[0]));
     CHECK(called);
 
-    // An event without timing has no time.
+    // cudaEventElapsedTime fails for an event without timing.
     cudaEvent_t untimed;
     float milliseconds;
     MUST(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));

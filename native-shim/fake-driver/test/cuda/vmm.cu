@@ -1,4 +1,4 @@
-// Virtual memory management, by the driver's functions in a program of the runtime.
+// Virtual memory management through driver functions in a program that uses the runtime.
 #include "program.h"
 
 int main() {
@@ -33,7 +33,7 @@ int main() {
     MUST(cudaMemGetInfo(&during, &total));
     CHECK(before - during == 8 * piece);
 
-    // One piece of memory to the runtime, across the seam.
+    // The runtime sees one range across the border of the two mappings.
     char text[] = "across the seam", back[sizeof text] = "";
     void *seam = (void *)(range + 4 * piece - 5);
     MUST(cudaMemcpy(seam, text, sizeof text, cudaMemcpyHostToDevice));
@@ -43,7 +43,7 @@ int main() {
     for (auto handle : handles)
         MUST(release(handle));
     MUST(cudaMemGetInfo(&after, &total));
-    CHECK(after == during); // still mapped
+    CHECK(after == during); // the memory is still mapped
     MUST(unmap(range, 8 * piece));
     MUST(release_addresses(range, 8 * piece));
     MUST(cudaMemGetInfo(&after, &total));

@@ -33,7 +33,7 @@ public final class Annotations {
     public static final String NODE_PLACEMENT = "aliquot.io/node-placement";
 
     /**
-     * On a pod, by its user: how to choose its GPUs within the node, a {@link Placement} or {@value PodWishes#TOPOLOGY}.
+     * On a pod, by its user: how to choose its GPUs within the node, a {@link Placement} or {@value PlacementPreferences#TOPOLOGY}.
      */
     public static final String GPU_PLACEMENT = "aliquot.io/gpu-placement";
 

@@ -19,7 +19,7 @@ public enum Compatibility {
      * @param where the annotation or setting that the value comes from, for the message
      */
     public static Compatibility parse(String where, String text) {
-        return Choices.parse(where, text, List.of(values()), Compatibility::print);
+        return Keywords.parse(where, text, List.of(values()), Compatibility::print);
     }
 
     public String print() {

@@ -18,7 +18,7 @@ public enum CorePolicy {
      * @param where the annotation that the value comes from, for the message
      */
     public static CorePolicy parse(String where, String text) {
-        return Choices.parse(where, text, List.of(values()), CorePolicy::print);
+        return Keywords.parse(where, text, List.of(values()), CorePolicy::print);
     }
 
     static CorePolicy parse(String text) {

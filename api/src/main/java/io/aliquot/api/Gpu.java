@@ -28,7 +28,7 @@ public record Gpu(
     public static final String SHIM = "shim";
 
     public Gpu {
-        Uuids.check(uuid);
+        GpuUuids.check(uuid);
         check(index >= 0 && index < 1024, "an index from 0 to 1023", index);
         check(!model.isBlank() && model.length() <= 200, "a model's name", model);
         check(memoryMiB >= 1 && memoryMiB <= Vgpu.LARGEST_MIB, "memoryMiB from 1 to " + Vgpu.LARGEST_MIB, memoryMiB);
@@ -36,7 +36,7 @@ public record Gpu(
         check(numa >= -1 && numa < 1024, "a NUMA domain from -1 (unknown) to 1023", numa);
         check(mode.equals(SHIM), "mode shim", mode);
         links = Map.copyOf(links);
-        links.keySet().forEach(Uuids::check);
+        links.keySet().forEach(GpuUuids::check);
     }
 
     private static void check(boolean holds, String expected, Object found) {

@@ -70,10 +70,12 @@ final class HamiAnnotations {
             switch (name) {
                 case USE_TYPE -> ours.put(Annotations.USE_GPU_MODEL, models(name, value));
                 case NO_TYPE -> ours.put(Annotations.AVOID_GPU_MODEL, models(name, value));
-                case USE_UUID -> ours.put(Annotations.USE_GPU_UUID, checked(name, value, Uuids::parseList));
-                case NO_UUID -> ours.put(Annotations.AVOID_GPU_UUID, checked(name, value, Uuids::parseList));
-                case USE_INDEX -> ours.put(Annotations.USE_GPU_INDEX, checked(name, value, PodWishes::indexes));
-                case NO_INDEX -> ours.put(Annotations.AVOID_GPU_INDEX, checked(name, value, PodWishes::indexes));
+                case USE_UUID -> ours.put(Annotations.USE_GPU_UUID, checked(name, value, GpuUuids::parseList));
+                case NO_UUID -> ours.put(Annotations.AVOID_GPU_UUID, checked(name, value, GpuUuids::parseList));
+                case USE_INDEX ->
+                    ours.put(Annotations.USE_GPU_INDEX, checked(name, value, PlacementPreferences::indexes));
+                case NO_INDEX ->
+                    ours.put(Annotations.AVOID_GPU_INDEX, checked(name, value, PlacementPreferences::indexes));
                 case NODE_POLICY -> ours.put(Annotations.NODE_PLACEMENT, nodePolicy(value));
                 case GPU_POLICY -> gpuPolicies(value, ours);
                 case MODE -> checkMode(value);
@@ -120,7 +122,7 @@ final class HamiAnnotations {
         for (String policy : policies) {
             switch (policy) {
                 // A filter there, so before what only sorts.
-                case "topology-aware" -> ours.put(Annotations.GPU_PLACEMENT, PodWishes.TOPOLOGY);
+                case "topology-aware" -> ours.put(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);
                 case "binpack", "spread" -> ours.putIfAbsent(Annotations.GPU_PLACEMENT, policy);
                 case "numa" -> ours.put(Annotations.NUMA, Numa.PREFERRED.print());
                 case "mutex" ->

@@ -32,7 +32,7 @@ public record Inventory(
             .build();
 
     public Inventory {
-        expect(slots >= 1 && slots <= Slots.MOST, "slots from 1 to " + Slots.MOST, slots);
+        expect(slots >= 1 && slots <= SlotCount.MOST, "slots from 1 to " + SlotCount.MOST, slots);
         gpus = List.copyOf(gpus);
         expect(gpus.stream().map(Gpu::uuid).distinct().count() == gpus.size(), "each UUID once", "one twice");
         expect(gpus.stream().map(Gpu::index).distinct().count() == gpus.size(), "each index once", "one twice");
@@ -53,14 +53,14 @@ public record Inventory(
      * what one vGPU may have, so that of a card of which less is sold than there is there are a hundred too. Where compute
      * is not reserved there is as much as all its vGPUs can ask for: kube-scheduler counts what they ask for all the same.
      */
-    public Map<String, Long> totals(Share share) {
+    public Map<String, Long> totals(SharingMode share) {
         return Map.of(
                 Resources.MEMORY,
                 gpus.stream().mapToLong(this::sellableMiB).sum(),
                 Resources.MEMORY_PERCENTAGE,
                 Math.max(100, memoryScaling.of(100)) * gpus.size(),
                 Resources.CORES,
-                (long) (share == Share.MEMORY ? 100 * slots : sellableCores()) * gpus.size());
+                (long) (share == SharingMode.MEMORY ? 100 * slots : sellableCores()) * gpus.size());
     }
 
     public static Inventory parse(String text) {

@@ -10,7 +10,7 @@ public final class Labels {
     /** On a node: which GPU of the node a vGPU goes to, a {@link Placement}. */
     public static final String PLACEMENT = "aliquot.io/placement";
 
-    /** On a node: what its GPUs are shared by, a {@link Share}. */
+    /** On a node: what its GPUs are shared by, a {@link SharingMode}. */
     public static final String SHARE = "aliquot.io/share";
 
     /** On a namespace: {@value #WEBHOOK_IGNORE} leaves its pods alone. */

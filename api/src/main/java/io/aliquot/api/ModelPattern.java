@@ -32,7 +32,7 @@ public record ModelPattern(String words, boolean openStart, boolean openEnd) {
      * @param where the annotation that they come from, for the message
      */
     public static List<ModelPattern> parseList(String where, String text) {
-        return Lists.parse(where, text, ModelPattern::parse);
+        return CommaSeparated.parse(where, text, ModelPattern::parse);
     }
 
     /** Whether a GPU of this name is meant. */

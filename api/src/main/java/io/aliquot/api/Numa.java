@@ -16,7 +16,7 @@ public enum Numa {
      * @param where the annotation that the value comes from, for the message
      */
     public static Numa parse(String where, String text) {
-        return Choices.parse(where, text, List.of(values()), Numa::print);
+        return Keywords.parse(where, text, List.of(values()), Numa::print);
     }
 
     public String print() {

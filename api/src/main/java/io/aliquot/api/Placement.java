@@ -18,7 +18,7 @@ public enum Placement {
      * @param where the label, annotation or setting that the value comes from, for the message
      */
     public static Placement parse(String where, String text) {
-        return Choices.parse(where, text, List.of(values()), Placement::print);
+        return Keywords.parse(where, text, List.of(values()), Placement::print);
     }
 
     public String print() {

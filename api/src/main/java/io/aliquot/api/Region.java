@@ -10,7 +10,7 @@ import java.util.Objects;
 import java.util.UUID;
 
 /**
- * The state file of a container ({@link Paths#REGION}), as {@code native-shim/include/aliquot/region.h} lays it out;
+ * The state file of a container ({@link ContainerPaths#REGION}), as {@code native-shim/include/aliquot/region.h} lays it out;
  * {@code native-shim/golden} holds a file that both sides read alike. Programs in the container can write it, so what is
  * read here is what the container says of itself and no more.
  *

@@ -24,7 +24,7 @@ public record Vgpu(
     private static final int MOST_DIGITS = 9;
 
     public Vgpu {
-        Uuids.check(uuid);
+        GpuUuids.check(uuid);
         range("memory", memoryMiB, 1, LARGEST_MIB);
         range("cores", cores, 0, 100);
         range("priority", priority, Priority.LOWEST, Priority.HIGHEST);

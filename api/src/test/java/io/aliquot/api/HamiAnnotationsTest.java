@@ -13,8 +13,8 @@ class HamiAnnotationsTest {
     private static final String ONE = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001";
     private static final String TWO = "GPU-8f6e8f0c-0002-4a5b-9c3d-000000000002";
 
-    private static PodWishes wishes(String name, String value) {
-        return PodWishes.parse(Map.of(name, value));
+    private static PlacementPreferences wishes(String name, String value) {
+        return PlacementPreferences.parse(Map.of(name, value));
     }
 
     private static Gpu gpu(int index) {
@@ -23,7 +23,7 @@ class HamiAnnotationsTest {
 
     @Test
     void aTypeIsAnyPartOfTheModelWithOrWithoutTheWordBeforeIt() {
-        PodWishes wishes = wishes("nvidia.com/use-gputype", "a10, NVIDIA-Tesla V100");
+        PlacementPreferences wishes = wishes("nvidia.com/use-gputype", "a10, NVIDIA-Tesla V100");
 
         assertThat(wishes.takesModel("NVIDIA A100-SXM4-80GB")).isTrue();
         assertThat(wishes.takesModel("Tesla V100-PCIE-32GB")).isTrue();
@@ -51,7 +51,7 @@ class HamiAnnotationsTest {
                 .contains(Placement.BINPACK);
         assertThat(wishes("hami.io/gpu-scheduler-policy", "topology-aware").topology())
                 .isTrue();
-        PodWishes several = wishes("hami.io/gpu-scheduler-policy", "spread, numa");
+        PlacementPreferences several = wishes("hami.io/gpu-scheduler-policy", "spread, numa");
         assertThat(several.gpuPlacement()).contains(Placement.SPREAD);
         assertThat(several.numa()).contains(Numa.PREFERRED);
     }
@@ -60,14 +60,15 @@ class HamiAnnotationsTest {
     void bindingToANumaDomainRequiresIt() {
         assertThat(wishes("nvidia.com/numa-bind", "true").numa()).contains(Numa.REQUIRED);
         assertThat(wishes("nvidia.com/numa-bind", "0").numa()).isEmpty();
-        assertThat(PodWishes.parse(Map.of("nvidia.com/numa-bind", "T", "hami.io/gpu-scheduler-policy", "numa"))
+        assertThat(PlacementPreferences.parse(
+                                Map.of("nvidia.com/numa-bind", "T", "hami.io/gpu-scheduler-policy", "numa"))
                         .numa())
                 .contains(Numa.REQUIRED);
     }
 
     @Test
     void ourNameGoesFirst() {
-        PodWishes wishes = PodWishes.parse(
+        PlacementPreferences wishes = PlacementPreferences.parse(
                 Map.of("nvidia.com/use-gputype", "V100", "aliquot.io/use-gpu-model", "A10", "other", "x"));
 
         assertThat(wishes.takesModel("NVIDIA A10")).isTrue();

@@ -67,7 +67,7 @@ class InventoryTest {
                     new VisibleDevices("{uuid}"),
                     new Scaling(10 + random.nextInt(9991)),
                     new Scaling(10 + random.nextInt(9991)),
-                    1 + random.nextInt(Slots.MOST),
+                    1 + random.nextInt(SlotCount.MOST),
                     gpus);
 
             assertThat(Inventory.parse(inventory.print())).isEqualTo(inventory);
@@ -129,9 +129,9 @@ class InventoryTest {
         var less = new Inventory(visible, new Scaling(90), Scaling.ONE, 1, List.of(gpu));
         var more = new Inventory(visible, new Scaling(150), Scaling.ONE, 1, List.of(gpu));
 
-        assertThat(less.totals(Share.CORE_MEMORY))
+        assertThat(less.totals(SharingMode.CORE_MEMORY))
                 .containsEntry(Resources.MEMORY, 900L)
                 .containsEntry(Resources.MEMORY_PERCENTAGE, 100L);
-        assertThat(more.totals(Share.CORE_MEMORY)).containsEntry(Resources.MEMORY_PERCENTAGE, 150L);
+        assertThat(more.totals(SharingMode.CORE_MEMORY)).containsEntry(Resources.MEMORY_PERCENTAGE, 150L);
     }
 }

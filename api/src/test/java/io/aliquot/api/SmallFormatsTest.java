@@ -70,38 +70,38 @@ class SmallFormatsTest {
 
     @Test
     void aNodesShareIsReadFromOurLabelOrFromAcks() {
-        assertThat(Share.of(Map.of())).isEqualTo(Share.CORE_MEMORY);
-        assertThat(Share.of(Map.of(Labels.SHARE, "topology"))).isEqualTo(Share.TOPOLOGY);
-        assertThat(Share.of(Map.of(Labels.ACK_SHARE, "core_mem"))).isEqualTo(Share.CORE_MEMORY);
-        assertThat(Share.of(Map.of(Labels.ACK_SHARE, "default"))).isEqualTo(Share.EXCLUSIVE);
-        assertThat(Share.of(Map.of(Labels.ACK_SHARE, "cgpu", Labels.SHARE, "none")))
-                .isEqualTo(Share.NONE);
+        assertThat(SharingMode.of(Map.of())).isEqualTo(SharingMode.CORE_MEMORY);
+        assertThat(SharingMode.of(Map.of(Labels.SHARE, "topology"))).isEqualTo(SharingMode.TOPOLOGY);
+        assertThat(SharingMode.of(Map.of(Labels.ACK_SHARE, "core_mem"))).isEqualTo(SharingMode.CORE_MEMORY);
+        assertThat(SharingMode.of(Map.of(Labels.ACK_SHARE, "default"))).isEqualTo(SharingMode.EXCLUSIVE);
+        assertThat(SharingMode.of(Map.of(Labels.ACK_SHARE, "cgpu", Labels.SHARE, "none")))
+                .isEqualTo(SharingMode.NONE);
     }
 
     @Test
     void anUnknownShareIsAnErrorThatNamesTheAllowedOnes() {
-        assertThatThrownBy(() -> Share.of(Map.of(Labels.SHARE, "mig")))
+        assertThatThrownBy(() -> SharingMode.of(Map.of(Labels.SHARE, "mig")))
                 .hasMessageContaining("not supported yet")
                 .hasMessageContaining("allowed: core-memory, memory, none, exclusive, topology");
-        assertThatThrownBy(() -> Share.of(Map.of(Labels.SHARE, "all")))
+        assertThatThrownBy(() -> SharingMode.of(Map.of(Labels.SHARE, "all")))
                 .hasMessage("aliquot.io/share: \"all\" is unknown; allowed: core-memory, memory, none, exclusive,"
                         + " topology");
-        assertThatThrownBy(() -> Share.of(Map.of(Labels.ACK_SHARE, "mps")))
+        assertThatThrownBy(() -> SharingMode.of(Map.of(Labels.ACK_SHARE, "mps")))
                 .hasMessageContaining("not supported yet; allowed: default, core_mem");
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"", "0", "1001", "-1", "ten", "1.5", " 5", "99999999999"})
     void slotsOutOfRangeAreRefused(String text) {
-        assertThatThrownBy(() -> Slots.parse("aliquot.io/slots", text))
+        assertThatThrownBy(() -> SlotCount.parse("aliquot.io/slots", text))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining("from 1 to 1000");
     }
 
     @Test
     void slotsInRangeAreRead() {
-        assertThat(Slots.parse("aliquot.io/slots", "20")).isEqualTo(20);
-        assertThat(Slots.parse("aliquot.io/slots", "1000")).isEqualTo(1000);
+        assertThat(SlotCount.parse("aliquot.io/slots", "20")).isEqualTo(20);
+        assertThat(SlotCount.parse("aliquot.io/slots", "1000")).isEqualTo(1000);
     }
 
     @Test

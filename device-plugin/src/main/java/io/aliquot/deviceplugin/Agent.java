@@ -5,7 +5,7 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Resources;
-import io.aliquot.api.Share;
+import io.aliquot.api.SharingMode;
 import io.aliquot.deviceplugin.kubelet.KubeletPlugin;
 import io.aliquot.deviceplugin.metrics.Metrics;
 import io.aliquot.deviceplugin.node.NodeApi;
@@ -383,11 +383,11 @@ final class Agent implements AutoCloseable {
     }
 
     /** Of one that is refused the totals know nothing; they stay as they were at most. */
-    private static Share share(NodeView view) {
+    private static SharingMode share(NodeView view) {
         try {
-            return Share.of(view.labels());
+            return SharingMode.of(view.labels());
         } catch (FormatException e) {
-            return Share.CORE_MEMORY;
+            return SharingMode.CORE_MEMORY;
         }
     }
 

@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin;
 
 import io.aliquot.api.FormatException;
-import io.aliquot.api.Slots;
+import io.aliquot.api.SlotCount;
 import io.aliquot.api.VisibleDevices;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -47,7 +47,8 @@ public record Settings(
     public static Settings parse(Map<String, String> environment) {
         var reader = new Reader(environment);
         String nodeName = reader.read("NODE_NAME", "", Settings::nodeName);
-        int slots = reader.read("ALIQUOT_SLOTS", Integer.toString(Slots.DEFAULT), text -> Slots.parse("slots", text));
+        int slots = reader.read(
+                "ALIQUOT_SLOTS", Integer.toString(SlotCount.DEFAULT), text -> SlotCount.parse("slots", text));
         VisibleDevices visibleDevices = reader.read("ALIQUOT_VISIBLE_DEVICES", "{uuid}", VisibleDevices::new);
         Path kubeletDir = reader.read("ALIQUOT_KUBELET_DIR", "/var/lib/kubelet/device-plugins", Settings::folder);
         Path stateDir = reader.read("ALIQUOT_STATE_DIR", "/var/lib/aliquot", Settings::folder);

@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Scaling;
-import io.aliquot.api.Share;
+import io.aliquot.api.SharingMode;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.SlotOffer;
 import io.aliquot.deviceplugin.node.NodeWishes;
@@ -24,7 +24,7 @@ final class GpuInventoryTest {
         Inventory inventory = GpuInventory.of(
                 List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), Optional.empty(), UUIDS, TEN_SLOTS);
 
-        assertThat(inventory.totals(Share.CORE_MEMORY))
+        assertThat(inventory.totals(SharingMode.CORE_MEMORY))
                 .isEqualTo(Map.of(
                         "nvidia.com/gpumem", 2000L, "nvidia.com/gpumem-percentage", 200L, "nvidia.com/gpucores", 200L));
         assertThat(GpuInventory.offer(inventory)).isEqualTo(new SlotOffer(20, 10));
@@ -42,7 +42,7 @@ final class GpuInventoryTest {
         assertThat(now.gpus()).extracting(Gpu::uuid).containsExactly(uuid("b"), uuid("a"));
         assertThat(now.gpus()).extracting(Gpu::index).containsExactly(0, 1);
         assertThat(now.gpus()).extracting(Gpu::healthy).containsExactly(true, false);
-        assertThat(now.totals(Share.CORE_MEMORY)).isEqualTo(before.totals(Share.CORE_MEMORY));
+        assertThat(now.totals(SharingMode.CORE_MEMORY)).isEqualTo(before.totals(SharingMode.CORE_MEMORY));
     }
 
     @Test
@@ -73,7 +73,7 @@ final class GpuInventoryTest {
                 .mapToLong(gpu -> gpu.memoryMiB() * 3L / 2)
                 .sum();
 
-        assertThat(inventory.totals(Share.CORE_MEMORY))
+        assertThat(inventory.totals(SharingMode.CORE_MEMORY))
                 .isEqualTo(Map.of(
                         "nvidia.com/gpumem",
                         memory,

@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.kubelet;
 
-import io.aliquot.api.Paths;
+import io.aliquot.api.ContainerPaths;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.deviceplugin.metrics.Metrics;
 import io.aliquot.deviceplugin.shim.Shim;
@@ -159,8 +159,8 @@ final class SlotService extends DevicePluginGrpc.DevicePluginImplBase {
                 // The pod's own env, made at admission, beats this one (docs/architecture: the life of a pod, 5).
                 .putEnvs("NVIDIA_VISIBLE_DEVICES", VisibleDevices.NONE)
                 .addMounts(mount(shim.library(), shim.libraryInContainer(), true))
-                .addMounts(mount(shim.preload(), Paths.PRELOAD, true))
-                .addMounts(mount(state, Paths.REGION, false))
+                .addMounts(mount(shim.preload(), ContainerPaths.PRELOAD, true))
+                .addMounts(mount(state, ContainerPaths.REGION, false))
                 .build();
     }
 

@@ -4,8 +4,8 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Scaling;
-import io.aliquot.api.Share;
-import io.aliquot.api.Slots;
+import io.aliquot.api.SharingMode;
+import io.aliquot.api.SlotCount;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -34,12 +34,12 @@ public record NodeWishes(int slots, Scaling memoryScaling, Scaling coreScaling) 
         List<String> refused = new ArrayList<>();
         // Cordon, share and placement are the scheduler's to heed; it leaves the node out where it can't read one.
         try {
-            Share.of(node.labels());
+            SharingMode.of(node.labels());
         } catch (FormatException e) {
             refused.add(e.getMessage());
         }
         Map<String, String> annotations = node.annotations();
-        int slots = read(annotations, Annotations.SLOTS, slotsByDefault, Slots::parse, refused);
+        int slots = read(annotations, Annotations.SLOTS, slotsByDefault, SlotCount::parse, refused);
         Scaling memory = read(annotations, Annotations.MEMORY_SCALING, Scaling.ONE, Scaling::parse, refused);
         Scaling cores = read(annotations, Annotations.CORE_SCALING, Scaling.ONE, Scaling::parse, refused);
         if (!refused.isEmpty()) {

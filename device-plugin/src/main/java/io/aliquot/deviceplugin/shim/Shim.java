@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.shim;
 
-import io.aliquot.api.Paths;
+import io.aliquot.api.ContainerPaths;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
@@ -28,7 +28,7 @@ import java.util.regex.Pattern;
  *
  * @param version content of {@code VERSION}
  * @param library the host's path of {@code libaliquot.so}
- * @param preload the host's path of the file for {@link Paths#PRELOAD}
+ * @param preload the host's path of the file for {@link ContainerPaths#PRELOAD}
  */
 public record Shim(String version, Path library, Path preload) {
     private static final String LIBRARY = "libaliquot.so";
@@ -74,7 +74,7 @@ public record Shim(String version, Path library, Path preload) {
     }
 
     private static String libraryInContainer(String version) {
-        return Paths.SHIM_FOLDER + "/" + version + "/" + LIBRARY;
+        return ContainerPaths.SHIM_FOLDER + "/" + version + "/" + LIBRARY;
     }
 
     private static byte[] read(Path file) throws IOException {

@@ -2,8 +2,8 @@ package io.aliquot.lab.chart;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.ContainerPaths;
 import io.aliquot.api.ForeignResources;
-import io.aliquot.api.Paths;
 import io.aliquot.api.Resources;
 import io.aliquot.lab.chart.Chart.Rendered;
 import io.fabric8.kubernetes.api.model.LabelSelectorRequirement;
@@ -212,7 +212,7 @@ class AdmissionObjectsTest {
         String folder = rooted.endsWith("/") ? rooted : rooted + "/";
         List<String> parts = List.of(folder.substring(1).split("/", -1));
         return parts.subList(0, parts.size() - 1).stream().anyMatch(part -> part.matches("|[.]|[.][.]"))
-                || Stream.of(Paths.CONFIG_FOLDER, Paths.PRELOAD, Paths.SHIM_FOLDER)
+                || Stream.of(ContainerPaths.CONFIG_FOLDER, ContainerPaths.PRELOAD, ContainerPaths.SHIM_FOLDER)
                         .map(reserved -> reserved + "/")
                         .anyMatch(reserved -> reserved.startsWith(folder) || folder.startsWith(reserved));
     }

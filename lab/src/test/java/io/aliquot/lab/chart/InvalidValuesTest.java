@@ -15,7 +15,7 @@ class InvalidValuesTest {
     @Test
     void namespaceDefaultIsRefused() {
         assertThatThrownBy(() -> Chart.template().withNamespace("default").call())
-                .hasMessageContaining("can't live in the namespace default")
+                .hasMessageContaining("cannot be installed in the namespace default")
                 .hasMessageContaining("--namespace aliquot --create-namespace");
     }
 

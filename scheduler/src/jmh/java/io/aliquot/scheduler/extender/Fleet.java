@@ -6,9 +6,9 @@ import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
-import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.HostResources;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -21,9 +21,9 @@ final class Fleet {
     private static final long SEED = 7;
     private static final int NODES_PER_FILTER = 100;
 
-    final LedgerNews news = new LedgerNews();
+    final LedgerEvents news = new LedgerEvents();
     final Ledger ledger;
-    final Placing placing;
+    final FilterAndPrioritize placing;
     /** Names of all nodes, in the order in which they are asked about; the same list each time, as when they are read. */
     final List<String> names;
 
@@ -36,13 +36,13 @@ final class Fleet {
     /** One whose nodes and GPUs are chosen so. */
     Fleet(int nodes, int shares, Placement placement) {
         ledger = new Ledger(System::nanoTime, news);
-        placing = new Placing(
+        placing = new FilterAndPrioritize(
                 ledger, new FakeCluster(), new PendingPods(System::nanoTime), placement, NODES_PER_FILTER);
         names = fill(nodes, shares, placement);
     }
 
     /** The same in somebody's ledger, who places. */
-    Fleet(Ledger ledger, Placing placing, int nodes, int shares) {
+    Fleet(Ledger ledger, FilterAndPrioritize placing, int nodes, int shares) {
         this.ledger = ledger;
         this.placing = placing;
         names = fill(nodes, shares, Placement.BINPACK);
@@ -60,7 +60,7 @@ final class Fleet {
                     new NodeFacts.Sharing(
                             Gpus.inventory(10, gpus),
                             placement,
-                            new HostLoad(128_000, 1L << 40)));
+                            new HostResources(128_000, 1L << 40)));
             all.add(name(node));
         }
         for (int pod = 0; pod < shares; pod++) {
@@ -77,7 +77,7 @@ final class Fleet {
 
     /** Of different sizes, so that nodes are differently full; ten of the largest leave a tenth of a GPU. */
     BoundPod share(String pod, int node, int gpu) {
-        var amount = new Amount(1000 + random.nextInt(6) * 1000L, random.nextInt(8), 1, false);
-        return BoundPods.of(World.id(pod), name(node), 1, BoundPods.main(Gpus.uuid(node, gpu), amount));
+        var amount = new GpuAmount(1000 + random.nextInt(6) * 1000L, random.nextInt(8), 1, false);
+        return BoundPods.of(ExtenderFixture.id(pod), name(node), 1, BoundPods.main(Gpus.uuid(node, gpu), amount));
     }
 }

@@ -62,10 +62,10 @@ public class HttpBenchmark {
         program = new SpringApplicationBuilder(ExtenderHttpTest.Program.class)
                 .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot")
                 .run();
-        var fleet = new Fleet(program.getBean(Ledger.class), program.getBean(Placing.class), nodes, shares);
+        var fleet = new Fleet(program.getBean(Ledger.class), program.getBean(FilterAndPrioritize.class), nodes, shares);
         fitting = new byte[PODS][];
         for (int i = 0; i < PODS; i++) {
-            fitting[i] = request(fleet, "pod-" + i, World.mebibytes(2000 + 500 * (i % 4)));
+            fitting[i] = request(fleet, "pod-" + i, ExtenderFixture.mebibytes(2000 + 500 * (i % 4)));
         }
         giant = request(fleet, "giant", "\"nvidia.com/gpu\": \"8\"");
         // Last: a connection that stays silent is closed.
@@ -79,7 +79,7 @@ public class HttpBenchmark {
     }
 
     private static byte[] request(Fleet fleet, String pod, String limits) {
-        String body = "{\"Pod\": " + World.podJson(pod, limits, "") + ", \"Nodes\": null, \"NodeNames\": "
+        String body = "{\"Pod\": " + ExtenderFixture.podJson(pod, limits, "") + ", \"Nodes\": null, \"NodeNames\": "
                 + fleet.names.stream().collect(Collectors.joining("\",\"", "[\"", "\"]")) + "}";
         return ("POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
                         + body.getBytes(UTF_8).length + "\r\n\r\n" + body)

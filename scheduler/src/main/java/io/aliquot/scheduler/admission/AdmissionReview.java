@@ -39,17 +39,17 @@ record AdmissionReview(String uid, ObjectNode pod, Optional<ObjectNode> before) 
                 || !is(review, "apiVersion", VERSION)) {
             throw new MalformedReviewException("expected an AdmissionReview of " + VERSION + " in JSON");
         }
-        ObjectNode request = Tree.object(review, "request")
+        ObjectNode request = JsonTree.object(review, "request")
                 .orElseThrow(() -> new MalformedReviewException("expected the AdmissionReview to have a request"));
-        String uid = Tree.text(request, "uid")
+        String uid = JsonTree.text(request, "uid")
                 .orElseThrow(() -> new MalformedReviewException("expected the request to have a uid"));
-        Optional<ObjectNode> kind = Tree.object(request, "kind");
+        Optional<ObjectNode> kind = JsonTree.object(request, "kind");
         boolean pod = kind.isPresent()
                 && is(kind.get(), "kind", "Pod")
                 && is(kind.get(), "version", "v1")
-                && Tree.text(kind.get(), "group").isEmpty();
+                && JsonTree.text(kind.get(), "group").isEmpty();
         boolean creates = is(request, "operation", "CREATE")
-                && Tree.text(request, "subResource").isEmpty();
+                && JsonTree.text(request, "subResource").isEmpty();
         boolean adds = is(request, "operation", "UPDATE") && is(request, "subResource", "ephemeralcontainers");
         if (!pod || !(creates || adds)) {
             throw notAsked("the CREATE of a v1 Pod, or the UPDATE of its ephemeralcontainers");
@@ -59,7 +59,7 @@ record AdmissionReview(String uid, ObjectNode pod, Optional<ObjectNode> before) 
     }
 
     private static ObjectNode object(ObjectNode request, String field) {
-        return Tree.object(request, field)
+        return JsonTree.object(request, field)
                 .orElseThrow(() -> new MalformedReviewException("expected the request to have an " + field));
     }
 
@@ -133,6 +133,6 @@ record AdmissionReview(String uid, ObjectNode pod, Optional<ObjectNode> before) 
     }
 
     private static boolean is(ObjectNode object, String field, String value) {
-        return Tree.text(object, field).filter(value::equals).isPresent();
+        return JsonTree.text(object, field).filter(value::equals).isPresent();
     }
 }

@@ -6,10 +6,10 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Compatibility;
+import io.aliquot.api.ContainerPaths;
 import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.GpuRequest;
-import io.aliquot.api.Paths;
 import io.aliquot.api.Resources;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -35,7 +35,7 @@ final class Container {
 
     private Container(ObjectNode tree) {
         this.tree = tree;
-        this.name = Tree.text(tree, "name").orElse(""); // the API server validates after us, and will say so
+        this.name = JsonTree.text(tree, "name").orElse(""); // the API server validates after us, and will say so
     }
 
     /** Those that a pod is created with, in the order they start. */
@@ -49,10 +49,10 @@ final class Container {
     }
 
     private static List<Container> of(ObjectNode pod, String... fields) {
-        ObjectNode spec = Tree.object(pod, "spec")
+        ObjectNode spec = JsonTree.object(pod, "spec")
                 .orElseThrow(() -> new MalformedReviewException("expected the pod to have a spec"));
         return Stream.of(fields)
-                .flatMap(field -> Tree.objects(spec, field).stream())
+                .flatMap(field -> JsonTree.objects(spec, field).stream())
                 .map(Container::new)
                 .toList();
     }
@@ -67,14 +67,14 @@ final class Container {
      * @param priority of the pod, in our meaning
      * @param links whether its GPUs shall be linked well
      */
-    record Said(OptionalInt priority, boolean links) {}
+    record Translation(OptionalInt priority, boolean links) {}
 
     /**
      * Writes what it asks for in our names, whatever they were.
      *
      * @param labels the pod's
      */
-    Said speakOurs(Map<String, String> labels, Compatibility compatibility) {
+    Container.Translation translateAliases(Map<String, String> labels, Compatibility compatibility) {
         Map<String, String> limits = resources("limits");
         resources("requests").keySet().stream()
                 .filter(name -> isOurs(name) && !limits.containsKey(name))
@@ -87,7 +87,8 @@ final class Container {
             if (!ours.equals(limits)) {
                 replace(limits, ours);
             }
-            return new Said(ForeignResources.priority(limits, compatibility), ForeignResources.wantsLinks(limits));
+            return new Container.Translation(
+                    ForeignResources.priority(limits, compatibility), ForeignResources.wantsLinks(limits));
         } catch (FormatException e) {
             throw denied(e);
         }
@@ -127,9 +128,9 @@ final class Container {
     }
 
     private void replace(Map<String, String> before, Map<String, String> after) {
-        ObjectNode resources = Tree.ensureObject(tree, "resources");
+        ObjectNode resources = JsonTree.ensureObject(tree, "resources");
         for (String kind : List.of("limits", "requests")) {
-            ObjectNode amounts = Tree.ensureObject(resources, kind);
+            ObjectNode amounts = JsonTree.ensureObject(resources, kind);
             before.keySet().stream().filter(name -> !after.containsKey(name)).forEach(amounts::remove);
             after.forEach((name, amount) -> {
                 if (!amount.equals(before.get(name))) {
@@ -140,8 +141,8 @@ final class Container {
     }
 
     boolean privileged() {
-        return Tree.object(tree, "securityContext")
-                .map(context -> Tree.isTrue(context, "privileged"))
+        return JsonTree.object(tree, "securityContext")
+                .map(context -> JsonTree.isTrue(context, "privileged"))
                 .orElse(false);
     }
 
@@ -163,12 +164,12 @@ final class Container {
 
     /** Requests of extended resources are equal to their limits. */
     void defaultToOneGpu() {
-        ObjectNode resources = Tree.ensureObject(tree, "resources");
-        ObjectNode limits = Tree.ensureObject(resources, "limits");
+        ObjectNode resources = JsonTree.ensureObject(tree, "resources");
+        ObjectNode limits = JsonTree.ensureObject(resources, "limits");
         if (!limits.has(Resources.GPU)) {
             limits.put(Resources.GPU, "1");
         }
-        ObjectNode requests = Tree.ensureObject(resources, "requests");
+        ObjectNode requests = JsonTree.ensureObject(resources, "requests");
         if (!requests.has(Resources.GPU)) {
             requests.set(Resources.GPU, limits.get(Resources.GPU));
         }
@@ -178,18 +179,19 @@ final class Container {
     List<ReservedPaths.Place> places() {
         String ours = volumeName();
         var places = new ArrayList<ReservedPaths.Place>();
-        for (ObjectNode mount : Tree.objects(tree, "volumeMounts")) {
-            String path = Tree.text(mount, "mountPath").orElse("");
-            if (!(Tree.text(mount, "name").orElse("").equals(ours) && path.equals(Paths.CONFIG_FOLDER))) {
+        for (ObjectNode mount : JsonTree.objects(tree, "volumeMounts")) {
+            String path = JsonTree.text(mount, "mountPath").orElse("");
+            if (!(JsonTree.text(mount, "name").orElse("").equals(ours) && path.equals(ContainerPaths.CONFIG_FOLDER))) {
                 places.add(new ReservedPaths.Place("volumeMounts.mountPath", path));
             }
         }
-        for (ObjectNode device : Tree.objects(tree, "volumeDevices")) {
+        for (ObjectNode device : JsonTree.objects(tree, "volumeDevices")) {
             places.add(new ReservedPaths.Place(
-                    "volumeDevices.devicePath", Tree.text(device, "devicePath").orElse("")));
+                    "volumeDevices.devicePath",
+                    JsonTree.text(device, "devicePath").orElse("")));
         }
         // The kubelet mounts an empty file there (pkg/kubelet/kuberuntime/kuberuntime_container.go, makeMounts).
-        Tree.text(tree, "terminationMessagePath")
+        JsonTree.text(tree, "terminationMessagePath")
                 .ifPresent(path -> places.add(new ReservedPaths.Place("terminationMessagePath", path)));
         return places;
     }
@@ -204,7 +206,7 @@ final class Container {
         ObjectNode source = volume.putObject("downwardAPI").put("defaultMode", READ_ONLY_FILE);
         source.putArray("items")
                 .addObject()
-                .put("path", Paths.LIMIT_FILE)
+                .put("path", ContainerPaths.LIMIT_FILE)
                 .set("fieldRef", annotation(Annotations.vgpu(name)));
         return volume;
     }
@@ -213,8 +215,8 @@ final class Container {
         ObjectNode ours = NODES.objectNode()
                 .put("name", volumeName())
                 .put("readOnly", true)
-                .put("mountPath", Paths.CONFIG_FOLDER);
-        replaceOrAppend(Tree.ensureArray(tree, "volumeMounts"), "mountPath", ours);
+                .put("mountPath", ContainerPaths.CONFIG_FOLDER);
+        replaceOrAppend(JsonTree.ensureArray(tree, "volumeMounts"), "mountPath", ours);
     }
 
     DeniedException denied(String why) {
@@ -230,13 +232,13 @@ final class Container {
     }
 
     private Map<String, String> resources(String kind) {
-        return Tree.object(tree, "resources")
-                .map(resources -> Tree.texts(resources, kind))
+        return JsonTree.object(tree, "resources")
+                .map(resources -> JsonTree.texts(resources, kind))
                 .orElseGet(LinkedHashMap::new);
     }
 
     private void setVisibleDevices(ObjectNode variable) {
-        replaceOrAppend(Tree.ensureArray(tree, "env"), "name", variable);
+        replaceOrAppend(JsonTree.ensureArray(tree, "env"), "name", variable);
     }
 
     /** Leaves exactly one element with this key, where the first one was. */

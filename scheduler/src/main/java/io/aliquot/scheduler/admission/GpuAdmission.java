@@ -27,25 +27,27 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
     public void admit(ObjectNode pod) {
         Map<String, String> annotations = metadata(pod, "annotations");
         List<Container> containers = Container.of(pod);
-        var wishes = new Wishes(annotations, compatibility, containers.stream().anyMatch(Container::inAcksNames));
+        var wishes = new PreferenceAnnotations(
+                annotations, compatibility, containers.stream().anyMatch(Container::inAcksNames));
         Map<String, String> labels = metadata(pod, "labels");
         var gpuContainers = new ArrayList<Container>();
         var others = new ArrayList<Container>();
         for (Container container : containers) {
-            wishes.add(container, container.speakOurs(labels, wishes.compatibility()));
+            wishes.add(container, container.translateAliases(labels, wishes.compatibility()));
             (container.request().isPresent() ? gpuContainers : others).add(container);
         }
         if (gpuContainers.isEmpty()) {
             wishes.checkNone();
         } else {
             checkReserved(annotations);
-            ObjectNode spec = Tree.ensureObject(pod, "spec");
+            ObjectNode spec = JsonTree.ensureObject(pod, "spec");
             checkPlacedByUs(spec);
             gpuContainers.forEach(GpuAdmission::checkConfined);
             others.forEach(GpuAdmission::checkGrantedByUs);
             checkKeysDiffer(gpuContainers);
             spec.put("schedulerName", schedulerName);
-            if (runtimeClass.isPresent() && Tree.text(spec, "runtimeClassName").isEmpty()) {
+            if (runtimeClass.isPresent()
+                    && JsonTree.text(spec, "runtimeClassName").isEmpty()) {
                 spec.put("runtimeClassName", runtimeClass.get());
             }
             addVolumes(spec, gpuContainers);
@@ -56,7 +58,7 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
             }
             Map<String, String> added = wishes.annotations();
             if (!added.isEmpty()) {
-                added.forEach(Tree.ensureObject(Tree.ensureObject(pod, "metadata"), "annotations")::put);
+                added.forEach(JsonTree.ensureObject(JsonTree.ensureObject(pod, "metadata"), "annotations")::put);
             }
         }
         others.stream()
@@ -65,8 +67,8 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
     }
 
     private static Map<String, String> metadata(ObjectNode pod, String field) {
-        return Tree.object(pod, "metadata")
-                .map(metadata -> Tree.texts(metadata, field))
+        return JsonTree.object(pod, "metadata")
+                .map(metadata -> JsonTree.texts(metadata, field))
                 .orElse(Map.of());
     }
 
@@ -88,12 +90,12 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
     }
 
     private void checkPlacedByUs(ObjectNode spec) {
-        Tree.text(spec, "nodeName").ifPresent(node -> {
+        JsonTree.text(spec, "nodeName").ifPresent(node -> {
             throw new DeniedException(
                     "remove spec.nodeName, which bypasses the scheduler that hands out GPUs; to choose"
                             + " the node write nodeSelector: {kubernetes.io/hostname: " + node + "}");
         });
-        String scheduler = Tree.text(spec, "schedulerName").orElse(DEFAULT_SCHEDULER);
+        String scheduler = JsonTree.text(spec, "schedulerName").orElse(DEFAULT_SCHEDULER);
         if (!scheduler.equals(DEFAULT_SCHEDULER) && !scheduler.equals(schedulerName)) {
             throw new DeniedException("remove spec.schedulerName " + scheduler
                     + ": a pod that asks for GPUs is placed by " + schedulerName);
@@ -125,10 +127,10 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
 
     private static void addVolumes(ObjectNode spec, List<Container> containers) {
         var present = new HashMap<String, ObjectNode>();
-        for (ObjectNode volume : Tree.objects(spec, "volumes")) {
-            Tree.text(volume, "name").ifPresent(name -> present.put(name, volume));
+        for (ObjectNode volume : JsonTree.objects(spec, "volumes")) {
+            JsonTree.text(volume, "name").ifPresent(name -> present.put(name, volume));
         }
-        ArrayNode volumes = Tree.ensureArray(spec, "volumes");
+        ArrayNode volumes = JsonTree.ensureArray(spec, "volumes");
         for (Container container : containers) {
             ObjectNode ours = container.volume();
             ObjectNode other = present.putIfAbsent(container.volumeName(), ours);

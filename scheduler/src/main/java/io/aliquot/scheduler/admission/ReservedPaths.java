@@ -1,13 +1,14 @@
 package io.aliquot.scheduler.admission;
 
-import io.aliquot.api.Paths;
+import io.aliquot.api.ContainerPaths;
 import java.util.List;
 import java.util.Optional;
 import java.util.regex.Pattern;
 
 /** The paths by which a container is limited. Whoever mounts something over them lifts the limits. */
 final class ReservedPaths {
-    private static final List<String> RESERVED = List.of(Paths.CONFIG_FOLDER, Paths.PRELOAD, Paths.SHIM_FOLDER);
+    private static final List<String> RESERVED =
+            List.of(ContainerPaths.CONFIG_FOLDER, ContainerPaths.PRELOAD, ContainerPaths.SHIM_FOLDER);
     /** {@code //}, {@code /./} and {@code /../}, at the end too: the policy in the API server, CEL, can't resolve them. */
     private static final Pattern ROUNDABOUT = Pattern.compile("//|/\\.\\.?(/|$)");
 

@@ -59,7 +59,7 @@ final class Events implements AutoCloseable {
 
     /** {@code reason} is one CamelCase word, {@code message} a sentence. */
     void warn(HasMetadata object, String reason, String message) {
-        LOG.warn("{}: {} {}", LoggedAs.of(object), reason, message);
+        LOG.warn("{}: {} {}", LogReference.of(object), reason, message);
         var about = new About(object.getMetadata().getUid(), reason, message);
         if (told.asMap().putIfAbsent(about, true) == null) {
             long tenMinutes = clock.instant().getEpochSecond() / TOLD_FOR.toSeconds();
@@ -131,7 +131,7 @@ final class Events implements AutoCloseable {
             if (e.getCode() == HttpURLConnection.HTTP_CONFLICT) {
                 return true;
             }
-            LOG.warn("cannot send an event about {}: {}", LoggedAs.of(object), e.getMessage());
+            LOG.warn("cannot send an event about {}: {}", LogReference.of(object), e.getMessage());
             return false;
         }
     }

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.cluster;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
-import io.aliquot.scheduler.cluster.Line.Answer;
+import io.aliquot.scheduler.cluster.ApiServerClient.Answer;
 import io.aliquot.scheduler.extender.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
@@ -52,10 +52,10 @@ final class KubernetesCluster implements Cluster {
     private static final int TOO_MANY = 429;
 
     private final KubernetesClient kubernetes;
-    private final Line line;
+    private final ApiServerClient line;
     private final Leadership leadership;
-    private final Unbound unbound;
-    private final Lag lag;
+    private final UnboundPodVersions unbound;
+    private final WatchLatency lag;
     private final Readiness ready;
     private final Events events;
     private final MeterRegistry metrics;
@@ -63,7 +63,7 @@ final class KubernetesCluster implements Cluster {
     private final Map<Class<?>, Timer> timers = new ConcurrentHashMap<>();
 
     private final Clock clock;
-    private final Convoy bindings = new Convoy(TOGETHER, System::nanoTime);
+    private final BindBatcher bindings = new BindBatcher(TOGETHER, System::nanoTime);
     private final Writer writer;
     private final Writer hasty;
 
@@ -71,14 +71,14 @@ final class KubernetesCluster implements Cluster {
     KubernetesCluster(
             KubernetesClient kubernetes,
             Leadership leadership,
-            Unbound unbound,
-            Lag lag,
+            UnboundPodVersions unbound,
+            WatchLatency lag,
             Readiness ready,
             Events events,
             MeterRegistry metrics,
             Clock clock) {
-        this.kubernetes = Patience.oneTry(kubernetes, PATIENCE);
-        this.line = new Line(kubernetes.getConfiguration());
+        this.kubernetes = RequestTimeouts.oneTry(kubernetes, PATIENCE);
+        this.line = new ApiServerClient(kubernetes.getConfiguration());
         this.writer = new Writer(line, kubernetes.getKubernetesSerialization(), WRITE);
         this.hasty = new Writer(line, kubernetes.getKubernetesSerialization(), READ);
         this.leadership = leadership;
@@ -91,11 +91,11 @@ final class KubernetesCluster implements Cluster {
     }
 
     @Override
-    public Standing standing() {
+    public Cluster.LeaderStatus leadership() {
         Optional<String> waitsFor = ready.waitsFor();
         return waitsFor.isPresent()
-                ? new Standing.Waits("the ledger is not complete: waits for " + waitsFor.get())
-                : leadership.standing();
+                ? new Cluster.LeaderStatus.Waits("the ledger is not complete: waits for " + waitsFor.get())
+                : leadership.status();
     }
 
     @Override
@@ -119,7 +119,7 @@ final class KubernetesCluster implements Cluster {
                 "Binding",
                 new Preconditions(pod.namespace(), pod.name(), pod.uid(), Long.toString(version), annotations),
                 new Target("v1", "Node", node));
-        rest(bindings.departure());
+        rest(bindings.await());
         lag.sends(pod.uid());
         long start = System.nanoTime();
         WriteOutcome outcome = writer.write("POST", ContentType.APPLICATION_JSON, path(pod) + "/binding", binding);
@@ -150,7 +150,7 @@ final class KubernetesCluster implements Cluster {
     }
 
     @Override
-    public PodState moveOn(PodId pod, long version) {
+    public PodState bumpVersion(PodId pod, long version) {
         var mark = Map.of(Annotations.MOVED_ON, Long.toString(version));
         WriteOutcome outcome = hasty.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, mark));
         if (outcome instanceof WriteOutcome.Refused refused) {
@@ -265,10 +265,10 @@ final class KubernetesCluster implements Cluster {
     }
 
     /** Reads all bound pods into the ledger, as they are in etcd now. */
-    static void takeStock(SlimClient client, Ledger ledger) throws IOException {
-        client.list(Kind.PODS, pod -> {
+    static void takeStock(ListWatchClient client, Ledger ledger) throws IOException {
+        client.list(ResourceType.PODS, pod -> {
             if (!PodReader.node(pod).isEmpty() && !PodReader.ended(pod)) {
-                ledger.suppose(PodReader.bound(pod).pod());
+                ledger.assume(PodReader.bound(pod).pod());
             }
         });
     }

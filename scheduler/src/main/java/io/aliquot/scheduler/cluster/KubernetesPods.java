@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.cluster;
 
 import io.aliquot.api.FormatException;
-import io.aliquot.scheduler.inspection.Pods;
+import io.aliquot.scheduler.inspection.PodLookup;
 import io.aliquot.scheduler.inspection.UnansweredException;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
@@ -10,14 +10,14 @@ import java.util.Objects;
 import java.util.Optional;
 
 /** Reads pods by name. */
-final class KubernetesPods implements Pods {
+final class KubernetesPods implements PodLookup {
     /** Whoever asks over HTTP waits for this. */
     private static final Duration PATIENCE = Duration.ofSeconds(4);
 
     private final KubernetesClient kubernetes;
 
     KubernetesPods(KubernetesClient kubernetes) {
-        this.kubernetes = Patience.oneTry(kubernetes, PATIENCE);
+        this.kubernetes = RequestTimeouts.oneTry(kubernetes, PATIENCE);
     }
 
     @Override

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.cluster;
 
-import io.aliquot.scheduler.inspection.Reviews;
+import io.aliquot.scheduler.inspection.AccessReviews;
 import io.aliquot.scheduler.inspection.UnansweredException;
 import io.fabric8.kubernetes.api.model.authentication.TokenReview;
 import io.fabric8.kubernetes.api.model.authentication.TokenReviewBuilder;
@@ -16,14 +16,14 @@ import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /** TokenReview and SubjectAccessReview. */
-final class KubernetesReviews implements Reviews {
+final class KubernetesReviews implements AccessReviews {
     /** Whoever asks over HTTP waits for this. */
     private static final Duration PATIENCE = Duration.ofSeconds(4);
 
     private final KubernetesClient kubernetes;
 
     KubernetesReviews(KubernetesClient kubernetes) {
-        this.kubernetes = Patience.oneTry(kubernetes, PATIENCE);
+        this.kubernetes = RequestTimeouts.oneTry(kubernetes, PATIENCE);
     }
 
     @Override

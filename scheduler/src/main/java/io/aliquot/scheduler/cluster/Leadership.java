@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.cluster;
 
 import io.aliquot.api.Fence;
-import io.aliquot.scheduler.extender.Cluster.Standing;
-import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
-import io.aliquot.scheduler.extender.Cluster.Standing.Waits;
+import io.aliquot.scheduler.extender.Cluster;
+import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Waits;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import java.time.Duration;
@@ -43,7 +43,7 @@ final class Leadership implements AutoCloseable {
         made.setDaemon(true);
         return made;
     });
-    private volatile Standing standing = NO_LEASE;
+    private volatile Cluster.LeaderStatus standing = NO_LEASE;
     /** While the Lease is ours. */
     private volatile Optional<Term> ours = Optional.empty();
 
@@ -73,7 +73,7 @@ final class Leadership implements AutoCloseable {
         this.takeStock = takeStock;
     }
 
-    Standing standing() {
+    Cluster.LeaderStatus status() {
         return standing;
     }
 

@@ -2,18 +2,18 @@ package io.aliquot.scheduler.cluster;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
+import io.aliquot.api.GpuUuids;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Labels;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
-import io.aliquot.api.Share;
-import io.aliquot.api.Slots;
-import io.aliquot.api.Uuids;
+import io.aliquot.api.SharingMode;
+import io.aliquot.api.SlotCount;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.placement.Cards;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.NodeGpus;
 import io.fabric8.kubernetes.api.model.Node;
 import java.util.Map;
 import java.util.Set;
@@ -47,7 +47,7 @@ public final class NodeReader {
     }
 
     /** What its admin asks for. */
-    private record Settings(Placement placement, Share share, Set<String> cordoned) {}
+    private record Settings(Placement placement, SharingMode share, Set<String> cordoned) {}
 
     public Reading read(Node node) {
         Map<String, String> labels = orEmpty(node.getMetadata().getLabels());
@@ -61,7 +61,7 @@ public final class NodeReader {
         } catch (FormatException e) {
             return new Reading(MISCONFIGURED, String.valueOf(e.getMessage()));
         }
-        if (settings.share() == Share.NONE) {
+        if (settings.share() == SharingMode.NONE) {
             return new Reading(NOT_SHARED);
         }
         String text = annotations.get(Annotations.GPUS);
@@ -74,14 +74,14 @@ public final class NodeReader {
         } catch (FormatException e) {
             return new Reading(UNREADABLE, Annotations.GPUS + ": " + e.getMessage());
         }
-        var cards = new Cards(inventory, settings.share(), settings.cordoned());
+        var cards = new NodeGpus(inventory, settings.share(), settings.cordoned());
         return new Reading(
                 new Sharing(cards, settings.placement(), allocatable(node)), notThere(inventory, settings.cordoned()));
     }
 
     /** The node shares the rest all the same: a cordon mistyped must not stop its other GPUs. */
     private static String notThere(Inventory inventory, Set<String> cordoned) {
-        Set<String> unknown = Cards.unknown(inventory, cordoned);
+        Set<String> unknown = NodeGpus.unknown(inventory, cordoned);
         return unknown.isEmpty()
                 ? ""
                 : Annotations.CORDON_GPUS + ": the node has no GPU " + String.join(", ", new TreeSet<>(unknown))
@@ -90,14 +90,16 @@ public final class NodeReader {
 
     private Settings settings(Map<String, String> labels, Map<String, String> annotations) {
         // Slots and scaling come with the inventory; the node's agent keeps the old one where they make no sense.
-        check(annotations, Annotations.SLOTS, Slots::parse);
+        check(annotations, Annotations.SLOTS, SlotCount::parse);
         check(annotations, Annotations.MEMORY_SCALING, Scaling::parse);
         check(annotations, Annotations.CORE_SCALING, Scaling::parse);
         String cordoned = annotations.get(Annotations.CORDON_GPUS);
         return new Settings(
                 placement(labels),
-                Share.of(labels),
-                cordoned == null || cordoned.isBlank() ? Set.of() : Uuids.parseList(Annotations.CORDON_GPUS, cordoned));
+                SharingMode.of(labels),
+                cordoned == null || cordoned.isBlank()
+                        ? Set.of()
+                        : GpuUuids.parseList(Annotations.CORDON_GPUS, cordoned));
     }
 
     private Placement placement(Map<String, String> labels) {
@@ -121,9 +123,9 @@ public final class NodeReader {
         }
     }
 
-    private static HostLoad allocatable(Node node) {
+    private static HostResources allocatable(Node node) {
         return node.getStatus() == null || node.getStatus().getAllocatable() == null
-                ? HostLoad.NONE
+                ? HostResources.NONE
                 : PodReader.load(node.getStatus().getAllocatable());
     }
 

@@ -5,12 +5,12 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.ledger.Share;
-import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodCondition;
@@ -70,7 +70,7 @@ public final class PodReader {
 
     static Reading bound(Pod pod) {
         var problems = new ArrayList<String>();
-        var shares = new ArrayList<Share>();
+        var shares = new ArrayList<ContainerAllocation>();
         Map<String, String> annotations = annotations(pod);
         for (Part part : parts(pod.getSpec())) {
             String key = Annotations.vgpu(part.name());
@@ -78,7 +78,7 @@ public final class PodReader {
             if (text != null) {
                 List<Vgpu> vgpus = readable(key, text, problems);
                 if (!vgpus.isEmpty()) {
-                    shares.add(new Share(part.name(), part.kind(), new Vgpus(vgpus)));
+                    shares.add(new ContainerAllocation(part.name(), part.kind(), new Vgpus(vgpus)));
                 }
             }
         }
@@ -176,8 +176,8 @@ public final class PodReader {
      *
      * @throws FormatException where that makes no sense
      */
-    public static PodAsk ask(Pod pod) {
-        var asks = new ArrayList<ContainerAsk>();
+    public static PodGpuRequest ask(Pod pod) {
+        var asks = new ArrayList<ContainerGpuRequest>();
         for (Part part : parts(pod.getSpec())) {
             var limits = new HashMap<String, String>();
             if (part.container().getResources() != null
@@ -187,15 +187,15 @@ public final class PodReader {
                         .getLimits()
                         .forEach((name, quantity) -> limits.put(name, quantity.toString()));
             }
-            ContainerAsk.parse(part.name(), part.kind(), limits).ifPresent(asks::add);
+            ContainerGpuRequest.parse(part.name(), part.kind(), limits).ifPresent(asks::add);
         }
-        return PodAsk.of(asks, annotations(pod), false).requesting(requests(pod.getSpec()));
+        return PodGpuRequest.of(asks, annotations(pod), false).requesting(requests(pod.getSpec()));
     }
 
     /**
      * What a pod wants that this kube-scheduler found no node for when it last tried; empty where it asks for no GPU, too.
      */
-    static Optional<PodAsk> refused(Pod pod, String schedulerName) {
+    static Optional<PodGpuRequest> refused(Pod pod, String schedulerName) {
         if (!schedulerName.equals(pod.getSpec().getSchedulerName())
                 || scheduled(pod.getStatus(), "False")
                         .filter(condition -> UNSCHEDULABLE.equals(condition.getReason()))
@@ -232,26 +232,26 @@ public final class PodReader {
     }
 
     /** Of CPU and memory: of all containers that run on; what an init container needs beyond them is gone before long. */
-    public static HostLoad requests(Pod pod) {
+    public static HostResources requests(Pod pod) {
         return requests(pod.getSpec());
     }
 
-    private static HostLoad requests(PodSpec spec) {
+    private static HostResources requests(PodSpec spec) {
         long cpuMillis = 0;
         long memoryBytes = 0;
         for (Part part : parts(spec)) {
             if (part.kind() != ContainerKind.INIT
                     && part.container().getResources() != null
                     && part.container().getResources().getRequests() != null) {
-                HostLoad load = load(part.container().getResources().getRequests());
+                HostResources load = load(part.container().getResources().getRequests());
                 cpuMillis += load.cpuMillis();
                 memoryBytes += load.memoryBytes();
             }
         }
-        return new HostLoad(cpuMillis, memoryBytes);
+        return new HostResources(cpuMillis, memoryBytes);
     }
 
-    public static HostLoad load(Map<String, Quantity> amounts) {
-        return new HostLoad(Quantities.thousandths(amounts.get("cpu")), Quantities.whole(amounts.get("memory")));
+    public static HostResources load(Map<String, Quantity> amounts) {
+        return new HostResources(Quantities.thousandths(amounts.get("cpu")), Quantities.whole(amounts.get("memory")));
     }
 }

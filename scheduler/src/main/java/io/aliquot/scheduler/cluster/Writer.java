@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.cluster;
 
-import io.aliquot.scheduler.cluster.Line.Answer;
+import io.aliquot.scheduler.cluster.ApiServerClient.Answer;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
 import io.fabric8.kubernetes.api.model.Status;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
@@ -21,11 +21,11 @@ final class Writer {
     private static final long LEAST_WAIT_SECONDS = 1;
 
     private final KubernetesSerialization json;
-    private final Line line;
+    private final ApiServerClient line;
     private final Duration patience;
 
     /** {@code patience} is for the write as a whole, waiting for a busy server included. */
-    Writer(Line line, KubernetesSerialization json, Duration patience) {
+    Writer(ApiServerClient line, KubernetesSerialization json, Duration patience) {
         this.line = line;
         this.json = json;
         this.patience = patience;

@@ -1,17 +1,17 @@
 package io.aliquot.scheduler.explain;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.explain.Story.Group;
-import io.aliquot.scheduler.explain.Story.Lack;
-import io.aliquot.scheduler.explain.Story.Room;
+import io.aliquot.scheduler.explain.Explanation.Group;
+import io.aliquot.scheduler.explain.Explanation.Lack;
+import io.aliquot.scheduler.explain.Explanation.Room;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeView;
-import io.aliquot.scheduler.ledger.Offer;
-import io.aliquot.scheduler.ledger.Offers;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.placement.PodAsk;
-import io.aliquot.scheduler.placement.Term;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.ScoreTerm;
 import io.aliquot.scheduler.preemption.Budgets;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -52,12 +52,12 @@ public final class Explainer {
      * @param liking how much the policy likes it; the most wins
      * @param terms what that is made of
      */
-    public record Liked(String node, double liking, List<Term> terms) {}
+    public record Liked(String node, double liking, List<ScoreTerm> terms) {}
 
     /** What all nodes say, sorted. */
-    private record Survey(int nodes, List<String> fitting, List<Group> groups, List<Misfit> misfits) {
+    private record Survey(int nodes, List<String> fitting, List<Group> groups, List<Shortfall> misfits) {
         /** Those that are looked into. */
-        List<Misfit> closest() {
+        List<Shortfall> closest() {
             return misfits.stream().limit(LOOKED_INTO).toList();
         }
     }
@@ -69,24 +69,24 @@ public final class Explainer {
      * @param preempts whether it may push anybody aside
      * @param nodes that it may go to, were it not for its GPUs
      */
-    public Story explain(PodId pod, PodAsk ask, int priority, boolean preempts, Collection<String> nodes) {
+    public Explanation explain(PodId pod, PodGpuRequest ask, int priority, boolean preempts, Collection<String> nodes) {
         Survey survey = survey(pod, ask, nodes);
-        List<Misfit> closest = survey.closest();
+        List<Shortfall> closest = survey.closest();
         boolean waits = survey.fitting().isEmpty();
-        return new Story(
+        return new Explanation(
                 summary(survey),
                 survey.fitting(),
                 survey.groups(),
-                closest.stream().limit(NEAREST).map(Misfit::near).toList(),
-                waits ? new Remedies(ask, sharing(pod, nodes)).find() : List.of(),
+                closest.stream().limit(NEAREST).map(Shortfall::near).toList(),
+                waits ? new Suggestions(ask, sharing(pod, nodes)).find() : List.of(),
                 waits ? rooms(pod, ask, priority, preempts, closest) : List.of());
     }
 
     /** Some of the nodes that hold the pod now, the one that the policy likes best first. */
-    public List<Liked> liked(PodId pod, PodAsk ask, Placement policy, Collection<String> nodes) {
-        Offers offers = ledger.offers(pod.uid(), ask, policy);
+    public List<Liked> liked(PodId pod, PodGpuRequest ask, Placement policy, Collection<String> nodes) {
+        FeasibilityCache offers = ledger.offers(pod.uid(), ask, policy);
         return nodes.stream()
-                .flatMap(node -> offers.of(node) instanceof Offer.Fits fits
+                .flatMap(node -> offers.of(node) instanceof Feasibility.Fits fits
                         ? Stream.of(new Liked(node, offers.liking(node), offers.terms(fits)))
                         : Stream.empty())
                 .sorted(Comparator.comparingDouble(Liked::liking).reversed().thenComparing(Liked::node))
@@ -95,64 +95,64 @@ public final class Explainer {
     }
 
     /**
-     * What {@link Story#summary} says, and what the pod could ask for instead, for an event; empty where there is room.
+     * What {@link Explanation#summary} says, and what the pod could ask for instead, for an event; empty where there is room.
      * Some microseconds a node.
      */
-    public Optional<String> oneLiner(PodId pod, PodAsk ask, Collection<String> nodes) {
+    public Optional<String> oneLiner(PodId pod, PodGpuRequest ask, Collection<String> nodes) {
         Survey survey = survey(pod, ask, nodes);
         if (!survey.fitting().isEmpty()) {
             return Optional.empty();
         }
         List<String> closest =
                 survey.closest().stream().map(misfit -> misfit.near().node()).toList();
-        List<String> remedies = new Remedies(ask, sharing(pod, closest.isEmpty() ? nodes : closest)).find();
+        List<String> remedies = new Suggestions(ask, sharing(pod, closest.isEmpty() ? nodes : closest)).find();
         String instead = remedies.stream().limit(REMEDIES_IN_LINE).collect(Collectors.joining(", or "));
         return Optional.of(summary(survey) + (instead.isEmpty() ? "" : "; would fit: " + instead));
     }
 
     /** In a word. */
-    public Cause cause(PodId pod, PodAsk ask, Collection<String> nodes) {
+    public PendingCause cause(PodId pod, PodGpuRequest ask, Collection<String> nodes) {
         Survey survey = survey(pod, ask, nodes);
         if (!survey.fitting().isEmpty()) {
-            return Cause.ELSEWHERE;
+            return PendingCause.ELSEWHERE;
         }
         if (!survey.misfits().isEmpty()) {
             return survey.misfits().get(0).cause();
         }
         boolean closed = nodes.stream()
                 .flatMap(node -> ledger.view(node).stream())
-                .anyMatch(view -> Rooms.emptyAndOpen(view).hold(ask));
-        return closed ? Cause.CLOSED : Cause.IMPOSSIBLE;
+                .anyMatch(view -> NodeFreeCapacity.emptyAndOpen(view).hold(ask));
+        return closed ? PendingCause.CLOSED : PendingCause.IMPOSSIBLE;
     }
 
     /** What is in the way on each GPU of a node, container by container; of one that holds a vGPU, nothing. */
-    public List<Lack> gpuByGpu(PodId pod, PodAsk ask, String node) {
+    public List<Lack> gpuByGpu(PodId pod, PodGpuRequest ask, String node) {
         return ledger.view(node)
-                .map(view -> Misfit.gpuByGpu(ask, Rooms.without(view, pod.uid())))
+                .map(view -> Shortfall.gpuByGpu(ask, NodeFreeCapacity.without(view, pod.uid())))
                 .orElse(List.of());
     }
 
-    private Survey survey(PodId pod, PodAsk ask, Collection<String> nodes) {
+    private Survey survey(PodId pod, PodGpuRequest ask, Collection<String> nodes) {
         var fitting = new ArrayList<String>();
         var refusing = new TreeMap<String, List<String>>();
         var hopeless = new TreeMap<String, Boolean>();
-        var misfits = new ArrayList<Misfit>();
+        var misfits = new ArrayList<Shortfall>();
         for (String node : nodes.stream().sorted().distinct().toList()) {
-            Offer offer = ledger.ask(node, pod.uid(), ask);
-            if (offer instanceof Offer.Refuses refuses) {
+            Feasibility offer = ledger.feasibility(node, pod.uid(), ask);
+            if (offer instanceof Feasibility.Refuses refuses) {
                 refusing.computeIfAbsent(refuses.reason(), reason -> new ArrayList<>())
                         .add(node);
                 hopeless.put(refuses.reason(), refuses.hopeless());
                 if (!refuses.hopeless()) {
                     ledger.view(node)
-                            .flatMap(view -> Misfit.of(ask, view, Rooms.without(view, pod.uid())))
+                            .flatMap(view -> Shortfall.of(ask, view, NodeFreeCapacity.without(view, pod.uid())))
                             .ifPresent(misfits::add);
                 }
             } else {
                 fitting.add(node);
             }
         }
-        misfits.sort(Comparator.comparingDouble(Misfit::distance)
+        misfits.sort(Comparator.comparingDouble(Shortfall::distance)
                 .thenComparing(misfit -> misfit.near().node()));
         return new Survey(
                 fitting.size() + refusing.values().stream().mapToInt(List::size).sum(),
@@ -200,22 +200,22 @@ public final class Explainer {
                 + closest;
     }
 
-    private List<Rooms> sharing(PodId pod, Collection<String> nodes) {
+    private List<NodeFreeCapacity> sharing(PodId pod, Collection<String> nodes) {
         return nodes.stream()
                 .sorted()
                 .flatMap(node -> ledger.view(node).stream())
                 .filter(view -> view.served() && view.facts() instanceof Sharing)
-                .map(view -> Rooms.without(view, pod.uid()))
+                .map(view -> NodeFreeCapacity.without(view, pod.uid()))
                 .toList();
     }
 
-    private List<Room> rooms(PodId pod, PodAsk ask, int priority, boolean preempts, List<Misfit> closest) {
-        var found = new ArrayList<Departures>();
-        for (Misfit misfit : closest) {
+    private List<Room> rooms(PodId pod, PodGpuRequest ask, int priority, boolean preempts, List<Shortfall> closest) {
+        var found = new ArrayList<PreemptionOption>();
+        for (Shortfall misfit : closest) {
             Optional<NodeView> view = ledger.view(misfit.near().node());
-            view.flatMap(now -> Departures.find(now, pod, ask, priority, preempts, budgets))
+            view.flatMap(now -> PreemptionOption.find(now, pod, ask, priority, preempts, budgets))
                     .ifPresent(found::add);
         }
-        return found.stream().sorted().limit(ROOMS).map(Departures::room).toList();
+        return found.stream().sorted().limit(ROOMS).map(PreemptionOption::room).toList();
     }
 }

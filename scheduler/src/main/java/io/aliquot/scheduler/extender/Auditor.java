@@ -3,8 +3,8 @@ package io.aliquot.scheduler.extender;
 import io.aliquot.api.Fence;
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.extender.Cluster.EvictOutcome;
+import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
@@ -34,11 +34,11 @@ final class Auditor {
             .thenComparing(pod -> pod.id().uid());
 
     private final Ledger ledger;
-    private final LedgerNews news;
+    private final LedgerEvents news;
     private final Cluster cluster;
     private final Counter oversold;
 
-    Auditor(Ledger ledger, LedgerNews news, Cluster cluster, MeterRegistry metrics) {
+    Auditor(Ledger ledger, LedgerEvents news, Cluster cluster, MeterRegistry metrics) {
         this.ledger = ledger;
         this.news = news;
         this.cluster = cluster;
@@ -49,18 +49,18 @@ final class Auditor {
 
     /** Whoever doesn't lead leaves it until he does. */
     void audit() {
-        if (!(cluster.standing() instanceof Leads leads)) {
+        if (!(cluster.leadership() instanceof Leads leads)) {
             news.keepOnly(Set.copyOf(ledger.nodeNames()));
             return;
         }
-        for (LedgerNews.Oversold suspect : news.takeOversold()) {
+        for (LedgerEvents.Oversold suspect : news.takeOverallocated()) {
             if (!decided(suspect, leads.fence())) {
-                news.oversold(suspect.node(), suspect.gpu()); // next time
+                news.overallocated(suspect.node(), suspect.gpu()); // next time
             }
         }
     }
 
-    private boolean decided(LedgerNews.Oversold suspect, Fence present) {
+    private boolean decided(LedgerEvents.Oversold suspect, Fence present) {
         var holders = new ArrayList<BoundPod>();
         for (PodId pod : ledger.holders(suspect.node(), suspect.gpu())) {
             PodState state = cluster.read(pod);
@@ -75,7 +75,7 @@ final class Auditor {
             }
         }
         holders.sort(OLDEST_FIRST);
-        if (!ledger.oversold(suspect.node(), suspect.gpu(), holders)) {
+        if (!ledger.overallocated(suspect.node(), suspect.gpu(), holders)) {
             return true;
         }
         oversold.increment();
@@ -88,7 +88,7 @@ final class Auditor {
                     holder.perGpu().get(suspect.gpu()));
         }
         String what = suspect.gpu() + " of node " + suspect.node();
-        if (eachLeaderInTurn(holders) || madeAnew(present, holders)) {
+        if (eachLeaderInTurn(holders) || leaseRecreated(present, holders)) {
             cluster.warn(
                     youngest(holders).id(),
                     "GpuOversold",
@@ -113,7 +113,7 @@ final class Auditor {
     }
 
     /** Whether the Lease has been since then: its transitions count from 0 again, and say nothing of who came first. */
-    private static boolean madeAnew(Fence present, List<BoundPod> holders) {
+    private static boolean leaseRecreated(Fence present, List<BoundPod> holders) {
         return holders.stream().anyMatch(holder -> transitions(holder) > present.transitions());
     }
 
@@ -126,9 +126,9 @@ final class Auditor {
         }
     }
 
-    private boolean evictUntilTheRestFits(LedgerNews.Oversold suspect, String what, List<BoundPod> holders) {
+    private boolean evictUntilTheRestFits(LedgerEvents.Oversold suspect, String what, List<BoundPod> holders) {
         boolean all = true;
-        while (ledger.oversold(suspect.node(), suspect.gpu(), holders)) {
+        while (ledger.overallocated(suspect.node(), suspect.gpu(), holders)) {
             BoundPod youngest = youngest(holders);
             holders.remove(youngest);
             cluster.warn(

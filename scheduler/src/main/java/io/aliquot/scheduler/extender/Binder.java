@@ -2,10 +2,10 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Fence;
+import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Waits;
 import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.PodState.Unbound;
-import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
-import io.aliquot.scheduler.extender.Cluster.Standing.Waits;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
@@ -52,10 +52,10 @@ final class Binder {
     private final Ledger ledger;
     private final Cluster cluster;
     private final PendingPods pending;
-    private final Outcomes outcomes;
+    private final WriteReconciler outcomes;
     private final LongSupplier nanoTime;
 
-    Binder(Ledger ledger, Cluster cluster, PendingPods pending, Outcomes outcomes, LongSupplier nanoTime) {
+    Binder(Ledger ledger, Cluster cluster, PendingPods pending, WriteReconciler outcomes, LongSupplier nanoTime) {
         this.ledger = ledger;
         this.cluster = cluster;
         this.pending = pending;
@@ -64,7 +64,7 @@ final class Binder {
     }
 
     Result bind(PodId pod, String node) {
-        Cluster.Standing standing = cluster.standing();
+        Cluster.LeaderStatus standing = cluster.leadership();
         if (standing instanceof Leads leads) {
             return bind(pod, node, leads.fence());
         }
@@ -97,7 +97,11 @@ final class Binder {
     private Result bind(Unbound known, Attempt attempt) {
         PodId pod = attempt.pod();
         if (known.ask().containers().isEmpty()) {
-            return send(known, attempt, Allocation.annotations(Annotations.FENCE, attempt.fence(), Map.of()), "no GPU");
+            return send(
+                    known,
+                    attempt,
+                    AllocationAnnotations.annotations(Annotations.FENCE, attempt.fence(), Map.of()),
+                    "no GPU");
         }
         var commitment = ledger.commit(pod, attempt.node(), known.ask(), known.at());
         if (commitment instanceof Granted granted) {
@@ -107,7 +111,7 @@ final class Binder {
             return bound(bound.node(), attempt.node());
         }
         if (commitment instanceof Undecided) {
-            return again(known, outcomes.conclude(pod), attempt, "the outcome of an earlier bind is not known");
+            return again(known, outcomes.reconcile(pod), attempt, "the outcome of an earlier bind is not known");
         }
         String reason = ((Conflict) commitment).reason();
         LOG.info("bind conflict {} node={} reason=\"{}\"", pod, attempt.node(), reason);
@@ -131,7 +135,7 @@ final class Binder {
             return without(known, attempt, unheard.why());
         }
         if (outcome instanceof WriteOutcome.Unknown unknown) {
-            PodState state = outcomes.conclude(pod);
+            PodState state = outcomes.reconcile(pod);
             LOG.warn("bind unclear {} node={} reason=\"{}\" found={}", pod, node, unknown.why(), state);
             return notUnbound(state, node, unknown.why());
         }
@@ -191,7 +195,8 @@ final class Binder {
     }
 
     private static Map<String, String> annotations(Granted granted, Fence fence) {
-        Map<String, String> annotations = Allocation.annotations(Annotations.FENCE, fence, granted.containers());
+        Map<String, String> annotations =
+                AllocationAnnotations.annotations(Annotations.FENCE, fence, granted.containers());
         granted.containers()
                 .forEach((container, vgpus) -> annotations.put(
                         Annotations.visibleDevices(container),

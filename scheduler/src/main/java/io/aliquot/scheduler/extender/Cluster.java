@@ -3,23 +3,23 @@ package io.aliquot.scheduler.extender;
 import io.aliquot.api.Fence;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.Map;
 import java.util.OptionalLong;
 
 /** The API server, as the verbs need it. Calls return within seconds, whatever happens to it, and never throw. */
 public interface Cluster {
     /** Whether this replica may place pods. */
-    sealed interface Standing {
+    sealed interface LeaderStatus {
         /** It may, and this is what its Bindings must carry. */
-        record Leads(Fence fence) implements Standing {}
+        record Leads(Fence fence) implements Cluster.LeaderStatus {}
 
         /**
          * It may not.
          *
          * @param why in a few words
          */
-        record Waits(String why) implements Standing {}
+        record Waits(String why) implements Cluster.LeaderStatus {}
     }
 
     /** What became of a write that was conditional on a pod's version. */
@@ -59,7 +59,7 @@ public interface Cluster {
         /** The pod with this uid is gone or has ended. */
         record Gone() implements PodState {}
 
-        record Unbound(long at, PodAsk ask) implements PodState {
+        record Unbound(long at, PodGpuRequest ask) implements PodState {
             @Override
             public OptionalLong version() {
                 return OptionalLong.of(at);
@@ -90,7 +90,7 @@ public interface Cluster {
         }
     }
 
-    Standing standing();
+    Cluster.LeaderStatus leadership();
 
     /** The version of a pod that is not bound, as the watch told last. */
     OptionalLong version(PodId pod);
@@ -102,7 +102,7 @@ public interface Cluster {
     WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations);
 
     /** Makes the pod's version a later one if it still is this one, and reads it. */
-    PodState moveOn(PodId pod, long version);
+    PodState bumpVersion(PodId pod, long version);
 
     PodState read(PodId pod);
 

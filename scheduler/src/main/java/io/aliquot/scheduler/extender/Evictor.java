@@ -1,17 +1,17 @@
 package io.aliquot.scheduler.extender;
 
 import io.aliquot.scheduler.extender.Cluster.EvictOutcome;
-import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
+import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.extender.PendingPods.Waiting;
 import io.aliquot.scheduler.extender.PendingPods.Wish;
+import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
-import io.aliquot.scheduler.ledger.Offer;
 import io.aliquot.scheduler.preemption.Budgets;
-import io.aliquot.scheduler.preemption.Plan;
-import io.aliquot.scheduler.preemption.Search;
+import io.aliquot.scheduler.preemption.EvictionPlan;
 import io.aliquot.scheduler.preemption.Victim;
+import io.aliquot.scheduler.preemption.VictimSearch;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Duration;
@@ -61,7 +61,7 @@ final class Evictor {
     private final PendingPods pending;
     private final Cluster cluster;
     private final Budgets budgets;
-    private final KeptRooms kept;
+    private final PreemptionReservations kept;
     private final Waker waker;
     private final MeterRegistry metrics;
     private final LongSupplier nanoTime;
@@ -78,7 +78,7 @@ final class Evictor {
             PendingPods pending,
             Cluster cluster,
             Budgets budgets,
-            KeptRooms kept,
+            PreemptionReservations kept,
             Waker waker,
             MeterRegistry metrics,
             LongSupplier nanoTime) {
@@ -95,10 +95,10 @@ final class Evictor {
 
     /** To be called about once a second. */
     void evict() {
-        if (!(cluster.standing() instanceof Leads)) {
+        if (!(cluster.leadership() instanceof Leads)) {
             return;
         }
-        kept.renew();
+        kept.refresh();
         long now = nanoTime.getAsLong();
         if (now - looked >= LEAST_IMPORTANT_FOR.toNanos()) {
             looked = now;
@@ -147,7 +147,7 @@ final class Evictor {
         return nanoTime.getAsLong() - one.lookedAt() <= FRESH.toNanos();
     }
 
-    private record OnNode(String node, Plan plan) {}
+    private record OnNode(String node, EvictionPlan plan) {}
 
     /** Returns how many were evicted. */
     private int makeRoom(Waiting one) {
@@ -165,12 +165,12 @@ final class Evictor {
             waker.wake(node, one); // and when kube-scheduler has asked again
             return 0;
         }
-        if (ledger.ask(node, one.pod().uid(), one.wish().ask()) instanceof Offer.Fits) {
+        if (ledger.feasibility(node, one.pod().uid(), one.wish().ask()) instanceof Feasibility.Fits) {
             waker.wake(node, one);
             return 0;
         }
         Set<String> uids = victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());
-        if (!stillWaits(one) || !kept.keep(one.pod(), one.wish().ask(), node, uids)) {
+        if (!stillWaits(one) || !kept.reserve(one.pod(), one.wish().ask(), node, uids)) {
             return 0; // somebody was faster
         }
         LOG.info("makes room for {} node={} victims={}", one.pod(), node, victims);
@@ -189,7 +189,7 @@ final class Evictor {
         Optional<OnNode> best = Optional.empty();
         for (String name : one.wish().nodes().names()) {
             Optional<NodeView> view = ledger.view(name);
-            Optional<Plan> plan = view.flatMap(node -> plan(one, node));
+            Optional<EvictionPlan> plan = view.flatMap(node -> plan(one, node));
             if (plan.isPresent()
                     && (best.isEmpty()
                             || plan.get().cost().compareTo(best.get().plan().cost()) < 0)) {
@@ -202,7 +202,7 @@ final class Evictor {
         return best;
     }
 
-    private Optional<Plan> plan(Waiting one, NodeView node) {
+    private Optional<EvictionPlan> plan(Waiting one, NodeView node) {
         Wish wish = one.wish();
         Set<String> leaving = kept.leaving(node);
         List<Victim> candidates = node.holdings().stream()
@@ -215,10 +215,10 @@ final class Evictor {
             return Optional.empty();
         }
         while (true) {
-            Optional<Plan> plan = Search.cheapest(
+            Optional<EvictionPlan> plan = VictimSearch.cheapest(
                     candidates,
-                    without ->
-                            ledger.askWithout(node.name(), one.pod().uid(), wish.ask(), without) instanceof Offer.Fits,
+                    without -> ledger.feasibilityWithout(node.name(), one.pod().uid(), wish.ask(), without)
+                            instanceof Feasibility.Fits,
                     leaving,
                     wish.ask().wantsOneGpu(),
                     Optional.empty());
@@ -236,13 +236,13 @@ final class Evictor {
 
     private int evict(Waiting one, String node, List<Victim> victims) {
         if (victims.size() > 1 && !victims.stream().allMatch(victim -> evict(victim, true))) {
-            kept.letGo(one.pod().uid());
+            kept.release(one.pod().uid());
             return 0;
         }
         var evicted = new ArrayList<Victim>();
         for (Victim victim : victims) {
             if (!evict(victim, false)) {
-                kept.letGo(one.pod().uid()); // the next look takes into account who is leaving by then
+                kept.release(one.pod().uid()); // the next look takes into account who is leaving by then
                 break;
             }
             evicted.add(victim);

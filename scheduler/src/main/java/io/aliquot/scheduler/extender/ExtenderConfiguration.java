@@ -3,7 +3,7 @@ package io.aliquot.scheduler.extender;
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.preemption.Budgets;
-import io.aliquot.scheduler.server.Verbs;
+import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
@@ -15,12 +15,12 @@ import tools.jackson.databind.json.JsonMapper;
 @Configuration(proxyBeanMethods = false)
 class ExtenderConfiguration {
     @Bean
-    LedgerNews ledgerNews() {
-        return new LedgerNews();
+    LedgerEvents ledgerNews() {
+        return new LedgerEvents();
     }
 
     @Bean
-    Ledger ledger(LedgerNews news) {
+    Ledger ledger(LedgerEvents news) {
         return new Ledger(System::nanoTime, news);
     }
 
@@ -30,8 +30,8 @@ class ExtenderConfiguration {
     }
 
     @Bean
-    Placing placing(Ledger ledger, Cluster cluster, PendingPods pending, Settings settings) {
-        return new Placing(ledger, cluster, pending, settings.nodePlacement(), settings.nodesPerFilter());
+    FilterAndPrioritize placing(Ledger ledger, Cluster cluster, PendingPods pending, Settings settings) {
+        return new FilterAndPrioritize(ledger, cluster, pending, settings.nodePlacement(), settings.nodesPerFilter());
     }
 
     /** Fed by package cluster. */
@@ -41,17 +41,18 @@ class ExtenderConfiguration {
     }
 
     @Bean
-    KeptRooms keptRooms(Ledger ledger, PendingPods pending, Cluster cluster) {
-        return new KeptRooms(ledger, pending, cluster, System::nanoTime, InstantSource.system());
+    PreemptionReservations keptRooms(Ledger ledger, PendingPods pending, Cluster cluster) {
+        return new PreemptionReservations(ledger, pending, cluster, System::nanoTime, InstantSource.system());
     }
 
     @Bean
-    Preempting preempting(Ledger ledger, Cluster cluster, PendingPods pending, Budgets budgets, KeptRooms kept) {
-        return new Preempting(ledger, cluster, pending, budgets, kept);
+    Preemptor preempting(
+            Ledger ledger, Cluster cluster, PendingPods pending, Budgets budgets, PreemptionReservations kept) {
+        return new Preemptor(ledger, cluster, pending, budgets, kept);
     }
 
     @Bean
-    Waker waker(Ledger ledger, LedgerNews news, PendingPods pending, KeptRooms kept, Cluster cluster) {
+    Waker waker(Ledger ledger, LedgerEvents news, PendingPods pending, PreemptionReservations kept, Cluster cluster) {
         return new Waker(ledger, news, pending, kept, cluster, System::nanoTime);
     }
 
@@ -61,63 +62,63 @@ class ExtenderConfiguration {
             PendingPods pending,
             Cluster cluster,
             Budgets budgets,
-            KeptRooms kept,
+            PreemptionReservations kept,
             Waker waker,
             MeterRegistry metrics) {
         return new Evictor(ledger, pending, cluster, budgets, kept, waker, metrics, System::nanoTime);
     }
 
     @Bean
-    Outcomes outcomes(Ledger ledger, Cluster cluster) {
-        return new Outcomes(ledger, cluster);
+    WriteReconciler outcomes(Ledger ledger, Cluster cluster) {
+        return new WriteReconciler(ledger, cluster);
     }
 
     @Bean
-    Resizer resizer(Ledger ledger, Cluster cluster, Outcomes outcomes) {
+    Resizer resizer(Ledger ledger, Cluster cluster, WriteReconciler outcomes) {
         return new Resizer(ledger, cluster, outcomes);
     }
 
     @Bean
-    Binder binder(Ledger ledger, Cluster cluster, PendingPods pending, Outcomes outcomes) {
+    Binder binder(Ledger ledger, Cluster cluster, PendingPods pending, WriteReconciler outcomes) {
         return new Binder(ledger, cluster, pending, outcomes, System::nanoTime);
     }
 
     @Bean
-    VerbMeter verbMeter(MeterRegistry metrics) {
-        return new VerbMeter(metrics);
+    VerbMetrics verbMeter(MeterRegistry metrics) {
+        return new VerbMetrics(metrics);
     }
 
     @Bean
-    Verbs verbs(
-            Placing placing,
+    ExtenderHandler verbs(
+            FilterAndPrioritize placing,
             Binder binder,
-            Preempting preempting,
-            VerbMeter meter,
+            Preemptor preempting,
+            VerbMetrics meter,
             MeterRegistry metrics,
             JsonMapper json) {
-        return new JsonVerbs(placing, binder, preempting, meter, metrics, json);
+        return new JsonExtenderHandler(placing, binder, preempting, meter, metrics, json);
     }
 
     @Bean(destroyMethod = "close")
-    Housekeeping housekeeping(
+    PeriodicTasks housekeeping(
             Ledger ledger,
-            LedgerNews news,
+            LedgerEvents news,
             PendingPods pending,
             Cluster cluster,
-            Outcomes outcomes,
+            WriteReconciler outcomes,
             Waker waker,
             Evictor evictor,
             Explainer explainer,
             MeterRegistry metrics) {
-        var storyteller = new Storyteller(pending, explainer, ledger, cluster, System::nanoTime);
-        return new Housekeeping(
+        var storyteller = new PendingPodEvents(pending, explainer, ledger, cluster, System::nanoTime);
+        return new PeriodicTasks(
                 ledger, waker, evictor, new Auditor(ledger, news, cluster, metrics), outcomes, storyteller);
     }
 
     @Bean
     LedgerMetrics ledgerMetrics(
             Ledger ledger, PendingPods pending, Cluster cluster, Explainer explainer, PrometheusMeterRegistry metrics) {
-        var causes = new WaitingCauses(pending, explainer, ledger, cluster, System::nanoTime);
+        var causes = new PendingCauseCounts(pending, explainer, ledger, cluster, System::nanoTime);
         var collector = new LedgerMetrics(ledger, pending, causes);
         metrics.getPrometheusRegistry().register(collector);
         return collector;

@@ -6,8 +6,8 @@ import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
-import io.aliquot.scheduler.placement.ContainerAsk;
-import io.aliquot.scheduler.placement.GpuRoom;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
+import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.prometheus.metrics.model.registry.MultiCollector;
 import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
 import io.prometheus.metrics.model.snapshots.GaugeSnapshot.GaugeDataPointSnapshot;
@@ -57,9 +57,9 @@ final class LedgerMetrics implements MultiCollector {
 
     private final Ledger ledger;
     private final PendingPods pending;
-    private final WaitingCauses causes;
+    private final PendingCauseCounts causes;
 
-    LedgerMetrics(Ledger ledger, PendingPods pending, WaitingCauses causes) {
+    LedgerMetrics(Ledger ledger, PendingPods pending, PendingCauseCounts causes) {
         this.ledger = ledger;
         this.pending = pending;
         this.causes = causes;
@@ -71,16 +71,16 @@ final class LedgerMetrics implements MultiCollector {
                 .sorted()
                 .flatMap(name -> ledger.view(name).stream())
                 .toList();
-        Shapes shapes = shapes(views);
-        int gpus = views.stream().mapToInt(view -> view.rooms().size()).sum();
+        ShareSizes shapes = shapes(views);
+        int gpus = views.stream().mapToInt(view -> view.gpus().size()).sum();
         var ofGpus = new Series("aliquot_gpu_");
         var ofNodes = new Series("aliquot_node_gpu_");
         for (NodeView view : views) {
-            if (view.rooms().isEmpty()) {
+            if (view.gpus().isEmpty()) {
                 continue;
             }
             Map<Measure, Double> sums = new EnumMap<>(Measure.class);
-            for (GpuRoom room : view.rooms()) {
+            for (GpuFreeCapacity room : view.gpus()) {
                 Map<Measure, Double> values = measure(room, shapes);
                 values.forEach((measure, value) -> sums.merge(measure, value, Double::sum));
                 if (gpus <= MOST_GPUS) {
@@ -103,8 +103,8 @@ final class LedgerMetrics implements MultiCollector {
         return new MetricSnapshots(all);
     }
 
-    private Shapes shapes(List<NodeView> views) {
-        var shapes = new Shapes();
+    private ShareSizes shapes(List<NodeView> views) {
+        var shapes = new ShareSizes();
         for (NodeView view : views) {
             for (Holding holding : view.holdings()) {
                 holding.shares().forEach(share -> {
@@ -115,14 +115,14 @@ final class LedgerMetrics implements MultiCollector {
             }
         }
         pending.allWaiting().forEach(waiting -> {
-            for (ContainerAsk container : waiting.wish().ask().containers()) {
+            for (ContainerGpuRequest container : waiting.wish().ask().containers()) {
                 shapes.add(container.request().memory(), container.request().cores());
             }
         });
         return shapes;
     }
 
-    private static Map<Measure, Double> measure(GpuRoom room, Shapes shapes) {
+    private static Map<Measure, Double> measure(GpuFreeCapacity room, ShareSizes shapes) {
         Map<Measure, Double> values = new EnumMap<>(Measure.class);
         long memory = room.card().memoryMiB();
         int cores = room.card().cores();
@@ -147,7 +147,7 @@ final class LedgerMetrics implements MultiCollector {
                 .help("What the ledger knows of: nodes, nodes that share GPUs, GPUs")
                 .dataPoint(point(Labels.of("of", "nodes"), views.size()))
                 .dataPoint(point(Labels.of("of", "sharing-nodes"), (double)
-                        views.stream().filter(view -> !view.rooms().isEmpty()).count()))
+                        views.stream().filter(view -> !view.gpus().isEmpty()).count()))
                 .dataPoint(point(Labels.of("of", "gpus"), gpus))
                 .build();
     }

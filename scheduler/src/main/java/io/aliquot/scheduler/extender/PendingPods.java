@@ -6,7 +6,7 @@ import com.github.benmanes.caffeine.cache.Interner;
 import io.aliquot.scheduler.extender.Cluster.PodState.Unbound;
 import io.aliquot.scheduler.extender.NodeSets.NodeSet;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.HashMap;
@@ -32,7 +32,7 @@ public final class PendingPods {
      *
      * @param nodes that kube-scheduler asked about: the pod may go there, were it not for us
      */
-    record Wish(PodAsk ask, Rank rank, NodeSet nodes) {
+    record Wish(PodGpuRequest ask, PreemptionRank rank, NodeSet nodes) {
         /** The nodes by name; these where it may go anywhere. */
         Collection<String> nodesOr(Supplier<? extends Collection<String>> all) {
             Collection<String> named = nodes.names();
@@ -78,39 +78,40 @@ public final class PendingPods {
     }
 
     /** A pod that is looked at. Until it is told otherwise it waits, for room anywhere. */
-    void looksFor(Wire.Pod pod, PodAsk ask) {
+    void observe(Wire.Pod pod, PodGpuRequest ask) {
         put(pod.id(), pod.version(), new Wish(ask, pod.rank(), nodeSets.everywhere()), true);
     }
 
     /** None of these nodes, the only ones where kube-scheduler would have it, holds the pod now. */
-    void waits(Wire.Pod pod, PodAsk ask, Collection<String> nodes) {
+    void waits(Wire.Pod pod, PodGpuRequest ask, Collection<String> nodes) {
         put(pod.id(), pod.version(), new Wish(ask, pod.rank(), nodeSets.of(nodes)), true);
     }
 
     /** The node that it was promised doesn't hold it any more. */
     void waits(PodId pod, Unbound known) {
         Entry before = entries.getIfPresent(pod.uid());
-        Rank rank = before == null ? Rank.LOWEST : before.pod().wish().rank();
+        PreemptionRank rank =
+                before == null ? PreemptionRank.LOWEST : before.pod().wish().rank();
         put(pod, known.at(), new Wish(known.ask(), rank, nodeSets.everywhere()), true);
     }
 
-    void fits(Wire.Pod pod, PodAsk ask) {
+    void fits(Wire.Pod pod, PodGpuRequest ask) {
         fits(pod.id(), new Unbound(pod.version(), ask), pod.rank());
     }
 
-    void fits(PodId pod, Unbound known, Rank rank) {
+    void fits(PodId pod, Unbound known, PreemptionRank rank) {
         put(pod, known.at(), new Wish(known.ask(), rank, nodeSets.everywhere()), false);
     }
 
     /** Others are made to leave for a pod that may never have been looked at; what is known of it stays. */
-    void getsRoom(Wire.Pod pod, PodAsk ask) {
+    void holdsCapacity(Wire.Pod pod, PodGpuRequest ask) {
         Wish wish = new Wish(ask, pod.rank(), nodeSets.everywhere());
         entries.asMap().putIfAbsent(pod.id().uid(), entry(pod.id(), pod.version(), wish, false));
     }
 
     /** kube-scheduler has no node for the pod, and has perhaps not asked us; where it may go it doesn't say. */
-    public void refused(PodId pod, PodAsk ask) {
-        Wish wish = wishes.intern(new Wish(ask, Rank.LOWEST, nodeSets.everywhere()));
+    public void refused(PodId pod, PodGpuRequest ask) {
+        Wish wish = wishes.intern(new Wish(ask, PreemptionRank.LOWEST, nodeSets.everywhere()));
         refused.put(pod.uid(), new Waiting(pod, wish, nanoTime.getAsLong()));
     }
 
@@ -131,7 +132,7 @@ public final class PendingPods {
                 .map(entry -> new Unbound(entry.version(), entry.pod().wish().ask()));
     }
 
-    Optional<PodAsk> ask(String uid) {
+    Optional<PodGpuRequest> request(String uid) {
         return known(uid).map(Unbound::ask);
     }
 

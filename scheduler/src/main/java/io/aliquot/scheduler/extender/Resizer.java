@@ -3,14 +3,13 @@ package io.aliquot.scheduler.extender;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Fence;
 import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.ledger.AllocationChange;
+import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.ledger.Resizing;
 import io.aliquot.scheduler.ledger.Resizing.Prepared;
-import io.aliquot.scheduler.ledger.Share;
-import io.aliquot.scheduler.ledger.ShareChange;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
@@ -43,9 +42,9 @@ public final class Resizer {
 
     private final Ledger ledger;
     private final Cluster cluster;
-    private final Outcomes outcomes;
+    private final WriteReconciler outcomes;
 
-    Resizer(Ledger ledger, Cluster cluster, Outcomes outcomes) {
+    Resizer(Ledger ledger, Cluster cluster, WriteReconciler outcomes) {
         this.ledger = ledger;
         this.cluster = cluster;
         this.outcomes = outcomes;
@@ -56,12 +55,12 @@ public final class Resizer {
      *
      * @throws io.aliquot.api.FormatException where the changes make no sense for this pod
      */
-    public Result resize(PodId pod, List<ShareChange> changes) {
+    public Result resize(PodId pod, List<AllocationChange> changes) {
         Result result = new Result.Unavailable("the pod keeps changing; try again");
         for (int i = 0; i < TRIES && result instanceof Result.Unavailable; i++) {
-            Standing standing = cluster.standing();
-            if (!(standing instanceof Standing.Leads leads)) {
-                return new Result.Unavailable(((Standing.Waits) standing).why());
+            Cluster.LeaderStatus standing = cluster.leadership();
+            if (!(standing instanceof Cluster.LeaderStatus.Leads leads)) {
+                return new Result.Unavailable(((Cluster.LeaderStatus.Waits) standing).why());
             }
             Resizing resizing = ledger.resize(pod.uid(), changes);
             if (resizing instanceof Resizing.Unknown) {
@@ -93,19 +92,19 @@ public final class Resizer {
         WriteOutcome outcome =
                 cluster.annotate(prepared.pod(), prepared.version(), annotations(prepared.shares(), fence));
         if (outcome instanceof WriteOutcome.Refused refused) {
-            ledger.undo(prepared.pod().uid(), prepared.version());
+            ledger.rollbackResize(prepared.pod().uid(), prepared.version());
             return new Outcome(
-                    cluster.standing().equals(new Standing.Leads(fence))
+                    cluster.leadership().equals(new Cluster.LeaderStatus.Leads(fence))
                             ? new Result.Refused(refused.why())
                             : new Result.Unavailable(refused.why()),
                     false);
         }
         if (outcome instanceof WriteOutcome.Unheard unheard) {
-            ledger.undo(prepared.pod().uid(), prepared.version());
+            ledger.rollbackResize(prepared.pod().uid(), prepared.version());
             return new Outcome(new Result.Unavailable(unheard.why()), false);
         }
         // Even if it is done: the next resize needn't wait for the watch then.
-        PodState state = outcomes.conclude(prepared.pod());
+        PodState state = outcomes.reconcile(prepared.pod());
         if (outcome instanceof WriteOutcome.Done) {
             return new Outcome(new Result.Done(), false);
         }
@@ -122,10 +121,10 @@ public final class Resizer {
                 : new Outcome(new Result.Unavailable("its outcome is not known yet: " + why), false);
     }
 
-    private static Map<String, String> annotations(List<Share> shares, Fence fence) {
-        return Allocation.annotations(
+    private static Map<String, String> annotations(List<ContainerAllocation> shares, Fence fence) {
+        return AllocationAnnotations.annotations(
                 Annotations.RESIZE_FENCE,
                 fence,
-                shares.stream().collect(Collectors.toMap(Share::container, Share::vgpus)));
+                shares.stream().collect(Collectors.toMap(ContainerAllocation::container, ContainerAllocation::vgpus)));
     }
 }

@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
+import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.extender.PendingPods.Waiting;
+import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.Offer;
 import io.aliquot.scheduler.ledger.PodId;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -35,16 +35,22 @@ final class Waker {
     private static final int MOST_QUESTIONS = 20_000;
 
     private final Ledger ledger;
-    private final LedgerNews news;
+    private final LedgerEvents news;
     private final PendingPods pending;
-    private final KeptRooms kept;
+    private final PreemptionReservations kept;
     private final Cluster cluster;
     private final LongSupplier nanoTime;
     private volatile long written;
     /** When the last write was begun that worked. */
     private volatile long woken;
 
-    Waker(Ledger ledger, LedgerNews news, PendingPods pending, KeptRooms kept, Cluster cluster, LongSupplier nanoTime) {
+    Waker(
+            Ledger ledger,
+            LedgerEvents news,
+            PendingPods pending,
+            PreemptionReservations kept,
+            Cluster cluster,
+            LongSupplier nanoTime) {
         this.ledger = ledger;
         this.news = news;
         this.pending = pending;
@@ -97,7 +103,7 @@ final class Waker {
     }
 
     void wake() {
-        if (!due() || !(cluster.standing() instanceof Leads)) {
+        if (!due() || !(cluster.leadership() instanceof Leads)) {
             return; // what is freed in the meantime is kept
         }
         Set<String> freed = news.takeFreed();
@@ -112,19 +118,19 @@ final class Waker {
         for (String node : nodes.subList(0, Math.min(atOnce, nodes.size()))) {
             Optional<Waiting> helped = kinds.stream()
                     .filter(waiting -> waiting.wish().nodes().contains(node)
-                            && ledger.ask(
+                            && ledger.feasibility(
                                             node,
                                             waiting.pod().uid(),
                                             waiting.wish().ask())
-                                    instanceof Offer.Fits)
+                                    instanceof Feasibility.Fits)
                     .findFirst();
             if (helped.isPresent()) {
                 if (!write(node, helped.get().pod())) {
-                    nodes.forEach(news::roomFreed); // next time
+                    nodes.forEach(news::capacityFreed); // next time
                 }
                 return; // it wakes all
             }
         }
-        nodes.stream().skip(atOnce).forEach(news::roomFreed);
+        nodes.stream().skip(atOnce).forEach(news::capacityFreed);
     }
 }

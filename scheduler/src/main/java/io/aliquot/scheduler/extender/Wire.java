@@ -1,13 +1,13 @@
 package io.aliquot.scheduler.extender;
 
 import com.fasterxml.jackson.annotation.JsonProperty;
-import io.aliquot.api.PodWishes;
+import io.aliquot.api.PlacementPreferences;
 import io.aliquot.api.Quantity;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -66,7 +66,7 @@ final class Wire {
     record Pod(
             PodId id,
             long version,
-            Rank rank,
+            PreemptionRank rank,
             Map<String, String> annotations,
             List<Container> initContainers,
             List<Container> containers,
@@ -78,33 +78,38 @@ final class Wire {
          * @throws io.aliquot.api.FormatException where an annotation's value is unknown
          */
         Template template() {
-            return new Template(initContainers, containers, PodWishes.parse(annotations), preferences);
+            return new Template(initContainers, containers, PlacementPreferences.parse(annotations), preferences);
         }
     }
 
     /** Of a pod, all that decides what it asks for. */
-    record Template(List<Container> initContainers, List<Container> containers, PodWishes wishes, boolean preferences) {
+    record Template(
+            List<Container> initContainers,
+            List<Container> containers,
+            PlacementPreferences wishes,
+            boolean preferences) {
         /**
          * What such a pod asks for.
          *
          * @throws io.aliquot.api.FormatException where that makes no sense
          */
-        PodAsk ask() {
-            var asks = new ArrayList<ContainerAsk>();
+        PodGpuRequest ask() {
+            var asks = new ArrayList<ContainerGpuRequest>();
             for (Container container : initContainers) {
                 var kind = container.restarts() ? ContainerKind.SIDECAR : ContainerKind.INIT;
-                ContainerAsk.parse(container.name(), kind, container.limits()).ifPresent(asks::add);
-            }
-            for (Container container : containers) {
-                ContainerAsk.parse(container.name(), ContainerKind.APP, container.limits())
+                ContainerGpuRequest.parse(container.name(), kind, container.limits())
                         .ifPresent(asks::add);
             }
-            return PodAsk.of(asks, wishes, preferences).requesting(requests());
+            for (Container container : containers) {
+                ContainerGpuRequest.parse(container.name(), ContainerKind.APP, container.limits())
+                        .ifPresent(asks::add);
+            }
+            return PodGpuRequest.of(asks, wishes, preferences).requesting(requests());
         }
 
         /** Of CPU and memory, by all containers that run on. */
-        private HostLoad requests() {
-            HostLoad requests = HostLoad.NONE;
+        private HostResources requests() {
+            HostResources requests = HostResources.NONE;
             for (Container container : containers) {
                 requests = requests.plus(container.load());
             }
@@ -119,8 +124,8 @@ final class Wire {
 
     /** {@code restarts}: of an init container, whether it does not end before the next begins. */
     record Container(String name, Map<String, String> limits, Map<String, String> requests, boolean restarts) {
-        HostLoad load() {
-            return new HostLoad(request("cpu", 3), request("memory", 0));
+        HostResources load() {
+            return new HostResources(request("cpu", 3), request("memory", 0));
         }
 
         private long request(String resource, int digits) {

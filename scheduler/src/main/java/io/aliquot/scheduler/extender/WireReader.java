@@ -33,7 +33,7 @@ import tools.jackson.core.json.JsonFactory;
  */
 final class WireReader {
     private final JsonFactory json = new JsonFactory();
-    private final NodeNames nodeNames = new NodeNames();
+    private final NodeNameLists nodeNames = new NodeNameLists();
 
     private interface Reader<T> {
         T read(JsonParser in);
@@ -132,7 +132,8 @@ final class WireReader {
 
     private record Metadata(PodId id, long version, Map<String, String> annotations) {}
 
-    private record Spec(List<Container> initContainers, List<Container> containers, boolean preferences, Rank rank) {}
+    private record Spec(
+            List<Container> initContainers, List<Container> containers, boolean preferences, PreemptionRank rank) {}
 
     private static Pod pod(JsonParser in) {
         Metadata metadata = null;
@@ -210,7 +211,7 @@ final class WireReader {
                 default -> in.skipChildren();
             }
         }
-        return new Spec(initContainers, containers, preferences, new Rank(priority, preempts));
+        return new Spec(initContainers, containers, preferences, new PreemptionRank(priority, preempts));
     }
 
     private static Container container(JsonParser in) {

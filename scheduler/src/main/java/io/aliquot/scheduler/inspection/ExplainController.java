@@ -3,21 +3,21 @@ package io.aliquot.scheduler.inspection;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.explain.Explainer.Liked;
-import io.aliquot.scheduler.explain.Story;
+import io.aliquot.scheduler.explain.Explanation;
 import io.aliquot.scheduler.extender.PendingPods;
-import io.aliquot.scheduler.inspection.Explanation.Lack;
-import io.aliquot.scheduler.inspection.Explanation.Near;
-import io.aliquot.scheduler.inspection.Explanation.Nodes;
-import io.aliquot.scheduler.inspection.Explanation.Room;
-import io.aliquot.scheduler.inspection.Explanation.Score;
-import io.aliquot.scheduler.inspection.Explanation.Term;
-import io.aliquot.scheduler.inspection.Explanation.Victim;
-import io.aliquot.scheduler.inspection.Pods.Wish;
-import io.aliquot.scheduler.inspection.Reviews.Caller;
-import io.aliquot.scheduler.inspection.Reviews.Deed;
+import io.aliquot.scheduler.inspection.AccessReviews.Caller;
+import io.aliquot.scheduler.inspection.AccessReviews.Deed;
+import io.aliquot.scheduler.inspection.ExplainResponse.Lack;
+import io.aliquot.scheduler.inspection.ExplainResponse.Near;
+import io.aliquot.scheduler.inspection.ExplainResponse.Nodes;
+import io.aliquot.scheduler.inspection.ExplainResponse.Room;
+import io.aliquot.scheduler.inspection.ExplainResponse.Score;
+import io.aliquot.scheduler.inspection.ExplainResponse.Term;
+import io.aliquot.scheduler.inspection.ExplainResponse.Victim;
+import io.aliquot.scheduler.inspection.PodLookup.Wish;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.servlet.http.HttpServletRequest;
 import java.util.List;
@@ -35,21 +35,21 @@ final class ExplainController {
     private static final String ALL_NODES =
             "; all nodes were looked at: which of them kube-scheduler would take is not known to this replica";
 
-    private final Pods pods;
-    private final Stock stock;
+    private final PodLookup pods;
+    private final ApiMapper stock;
     private final Ledger ledger;
     private final PendingPods pending;
     private final Explainer explainer;
-    private final Access access;
+    private final AccessControl access;
     private final Settings settings;
 
     ExplainController(
-            Pods pods,
-            Stock stock,
+            PodLookup pods,
+            ApiMapper stock,
             Ledger ledger,
             PendingPods pending,
             Explainer explainer,
-            Access access,
+            AccessControl access,
             Settings settings) {
         this.pods = pods;
         this.stock = stock;
@@ -61,31 +61,31 @@ final class ExplainController {
     }
 
     @GetMapping("/api/v1/pods/{namespace}/{name}/explain")
-    Explanation explain(
+    ExplainResponse explain(
             HttpServletRequest request,
             @RequestAttribute(TokenFilter.CALLER) Caller caller,
             @PathVariable("namespace") String namespace,
             @PathVariable("name") String name) {
-        String node = Query.of(request, "node").name("node");
-        Query.checkName("namespace", namespace);
-        Query.checkName("name", name);
+        String node = QueryParameters.of(request, "node").name("node");
+        QueryParameters.checkName("namespace", namespace);
+        QueryParameters.checkName("name", name);
         access.require(caller, new Deed("get", "pods", namespace, name));
-        Pods.Pod pod = find(namespace, name);
+        PodLookup.Pod pod = find(namespace, name);
         if (pod.ended()) {
-            return Explanation.plain(pod, "ended", "has ended and holds nothing");
+            return ExplainResponse.plain(pod, "ended", "has ended and holds nothing");
         }
         if (!pod.node().isEmpty()) {
             return bound(pod);
         }
         if (pod.wish() instanceof Wish.Nonsense nonsense) {
-            return Explanation.plain(pod, "refused", "cannot be placed anywhere: " + nonsense.why());
+            return ExplainResponse.plain(pod, "refused", "cannot be placed anywhere: " + nonsense.why());
         }
-        PodAsk ask = ((Wish.Clear) pod.wish()).ask();
+        PodGpuRequest ask = ((Wish.Clear) pod.wish()).ask();
         if (ask.containers().isEmpty()) {
-            return Explanation.plain(pod, "no-gpu", "asks for no GPU");
+            return ExplainResponse.plain(pod, "no-gpu", "asks for no GPU");
         }
         if (!pod.schedulerName().equals(settings.schedulerName())) {
-            return Explanation.plain(
+            return ExplainResponse.plain(
                     pod,
                     "not-ours",
                     "is for scheduler " + pod.schedulerName() + " to place; write schedulerName: "
@@ -94,19 +94,19 @@ final class ExplainController {
         return waiting(pod, ask, node, caller);
     }
 
-    private Pods.Pod find(String namespace, String name) {
+    private PodLookup.Pod find(String namespace, String name) {
         try {
             return pods.find(namespace, name)
-                    .orElseThrow(() -> Refusal.notFound("there is no pod " + name + " in namespace " + namespace));
+                    .orElseThrow(() -> ApiException.notFound("there is no pod " + name + " in namespace " + namespace));
         } catch (UnansweredException e) {
-            throw Refusal.unavailable("the API server did not tell about the pod, try again: " + e.getMessage());
+            throw ApiException.unavailable("the API server did not tell about the pod, try again: " + e.getMessage());
         }
     }
 
-    private Explanation bound(Pods.Pod pod) {
-        List<Api.Share> shares = stock.pods(pod.id().namespace(), pod.node()).stream()
+    private ExplainResponse bound(PodLookup.Pod pod) {
+        List<ApiTypes.Share> shares = stock.pods(pod.id().namespace(), pod.node()).stream()
                 .filter(held -> held.holding().pod().uid().equals(pod.id().uid()))
-                .flatMap(held -> Stock.shares(held).stream())
+                .flatMap(held -> ApiMapper.shares(held).stream())
                 .toList();
         String holds = shares.isEmpty()
                 ? "no share of a GPU"
@@ -123,16 +123,16 @@ final class ExplainController {
                                 ? sharing.gpuPlacement().print() + ", as node or chart say"
                                 : ""))
                 .orElse("");
-        Explanation plain = Explanation.plain(pod, "bound", "is on node " + pod.node() + " and holds " + holds);
+        ExplainResponse plain = ExplainResponse.plain(pod, "bound", "is on node " + pod.node() + " and holds " + holds);
         return shares.isEmpty() ? plain : plain.holding(shares, placement);
     }
 
-    private Explanation waiting(Pods.Pod pod, PodAsk ask, String node, Caller caller) {
+    private ExplainResponse waiting(PodLookup.Pod pod, PodGpuRequest ask, String node, Caller caller) {
         Optional<List<String>> asked = pending.candidates(pod.id().uid());
         List<String> nodes = asked.orElseGet(ledger::nodeNames);
-        Story story = explainer.explain(pod.id(), ask, pod.priority(), pod.preempts(), nodes);
+        Explanation story = explainer.explain(pod.id(), ask, pod.priority(), pod.preempts(), nodes);
         Placement policy = ask.nodePlacement().orElse(settings.nodePlacement());
-        return new Explanation(
+        return new ExplainResponse(
                 pod.id().namespace(),
                 pod.id().name(),
                 pod.id().uid(),
@@ -149,7 +149,7 @@ final class ExplainController {
                         .map(ExplainController::score)
                         .toList(),
                 story.groups().stream()
-                        .map(group -> new Explanation.Refusal(
+                        .map(group -> new ExplainResponse.Refusal(
                                 group.reason(), group.hopeless(), new Nodes(group.nodes(), group.examples())))
                         .toList(),
                 story.nearest().stream()
@@ -175,7 +175,7 @@ final class ExplainController {
     }
 
     /** Where the GPUs are not what it waits for, kube-scheduler alone knows for what. */
-    private static String summary(Story story, String verdict) {
+    private static String summary(Explanation story, String verdict) {
         if (story.fitting().isEmpty()) {
             return story.summary();
         }
@@ -186,13 +186,13 @@ final class ExplainController {
     }
 
     /** Priorities are told to all, names to those who may list the pods there. */
-    private Victim victim(Story.Victim victim, Caller caller) {
+    private Victim victim(Explanation.Victim victim, Caller caller) {
         String namespace = victim.pod().namespace();
         boolean shown = access.may(caller, new Deed("list", "pods", namespace, ""));
         return new Victim(shown ? namespace : "", shown ? victim.pod().name() : "", victim.priority(), victim.ending());
     }
 
-    private static List<Lack> lacks(List<Story.Lack> lacks) {
+    private static List<Lack> lacks(List<Explanation.Lack> lacks) {
         return lacks.stream()
                 .map(lack -> new Lack(
                         lack.container(), lack.gpu(), lack.text(), lack.memoryMiB(), lack.cores(), lack.slots()))

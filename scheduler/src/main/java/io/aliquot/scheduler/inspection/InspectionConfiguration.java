@@ -9,18 +9,18 @@ import org.springframework.context.annotation.Configuration;
 @Configuration(proxyBeanMethods = false)
 class InspectionConfiguration {
     @Bean
-    Access access(Reviews reviews) {
-        return new Access(reviews, Ticker.systemTicker());
+    AccessControl access(AccessReviews reviews) {
+        return new AccessControl(reviews, Ticker.systemTicker());
     }
 
     @Bean
-    Stock stock(Ledger ledger) {
-        return new Stock(ledger);
+    ApiMapper stock(Ledger ledger) {
+        return new ApiMapper(ledger);
     }
 
     /** Paths below /api reach us by the API's own port alone (package server). */
     @Bean
-    FilterRegistrationBean<TokenFilter> tokens(Access access) {
+    FilterRegistrationBean<TokenFilter> tokens(AccessControl access) {
         var registration = new FilterRegistrationBean<>(new TokenFilter(access));
         registration.addUrlPatterns("/api/*");
         return registration;

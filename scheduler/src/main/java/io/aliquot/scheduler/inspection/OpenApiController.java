@@ -25,7 +25,7 @@ final class OpenApiController {
 
     @GetMapping(path = "/api/v1/openapi.json", produces = MediaType.APPLICATION_JSON_VALUE)
     byte[] document(HttpServletRequest request) {
-        Query.of(request);
+        QueryParameters.of(request);
         return document;
     }
 }

@@ -2,10 +2,10 @@ package io.aliquot.scheduler.inspection;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.extender.Resizer;
-import io.aliquot.scheduler.inspection.Reviews.Caller;
-import io.aliquot.scheduler.inspection.Reviews.Deed;
-import io.aliquot.scheduler.inspection.Stock.Held;
-import io.aliquot.scheduler.ledger.ShareChange;
+import io.aliquot.scheduler.inspection.AccessReviews.Caller;
+import io.aliquot.scheduler.inspection.AccessReviews.Deed;
+import io.aliquot.scheduler.inspection.ApiMapper.Held;
+import io.aliquot.scheduler.ledger.AllocationChange;
 import jakarta.servlet.http.HttpServletRequest;
 import java.util.List;
 import org.springframework.http.HttpStatus;
@@ -20,11 +20,11 @@ import tools.jackson.databind.JsonNode;
 /** Shares of a running pod made larger or smaller. */
 @RestController
 final class ResizeController {
-    private final Stock stock;
-    private final Access access;
+    private final ApiMapper stock;
+    private final AccessControl access;
     private final Resizer resizer;
 
-    ResizeController(Stock stock, Access access, Resizer resizer) {
+    ResizeController(ApiMapper stock, AccessControl access, Resizer resizer) {
         this.stock = stock;
         this.access = access;
         this.resizer = resizer;
@@ -34,44 +34,44 @@ final class ResizeController {
             path = "/api/v1/pods/{namespace}/{name}/shares",
             consumes = MediaType.APPLICATION_JSON_VALUE,
             produces = MediaType.APPLICATION_JSON_VALUE)
-    Api.Pod resize(
+    ApiTypes.Pod resize(
             HttpServletRequest request,
             @RequestAttribute(TokenFilter.CALLER) Caller caller,
             @PathVariable("namespace") String namespace,
             @PathVariable("name") String name,
             @RequestBody JsonNode body) {
-        Query.of(request);
-        Query.checkName("namespace", namespace);
-        Query.checkName("name", name);
-        List<ShareChange> changes = SharesPatch.parse(body);
+        QueryParameters.of(request);
+        QueryParameters.checkName("namespace", namespace);
+        QueryParameters.checkName("name", name);
+        List<AllocationChange> changes = SharesPatch.parse(body);
         access.require(caller, new Deed("patch", "pods", namespace, name));
         Held held = stock.pod(namespace, name).orElseThrow(() -> nobody(namespace, name));
         Resizer.Result result;
         try {
             result = resizer.resize(held.holding().pod(), changes);
         } catch (FormatException e) { // it would make sense for another pod
-            throw new Refusal(HttpStatus.CONFLICT, String.valueOf(e.getMessage()));
+            throw new ApiException(HttpStatus.CONFLICT, String.valueOf(e.getMessage()));
         }
         if (result instanceof Resizer.Result.Refused refused) {
-            throw new Refusal(HttpStatus.CONFLICT, refused.why());
+            throw new ApiException(HttpStatus.CONFLICT, refused.why());
         }
         if (result instanceof Resizer.Result.NotFound) {
             throw nobody(namespace, name);
         }
         if (result instanceof Resizer.Result.Unavailable unavailable) {
-            throw Refusal.unavailable(unavailable.why());
+            throw ApiException.unavailable(unavailable.why());
         }
-        return with(Stock.pod(held), changes);
+        return with(ApiMapper.pod(held), changes);
     }
 
-    private static Refusal nobody(String namespace, String name) {
-        return Refusal.notFound("no pod " + name + " in namespace " + namespace + " holds a share of a GPU");
+    private static ApiException nobody(String namespace, String name) {
+        return ApiException.notFound("no pod " + name + " in namespace " + namespace + " holds a share of a GPU");
     }
 
     /** What was written, of which the ledger need not have heard yet. */
-    private static Api.Pod with(Api.Pod pod, List<ShareChange> changes) {
-        List<Api.Share> shares = pod.shares();
-        for (ShareChange change : changes) {
+    private static ApiTypes.Pod with(ApiTypes.Pod pod, List<AllocationChange> changes) {
+        List<ApiTypes.Share> shares = pod.shares();
+        for (AllocationChange change : changes) {
             shares = shares.stream()
                     .map(share -> share.container().equals(change.container())
                                     && (change.gpu().isEmpty() || change.gpu().equals(share.gpu()))
@@ -79,14 +79,15 @@ final class ResizeController {
                             : share)
                     .toList();
         }
-        return new Api.Pod(pod.namespace(), pod.name(), pod.uid(), pod.node(), pod.state(), pod.priority(), shares);
+        return new ApiTypes.Pod(
+                pod.namespace(), pod.name(), pod.uid(), pod.node(), pod.state(), pod.priority(), shares);
     }
 
-    private static Api.Share with(Api.Share share, ShareChange change) {
+    private static ApiTypes.Share with(ApiTypes.Share share, AllocationChange change) {
         Integer memory = change.memoryMiB();
         Integer cores = change.cores();
         var policy = change.policy();
-        return new Api.Share(
+        return new ApiTypes.Share(
                 share.namespace(),
                 share.pod(),
                 share.uid(),

@@ -3,7 +3,7 @@ package io.aliquot.scheduler.inspection;
 import io.aliquot.api.CorePolicy;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Vgpu;
-import io.aliquot.scheduler.ledger.ShareChange;
+import io.aliquot.scheduler.ledger.AllocationChange;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -23,50 +23,50 @@ final class SharesPatch {
     /**
      * Reads it.
      *
-     * @throws Refusal that says where it is wrong and what to write
+     * @throws ApiException that says where it is wrong and what to write
      */
-    static List<ShareChange> parse(JsonNode body) {
+    static List<AllocationChange> parse(JsonNode body) {
         if (!body.isObject() || body.size() != 1 || !body.path("shares").isArray()) {
-            throw Refusal.badRequest(
+            throw ApiException.badRequest(
                     "write an object with the one field shares, such as {\"shares\": [{\"container\": \"main\","
                             + " \"memoryMiB\": 4000}]}");
         }
         JsonNode shares = body.get("shares");
         if (shares.isEmpty() || shares.size() > MOST) {
-            throw Refusal.badRequest("shares: write 1 to " + MOST + " of them");
+            throw ApiException.badRequest("shares: write 1 to " + MOST + " of them");
         }
-        var changes = new ArrayList<ShareChange>();
+        var changes = new ArrayList<AllocationChange>();
         for (int i = 0; i < shares.size(); i++) {
             changes.add(change("shares[" + i + "]", shares.get(i)));
         }
         return changes;
     }
 
-    private static ShareChange change(String where, JsonNode share) {
+    private static AllocationChange change(String where, JsonNode share) {
         if (!share.isObject() || !FIELDS.containsAll(share.propertyNames())) {
-            throw Refusal.badRequest(where + ": write an object; allowed fields: " + String.join(", ", FIELDS));
+            throw ApiException.badRequest(where + ": write an object; allowed fields: " + String.join(", ", FIELDS));
         }
         Integer memory = number(where, share, "memoryMiB", 1, Vgpu.LARGEST_MIB);
         Integer cores = number(where, share, "cores", 0, 100);
         CorePolicy policy = policy(where, share);
         if (memory == null && cores == null && policy == null) {
-            throw Refusal.badRequest(where + ": write at least one of memoryMiB, cores and policy");
+            throw ApiException.badRequest(where + ": write at least one of memoryMiB, cores and policy");
         }
         String container = text(where, share, "container");
         if (!CONTAINER.matcher(container).matches()) {
-            throw Refusal.badRequest(where + ".container: write the name of a container of the pod");
+            throw ApiException.badRequest(where + ".container: write the name of a container of the pod");
         }
         String gpu = text(where, share, "gpu");
         if (share.has("gpu")) {
-            Query.checkGpu(where + ".gpu", gpu);
+            QueryParameters.checkGpu(where + ".gpu", gpu);
         }
-        return new ShareChange(container, gpu, memory, cores, policy);
+        return new AllocationChange(container, gpu, memory, cores, policy);
     }
 
     private static String text(String where, JsonNode share, String field) {
         JsonNode value = share.path(field);
         if (!value.isMissingNode() && !value.isString()) {
-            throw Refusal.badRequest(where + "." + field + ": write a text");
+            throw ApiException.badRequest(where + "." + field + ": write a text");
         }
         return value.asString("");
     }
@@ -82,7 +82,7 @@ final class SharesPatch {
                 return (int) number;
             }
         }
-        throw Refusal.badRequest(where + "." + field + ": write a whole number from " + least + " to " + most);
+        throw ApiException.badRequest(where + "." + field + ": write a whole number from " + least + " to " + most);
     }
 
     private static @Nullable CorePolicy policy(String where, JsonNode share) {
@@ -93,7 +93,7 @@ final class SharesPatch {
         try {
             return CorePolicy.parse(where + ".policy", text);
         } catch (FormatException e) {
-            throw Refusal.badRequest(String.valueOf(e.getMessage()));
+            throw ApiException.badRequest(String.valueOf(e.getMessage()));
         }
     }
 }

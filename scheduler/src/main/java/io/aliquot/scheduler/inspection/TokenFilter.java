@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.inspection;
 
-import io.aliquot.scheduler.inspection.Reviews.Caller;
+import io.aliquot.scheduler.inspection.AccessReviews.Caller;
 import io.aliquot.scheduler.server.Problems;
 import jakarta.servlet.FilterChain;
 import jakarta.servlet.ServletException;
@@ -24,9 +24,9 @@ final class TokenFilter extends HttpFilter {
     /** RFC 6750, 2.1. */
     private static final Pattern BEARER = Pattern.compile("[Bb]earer +([A-Za-z0-9._~+/-]+=*)");
 
-    private final transient Access access;
+    private final transient AccessControl access;
 
-    TokenFilter(Access access) {
+    TokenFilter(AccessControl access) {
         this.access = access;
     }
 
@@ -37,7 +37,7 @@ final class TokenFilter extends HttpFilter {
         try {
             Optional<String> token = token(Collections.list(request.getHeaders(HttpHeaders.AUTHORIZATION)));
             caller = token.isPresent() ? access.whose(token.get()) : Optional.empty();
-        } catch (Refusal refusal) {
+        } catch (ApiException refusal) {
             Problems.write(request, response, refusal.getBody());
             return;
         }

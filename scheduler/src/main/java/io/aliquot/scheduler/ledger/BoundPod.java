@@ -3,10 +3,10 @@ package io.aliquot.scheduler.ledger;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
 import io.aliquot.api.Vgpu;
-import io.aliquot.scheduler.placement.Amount;
-import io.aliquot.scheduler.placement.ContainerAsk;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -29,8 +29,8 @@ public record BoundPod(
         PodId id,
         String node,
         long version,
-        List<Share> shares,
-        HostLoad requests,
+        List<ContainerAllocation> shares,
+        HostResources requests,
         int priority,
         Instant created,
         Instant bound,
@@ -42,8 +42,8 @@ public record BoundPod(
     }
 
     /** What it holds of each GPU, by UUID. */
-    public Map<String, Amount> perGpu() {
-        return Share.perGpu(shares);
+    public Map<String, GpuAmount> perGpu() {
+        return ContainerAllocation.perGpu(shares);
     }
 
     /**
@@ -58,12 +58,12 @@ public record BoundPod(
     }
 
     /** What a pod asks for that would get the same, wherever it goes. */
-    PodAsk ask() {
-        List<ContainerAsk> containers = shares.stream()
-                .map(share -> new ContainerAsk(
+    PodGpuRequest ask() {
+        List<ContainerGpuRequest> containers = shares.stream()
+                .map(share -> new ContainerGpuRequest(
                         share.container(), share.kind(), request(share.vgpus().list())))
                 .toList();
-        return PodAsk.of(containers, Map.of(), false).requesting(requests);
+        return PodGpuRequest.of(containers, Map.of(), false).requesting(requests);
     }
 
     private static GpuRequest request(List<Vgpu> vgpus) {

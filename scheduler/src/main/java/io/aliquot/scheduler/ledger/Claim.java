@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.ledger;
 
 import io.aliquot.scheduler.ledger.Holding.State;
-import io.aliquot.scheduler.placement.Amount;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.HostResources;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -15,30 +15,30 @@ import org.jspecify.annotations.Nullable;
 final class Claim {
     final PodId pod;
     final State state;
-    final Map<String, Amount> perGpu;
+    final Map<String, GpuAmount> perGpu;
     /** Of CPU and memory. */
-    final HostLoad requests;
+    final HostResources requests;
     /** Of the clock that the ledger was given, in nanoseconds. */
     final long since;
 
-    private final List<Share> shares;
+    private final List<ContainerAllocation> shares;
     /** As the cluster told of it last. */
     private final @Nullable BoundPod told;
 
     /** The version of the pod that a write which was sent is conditional on: a Binding, or a resize. */
     private final long base;
     /** What the pod holds if a resize that was sent takes effect. */
-    private final @Nullable List<Share> resize;
+    private final @Nullable List<ContainerAllocation> resize;
 
     private Claim(
             PodId pod,
             State state,
-            List<Share> shares,
-            Map<String, Amount> perGpu,
-            HostLoad requests,
+            List<ContainerAllocation> shares,
+            Map<String, GpuAmount> perGpu,
+            HostResources requests,
             @Nullable BoundPod told,
             long base,
-            @Nullable List<Share> resize,
+            @Nullable List<ContainerAllocation> resize,
             long since) {
         this.pod = pod;
         this.state = state;
@@ -51,17 +51,22 @@ final class Claim {
         this.since = since;
     }
 
-    static Claim expected(PodId pod, Map<String, Amount> perGpu, HostLoad requests, long now) {
+    static Claim expected(PodId pod, Map<String, GpuAmount> perGpu, HostResources requests, long now) {
         return new Claim(pod, State.EXPECTED, List.of(), perGpu, requests, null, 0, null, now);
     }
 
-    static Claim kept(PodId pod, Map<String, Amount> perGpu, HostLoad requests, long now) {
+    static Claim kept(PodId pod, Map<String, GpuAmount> perGpu, HostResources requests, long now) {
         return new Claim(pod, State.KEPT, List.of(), perGpu, requests, null, 0, null, now);
     }
 
     /** A Binding was sent. */
     static Claim assumed(
-            PodId pod, List<Share> shares, Map<String, Amount> perGpu, HostLoad requests, long base, long now) {
+            PodId pod,
+            List<ContainerAllocation> shares,
+            Map<String, GpuAmount> perGpu,
+            HostResources requests,
+            long base,
+            long now) {
         return new Claim(pod, State.ASSUMED, shares, perGpu, requests, null, base, null, now);
     }
 
@@ -71,12 +76,12 @@ final class Claim {
     }
 
     /** A resize of this one was sent. */
-    Claim resizing(BoundPod pod, List<Share> wanted, long now) {
+    Claim resizing(BoundPod pod, List<ContainerAllocation> wanted, long now) {
         return new Claim(
                 pod.id(),
                 state,
                 pod.shares(),
-                Share.larger(pod.perGpu(), Share.perGpu(wanted)),
+                ContainerAllocation.larger(pod.perGpu(), ContainerAllocation.perGpu(wanted)),
                 pod.requests(),
                 pod,
                 pod.version(),
@@ -86,8 +91,8 @@ final class Claim {
 
     /** The cluster told of the pod as it was no later than when the resize was sent. */
     Claim stillResizing(BoundPod pod) {
-        List<Share> wanted = Objects.requireNonNull(resize);
-        Map<String, Amount> most = Share.larger(pod.perGpu(), Share.perGpu(wanted));
+        List<ContainerAllocation> wanted = Objects.requireNonNull(resize);
+        Map<String, GpuAmount> most = ContainerAllocation.larger(pod.perGpu(), ContainerAllocation.perGpu(wanted));
         return new Claim(pod.id(), State.HELD, pod.shares(), most, pod.requests(), pod, base, wanted, since);
     }
 

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.scheduler.placement.Amount;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.HostResources;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -23,9 +23,9 @@ public record Holding(
         PodId pod,
         State state,
         Duration age,
-        List<Share> shares,
-        Map<String, Amount> perGpu,
-        HostLoad requests,
+        List<ContainerAllocation> shares,
+        Map<String, GpuAmount> perGpu,
+        HostResources requests,
         int priority,
         Instant created,
         Instant bound,

@@ -7,14 +7,13 @@ import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.placement.Amount;
-import io.aliquot.scheduler.placement.Choice;
-import io.aliquot.scheduler.placement.Choice.Chosen;
-import io.aliquot.scheduler.placement.Choice.Refused;
 import io.aliquot.scheduler.placement.Fragmentation;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.Judge;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.GpuSelection;
+import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.ScoringPolicy;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -85,10 +84,10 @@ public final class Ledger {
     /** Of accounts that were closed, to be given again: what is remembered of all nodes is found by their numbers. */
     private final Queue<Integer> freeNumbers = new ConcurrentLinkedQueue<>();
 
-    private final Changes changes = new Changes();
-    private final Directory directory = new Directory(nodes);
-    private final Offers.Memory offers = new Offers.Memory(changes, directory);
-    private final Judging<?> judging;
+    private final ChangeCounter changes = new ChangeCounter();
+    private final NodeIndex directory = new NodeIndex(nodes);
+    private final FeasibilityCache.Memory offers = new FeasibilityCache.Memory(changes, directory);
+    private final ScoringCache<?> judging;
     private final AtomicLong factsChanges = new AtomicLong();
     private volatile Most most = new Most(-1, 0);
 
@@ -100,10 +99,10 @@ public final class Ledger {
     }
 
     /** One with another judge for {@link Placement#FRAGMENTATION}, to compare it with. */
-    public Ledger(LongSupplier nanoTime, LedgerListener listener, Judge<?> judge) {
+    public Ledger(LongSupplier nanoTime, LedgerListener listener, ScoringPolicy<?> judge) {
         this.nanoTime = nanoTime;
         this.listener = listener;
-        this.judging = new Judging<>(judge);
+        this.judging = new ScoringCache<>(judge);
     }
 
     // What the cluster tells.
@@ -111,18 +110,18 @@ public final class Ledger {
     /** A node is new or may have changed. */
     public void putNode(String name, NodeFacts facts) {
         var oversold = new ArrayList<String>();
-        boolean changed = at(name, account -> {
+        boolean changed = withAccount(name, account -> {
             boolean differs = !account.facts().equals(facts);
             if (differs) {
                 account.setFacts(facts);
-                oversold.addAll(account.oversold());
+                oversold.addAll(account.overallocated());
             }
             return differs;
         });
-        oversold.forEach(gpu -> listener.oversold(name, gpu));
+        oversold.forEach(gpu -> listener.overallocated(name, gpu));
         factsChanges.addAndGet(changed ? 1 : 0);
         if (changed && facts instanceof Sharing) {
-            listener.roomFreed(name);
+            listener.capacityFreed(name);
         }
     }
 
@@ -131,23 +130,23 @@ public final class Ledger {
      * only at its next report, up to 10 s later, that it has no vGPUs. Until this is first called the agent is taken to
      * answer.
      */
-    public void setServed(String name, boolean served) {
+    public void setAgentReady(String name, boolean served) {
         if (served) {
             unserved.remove(name);
         } else {
             unserved.put(name, true);
         }
-        serve(name, served);
+        applyAgentReady(name, served);
     }
 
     /** A node has no agent any more. It is not served, for as long as it stays. */
-    public void setUnattended(String name) {
+    public void setAgentMissing(String name) {
         unserved.put(name, false);
-        serve(name, false);
+        applyAgentReady(name, false);
     }
 
-    private void serve(String name, boolean served) {
-        boolean changed = at(name, account -> {
+    private void applyAgentReady(String name, boolean served) {
+        boolean changed = withAccount(name, account -> {
             boolean differs = account.served() != served;
             if (differs) {
                 account.setServed(served);
@@ -155,7 +154,7 @@ public final class Ledger {
             return differs;
         });
         if (changed && served) {
-            listener.roomFreed(name);
+            listener.capacityFreed(name);
         }
     }
 
@@ -165,36 +164,36 @@ public final class Ledger {
     }
 
     /** A pod is bound, or is still. Repeating it changes nothing, nor do old news; what it holds may change. */
-    public void hold(BoundPod pod) {
-        hear(pod, State.HELD);
+    public void observeBound(BoundPod pod) {
+        apply(pod, State.HELD);
     }
 
     /**
-     * A pod was read as bound, beside the watch that calls {@link #hold} and may have told of its end already. Believed
-     * where nothing newer is known, and listed by {@link #doubtful} until the watch confirms it.
+     * A pod was read as bound, beside the watch that calls {@link #observeBound} and may have told of its end already. Believed
+     * where nothing newer is known, and listed by {@link #unconfirmed} until the watch confirms it.
      */
-    public void suppose(BoundPod pod) {
-        hear(pod, State.ASSUMED);
+    public void assume(BoundPod pod) {
+        apply(pod, State.ASSUMED);
     }
 
-    private void hear(BoundPod pod, State as) {
+    private void apply(BoundPod pod, State as) {
         String uid = pod.id().uid();
         var freed = new ArrayList<String>();
         var oversold = new ArrayList<String>();
         whereIs.compute(uid, (key, before) -> {
             if (before != null && !before.equals(pod.node())) {
-                take(before, uid, freed);
+                removeClaim(before, uid, freed);
             }
-            return at(pod.node(), account -> {
-                hear(account, pod, as, freed, oversold);
+            return withAccount(pod.node(), account -> {
+                apply(account, pod, as, freed, oversold);
                 return pod.node();
             });
         });
-        freed.forEach(listener::roomFreed);
-        oversold.forEach(gpu -> listener.oversold(pod.node(), gpu));
+        freed.forEach(listener::capacityFreed);
+        oversold.forEach(gpu -> listener.overallocated(pod.node(), gpu));
     }
 
-    private void hear(NodeAccount account, BoundPod news, State as, List<String> freed, List<String> oversold) {
+    private void apply(NodeAccount account, BoundPod news, State as, List<String> freed, List<String> oversold) {
         Optional<Claim> known = account.claim(news.id().uid());
         if (known.filter(claim -> claim.outdates(news, as)).isPresent()) {
             return;
@@ -208,12 +207,12 @@ public final class Ledger {
                         pod,
                         nanoTime.getAsLong()));
         account.put(claim);
-        Map<String, Amount> earlier = known.map(held -> held.perGpu).orElse(Map.of());
+        Map<String, GpuAmount> earlier = known.map(held -> held.perGpu).orElse(Map.of());
         if (!earlier.equals(claim.perGpu)) {
             if (!earlier.isEmpty()) {
                 freed.add(pod.node());
             }
-            account.oversold().stream().filter(claim.perGpu::containsKey).forEach(oversold::add);
+            account.overallocated().stream().filter(claim.perGpu::containsKey).forEach(oversold::add);
         }
     }
 
@@ -221,13 +220,13 @@ public final class Ledger {
      * A pod was heard of that is not bound in this version: no Binding that was sent for an older one can take effect
      * any more.
      */
-    public void unbound(String uid, long version) {
-        end(uid, claim -> claim.sent() && claim.base() < version);
+    public void observeUnbound(String uid, long version) {
+        removeClaimIf(uid, claim -> claim.sent() && claim.base() < version);
     }
 
     /** A pod has ended, or is gone and had ended before. */
-    public void forget(String uid) {
-        end(uid, claim -> true);
+    public void observeEnded(String uid) {
+        removeClaimIf(uid, claim -> true);
     }
 
     /**
@@ -236,10 +235,10 @@ public final class Ledger {
      *
      * @return whether it held anything
      */
-    public boolean vanish(String uid) {
+    public boolean deletedBeforeEnd(String uid) {
         var freed = new ArrayList<String>();
         String lingersAt = whereIs.computeIfPresent(uid, (key, node) -> {
-            boolean lingers = at(node, account -> {
+            boolean lingers = withAccount(node, account -> {
                 Claim claim = account.claim(uid).orElseThrow();
                 boolean holds = claim.told().isPresent() && !claim.perGpu.isEmpty();
                 if (holds && claim.state != State.LINGERING) {
@@ -250,39 +249,40 @@ public final class Ledger {
             if (lingers) {
                 return node;
             }
-            take(node, uid, freed);
+            removeClaim(node, uid, freed);
             return null;
         });
-        freed.forEach(listener::roomFreed);
+        freed.forEach(listener::capacityFreed);
         return lingersAt != null;
     }
 
     // What the verbs do.
 
     /** What a node would say to this pod now. */
-    public Offer ask(String node, String uid, PodAsk ask) {
-        return askWithout(node, uid, ask, Set.of());
+    public Feasibility feasibility(String node, String uid, PodGpuRequest ask) {
+        return feasibilityWithout(node, uid, ask, Set.of());
     }
 
     /**
-     * What the nodes would say to this pod now: as {@link #ask}, for whoever asks many nodes for many pods.
+     * What the nodes would say to this pod now: as {@link #feasibility}, for whoever asks many nodes for many pods.
      *
      * @param policy by which the pod's node is to be chosen
      */
-    public Offers offers(String uid, PodAsk ask, Placement policy) {
+    public FeasibilityCache offers(String uid, PodGpuRequest ask, Placement policy) {
         if (policy == Placement.FRAGMENTATION) {
             judging.update();
         }
-        return new Offers(nodes, judging, offers, uid, ask, policy, place(uid).orElse(""));
+        return new FeasibilityCache(
+                nodes, judging, offers, uid, ask, policy, nodeOf(uid).orElse(""));
     }
 
     /** A pod is to be placed, by whatever policy; from all that come the judge learns who may come next. */
-    public void arrives(String uid, PodAsk ask) {
-        judging.arrives(uid, ask, this::placed);
+    public void observe(String uid, PodGpuRequest ask) {
+        judging.observe(uid, ask, this::boundRequests);
     }
 
     /** What the pods ask for that have their nodes, oldest first. */
-    private List<PodAsk> placed() {
+    private List<PodGpuRequest> boundRequests() {
         var placed = new ArrayList<BoundPod>();
         for (NodeAccount account : nodes.values()) {
             synchronized (account) {
@@ -297,20 +297,20 @@ public final class Ledger {
     }
 
     /**
-     * As {@link #ask}, if the pods {@code without} were gone. Those that are not on this node make no difference.
+     * As {@link #feasibility}, if the pods {@code without} were gone. Those that are not on this node make no difference.
      *
      * @param without uids
      */
-    public Offer askWithout(String node, String uid, PodAsk ask, Set<String> without) {
+    public Feasibility feasibilityWithout(String node, String uid, PodGpuRequest ask, Set<String> without) {
         NodeAccount account = nodes.get(node);
         if (account == null) {
-            return Offers.UNKNOWN;
+            return FeasibilityCache.UNKNOWN;
         }
         return account.offer(uid, ask, without, Optional.empty());
     }
 
     /** Keeps room on the node where the pod will probably go, for {@link #EXPECTED_FOR}, if it fits there. */
-    public void expect(PodId pod, String node, PodAsk ask) {
+    public void reserve(PodId pod, String node, PodGpuRequest ask) {
         reserve(pod, node, ask, Set.of(), Claim::expected);
     }
 
@@ -321,21 +321,21 @@ public final class Ledger {
      * @param without uids of those who were told to leave
      * @return whether it is kept; not where the pod doesn't fit even without them, or may be bound already
      */
-    public boolean keepFor(PodId pod, String node, PodAsk ask, Set<String> without) {
+    public boolean reserveFor(PodId pod, String node, PodGpuRequest ask, Set<String> without) {
         return reserve(pod, node, ask, without, Claim::kept);
     }
 
     /** Nothing needs to be kept for this pod any more: it is gone, or will go elsewhere. */
-    public void letGo(String uid) {
-        end(uid, claim -> claim.state == State.KEPT);
+    public void releaseReservation(String uid) {
+        removeClaimIf(uid, claim -> claim.state == State.KEPT);
     }
 
     private interface Reservation {
-        Claim of(PodId pod, Map<String, Amount> perGpu, HostLoad requests, long now);
+        Claim of(PodId pod, Map<String, GpuAmount> perGpu, HostResources requests, long now);
     }
 
     /** Where it doesn't fit any more what was expected ends, but not what is kept: those others may not have left yet. */
-    private boolean reserve(PodId pod, String node, PodAsk ask, Set<String> without, Reservation reservation) {
+    private boolean reserve(PodId pod, String node, PodGpuRequest ask, Set<String> without, Reservation reservation) {
         update(node, ask);
         var freed = new ArrayList<String>();
         var reserved = new boolean[1];
@@ -344,8 +344,8 @@ public final class Ledger {
             if (known.filter(Claim::mayBeBound).isPresent()) {
                 return before;
             }
-            reserved[0] = at(node, account -> {
-                if (account.choose(uid, ask, without) instanceof Chosen chosen) {
+            reserved[0] = withAccount(node, account -> {
+                if (account.select(uid, ask, without) instanceof GpuSelection.Selected chosen) {
                     account.put(reservation.of(pod, chosen.perGpu(), ask.requests(), nanoTime.getAsLong()));
                     return true;
                 }
@@ -355,16 +355,16 @@ public final class Ledger {
                 return before;
             }
             if (before != null && !(reserved[0] && before.equals(node))) {
-                take(before, uid, freed);
+                removeClaim(before, uid, freed);
             }
             return reserved[0] ? node : null;
         });
-        freed.forEach(listener::roomFreed);
+        freed.forEach(listener::capacityFreed);
         return reserved[0];
     }
 
     /** The node of the pod's claim, whatever its state. */
-    public Optional<String> place(String uid) {
+    public Optional<String> nodeOf(String uid) {
         return Optional.ofNullable(whereIs.get(uid));
     }
 
@@ -380,7 +380,7 @@ public final class Ledger {
      * Gives the pod the best GPUs of this node, for good, for a Binding that must be conditional on this version of the
      * pod. While the outcome of one for the same version is not known there is no other.
      */
-    public Commitment commit(PodId pod, String node, PodAsk ask, long version) {
+    public Commitment commit(PodId pod, String node, PodGpuRequest ask, long version) {
         update(node, ask);
         var freed = new ArrayList<String>();
         var answer = new Commitment[1];
@@ -397,22 +397,22 @@ public final class Ledger {
                     return before;
                 }
             }
-            answer[0] = at(node, account -> grant(account, pod, ask, version));
+            answer[0] = withAccount(node, account -> grant(account, pod, ask, version));
             if (answer[0] instanceof Conflict) {
                 return before;
             }
             if (before != null && !before.equals(node)) {
-                take(before, uid, freed);
+                removeClaim(before, uid, freed);
             }
             return node;
         });
-        freed.forEach(listener::roomFreed);
+        freed.forEach(listener::capacityFreed);
         return answer[0];
     }
 
-    private Commitment grant(NodeAccount account, PodId pod, PodAsk ask, long version) {
-        Choice choice = account.choose(pod.uid(), ask, Set.of());
-        if (!(choice instanceof Chosen chosen && account.facts() instanceof Sharing sharing)) {
+    private Commitment grant(NodeAccount account, PodId pod, PodGpuRequest ask, long version) {
+        GpuSelection choice = account.select(pod.uid(), ask, Set.of());
+        if (!(choice instanceof GpuSelection.Selected chosen && account.facts() instanceof Sharing sharing)) {
             return new Conflict(((Refused) choice).reason());
         }
         var granted = new Granted(chosen.containers(), sharing.inventory().visibleDevices());
@@ -422,16 +422,16 @@ public final class Ledger {
     }
 
     /** Before a node is locked whose GPUs the judge is to choose from. */
-    private void update(String node, PodAsk ask) {
+    private void update(String node, PodGpuRequest ask) {
         NodeAccount account = nodes.get(node);
         if (account != null && account.judgesGpus(ask)) {
             judging.update();
         }
     }
 
-    private static List<Share> shares(PodAsk ask, Granted granted) {
+    private static List<ContainerAllocation> shares(PodGpuRequest ask, Granted granted) {
         return ask.containers().stream()
-                .map(container -> new Share(
+                .map(container -> new ContainerAllocation(
                         container.name(),
                         container.kind(),
                         Objects.requireNonNull(granted.containers().get(container.name()))))
@@ -440,12 +440,12 @@ public final class Ledger {
 
     /** The Binding for this version of the pod was refused for certain, or another one had its effect elsewhere. */
     public void release(String uid, long version) {
-        end(uid, claim -> claim.sent() && claim.base() == version);
+        removeClaimIf(uid, claim -> claim.sent() && claim.base() == version);
     }
 
     /** A pod that was read beside the watch was read again, and is gone. What the watch told is left alone. */
-    public void doubt(String uid) {
-        end(uid, claim -> claim.state == State.ASSUMED);
+    public void discardAssumed(String uid) {
+        removeClaimIf(uid, claim -> claim.state == State.ASSUMED);
     }
 
     /**
@@ -454,16 +454,16 @@ public final class Ledger {
      *
      * @throws io.aliquot.api.FormatException where the changes make no sense for this pod
      */
-    public Resizing resize(String uid, List<ShareChange> changes) {
+    public Resizing resize(String uid, List<AllocationChange> changes) {
         var answer = new Resizing[] {new Resizing.Unknown()};
         whereIs.computeIfPresent(uid, (key, node) -> {
-            answer[0] = at(node, account -> resize(account, uid, node, changes));
+            answer[0] = withAccount(node, account -> resize(account, uid, node, changes));
             return node;
         });
         return answer[0];
     }
 
-    private Resizing resize(NodeAccount account, String uid, String node, List<ShareChange> changes) {
+    private Resizing resize(NodeAccount account, String uid, String node, List<AllocationChange> changes) {
         Claim claim = account.claim(uid).orElseThrow();
         Optional<BoundPod> told = claim.told();
         if (told.isEmpty() || claim.state == State.LINGERING) {
@@ -473,7 +473,7 @@ public final class Ledger {
             return new Resizing.Undecided();
         }
         BoundPod pod = told.get();
-        List<Share> wanted = ShareChange.apply(changes, pod.shares());
+        List<ContainerAllocation> wanted = AllocationChange.apply(changes, pod.shares());
         if (wanted.equals(pod.shares())) {
             return new Resizing.Unchanged();
         }
@@ -488,10 +488,10 @@ public final class Ledger {
     }
 
     /** The resize for this version of the pod was refused for certain. */
-    public void undo(String uid, long version) {
+    public void rollbackResize(String uid, long version) {
         var freed = new ArrayList<String>();
         whereIs.computeIfPresent(uid, (key, node) -> {
-            boolean undone = at(node, account -> {
+            boolean undone = withAccount(node, account -> {
                 Optional<Claim> resizing =
                         account.claim(uid).filter(claim -> claim.resizes() && claim.base() == version);
                 resizing.ifPresent(claim ->
@@ -503,7 +503,7 @@ public final class Ledger {
             }
             return node;
         });
-        freed.forEach(listener::roomFreed);
+        freed.forEach(listener::capacityFreed);
     }
 
     // What has to be done from time to time.
@@ -512,7 +512,7 @@ public final class Ledger {
     public void expire() {
         long now = nanoTime.getAsLong();
         for (PodId pod : claims(claim -> expired(claim, now))) {
-            end(pod.uid(), claim -> expired(claim, now));
+            removeClaimIf(pod.uid(), claim -> expired(claim, now));
         }
     }
 
@@ -530,7 +530,7 @@ public final class Ledger {
     }
 
     /** The version of the pod that a write of ours was sent for whose outcome is not known. */
-    public OptionalLong awaits(String uid) {
+    public OptionalLong unresolvedBase(String uid) {
         return Optional.ofNullable(whereIs.get(uid))
                 .flatMap(node -> claim(node, uid))
                 .filter(claim -> claim.sent() || claim.resizes())
@@ -539,7 +539,7 @@ public final class Ledger {
     }
 
     /** Pods of which something was sent or read that long ago, and the watch has not told what became of it. */
-    public List<PodId> doubtful(Duration age) {
+    public List<PodId> unconfirmed(Duration age) {
         long now = nanoTime.getAsLong();
         return claims(claim -> (claim.state == State.ASSUMED || claim.resizes()) && now - claim.since >= age.toNanos());
     }
@@ -558,28 +558,28 @@ public final class Ledger {
     }
 
     /** Whether these pods together hold more of a GPU than it has. */
-    public boolean oversold(String node, String gpu, Collection<BoundPod> holders) {
+    public boolean overallocated(String node, String gpu, Collection<BoundPod> holders) {
         NodeAccount account = nodes.get(node);
         if (account == null) {
             return false;
         }
         synchronized (account) {
-            return account.oversold(gpu, holders);
+            return account.overallocated(gpu, holders);
         }
     }
 
     /** The most GPUs that a node has. */
-    public int mostGpus() {
+    public int maxGpusPerNode() {
         Most known = most;
         long changes = factsChanges.get();
         if (known.changes != changes) {
-            known = new Most(changes, countMostGpus());
+            known = new Most(changes, countMaxGpusPerNode());
             most = known;
         }
         return known.gpus;
     }
 
-    private int countMostGpus() {
+    private int countMaxGpusPerNode() {
         int most = 0;
         for (NodeAccount account : nodes.values()) {
             synchronized (account) {
@@ -606,7 +606,8 @@ public final class Ledger {
         synchronized (account) {
             var holdings = new ArrayList<Holding>();
             account.claims().forEach(claim -> holdings.add(claim.holding(now)));
-            return Optional.of(new NodeView(node, account.facts(), account.served(), account.rooms(), holdings));
+            return Optional.of(
+                    new NodeView(node, account.facts(), account.served(), account.freeCapacities(), holdings));
         }
     }
 
@@ -624,33 +625,33 @@ public final class Ledger {
         return pods;
     }
 
-    private void end(String uid, Predicate<Claim> which) {
+    private void removeClaimIf(String uid, Predicate<Claim> which) {
         var freed = new ArrayList<String>();
         whereIs.computeIfPresent(uid, (key, node) -> {
             if (claim(node, uid).filter(which).isEmpty()) {
                 return node;
             }
-            take(node, uid, freed);
+            removeClaim(node, uid, freed);
             return null;
         });
-        freed.forEach(listener::roomFreed);
+        freed.forEach(listener::capacityFreed);
     }
 
-    private void take(String node, String uid, List<String> freed) {
-        if (at(node, account -> account.remove(uid).filter(claim -> !claim.perGpu.isEmpty()))
+    private void removeClaim(String node, String uid, List<String> freed) {
+        if (withAccount(node, account -> account.remove(uid).filter(claim -> !claim.perGpu.isEmpty()))
                 .isPresent()) {
             freed.add(node);
         }
     }
 
     private Optional<Claim> claim(String node, String uid) {
-        return at(node, account -> account.claim(uid));
+        return withAccount(node, account -> account.claim(uid));
     }
 
     /** Does this with a node's account, which there then is, and is no longer than it is of use. */
-    private <T> T at(String node, Function<NodeAccount, T> work) {
+    private <T> T withAccount(String node, Function<NodeAccount, T> work) {
         while (true) {
-            NodeAccount account = nodes.computeIfAbsent(node, this::open);
+            NodeAccount account = nodes.computeIfAbsent(node, this::newAccount);
             synchronized (account) {
                 if (!account.closed()) {
                     T result = work.apply(account);
@@ -668,7 +669,7 @@ public final class Ledger {
         }
     }
 
-    private NodeAccount open(String node) {
+    private NodeAccount newAccount(String node) {
         Integer free = freeNumbers.poll();
         return new NodeAccount(
                 free == null ? numbers.getAndIncrement() : free, changes, judging, !unserved.containsKey(node));

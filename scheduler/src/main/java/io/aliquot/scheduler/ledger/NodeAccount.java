@@ -1,25 +1,25 @@
 package io.aliquot.scheduler.ledger;
 
-import static io.aliquot.api.Share.MEMORY;
+import static io.aliquot.api.SharingMode.MEMORY;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.placement.Amount;
-import io.aliquot.scheduler.placement.Card;
-import io.aliquot.scheduler.placement.Choice;
-import io.aliquot.scheduler.placement.Choice.Fits;
-import io.aliquot.scheduler.placement.Choice.Glance;
-import io.aliquot.scheduler.placement.Choice.Refused;
-import io.aliquot.scheduler.placement.Chooser;
-import io.aliquot.scheduler.placement.GpuRoom;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
-import io.aliquot.scheduler.placement.Room;
-import io.aliquot.scheduler.placement.Scores;
-import io.aliquot.scheduler.placement.Ways;
+import io.aliquot.scheduler.placement.CandidatePlacements;
+import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.placement.FullnessScores;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.GpuCapacity;
+import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.GpuSelection;
+import io.aliquot.scheduler.placement.GpuSelection.Fits;
+import io.aliquot.scheduler.placement.GpuSelection.Glance;
+import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.GpuSelector;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -44,19 +44,19 @@ final class NodeAccount {
     /** Of no other node. */
     final int number;
 
-    private final Changes allChanges;
-    private final Judging<?> judging;
+    private final ChangeCounter allChanges;
+    private final ScoringCache<?> judging;
     private final Map<String, Claim> claims = new HashMap<>();
     private final Map<String, Tally> tallies = new HashMap<>();
     /** Of the GPUs that it shares now, with everybody's claims; each is made anew when those on its GPU change. */
-    private List<GpuRoom> rooms = List.of();
+    private List<GpuFreeCapacity> rooms = List.of();
 
     /** Of the same, when nothing runs there. */
-    private Room.Shape shape;
+    private FreeCapacity.Shape shape;
 
-    private HostLoad requested = HostLoad.NONE;
+    private HostResources requested = HostResources.NONE;
     /** What is left with everybody's claims; absent until somebody asks. */
-    private @Nullable Room room;
+    private @Nullable FreeCapacity room;
 
     private volatile NodeFacts facts = UNKNOWN;
     private boolean served;
@@ -69,7 +69,7 @@ final class NodeAccount {
      * @param number that no other account has while this one is open
      * @param allChanges counts the changes of all accounts
      */
-    NodeAccount(int number, Changes allChanges, Judging<?> judging, boolean served) {
+    NodeAccount(int number, ChangeCounter allChanges, ScoringCache<?> judging, boolean served) {
         this.number = number;
         this.allChanges = allChanges;
         this.judging = judging;
@@ -96,7 +96,7 @@ final class NodeAccount {
             return copy;
         }
 
-        void add(Amount amount, int sign) {
+        void add(GpuAmount amount, int sign) {
             memoryMiB += sign * amount.memoryMiB();
             cores += sign * amount.cores();
             slots += sign * amount.slots();
@@ -104,8 +104,8 @@ final class NodeAccount {
             pods += sign;
         }
 
-        Amount sum() {
-            return new Amount(memoryMiB, cores, slots, exclusive > 0);
+        GpuAmount sum() {
+            return new GpuAmount(memoryMiB, cores, slots, exclusive > 0);
         }
     }
 
@@ -121,15 +121,16 @@ final class NodeAccount {
     }
 
     /** What there is for the judge to know. */
-    synchronized Judging.State state() {
-        return new Judging.State(
-                changes, facts instanceof Sharing sharing && served ? Optional.of(room(sharing)) : Optional.empty());
+    synchronized ScoringCache.State state() {
+        return new ScoringCache.State(
+                changes,
+                facts instanceof Sharing sharing && served ? Optional.of(freeCapacity(sharing)) : Optional.empty());
     }
 
-    private Room room(Sharing sharing) {
-        Room known = room;
+    private FreeCapacity freeCapacity(Sharing sharing) {
+        FreeCapacity known = room;
         if (known == null) {
-            known = Room.of(shape, sharing.allocatable().minus(requested), rooms);
+            known = FreeCapacity.of(shape, sharing.allocatable().minus(requested), rooms);
             room = known;
         }
         return known;
@@ -158,22 +159,23 @@ final class NodeAccount {
         // Before anybody is judged: what a pod asks for in percent is learnt by the cards that there are.
         shape = shape();
         rooms = new ArrayList<>();
-        for (Card card : cards()) {
-            rooms.add(room(card, tallies.get(card.gpu().uuid())));
+        for (GpuCapacity card : cards()) {
+            rooms.add(freeCapacity(card, tallies.get(card.gpu().uuid())));
         }
         changed();
     }
 
-    private Room.Shape shape() {
-        return judging.models.shape(cards(), facts instanceof Sharing sharing ? sharing.allocatable() : HostLoad.NONE);
+    private FreeCapacity.Shape shape() {
+        return judging.models.shape(
+                cards(), facts instanceof Sharing sharing ? sharing.allocatable() : HostResources.NONE);
     }
 
-    private List<Card> cards() {
+    private List<GpuCapacity> cards() {
         return facts instanceof Sharing sharing ? sharing.cards().list() : List.of();
     }
 
-    private static GpuRoom room(Card card, @Nullable Tally tally) {
-        return new GpuRoom(card, tally == null ? Amount.NOTHING : tally.sum());
+    private static GpuFreeCapacity freeCapacity(GpuCapacity card, @Nullable Tally tally) {
+        return new GpuFreeCapacity(card, tally == null ? GpuAmount.NOTHING : tally.sum());
     }
 
     /** Whether its agent answers the kubelet. */
@@ -226,11 +228,11 @@ final class NodeAccount {
         changed();
     }
 
-    private static void replace(List<GpuRoom> rooms, String uuid, Tally tally) {
+    private static void replace(List<GpuFreeCapacity> rooms, String uuid, Tally tally) {
         for (int place = 0; place < rooms.size(); place++) {
-            Card card = rooms.get(place).card();
+            GpuCapacity card = rooms.get(place).card();
             if (card.gpu().uuid().equals(uuid)) {
-                rooms.set(place, room(card, tally));
+                rooms.set(place, freeCapacity(card, tally));
             }
         }
     }
@@ -240,60 +242,68 @@ final class NodeAccount {
      *
      * @param ways of this pod, found here if it fits; empty where nobody asks for them
      */
-    synchronized Offer offer(String uid, PodAsk ask, Set<String> without, Optional<Ways> ways) {
+    synchronized Feasibility offer(
+            String uid, PodGpuRequest ask, Set<String> without, Optional<CandidatePlacements> ways) {
         if (!(facts instanceof Sharing sharing && served)) {
             return refuses(notAtAll());
         }
-        List<GpuRoom> rest = roomsWithout(uid, without);
+        List<GpuFreeCapacity> rest = freeCapacitiesWithout(uid, without);
         Placement policy = gpuPlacement(ask, sharing);
-        Glance glance = Chooser.look(ask, rest, policy);
+        Glance glance = GpuSelector.feasible(ask, rest, policy);
         if (!(glance instanceof Fits fits)) {
             return refuses((Refused) glance);
         }
         if (ways.isPresent()) {
             find(ways.get(), uid, sharing, without, rest, policy);
         }
-        return new Offer.Fits(Scores.fullness(fits.fullness(), hostFullness(sharing, uid)));
+        return new Feasibility.Fits(FullnessScores.fullness(fits.fullness(), hostFullness(sharing, uid)));
     }
 
-    private static Offer refuses(Refused refused) {
-        return new Offer.Refuses(refused.reason(), refused.hopeless());
+    private static Feasibility refuses(Refused refused) {
+        return new Feasibility.Refuses(refused.reason(), refused.hopeless());
     }
 
     /** {@code rest}: the rooms without these claims. */
     private void find(
-            Ways ways, String uid, Sharing sharing, Set<String> without, List<GpuRoom> rest, Placement policy) {
-        HostLoad left = sharing.allocatable().minus(requested).plus(requests(uid));
-        Room before = claims.containsKey(uid) || !without.isEmpty() ? Room.of(shape, left, rest) : room(sharing);
+            CandidatePlacements ways,
+            String uid,
+            Sharing sharing,
+            Set<String> without,
+            List<GpuFreeCapacity> rest,
+            Placement policy) {
+        HostResources left = sharing.allocatable().minus(requested).plus(requests(uid));
+        FreeCapacity before = claims.containsKey(uid) || !without.isEmpty()
+                ? FreeCapacity.of(shape, left, rest)
+                : freeCapacity(sharing);
         ways.find(before, left, rest, policy);
     }
 
     /** What a pod would get here, its present claim on this node and those of others set aside. */
-    Choice choose(String uid, PodAsk ask, Set<String> without) {
+    GpuSelection select(String uid, PodGpuRequest ask, Set<String> without) {
         if (!(facts instanceof Sharing sharing && served)) {
             return notAtAll();
         }
-        List<GpuRoom> rooms = roomsWithout(uid, without);
+        List<GpuFreeCapacity> rooms = freeCapacitiesWithout(uid, without);
         Placement policy = gpuPlacement(ask, sharing);
         if (!ask.wantsOneGpu() || policy != Placement.FRAGMENTATION) {
-            return Chooser.choose(ask, rooms, policy);
+            return GpuSelector.select(ask, rooms, policy);
         }
-        if (Chooser.look(ask, rooms, policy) instanceof Refused refused) {
+        if (GpuSelector.feasible(ask, rooms, policy) instanceof Refused refused) {
             return refused;
         }
-        var ways = new Ways(ask, judging.models);
+        var ways = new CandidatePlacements(ask, judging.models);
         find(ways, uid, sharing, without, rooms, policy);
-        return Chooser.on(judging.choice(ways), ask, rooms);
+        return GpuSelector.on(judging.choice(ways), ask, rooms);
     }
 
     /** Whether a pod's GPUs are chosen by the judge. */
-    boolean judgesGpus(PodAsk ask) {
+    boolean judgesGpus(PodGpuRequest ask) {
         return facts instanceof Sharing sharing && gpuPlacement(ask, sharing) == Placement.FRAGMENTATION;
     }
 
-    private HostLoad requests(String uid) {
+    private HostResources requests(String uid) {
         Claim own = claims.get(uid);
-        return own == null ? HostLoad.NONE : own.requests;
+        return own == null ? HostResources.NONE : own.requests;
     }
 
     /** For a node that takes no pod now, whatever it asks for. */
@@ -301,17 +311,17 @@ final class NodeAccount {
         return new Refused((facts instanceof LeftOut leftOut ? leftOut : UNSERVED).reason(), true);
     }
 
-    private static Placement gpuPlacement(PodAsk ask, Sharing sharing) {
+    private static Placement gpuPlacement(PodGpuRequest ask, Sharing sharing) {
         return ask.gpuPlacement().orElse(sharing.gpuPlacement());
     }
 
     /** Every GPU that the node shares; to be read while synchronized. */
-    List<GpuRoom> rooms() {
+    List<GpuFreeCapacity> freeCapacities() {
         return rooms;
     }
 
     /** The same without the claims of these pods. */
-    private List<GpuRoom> roomsWithout(String uid, Set<String> others) {
+    private List<GpuFreeCapacity> freeCapacitiesWithout(String uid, Set<String> others) {
         Claim own = claims.get(uid);
         if (own == null && others.isEmpty()) {
             return rooms;
@@ -327,7 +337,7 @@ final class NodeAccount {
         for (int place = 0; place < rest.length; place++) {
             Tally tally = rest[place];
             if (tally != null) {
-                without.set(place, room(rooms.get(place).card(), tally));
+                without.set(place, freeCapacity(rooms.get(place).card(), tally));
             }
         }
         return without;
@@ -340,7 +350,7 @@ final class NodeAccount {
         }
         for (int place = 0; place < rest.length; place++) {
             String gpu = rooms.get(place).card().gpu().uuid();
-            Amount amount = claim.perGpu.get(gpu);
+            GpuAmount amount = claim.perGpu.get(gpu);
             if (amount != null) {
                 Tally tally = rest[place];
                 if (tally == null) {
@@ -354,8 +364,8 @@ final class NodeAccount {
 
     /** How much of the host's CPU and memory others request, 0 to 1. */
     private double hostFullness(Sharing sharing, String uid) {
-        HostLoad others = requested.minus(requests(uid));
-        HostLoad all = sharing.allocatable();
+        HostResources others = requested.minus(requests(uid));
+        HostResources all = sharing.allocatable();
         return (share(others.cpuMillis(), all.cpuMillis()) + share(others.memoryBytes(), all.memoryBytes())) / 2;
     }
 
@@ -364,7 +374,7 @@ final class NodeAccount {
     }
 
     /** Why a container can't have this of a GPU, whoever else is there; empty where each can, or has as much already. */
-    Optional<String> unsuitable(List<Share> present, List<Share> wanted) {
+    Optional<String> unsuitable(List<ContainerAllocation> present, List<ContainerAllocation> wanted) {
         List<Vgpu> before = vgpus(present);
         List<Vgpu> after = vgpus(wanted);
         return IntStream.range(0, after.size())
@@ -373,12 +383,12 @@ final class NodeAccount {
                 .findFirst();
     }
 
-    private static List<Vgpu> vgpus(List<Share> shares) {
+    private static List<Vgpu> vgpus(List<ContainerAllocation> shares) {
         return shares.stream().flatMap(share -> share.vgpus().list().stream()).toList();
     }
 
     private Optional<String> unsuitable(Vgpu before, Vgpu after) {
-        Optional<Card> card = cards().stream()
+        Optional<GpuCapacity> card = cards().stream()
                 .filter(one -> one.gpu().uuid().equals(after.uuid()))
                 .findFirst();
         boolean grows = after.memoryMiB() > before.memoryMiB();
@@ -400,10 +410,10 @@ final class NodeAccount {
     }
 
     /** What there isn't for a claim to grow to this, which suits its GPUs; empty where it fits, or doesn't grow. */
-    Optional<String> lacking(Claim claim, Map<String, Amount> wanted) {
-        for (GpuRoom room : roomsWithout(claim.pod.uid(), Set.of())) {
+    Optional<String> lacking(Claim claim, Map<String, GpuAmount> wanted) {
+        for (GpuFreeCapacity room : freeCapacitiesWithout(claim.pod.uid(), Set.of())) {
             String gpu = room.gpu().uuid();
-            Amount amount = wanted.get(gpu);
+            GpuAmount amount = wanted.get(gpu);
             if (amount != null && !amount.equals(claim.perGpu.get(gpu)) && !holds(room, amount)) {
                 return Optional.of("GPU " + gpu + " has " + atMost(room) + " for this pod, which is to hold "
                         + words(amount.memoryMiB(), amount.cores()));
@@ -412,13 +422,13 @@ final class NodeAccount {
         return Optional.empty();
     }
 
-    private static boolean holds(GpuRoom room, Amount amount) {
+    private static boolean holds(GpuFreeCapacity room, GpuAmount amount) {
         return room.holds(amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
     }
 
-    private static String atMost(GpuRoom room) {
-        Card card = room.card();
-        Amount taken = room.taken();
+    private static String atMost(GpuFreeCapacity room) {
+        GpuCapacity card = room.card();
+        GpuAmount taken = room.taken();
         return card.cordoned() || !card.gpu().healthy()
                 ? "nothing more, since it is cordoned or unhealthy,"
                 : words(Math.max(0, card.memoryMiB() - taken.memoryMiB()), Math.max(0, card.cores() - taken.cores()))
@@ -430,9 +440,9 @@ final class NodeAccount {
     }
 
     /** GPUs of which there is less than bound pods take together. */
-    List<String> oversold() {
+    List<String> overallocated() {
         var oversold = new ArrayList<String>();
-        for (Card card : cards()) {
+        for (GpuCapacity card : cards()) {
             Tally all = tallies.get(card.gpu().uuid());
             if (all != null && tooMuch(all, card) && tooMuch(bound(card.gpu()), card)) {
                 oversold.add(card.gpu().uuid());
@@ -441,7 +451,7 @@ final class NodeAccount {
         return oversold;
     }
 
-    private static boolean tooMuch(Tally tally, Card card) {
+    private static boolean tooMuch(Tally tally, GpuCapacity card) {
         return tally.memoryMiB > card.memoryMiB()
                 || tally.cores > card.cores()
                 || tally.slots > card.slots()
@@ -449,7 +459,7 @@ final class NodeAccount {
     }
 
     /** Whether these pods together hold more of a GPU than it has. */
-    boolean oversold(String gpu, Collection<BoundPod> pods) {
+    boolean overallocated(String gpu, Collection<BoundPod> pods) {
         var tally = new Tally();
         pods.forEach(pod -> Optional.ofNullable(pod.perGpu().get(gpu)).ifPresent(amount -> tally.add(amount, 1)));
         return cards().stream().anyMatch(card -> card.gpu().uuid().equals(gpu) && tooMuch(tally, card));
@@ -459,7 +469,7 @@ final class NodeAccount {
     private Tally bound(Gpu gpu) {
         var tally = new Tally();
         for (Claim claim : claims.values()) {
-            Amount amount = claim.perGpu.get(gpu.uuid());
+            GpuAmount amount = claim.perGpu.get(gpu.uuid());
             if (amount != null && claim.mayBeBound()) {
                 tally.add(amount, 1);
             }

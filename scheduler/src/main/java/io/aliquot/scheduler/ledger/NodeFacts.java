@@ -2,9 +2,9 @@ package io.aliquot.scheduler.ledger;
 
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
-import io.aliquot.api.Share;
-import io.aliquot.scheduler.placement.Cards;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.api.SharingMode;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.NodeGpus;
 import java.util.Set;
 
 /** What a node is to the ledger. */
@@ -15,10 +15,10 @@ public sealed interface NodeFacts {
      * @param gpuPlacement how to choose among its GPUs where a pod doesn't say
      * @param allocatable its CPU and memory
      */
-    record Sharing(Cards cards, Placement gpuPlacement, HostLoad allocatable) implements NodeFacts {
+    record Sharing(NodeGpus cards, Placement gpuPlacement, HostResources allocatable) implements NodeFacts {
         /** By memory and compute, without a cordon. */
-        public Sharing(Inventory inventory, Placement gpuPlacement, HostLoad allocatable) {
-            this(new Cards(inventory, Share.CORE_MEMORY, Set.of()), gpuPlacement, allocatable);
+        public Sharing(Inventory inventory, Placement gpuPlacement, HostResources allocatable) {
+            this(new NodeGpus(inventory, SharingMode.CORE_MEMORY, Set.of()), gpuPlacement, allocatable);
         }
 
         public Inventory inventory() {

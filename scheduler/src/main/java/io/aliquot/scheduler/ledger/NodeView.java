@@ -1,19 +1,20 @@
 package io.aliquot.scheduler.ledger;
 
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
-import io.aliquot.scheduler.placement.GpuRoom;
+import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import java.util.List;
 
 /**
  * A node at one instant.
  *
  * @param served whether its agent answers the kubelet
- * @param rooms every GPU that it shares, and what is taken of it by all the holdings; empty for a node left out
+ * @param gpus every GPU that it shares, and what is taken of it by all the holdings; empty for a node left out
  * @param holdings in no order
  */
-public record NodeView(String name, NodeFacts facts, boolean served, List<GpuRoom> rooms, List<Holding> holdings) {
+public record NodeView(
+        String name, NodeFacts facts, boolean served, List<GpuFreeCapacity> gpus, List<Holding> holdings) {
     public NodeView {
-        rooms = List.copyOf(rooms);
+        gpus = List.copyOf(gpus);
         holdings = List.copyOf(holdings);
     }
 

@@ -11,7 +11,7 @@ public sealed interface Resizing {
      * @param version of the pod, which the write must be conditional on
      * @param shares what it is to hold
      */
-    record Prepared(PodId pod, String node, long version, List<Share> shares) implements Resizing {}
+    record Prepared(PodId pod, String node, long version, List<ContainerAllocation> shares) implements Resizing {}
 
     /** It holds just that. */
     record Unchanged() implements Resizing {}

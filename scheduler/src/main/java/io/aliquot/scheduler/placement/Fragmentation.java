@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.scheduler.placement.Mix.Sample;
-import io.aliquot.scheduler.placement.Outlook.Judged;
+import io.aliquot.scheduler.placement.CapacityForecast.Judged;
+import io.aliquot.scheduler.placement.WorkloadSampler.Sample;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -45,7 +45,7 @@ import org.jspecify.annotations.Nullable;
  * is added up again for those places only that might be the best (Market).
  */
 /** The placement policy that leaves the most room that pods can use. Not for several threads. */
-public final class Fragmentation implements Judge<Fragmentation.Place> {
+public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     static final int FUTURES = 32;
     private static final double PODS_PER_GPU = 7.5;
     private static final int MOST_GPUS = 16;
@@ -85,7 +85,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         /** What {@link #scarcity} last said, and in which market. */
         private double scarcity;
 
-        private @Nullable Market pricedIn;
+        private @Nullable PriceSnapshot pricedIn;
 
         private Place(int[] losers) {
             this.losers = losers;
@@ -142,10 +142,10 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     /** The one that is being weighed: most cost what another has cost before. */
     private final Place draft = new Place(new int[0]);
 
-    private final Mix mix = new Mix(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
-    private final Map<Room, Integer> rooms = new HashMap<>();
-    private final Map<Room.Shape, Integer> shapes = new LinkedHashMap<>();
-    private Outlook outlook = outlook(mix.sample());
+    private final WorkloadSampler mix = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
+    private final Map<FreeCapacity, Integer> rooms = new HashMap<>();
+    private final Map<FreeCapacity.Shape, Integer> shapes = new LinkedHashMap<>();
+    private CapacityForecast outlook = outlook(mix.sample());
     /** Of the sample's demands: share of GPU asked for, and how many more there is room for. */
     private double[] shares = new double[0];
 
@@ -155,7 +155,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     private long[] offered = new long[0];
     private double priced;
-    private Market market = Market.STILL;
+    private PriceSnapshot market = PriceSnapshot.STILL;
     private int nodes;
     private int changes;
     /** Of the whole cluster, and what of it is free, in thousandths. */
@@ -167,10 +167,10 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     private double givenBack;
     /** The last node that was taken away: it comes back at once if it has changed. */
-    private Optional<Room> changing = Optional.empty();
+    private Optional<FreeCapacity> changing = Optional.empty();
 
     @Override
-    public void arrives(Demand demand) {
+    public void observe(DemandVector demand) {
         taken *= FADING;
         givenBack *= FADING;
         if (demand.gpus() > 0) {
@@ -179,7 +179,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     }
 
     @Override
-    public int edition() {
+    public int modelVersion() {
         Sample sample = mix.sample();
         if (outlook.sample() != sample) {
             outlook = outlook(sample);
@@ -200,29 +200,29 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         return sample.number;
     }
 
-    private static Outlook outlook(Sample sample) {
-        return new Outlook(sample, PODS_PER_GPU, MOST_GPUS, mostKept(sample));
+    private static CapacityForecast outlook(Sample sample) {
+        return new CapacityForecast(sample, PODS_PER_GPU, MOST_GPUS, mostKept(sample));
     }
 
     private static int mostKept(Sample sample) {
-        return Remembered.most(MOST_KEPT, BYTES + BYTES_PER_DEMAND * sample.demands.length);
+        return CacheSizes.most(MOST_KEPT, BYTES + BYTES_PER_DEMAND * sample.demands.length);
     }
 
     /** What a demand takes of a GPU of this cluster, on average over its nodes. */
-    private double size(Demand demand) {
+    private double size(DemandVector demand) {
         if (gpus == 0) {
-            return (double) demand.gpus() * Room.WHOLE;
+            return (double) demand.gpus() * FreeCapacity.WHOLE;
         }
         double sum = 0;
-        for (Map.Entry<Room.Shape, Integer> shape : shapes.entrySet()) {
-            int part = demand.whole() ? Room.WHOLE : shape.getKey().part(demand.gpuMiB(), demand.gpuCores());
+        for (Map.Entry<FreeCapacity.Shape, Integer> shape : shapes.entrySet()) {
+            int part = demand.whole() ? FreeCapacity.WHOLE : shape.getKey().part(demand.gpuMiB(), demand.gpuCores());
             sum += (double) part * shape.getKey().gpus() * shape.getValue();
         }
         return demand.gpus() * sum / gpus;
     }
 
     @Override
-    public void entered(Room room) {
+    public void entered(FreeCapacity room) {
         int more = changing.filter(before -> before.shape().equals(room.shape()))
                 .map(before -> room.free() - before.free())
                 .orElse(0);
@@ -233,12 +233,12 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     }
 
     @Override
-    public void left(Room room) {
+    public void left(FreeCapacity room) {
         changing = Optional.of(room);
         change(room, -1);
     }
 
-    private void change(Room room, int by) {
+    private void change(FreeCapacity room, int by) {
         merge(rooms, room, by);
         merge(shapes, room.shape(), by);
         gpus += by * room.gpus();
@@ -252,7 +252,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         counts.merge(key, by, (one, other) -> one + other == 0 ? null : one + other);
     }
 
-    private void count(Room room, int by) {
+    private void count(FreeCapacity room, int by) {
         int[] own = outlook.of(room).slots;
         for (int i = 0; i < own.length; i++) {
             slots[i] += (long) by * own[i];
@@ -260,7 +260,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     }
 
     @Override
-    public Place weigh(Demand demand, Room before, Room after) {
+    public Place evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after) {
         Judged now = outlook.of(before);
         Judged then = outlook.of(after);
         double waste = now.prospect - then.prospect - before.takenBy(demand);
@@ -289,7 +289,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     }
 
     @Override
-    public boolean outdoes(Place place, Place other) {
+    public boolean dominates(Place place, Place other) {
         return place.waste <= other.waste && place.idle <= other.idle && losesNoMore(place.losers, other.losers);
     }
 
@@ -308,34 +308,34 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     }
 
     @Override
-    public double tie(Room before) {
+    public double tieBreak(FreeCapacity before) {
         return -TIE * before.free();
     }
 
     @Override
-    public List<Term> terms(Place place) {
+    public List<ScoreTerm> terms(Place place) {
         return List.of(
-                new Term("waste", place.waste),
-                new Term("scarcity", scarcity(place)),
-                new Term("idleness", idleness(place)));
+                new ScoreTerm("waste", place.waste),
+                new ScoreTerm("scarcity", scarcity(place)),
+                new ScoreTerm("idleness", idleness(place)));
     }
 
     /** What a place costs in room that gets scarce in the whole cluster, in thousandths of a GPU. */
     public double scarcity(Place place) {
-        Market now = market();
+        PriceSnapshot now = prices();
         if (place.pricedIn != now) {
-            place.scarcity = SCARCITY * lost(place) * priced * Room.WHOLE;
+            place.scarcity = SCARCITY * lost(place) * priced * FreeCapacity.WHOLE;
             place.pricedIn = now;
         }
         return place.scarcity;
     }
 
     @Override
-    public double atMost(Place place) {
-        Market now = market();
+    public double upperBound(Place place) {
+        PriceSnapshot now = prices();
         return place.pricedIn == null
                 ? Double.POSITIVE_INFINITY
-                : now.atMost(
+                : now.upperBound(
                         -(place.waste + place.scarcity + now.weight * place.idle),
                         place.pricedIn,
                         place.scarcity,
@@ -344,12 +344,12 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
     }
 
     @Override
-    public double priced(Place place) {
+    public double priceCost(Place place) {
         return place.scarcity;
     }
 
     @Override
-    public double weighed(Place place) {
+    public double idleCost(Place place) {
         return place.idle;
     }
 
@@ -368,11 +368,11 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
 
     /** What a place costs if the cluster stays as it is, in thousandths of a GPU; less than 0 where it does good. */
     public double idleness(Place place) {
-        return market().weight * place.idle;
+        return prices().weight * place.idle;
     }
 
     @Override
-    public Market market() {
+    public PriceSnapshot prices() {
         if (changes > nodes / NODES_PER_CHANGE) {
             look();
         }
@@ -390,7 +390,7 @@ public final class Fragmentation implements Judge<Fragmentation.Place> {
         prices = new double[slots.length];
         Arrays.setAll(prices, i -> slots[i] == 0 ? 0 : shares[i] / slots[i]);
         double turnover = taken == 0 ? 0 : Math.min(1, givenBack / taken);
-        double empty = gpus == 0 ? 0 : free / (gpus * Room.WHOLE);
+        double empty = gpus == 0 ? 0 : free / (gpus * FreeCapacity.WHOLE);
         market = market.next(least, IDLENESS * turnover * empty * empty * empty * empty);
         changes = 0;
     }

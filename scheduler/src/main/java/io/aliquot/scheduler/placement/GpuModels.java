@@ -1,13 +1,13 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.GpuRequest;
-import io.aliquot.api.Share;
+import io.aliquot.api.SharingMode;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
 /**
- * The models of GPU that a cluster has, numbered as {@link Room.Shape} and {@link Demand} need it. Cards that are given
+ * The models of GPU that a cluster has, numbered as {@link FreeCapacity.Shape} and {@link DemandVector} need it. Cards that are given
  * whole only are a model of their own. Thread-safe.
  */
 public final class GpuModels {
@@ -17,7 +17,7 @@ public final class GpuModels {
     private record Model(String name, boolean wholeOnly) {}
 
     /** @param sample of the model; the largest that was seen */
-    private record Known(int number, Card sample) {}
+    private record Known(int number, GpuCapacity sample) {}
 
     /** Replaced, never changed: there are few, and new ones are rare. */
     private volatile Map<Model, Known> models = Map.of();
@@ -26,43 +26,43 @@ public final class GpuModels {
      * What a node has when nothing runs on it; its cards are known from now on. One with unlike cards counts as if all were
      * like the largest, of which the others lack something from the start.
      */
-    public Room.Shape shape(List<Card> cards, HostLoad allocatable) {
-        int cpuMillis = Room.counted(allocatable.cpuMillis());
-        int memoryMiB = Room.mebibytes(allocatable.memoryBytes());
+    public FreeCapacity.Shape shape(List<GpuCapacity> cards, HostResources allocatable) {
+        int cpuMillis = FreeCapacity.counted(allocatable.cpuMillis());
+        int memoryMiB = FreeCapacity.mebibytes(allocatable.memoryBytes());
         if (cards.isEmpty()) {
-            return new Room.Shape(cpuMillis, memoryMiB, 0, 1, 0, 0);
+            return new FreeCapacity.Shape(cpuMillis, memoryMiB, 0, 1, 0, 0);
         }
-        Card largest = largest(cards);
-        return new Room.Shape(
+        GpuCapacity largest = largest(cards);
+        return new FreeCapacity.Shape(
                 cpuMillis,
                 memoryMiB,
                 cards.size(),
-                Room.counted(largest.memoryMiB),
-                largest.share == Share.MEMORY ? Room.UNCOUNTED : largest.cores,
+                FreeCapacity.counted(largest.memoryMiB),
+                largest.share == SharingMode.MEMORY ? FreeCapacity.UNCOUNTED : largest.cores,
                 number(largest));
     }
 
     /** Of one or more. */
-    private static Card largest(List<Card> cards) {
-        Card largest = cards.get(0);
-        for (Card card : cards) {
+    private static GpuCapacity largest(List<GpuCapacity> cards) {
+        GpuCapacity largest = cards.get(0);
+        for (GpuCapacity card : cards) {
             largest = larger(largest, card);
         }
         return largest;
     }
 
     /** Of equal ones the first. */
-    static Card larger(Card one, Card other) {
+    static GpuCapacity larger(GpuCapacity one, GpuCapacity other) {
         return other.memoryMiB > one.memoryMiB ? other : one;
     }
 
-    private int number(Card card) {
-        var model = new Model(card.gpu.model(), card.share == Share.EXCLUSIVE);
+    private int number(GpuCapacity card) {
+        var model = new Model(card.gpu.model(), card.share == SharingMode.EXCLUSIVE);
         Known known = models.get(model);
         return known != null && known.sample().vgpuMiB >= card.vgpuMiB ? known.number() : add(model, card);
     }
 
-    private synchronized int add(Model model, Card card) {
+    private synchronized int add(Model model, GpuCapacity card) {
         Map<Model, Known> more = new LinkedHashMap<>(models);
         Known known = more.get(model);
         int number = known == null ? Math.min(more.size(), LAST) : known.number();
@@ -72,7 +72,7 @@ public final class GpuModels {
     }
 
     /** What a pod asks for, wherever it may go: parts of a card are of the largest that it takes. */
-    public Demand demand(PodAsk ask) {
+    public DemandVector demand(PodGpuRequest ask) {
         int memoryMiB = 1;
         for (Map.Entry<Model, Known> model : models.entrySet()) {
             if (takes(ask, model.getKey(), model.getValue())) {
@@ -83,15 +83,15 @@ public final class GpuModels {
     }
 
     /** What a pod asks for on cards of that size. */
-    Demand demand(PodAsk ask, int cardMiB) {
-        int cpuMillis = Room.counted(ask.requests().cpuMillis());
+    DemandVector demand(PodGpuRequest ask, int cardMiB) {
+        int cpuMillis = FreeCapacity.counted(ask.requests().cpuMillis());
         // A part of a MiB counts as one.
-        int memoryMiB = Room.mebibytes(ask.requests().memoryBytes() + (1 << 20) - 1);
+        int memoryMiB = FreeCapacity.mebibytes(ask.requests().memoryBytes() + (1 << 20) - 1);
         if (ask.containers().isEmpty()) {
-            return new Demand(cpuMillis, memoryMiB, 0, false, 0, 0, Demand.ANY);
+            return new DemandVector(cpuMillis, memoryMiB, 0, false, 0, 0, DemandVector.ANY);
         }
-        var peak = new Amount.Peak();
-        for (ContainerAsk container : ask.containers()) {
+        var peak = new GpuAmount.Peak();
+        for (ContainerGpuRequest container : ask.containers()) {
             GpuRequest request = container.request();
             int vgpus = request.vgpus();
             peak.add(
@@ -101,24 +101,24 @@ public final class GpuModels {
                     vgpus,
                     request.exclusive());
         }
-        Amount all = peak.amount();
+        GpuAmount all = peak.amount();
         if (all.exclusive()) {
-            return new Demand(cpuMillis, memoryMiB, all.slots(), true, 0, 0, models(ask));
+            return new DemandVector(cpuMillis, memoryMiB, all.slots(), true, 0, 0, models(ask));
         }
         // Several containers may share GPUs, the vGPUs of one may not.
         int gpus = ask.mostVgpus();
-        return new Demand(
+        return new DemandVector(
                 cpuMillis,
                 memoryMiB,
                 gpus,
                 false,
-                Room.counted((all.memoryMiB() + gpus - 1) / gpus),
+                FreeCapacity.counted((all.memoryMiB() + gpus - 1) / gpus),
                 (all.cores() + gpus - 1) / gpus,
                 models(ask));
     }
 
-    private long models(PodAsk ask) {
-        long taken = Demand.ANY;
+    private long models(PodGpuRequest ask) {
+        long taken = DemandVector.ANY;
         for (Map.Entry<Model, Known> model : models.entrySet()) {
             if (model.getValue().number() < LAST && !takes(ask, model.getKey(), model.getValue())) {
                 taken &= ~(1L << model.getValue().number());
@@ -127,7 +127,7 @@ public final class GpuModels {
         return taken;
     }
 
-    private static boolean takes(PodAsk ask, Model model, Known known) {
+    private static boolean takes(PodGpuRequest ask, Model model, Known known) {
         return ask.takesModel(known.sample().gpu)
                 && (!model.wholeOnly()
                         || ask.containers().stream()

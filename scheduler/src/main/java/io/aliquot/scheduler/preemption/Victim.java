@@ -2,7 +2,7 @@ package io.aliquot.scheduler.preemption;
 
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import java.time.Instant;
 import java.util.List;
@@ -15,7 +15,7 @@ import java.util.Map;
  * @param perGpu what it holds of each GPU, by UUID
  * @param budgets that its eviction counts against
  */
-public record Victim(PodId pod, int priority, Instant since, Map<String, Amount> perGpu, List<Budget> budgets) {
+public record Victim(PodId pod, int priority, Instant since, Map<String, GpuAmount> perGpu, List<Budget> budgets) {
     public Victim {
         perGpu = Map.copyOf(perGpu);
         budgets = List.copyOf(budgets);

@@ -56,17 +56,17 @@ import tools.jackson.core.JacksonException;
 /** The extender's port, plain HTTP/1.1 on 127.0.0.1. Whatever is no POST to a verb's path is refused in a line of text. */
 final class ExtenderPort implements SmartLifecycle, Liveness {
     private static final Logger LOG = LoggerFactory.getLogger(ExtenderPort.class);
-    private static final Door DOOR = Door.EXTENDER;
+    private static final PortPolicy DOOR = PortPolicy.EXTENDER;
 
     /** Whoever comes when all are taken waits. kube-scheduler has one for each pod whose Binding is on its way. */
     private static final int MOST_CONNECTIONS = 64;
 
-    private static final Timeout IDLE = Timeout.of(Door.IDLE);
+    private static final Timeout IDLE = Timeout.of(PortPolicy.IDLE);
     private static final Duration LAST_ANSWERS = Duration.ofSeconds(10);
     /** After a failure to accept, such as for want of file descriptors. */
     private static final Duration RESPITE = Duration.ofMillis(100);
 
-    private final Verbs verbs;
+    private final ExtenderHandler verbs;
     private final int wanted;
     private final DefaultBHttpServerConnectionFactory protocol = new DefaultBHttpServerConnectionFactory(
             "http",
@@ -95,7 +95,7 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
     private volatile boolean leaves;
 
     /** Listens from {@link #start} on; at port 0 the system chooses one. */
-    ExtenderPort(Verbs verbs, int port) {
+    ExtenderPort(ExtenderHandler verbs, int port) {
         this.verbs = verbs;
         this.wanted = port;
         try {
@@ -198,7 +198,7 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
         try (client;
                 HttpServerConnection connection = protocol.createConnection(client)) {
             client.setTcpNoDelay(true);
-            client.setSoTimeout((int) Door.PATIENCE.toMillis());
+            client.setSoTimeout((int) PortPolicy.PATIENCE.toMillis());
             while (asks(client, connection)) {
                 service.handleRequest(connection, HttpCoreContext.create());
             }
@@ -252,7 +252,7 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
     /** For a body that is not to be read; the connection ends with it. */
     private static ClassicHttpResponse unread(ClassicHttpRequest request, InputStream body, ProblemDetail problem)
             throws IOException {
-        long swallowed = body.skip(Door.SWALLOWED);
+        long swallowed = body.skip(PortPolicy.SWALLOWED);
         LOG.debug("{}, of which {} were thrown away", problem.getDetail(), swallowed);
         request.setEntity(null); // else the rest would be read, too
         return last(refusal(problem));

@@ -13,30 +13,30 @@ import org.springframework.boot.web.server.WebServerFactoryCustomizer;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
-/** One Tomcat, a connector for each {@link Door} but the extender's. */
+/** One Tomcat, a connector for each {@link PortPolicy} but the extender's. */
 @Configuration(proxyBeanMethods = false)
 class ServerConfiguration {
     private static final int LONGEST_HEAD = 64 << 10;
 
     @Bean
-    DoorValve doorValve() {
-        return new DoorValve();
+    PortPolicyValve doorValve() {
+        return new PortPolicyValve();
     }
 
     @Bean
-    Farewell farewell(DoorValve valve) {
-        return new Farewell(valve);
+    ConnectionDrain farewell(PortPolicyValve valve) {
+        return new ConnectionDrain(valve);
     }
 
     @Bean
-    ExtenderPort extenderPort(Verbs verbs, ObjectProvider<Ports> chosen) {
+    ExtenderPort extenderPort(ExtenderHandler verbs, ObjectProvider<Ports> chosen) {
         return new ExtenderPort(
                 verbs, chosen.getIfAvailable(() -> Ports.STANDARD).extender());
     }
 
     @Bean
     WebServerFactoryCustomizer<TomcatServletWebServerFactory> doors(
-            DoorValve valve,
+            PortPolicyValve valve,
             ObjectProvider<Ports> chosen,
             ObjectProvider<CertificateSource> certificates,
             ObjectProvider<Settings> settings) {
@@ -44,17 +44,17 @@ class ServerConfiguration {
         Settings set = settings.getIfAvailable();
         return factory -> {
             factory.setPort(ports.health());
-            factory.addConnectorCustomizers(connector -> open(valve, connector, Door.HEALTH, 4));
+            factory.addConnectorCustomizers(connector -> open(valve, connector, PortPolicy.HEALTH, 4));
 
             CertificateSource certificate =
                     () -> Optional.ofNullable(certificates.getIfAvailable()).flatMap(CertificateSource::current);
             Connector webhooks = encrypted(ports.webhooks(), certificate);
-            open(valve, webhooks, Door.WEBHOOKS, 16);
+            open(valve, webhooks, PortPolicy.WEBHOOKS, 16);
             factory.addAdditionalConnectors(webhooks);
 
             if (set != null && !set.apiService().isEmpty()) {
                 Connector api = encrypted(ports.api(), certificate);
-                open(valve, api, Door.API, 8);
+                open(valve, api, PortPolicy.API, 8);
                 // What is longer Tomcat itself refuses, and not in our words.
                 ((AbstractHttp11Protocol<?>) api.getProtocolHandler()).setMaxHttpRequestHeaderSize(LONGEST_HEAD);
                 factory.addAdditionalConnectors(api);
@@ -73,15 +73,15 @@ class ServerConfiguration {
         return connector;
     }
 
-    private static void open(DoorValve valve, Connector connector, Door door, int threads) {
+    private static void open(PortPolicyValve valve, Connector connector, PortPolicy door, int threads) {
         valve.put(connector, door);
         var protocol = (AbstractHttp11Protocol<?>) connector.getProtocolHandler();
         protocol.setMaxThreads(threads);
         protocol.setMinSpareThreads(1);
         protocol.setMaxKeepAliveRequests(-1); // else Tomcat closes the connection at every hundredth request
-        protocol.setConnectionTimeout((int) Door.PATIENCE.toMillis());
-        protocol.setKeepAliveTimeout((int) Door.IDLE.toMillis());
-        protocol.setMaxSwallowSize(Door.SWALLOWED);
+        protocol.setConnectionTimeout((int) PortPolicy.PATIENCE.toMillis());
+        protocol.setKeepAliveTimeout((int) PortPolicy.IDLE.toMillis());
+        protocol.setMaxSwallowSize(PortPolicy.SWALLOWED);
     }
 
     private static SSLHostConfig tls(CertificateSource source) {

@@ -1,18 +1,18 @@
 package io.aliquot.scheduler.simulate;
 
-import io.aliquot.scheduler.placement.Demand;
-import io.aliquot.scheduler.placement.Judge;
-import io.aliquot.scheduler.placement.Room;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.placement.ScoringPolicy;
 
 /** The node with the least CPU and GPU left after, each counting half, and on it the GPU with the least left. */
-final class BestFit implements Judge<Double> {
+final class BestFit implements ScoringPolicy<Double> {
     /** The openb trace's largest nodes have so much. */
     private static final double MOST_CPU_MILLIS = 128_000;
 
     private static final double MOST_GPU = 8_000;
 
     @Override
-    public Double weigh(Demand demand, Room before, Room after) {
+    public Double evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after) {
         return -(after.cpuMillis() / MOST_CPU_MILLIS + after.free() / MOST_GPU) / 2;
     }
 

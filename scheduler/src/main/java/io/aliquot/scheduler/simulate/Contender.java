@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.simulate;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.Fragmentation;
-import io.aliquot.scheduler.placement.Judge;
+import io.aliquot.scheduler.placement.ScoringPolicy;
 import java.util.List;
 import java.util.Locale;
 
@@ -36,7 +36,7 @@ enum Contender {
      *
      * @param workload that pods are drawn from, for judges that know it beforehand
      */
-    Judge<?> judge(List<Demand> workload) {
+    ScoringPolicy<?> judge(List<DemandVector> workload) {
         return switch (this) {
             case BEST_FIT -> new BestFit();
             case FGD -> new Fgd(TypicalPods.of(workload));

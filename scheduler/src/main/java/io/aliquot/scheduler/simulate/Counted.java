@@ -6,10 +6,10 @@ import io.aliquot.api.Inventory;
 import io.aliquot.api.MemoryRequest.Mebibytes;
 import io.aliquot.api.MemoryRequest.Percentage;
 import io.aliquot.api.Resources;
-import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.Map;
 import java.util.Objects;
 
@@ -17,10 +17,10 @@ import java.util.Objects;
  * What kube-scheduler itself counts: what a node has, or what a pod requests. Of GPUs it takes the amounts as they are
  * written, once for all vGPUs of a container.
  */
-record Counted(HostLoad host, long vgpus, long mebibytes, long percent, long cores) {
-    private static final Counted NONE = of(HostLoad.NONE);
+record Counted(HostResources host, long vgpus, long mebibytes, long percent, long cores) {
+    private static final Counted NONE = of(HostResources.NONE);
 
-    private static Counted of(HostLoad host) {
+    private static Counted of(HostResources host) {
         return new Counted(host, 0, 0, 0, 0);
     }
 
@@ -41,10 +41,10 @@ record Counted(HostLoad host, long vgpus, long mebibytes, long percent, long cor
     }
 
     /** What a pod requests: of all containers that run at one time the most. */
-    static Counted of(PodAsk pod) {
+    static Counted of(PodGpuRequest pod) {
         Counted most = NONE;
         Counted running = NONE;
-        for (ContainerAsk container : pod.containers()) {
+        for (ContainerGpuRequest container : pod.containers()) {
             Counted now = running.plus(of(container.request()));
             most = most.max(now);
             if (container.kind() != ContainerKind.INIT) {
@@ -56,7 +56,7 @@ record Counted(HostLoad host, long vgpus, long mebibytes, long percent, long cor
 
     private static Counted of(GpuRequest request) {
         return new Counted(
-                HostLoad.NONE,
+                HostResources.NONE,
                 request.vgpus(),
                 request.memory() instanceof Mebibytes memory ? memory.amount() : 0,
                 request.memory() instanceof Percentage memory ? memory.percent() : 0,

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.simulate;
 
-import io.aliquot.scheduler.placement.Room;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.simulate.Replay.Placed;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
@@ -55,7 +55,7 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
         private final long seed;
         private final Replay replay;
         private final TypicalPods typical;
-        private final Map<Room, Double> fragmentation = new HashMap<>();
+        private final Map<FreeCapacity, Double> fragmentation = new HashMap<>();
         private final List<Outcome.Sample> samples = new ArrayList<>();
         private final Map<Failure, Integer> failed = new EnumMap<>(Failure.class);
         /** In nanoseconds. */
@@ -190,10 +190,10 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
             return stranded;
         }
 
-        private static List<Double> fullness(Room room) {
+        private static List<Double> fullness(FreeCapacity room) {
             List<Double> gpus = new ArrayList<>();
             for (int gpu = 0; gpu < room.gpus(); gpu++) {
-                gpus.add(100 - room.part(gpu) * 100.0 / Room.WHOLE);
+                gpus.add(100 - room.part(gpu) * 100.0 / FreeCapacity.WHOLE);
             }
             return gpus;
         }

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.simulate;
 
-import io.aliquot.scheduler.placement.Demand;
-import io.aliquot.scheduler.placement.Room;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Locale;
@@ -26,14 +26,15 @@ enum Failure {
     FULL;
 
     /** Why {@code demand} fits on none of {@code nodes}. */
-    static Failure of(Demand demand, List<Replay.Alike> nodes) {
-        if (nodes.stream().noneMatch(node -> Room.of(node.room().shape()).fits(demand))) {
+    static Failure of(DemandVector demand, List<Replay.Alike> nodes) {
+        if (nodes.stream()
+                .noneMatch(node -> FreeCapacity.of(node.room().shape()).fits(demand))) {
             return NEVER;
         }
         long left = 0;
         Map<Failure, Long> kept = new EnumMap<>(Failure.class);
         for (Replay.Alike node : nodes) {
-            Room room = node.room();
+            FreeCapacity room = node.room();
             left += (long) node.nodes() * room.free();
             // Who asks for no GPU finds any node as good as another.
             kept.merge(of(demand, room), (long) node.nodes() * (demand.gpus() == 0 ? 1 : room.free()), Long::sum);
@@ -47,7 +48,7 @@ enum Failure {
                 .getKey();
     }
 
-    private static Failure of(Demand demand, Room room) {
+    private static Failure of(DemandVector demand, FreeCapacity room) {
         if (demand.gpus() > 0 && !demand.takes(room.shape())) {
             return MODEL;
         }

@@ -11,13 +11,13 @@ import io.aliquot.api.Labels;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Resources;
 import io.aliquot.api.Scaling;
-import io.aliquot.api.Slots;
+import io.aliquot.api.SlotCount;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.cluster.NodeReader;
 import io.aliquot.scheduler.cluster.Quantities;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.HostResources;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.util.ArrayList;
@@ -98,7 +98,7 @@ final class GpuNodes {
     private Reading ours(io.fabric8.kubernetes.api.model.Node node, boolean hami, boolean sliced) {
         NodeReader.Reading reading = ours.read(node);
         if (reading.facts() instanceof Sharing sharing) {
-            return new Reading.Known(new Node(node.getMetadata().getName(), sharing, HostLoad.NONE), hami, sliced);
+            return new Reading.Known(new Node(node.getMetadata().getName(), sharing, HostResources.NONE), hami, sliced);
         }
         return new Reading.Unknown(
                 reading.problem().isEmpty() ? ((LeftOut) reading.facts()).reason() : reading.problem());
@@ -134,7 +134,7 @@ final class GpuNodes {
         if (gpus == 0) {
             return new Reading.None();
         }
-        var made = new Node.Gpus((int) gpus, name(model), (int) number(memory, mebibytes.group(1)), Slots.DEFAULT);
+        var made = new Node.Gpus((int) gpus, name(model), (int) number(memory, mebibytes.group(1)), SlotCount.DEFAULT);
         return ours(
                 with(Node.gpus(node.getMetadata().getName(), made), node),
                 false,
@@ -174,7 +174,7 @@ final class GpuNodes {
         if (gpus.isEmpty()) {
             return new Reading.None();
         }
-        var inventory = new Inventory(BY_UUID, Scaling.ONE, Scaling.ONE, Math.min(slots, Slots.MOST), gpus);
+        var inventory = new Inventory(BY_UUID, Scaling.ONE, Scaling.ONE, Math.min(slots, SlotCount.MOST), gpus);
         return ours(with(inventory, node), true, false);
     }
 

@@ -6,7 +6,7 @@ import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.HostResources;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.UUID;
@@ -18,13 +18,13 @@ import java.util.stream.IntStream;
  * @param facts as the scheduler would know them
  * @param own what pods that belong to it request, such as a DaemonSet's
  */
-record Node(String name, Sharing facts, HostLoad own) {
+record Node(String name, Sharing facts, HostResources own) {
     /** The GPUs of a node of which only their number and kind are known. */
     record Gpus(int count, String model, int memoryMiB, int slots) {}
 
     /** A node with such GPUs. */
-    static Node of(String name, Gpus gpus, HostLoad allocatable) {
-        return new Node(name, new Sharing(gpus(name, gpus), Placement.BINPACK, allocatable), HostLoad.NONE);
+    static Node of(String name, Gpus gpus, HostResources allocatable) {
+        return new Node(name, new Sharing(gpus(name, gpus), Placement.BINPACK, allocatable), HostResources.NONE);
     }
 
     /** GPUs that are all alike; UUIDs are made up from their node's name. */

@@ -5,12 +5,12 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
 import io.aliquot.api.Resources;
-import io.aliquot.api.Slots;
+import io.aliquot.api.SlotCount;
 import io.aliquot.api.Vgpu;
-import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -48,7 +48,7 @@ final class Openb {
     /** Whether the nodes tell what memory their GPUs have. */
     private final boolean sized;
 
-    private final Map<PodAsk, PodAsk> asks = new HashMap<>();
+    private final Map<PodGpuRequest, PodGpuRequest> asks = new HashMap<>();
 
     private Openb(boolean sized) {
         this.sized = sized;
@@ -81,7 +81,7 @@ final class Openb {
             int gpus = row.number("gpu", 0, MOST_GPUS);
             int miB = sized && gpus > 0 ? row.number(CARD_MIB, 1, Vgpu.LARGEST_MIB) : Trace.WHOLE;
             return Node.of(
-                    row.text("sn"), new Node.Gpus(gpus, named(row, row.text("model")), miB, Slots.MOST), load(row));
+                    row.text("sn"), new Node.Gpus(gpus, named(row, row.text("model")), miB, SlotCount.MOST), load(row));
         } catch (FormatException e) {
             throw row.wrong(String.valueOf(e.getMessage()));
         }
@@ -117,17 +117,17 @@ final class Openb {
         return List.copyOf(pods);
     }
 
-    private PodAsk ask(Csv.Row row) {
-        Optional<ContainerAsk> container =
+    private PodGpuRequest ask(Csv.Row row) {
+        Optional<ContainerGpuRequest> container =
                 row.text(MIB).isEmpty() && row.text(CORES).isEmpty() ? byPart(row) : Optional.of(byAmounts(row));
         try {
-            return PodAsk.of(container.stream().toList(), container.isEmpty() ? Map.of() : models(row), false);
+            return PodGpuRequest.of(container.stream().toList(), container.isEmpty() ? Map.of() : models(row), false);
         } catch (FormatException e) {
             throw row.wrong("gpu_spec: " + e.getMessage());
         }
     }
 
-    private Optional<ContainerAsk> byPart(Csv.Row row) {
+    private Optional<ContainerGpuRequest> byPart(Csv.Row row) {
         int gpus = row.number("num_gpu", 0, MOST_GPUS);
         int part = row.number(MILLI, gpus == 0 ? 0 : gpus == 1 ? 1 : Trace.WHOLE, Trace.WHOLE);
         if (gpus == 0) {
@@ -140,11 +140,11 @@ final class Openb {
         GpuRequest request = part < Trace.WHOLE
                 ? new GpuRequest(1, new MemoryRequest.Mebibytes(part), 0, false)
                 : new GpuRequest(gpus, new MemoryRequest.WholeCard(), 0, true);
-        return Optional.of(new ContainerAsk(CONTAINER, ContainerKind.APP, request));
+        return Optional.of(new ContainerGpuRequest(CONTAINER, ContainerKind.APP, request));
     }
 
     /** Read as a container's limits are. */
-    private ContainerAsk byAmounts(Csv.Row row) {
+    private ContainerGpuRequest byAmounts(Csv.Row row) {
         if (!row.text(MILLI).matches("0?")) {
             throw row.wrong(MILLI + " is \"" + row.text(MILLI) + "\" beside " + MIB + " or " + CORES
                     + "; expected 0 or nothing");
@@ -161,7 +161,7 @@ final class Openb {
         if (!row.text(CORES).isEmpty()) {
             limits.put(Resources.CORES, String.valueOf(row.number(CORES, 0, ALL_CORES)));
         }
-        return ContainerAsk.parse(CONTAINER, ContainerKind.APP, limits).orElseThrow();
+        return ContainerGpuRequest.parse(CONTAINER, ContainerKind.APP, limits).orElseThrow();
     }
 
     private static Map<String, String> models(Csv.Row row) {
@@ -182,8 +182,8 @@ final class Openb {
         return model;
     }
 
-    private static HostLoad load(Csv.Row row) {
-        return new HostLoad(
+    private static HostResources load(Csv.Row row) {
+        return new HostResources(
                 row.number("cpu_milli", 0, Integer.MAX_VALUE),
                 (long) row.number("memory_mib", 0, Integer.MAX_VALUE) << 20);
     }

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.simulate;
 
-import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.GpuAmount;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -27,7 +27,7 @@ record Outcome(
         Map<Failure, Integer> failed,
         int pods,
         List<List<Double>> gpus,
-        List<List<Amount>> held,
+        List<List<GpuAmount>> held,
         double seconds,
         Decisions decisions) {
     /**

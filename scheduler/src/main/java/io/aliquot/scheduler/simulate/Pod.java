@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.simulate;
 
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Optional;
@@ -14,7 +14,7 @@ import java.util.Optional;
  * @param created when it was; {@link Instant#EPOCH} where that is not known
  * @param ends when it ended; {@link Instant#MAX} where that is not known
  */
-record Pod(String name, PodAsk ask, HostLoad requests, Instant created, Instant ends) {
+record Pod(String name, PodGpuRequest ask, HostResources requests, Instant created, Instant ends) {
     /** From its creation to its end, if both are known. */
     Optional<Duration> lifetime() {
         return ends.equals(Instant.MAX) ? Optional.empty() : Optional.of(Duration.between(created, ends));

@@ -5,19 +5,19 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeView;
-import io.aliquot.scheduler.ledger.Offer;
-import io.aliquot.scheduler.ledger.Offers;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.placement.Amount;
-import io.aliquot.scheduler.placement.Demand;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.aliquot.scheduler.placement.GpuModels;
-import io.aliquot.scheduler.placement.GpuRoom;
-import io.aliquot.scheduler.placement.PodAsk;
-import io.aliquot.scheduler.placement.Room;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -41,25 +41,25 @@ import java.util.stream.Collectors;
 final class Replay {
     private static final LedgerListener NOBODY = new LedgerListener() {
         @Override
-        public void roomFreed(String node) {}
+        public void capacityFreed(String node) {}
 
         @Override
-        public void oversold(String node, String gpu) {}
+        public void overallocated(String node, String gpu) {}
     };
 
     /** What is known of a node besides the ledger. */
     private static final class Host {
         final Node node;
-        final Room.Shape shape;
+        final FreeCapacity.Shape shape;
         Counted left;
 
-        Room room;
+        FreeCapacity room;
 
-        Host(Node node, Room.Shape shape) {
+        Host(Node node, FreeCapacity.Shape shape) {
             this.node = node;
             this.shape = shape;
             this.left = Counted.of(node);
-            this.room = Room.of(shape);
+            this.room = FreeCapacity.of(shape);
         }
     }
 
@@ -103,7 +103,7 @@ final class Replay {
         for (Host host : hosts.values()) {
             Sharing facts = host.node.facts();
             ledger.putNode(host.node.name(), new Sharing(facts.cards(), contender.placement(), facts.allocatable()));
-            ledger.hold(own(host.node));
+            ledger.observeBound(own(host.node));
             look(host);
         }
         this.byName = hosts.values().stream()
@@ -131,11 +131,11 @@ final class Replay {
     }
 
     /** What a pod asks for, in the units that rooms are counted in. */
-    Demand demand(Pod pod) {
+    DemandVector demand(Pod pod) {
         return models.demand(ask(pod));
     }
 
-    private static PodAsk ask(Pod pod) {
+    private static PodGpuRequest ask(Pod pod) {
         return pod.ask().requesting(pod.requests());
     }
 
@@ -145,21 +145,21 @@ final class Replay {
     }
 
     /** What is left of each node, in the order of the trace. */
-    List<Room> rooms() {
+    List<FreeCapacity> rooms() {
         return hosts.values().stream().map(host -> host.room).toList();
     }
 
     /** What pods hold of each node's GPUs, in the order of the trace and of the node's inventory. */
-    List<List<Amount>> held() {
+    List<List<GpuAmount>> held() {
         return hosts.keySet().stream()
-                .map(node -> ledger.view(node).orElseThrow().rooms().stream()
-                        .map(GpuRoom::taken)
+                .map(node -> ledger.view(node).orElseThrow().gpus().stream()
+                        .map(GpuFreeCapacity::taken)
                         .toList())
                 .toList();
     }
 
     /** A room and how many nodes have it. */
-    record Alike(Room room, int nodes) {}
+    record Alike(FreeCapacity room, int nodes) {}
 
     /** What is left of the nodes. */
     List<Alike> nodes() {
@@ -173,7 +173,7 @@ final class Replay {
 
     /** Places a pod; empty if it fits nowhere. */
     Optional<Placed> offer(Pod pod) {
-        PodAsk ask = ask(pod);
+        PodGpuRequest ask = ask(pod);
         var id = new PodId("", pod.name(), Long.toString(pods++));
         Counted requests = Counted.of(ask);
         List<Host> passed =
@@ -182,14 +182,14 @@ final class Replay {
             return Optional.empty(); // kube-scheduler doesn't ask
         }
         if (!ask.containers().isEmpty()) {
-            ledger.arrives(id.uid(), ask);
+            ledger.observe(id.uid(), ask);
         }
         return contender == Contender.RANDOM ? any(id, ask, passed) : best(id, ask, passed);
     }
 
     /** A pod ends. */
     void end(Placed placed) {
-        ledger.forget(placed.id().uid());
+        ledger.observeEnded(placed.id().uid());
         Host host = host(placed.node());
         host.left = host.left.plus(placed.requests());
         look(host);
@@ -199,21 +199,21 @@ final class Replay {
         return Optional.ofNullable(hosts.get(node)).orElseThrow();
     }
 
-    private Optional<Placed> best(PodId id, PodAsk ask, List<Host> passed) {
+    private Optional<Placed> best(PodId id, PodGpuRequest ask, List<Host> passed) {
         Placement policy = ask.nodePlacement().orElse(contender.placement());
-        Offers offers = ledger.offers(id.uid(), ask, policy);
+        FeasibilityCache offers = ledger.offers(id.uid(), ask, policy);
         List<String> nodes = passed.stream().map(host -> host.node.name()).toList();
         Optional<Host> best = offers.best(nodes, 1, (node, refuses) -> {}).stream()
                 .map(this::host)
                 .findFirst();
-        best.ifPresent(host -> ledger.expect(id, host.node.name(), ask));
+        best.ifPresent(host -> ledger.reserve(id, host.node.name(), ask));
         return best.map(host -> bind(id, ask, ask, host));
     }
 
-    private Optional<Placed> any(PodId id, PodAsk ask, List<Host> passed) {
-        Offers offers = ledger.offers(id.uid(), ask, Placement.BINPACK);
+    private Optional<Placed> any(PodId id, PodGpuRequest ask, List<Host> passed) {
+        FeasibilityCache offers = ledger.offers(id.uid(), ask, Placement.BINPACK);
         List<Host> fitting = passed.stream()
-                .filter(host -> offers.of(host.node.name()) instanceof Offer.Fits)
+                .filter(host -> offers.of(host.node.name()) instanceof Feasibility.Fits)
                 .toList();
         if (fitting.isEmpty()) {
             return Optional.empty();
@@ -223,7 +223,7 @@ final class Replay {
     }
 
     /** The same pod, were it to insist on one of those GPUs that hold it; one that asks for several as it is. */
-    private PodAsk onAnyGpu(PodId id, PodAsk ask, Host host) {
+    private PodGpuRequest onAnyGpu(PodId id, PodGpuRequest ask, Host host) {
         if (!ask.wantsOneGpu()) {
             return ask;
         }
@@ -231,14 +231,14 @@ final class Replay {
         Collections.shuffle(gpus, random);
         return gpus.stream()
                 .filter(ask::takes)
-                .map(gpu -> PodAsk.of(ask.containers(), Map.of(Annotations.USE_GPU_UUID, gpu.uuid()), false)
+                .map(gpu -> PodGpuRequest.of(ask.containers(), Map.of(Annotations.USE_GPU_UUID, gpu.uuid()), false)
                         .requesting(ask.requests()))
-                .filter(one -> ledger.ask(host.node.name(), id.uid(), one) instanceof Offer.Fits)
+                .filter(one -> ledger.feasibility(host.node.name(), id.uid(), one) instanceof Feasibility.Fits)
                 .findFirst()
                 .orElse(ask);
     }
 
-    private Placed bind(PodId id, PodAsk ask, PodAsk asBound, Host host) {
+    private Placed bind(PodId id, PodGpuRequest ask, PodGpuRequest asBound, Host host) {
         var granted = (Granted) ledger.commit(id, host.node.name(), asBound, 1);
         Counted requests = Counted.of(ask);
         host.left = host.left.minus(requests);
@@ -251,9 +251,10 @@ final class Replay {
     }
 
     private void look(Host host) {
-        List<GpuRoom> gpus = ledger.view(host.node.name()).map(NodeView::rooms).orElseThrow();
+        List<GpuFreeCapacity> gpus =
+                ledger.view(host.node.name()).map(NodeView::gpus).orElseThrow();
         free -= host.room.free();
-        host.room = Room.of(host.shape, host.left.host(), gpus);
+        host.room = FreeCapacity.of(host.shape, host.left.host(), gpus);
         free += host.room.free();
     }
 }

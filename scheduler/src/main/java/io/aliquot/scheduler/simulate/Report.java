@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.simulate;
 
-import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.GpuAmount;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.List;
@@ -75,11 +75,12 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
     record Held(List<List<Long>> memoryMiB, List<List<Integer>> cores, List<List<Integer>> vgpus) {
         private static final Held UNTOLD = new Held(List.of(), List.of(), List.of());
 
-        private static Held of(List<List<Amount>> held) {
-            return new Held(each(held, Amount::memoryMiB), each(held, Amount::cores), each(held, Amount::slots));
+        private static Held of(List<List<GpuAmount>> held) {
+            return new Held(
+                    each(held, GpuAmount::memoryMiB), each(held, GpuAmount::cores), each(held, GpuAmount::slots));
         }
 
-        private static <T> List<List<T>> each(List<List<Amount>> held, Function<Amount, T> what) {
+        private static <T> List<List<T>> each(List<List<GpuAmount>> held, Function<GpuAmount, T> what) {
             return held.stream().map(node -> node.stream().map(what).toList()).toList();
         }
     }

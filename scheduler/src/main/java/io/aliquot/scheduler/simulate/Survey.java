@@ -4,12 +4,12 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.Compatibility;
 import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
-import io.aliquot.api.PodWishes;
+import io.aliquot.api.PlacementPreferences;
 import io.aliquot.api.Resources;
 import io.aliquot.scheduler.cluster.PodReader;
-import io.aliquot.scheduler.placement.Card;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.GpuCapacity;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.ObjectMeta;
 import io.fabric8.kubernetes.api.model.Quantity;
@@ -34,14 +34,14 @@ final class Survey {
     private static final int TOLD = 5;
 
     private final GpuNodes gpuNodes = new GpuNodes();
-    private final Map<PodAsk, PodAsk> asks = new HashMap<>();
+    private final Map<PodGpuRequest, PodGpuRequest> asks = new HashMap<>();
     private final List<String> remarks = new ArrayList<>();
     /** Names, by what is said of them. */
     private final Map<String, List<String>> leftOut = new LinkedHashMap<>();
 
     private final Map<String, Node> nodes = new LinkedHashMap<>();
     /** What each node's own pods take of it. */
-    private final Map<String, HostLoad> own = new HashMap<>();
+    private final Map<String, HostResources> own = new HashMap<>();
 
     private Compatibility compatibility = Compatibility.NONE;
 
@@ -62,7 +62,7 @@ final class Survey {
                 ended++;
                 continue;
             }
-            Optional<PodAsk> ask = ask(pod);
+            Optional<PodGpuRequest> ask = ask(pod);
             if (ask.isEmpty()) {
                 continue;
             }
@@ -70,7 +70,7 @@ final class Survey {
             if (!wantsGpu && !nodes.containsKey(PodReader.node(pod))) {
                 elsewhere++;
             } else if (!wantsGpu && ofNode(pod)) {
-                own.merge(PodReader.node(pod), PodReader.requests(pod), HostLoad::plus);
+                own.merge(PodReader.node(pod), PodReader.requests(pod), HostResources::plus);
             } else {
                 pods.add(new Pod(
                         name(pod),
@@ -90,7 +90,8 @@ final class Survey {
         }
         return new Trace(
                 nodes.values().stream()
-                        .map(node -> new Node(node.name(), node.facts(), own.getOrDefault(node.name(), HostLoad.NONE)))
+                        .map(node ->
+                                new Node(node.name(), node.facts(), own.getOrDefault(node.name(), HostResources.NONE)))
                         .toList(),
                 new TreeMap<>(Map.of(WORKLOAD, pods)),
                 remarks);
@@ -103,7 +104,7 @@ final class Survey {
             String name = node.getMetadata().getName();
             GpuNodes.Reading reading = gpuNodes.read(node);
             if (reading instanceof GpuNodes.Reading.Known known) {
-                List<Card> cards = known.node().facts().cards().list();
+                List<GpuCapacity> cards = known.node().facts().cards().list();
                 long closed = cards.stream().filter(card -> !card.open()).count();
                 if (closed == cards.size()) {
                     leaveOut("node " + name, "all its GPUs are unhealthy or cordoned");
@@ -166,7 +167,7 @@ final class Survey {
                                 || owner.getKind().equals("Node"));
     }
 
-    private Optional<PodAsk> ask(io.fabric8.kubernetes.api.model.Pod pod) {
+    private Optional<PodGpuRequest> ask(io.fabric8.kubernetes.api.model.Pod pod) {
         try {
             var others = new ArrayList<String>();
             admit(pod, others);
@@ -208,7 +209,7 @@ final class Survey {
                             && !ForeignResources.NAMES.contains(name))
                     .forEach(others::add);
             if (ForeignResources.wantsLinks(limits)) {
-                annotations.putIfAbsent(Annotations.GPU_PLACEMENT, PodWishes.TOPOLOGY);
+                annotations.putIfAbsent(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);
             }
             var ours = new LinkedHashMap<String, Quantity>();
             ForeignResources.asOurs(limits, labels, its)

@@ -2,9 +2,9 @@ package io.aliquot.scheduler.simulate;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuRequest;
-import io.aliquot.scheduler.placement.Card;
-import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.GpuCapacity;
 import java.util.Collections;
 import java.util.List;
 import java.util.SortedMap;
@@ -34,8 +34,8 @@ final class Trace {
         this.remarks = List.copyOf(remarks);
         List<Gpu> gpus = nodes.stream()
                 .flatMap(node -> node.facts().cards().list().stream())
-                .filter(Card::open)
-                .map(Card::gpu)
+                .filter(GpuCapacity::open)
+                .map(GpuCapacity::gpu)
                 .toList();
         this.capacity = gpus.size() * (long) WHOLE;
         this.alike = gpus.stream().mapToInt(Gpu::memoryMiB).distinct().count() <= 1;
@@ -77,7 +77,7 @@ final class Trace {
     long asked(Pod pod) {
         long peak = 0;
         long running = 0;
-        for (ContainerAsk container : pod.ask().containers()) {
+        for (ContainerGpuRequest container : pod.ask().containers()) {
             long asked = asked(container.request());
             peak = Math.max(peak, running + asked);
             if (container.kind() != ContainerKind.INIT) {

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.simulate;
 
-import io.aliquot.scheduler.placement.Demand;
-import io.aliquot.scheduler.placement.Room;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
@@ -18,7 +18,7 @@ import java.util.Map;
 final class TypicalPods {
     private static final double COVERED = 0.95;
 
-    private record Weighted(Demand demand, double weight) {}
+    private record Weighted(DemandVector demand, double weight) {}
 
     private final List<Weighted> typical;
 
@@ -27,15 +27,16 @@ final class TypicalPods {
     }
 
     /** The most frequent demands, until 95 % of the pods are covered; memory makes no difference. */
-    static TypicalPods of(Collection<Demand> pods) {
-        Map<Demand, List<Demand>> kinds = new LinkedHashMap<>();
-        for (Demand pod : pods) {
-            var kind =
-                    new Demand(pod.cpuMillis(), 0, pod.gpus(), pod.whole(), pod.gpuMiB(), pod.gpuCores(), pod.models());
+    static TypicalPods of(Collection<DemandVector> pods) {
+        Map<DemandVector, List<DemandVector>> kinds = new LinkedHashMap<>();
+        for (DemandVector pod : pods) {
+            var kind = new DemandVector(
+                    pod.cpuMillis(), 0, pod.gpus(), pod.whole(), pod.gpuMiB(), pod.gpuCores(), pod.models());
             kinds.computeIfAbsent(kind, any -> new ArrayList<>()).add(pod);
         }
-        List<List<Demand>> alike = new ArrayList<>(kinds.values());
-        alike.sort(Comparator.comparingInt((List<Demand> kind) -> kind.size()).reversed());
+        List<List<DemandVector>> alike = new ArrayList<>(kinds.values());
+        alike.sort(Comparator.comparingInt((List<DemandVector> kind) -> kind.size())
+                .reversed());
         long covered = 0;
         int count = 0;
         while (count < alike.size() && covered < COVERED * pods.size()) {
@@ -48,7 +49,7 @@ final class TypicalPods {
     }
 
     /** Free GPU of a node that the typical pods, by weight, can't use, in thousandths. */
-    double fragmentation(Room node) {
+    double fragmentation(FreeCapacity node) {
         double sum = 0;
         for (Weighted one : typical) {
             sum += one.weight() * useless(one.demand(), node);
@@ -56,7 +57,7 @@ final class TypicalPods {
         return sum;
     }
 
-    private static int useless(Demand demand, Room node) {
+    private static int useless(DemandVector demand, FreeCapacity node) {
         if (demand.gpus() == 0 || demand.cpuMillis() > node.cpuMillis() || !demand.takes(node.shape())) {
             return node.free();
         }

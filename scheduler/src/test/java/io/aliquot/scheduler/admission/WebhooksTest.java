@@ -5,8 +5,8 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.aliquot.api.Compatibility;
+import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.server.RandomPorts;
-import io.aliquot.scheduler.server.Verbs;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
 import java.io.ByteArrayInputStream;
@@ -76,7 +76,7 @@ class WebhooksTest {
         }
 
         @Bean
-        Verbs none() {
+        ExtenderHandler none() {
             return (path, body) -> new byte[0];
         }
     }

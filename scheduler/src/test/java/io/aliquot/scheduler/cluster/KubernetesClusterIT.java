@@ -83,8 +83,8 @@ class KubernetesClusterIT {
         cluster = new KubernetesCluster(
                 client,
                 leadership,
-                new Unbound(),
-                new Lag(metrics, System::nanoTime),
+                new UnboundPodVersions(),
+                new WatchLatency(metrics, System::nanoTime),
                 Optional::empty,
                 events,
                 metrics,
@@ -199,7 +199,7 @@ class KubernetesClusterIT {
     @Test
     void takingStockReadsEveryBoundPodOfEveryPage() throws IOException {
         var bound = new ArrayList<Pod>();
-        for (int i = 0; i < SlimClient.PAGE + 10; i++) {
+        for (int i = 0; i < ListWatchClient.PAGE + 10; i++) {
             bound.add(create("node1"));
         }
         Pod ended = create("node1");
@@ -207,18 +207,18 @@ class KubernetesClusterIT {
         Pod unbound = create("");
         var ledger = new Ledger(System::nanoTime, new LedgerListener() {
             @Override
-            public void roomFreed(String node) {}
+            public void capacityFreed(String node) {}
 
             @Override
-            public void oversold(String node, String gpu) {}
+            public void overallocated(String node, String gpu) {}
         });
 
-        KubernetesCluster.takeStock(new SlimClient(client), ledger);
+        KubernetesCluster.takeStock(new ListWatchClient(client), ledger);
 
         assertThat(bound)
-                .allMatch(pod -> ledger.place(pod.getMetadata().getUid()).equals(Optional.of("node1")));
-        assertThat(ledger.place(ended.getMetadata().getUid())).isEmpty();
-        assertThat(ledger.place(unbound.getMetadata().getUid())).isEmpty();
+                .allMatch(pod -> ledger.nodeOf(pod.getMetadata().getUid()).equals(Optional.of("node1")));
+        assertThat(ledger.nodeOf(ended.getMetadata().getUid())).isEmpty();
+        assertThat(ledger.nodeOf(unbound.getMetadata().getUid())).isEmpty();
     }
 
     @Test

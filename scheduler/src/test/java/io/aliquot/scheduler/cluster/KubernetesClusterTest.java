@@ -83,8 +83,8 @@ class KubernetesClusterTest {
         cluster = new KubernetesCluster(
                 client,
                 leadership,
-                new Unbound(),
-                new Lag(metrics, System::nanoTime),
+                new UnboundPodVersions(),
+                new WatchLatency(metrics, System::nanoTime),
                 Optional::empty,
                 events,
                 metrics,
@@ -215,8 +215,8 @@ class KubernetesClusterTest {
         Config config = Config.fromKubeconfig(kubeconfig.toFile());
         try (KubernetesClient client =
                 new KubernetesClientBuilder().withConfig(config).build()) {
-            var line = new Line(config);
-            var slim = new SlimClient(client);
+            var line = new ApiServerClient(config);
+            var slim = new ListWatchClient(client);
             behaviours.add(answers(201, "{}"));
             send(line);
             behaviours.add(answers(401, "Unauthorized"));
@@ -237,7 +237,7 @@ class KubernetesClusterTest {
             Files.writeString(kubeconfig, kubeconfig("newest"));
             behaviours.add(answers(401, "Unauthorized"));
             behaviours.add(answers(200, ""));
-            slim.watch(Kind.DISRUPTION_BUDGETS, "7").close();
+            slim.watch(ResourceType.DISRUPTION_BUDGETS, "7").close();
             assertThat(requests.get(5).token()).isEqualTo("Bearer newest");
 
             Files.writeString(kubeconfig, kubeconfig("nobody's"));
@@ -248,7 +248,7 @@ class KubernetesClusterTest {
         }
     }
 
-    private static int send(Line line) throws IOException {
+    private static int send(ApiServerClient line) throws IOException {
         return line.send("POST", "/path", ContentType.APPLICATION_JSON, "the body", Duration.ofSeconds(5))
                 .code();
     }
@@ -271,7 +271,7 @@ class KubernetesClusterTest {
     void aPodIsMovedOnByAPatchForThatVersionAloneAndThenReadAsItIsNow() {
         behaviours.add(answers(200, "{}"));
         behaviours.add(answers(200, pod("8", "")));
-        assertThat(cluster.moveOn(POD, 7).version()).hasValue(8);
+        assertThat(cluster.bumpVersion(POD, 7).version()).hasValue(8);
         assertThat(requests.get(0).line()).startsWith("PATCH /api/v1/namespaces/default/pods/a?timeout=");
         assertThat(requests.get(0).type()).startsWith("application/merge-patch+json");
         assertThat(requests.get(0).body())
@@ -283,10 +283,10 @@ class KubernetesClusterTest {
     @Test
     void aPodThatCouldNotBeMovedOnIsReadOnlyIfItMayHaveMoved() {
         behaviours.add(answers(403, "{}"));
-        assertThat(cluster.moveOn(POD, 7)).isInstanceOf(PodState.Unreadable.class);
+        assertThat(cluster.bumpVersion(POD, 7)).isInstanceOf(PodState.Unreadable.class);
         behaviours.add(answers(409, "{}"));
         behaviours.add(answers(200, pod("9", "n1")));
-        assertThat(cluster.moveOn(POD, 7)).isInstanceOf(PodState.Bound.class);
+        assertThat(cluster.bumpVersion(POD, 7)).isInstanceOf(PodState.Bound.class);
     }
 
     @Test
@@ -346,7 +346,7 @@ class KubernetesClusterTest {
         }
         assertThat(lines.list.get(0).getArgumentArray()).contains(POD);
         assertThat(lines.list.get(0).getFormattedMessage()).isEqualTo(POD + ": Reason a sentence");
-        assertThat(LoggedAs.of(new NodeBuilder()
+        assertThat(LogReference.of(new NodeBuilder()
                         .withNewMetadata()
                         .withName("n1")
                         .endMetadata()

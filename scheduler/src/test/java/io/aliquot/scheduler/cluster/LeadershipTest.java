@@ -3,8 +3,8 @@ package io.aliquot.scheduler.cluster;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Fence;
-import io.aliquot.scheduler.extender.Cluster.Standing;
-import io.aliquot.scheduler.extender.Cluster.Standing.Leads;
+import io.aliquot.scheduler.extender.Cluster;
+import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Leads;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import java.time.Duration;
@@ -43,11 +43,11 @@ class LeadershipTest {
     @Test
     void whoHasNoLeaseOrSeesAnothersWaits() {
         leadership.gone();
-        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         assertThat(leadership.known()).isFalse();
         leadership.seen(lease("pod-ab_1", 1));
-        assertThat(leadership.standing())
-                .isEqualTo(new Standing.Waits(
+        assertThat(leadership.status())
+                .isEqualTo(new Cluster.LeaderStatus.Waits(
                         "waiting for the kube-scheduler in this pod to lead: pod-ab_1 holds the Lease"));
         assertThat(leadership.known()).isTrue();
         assertThat(lists).hasValue(0);
@@ -57,8 +57,9 @@ class LeadershipTest {
     void aNewLeaderServesOnlyAfterItHasListedThePods() throws Exception {
         leadership.seen(lease("pod-a_1", 4));
         Thread.sleep(60);
-        assertThat(leadership.standing())
-                .isEqualTo(new Standing.Waits("taking over: making sure of what the leader before has bound"));
+        assertThat(leadership.status())
+                .isEqualTo(
+                        new Cluster.LeaderStatus.Waits("taking over: making sure of what the leader before has bound"));
         mayList.release();
         await(new Leads(new Fence("pod-a_1", 4)));
     }
@@ -69,7 +70,7 @@ class LeadershipTest {
         leadership.seen(lease("pod-a_1", 4));
         await(new Leads(new Fence("pod-a_1", 4)));
         leadership.seen(lease("pod-a_1", 4));
-        assertThat(leadership.standing()).isInstanceOf(Leads.class);
+        assertThat(leadership.status()).isInstanceOf(Leads.class);
         assertThat(lists).hasValue(1);
     }
 
@@ -79,9 +80,9 @@ class LeadershipTest {
         leadership.seen(lease("pod-a_1", 4));
         await(new Leads(new Fence("pod-a_1", 4)));
         leadership.seen(lease("pod-b_1", 5));
-        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         leadership.seen(lease("pod-a_1", 6));
-        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         mayList.release();
         await(new Leads(new Fence("pod-a_1", 6)));
         assertThat(lists).hasValue(2);
@@ -96,7 +97,7 @@ class LeadershipTest {
 
         leadership.seen(lease("second", "pod-a_1", 0));
 
-        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         mayList.release();
         await(new Leads(new Fence("pod-a_1", 0)));
         assertThat(lists).hasValue(2);
@@ -110,7 +111,7 @@ class LeadershipTest {
 
         leadership.gone();
 
-        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         assertThat(leadership.known()).isFalse();
     }
 
@@ -123,7 +124,7 @@ class LeadershipTest {
 
         leadership.seen(lease("", 4));
 
-        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         assertThat(leadership.known()).isTrue();
     }
 
@@ -134,7 +135,7 @@ class LeadershipTest {
         leadership.seen(lease("pod-b_1", 5));
         mayList.release();
         Thread.sleep(60);
-        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
     }
 
     @Test
@@ -145,7 +146,7 @@ class LeadershipTest {
         while (lists.get() < 1) {
             Thread.sleep(5);
         }
-        assertThat(leadership.standing()).isInstanceOf(Standing.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         listWorks = true;
         mayList.release();
         await(new Leads(new Fence("pod-a_1", 4)));
@@ -169,7 +170,7 @@ class LeadershipTest {
 
             restarted.seen(lease("pod-a_1", 4)); // renewed before that: a conflict
             assertThat(replacing.poll(10, TimeUnit.SECONDS)).isNotNull();
-            assertThat(restarted.standing()).isInstanceOf(Standing.Waits.class);
+            assertThat(restarted.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
 
             restarted.seen(lease("pod-a_1", 5));
             await(restarted, new Leads(new Fence("pod-a_1", 5)));
@@ -184,16 +185,16 @@ class LeadershipTest {
         return mayList.hasQueuedThreads();
     }
 
-    private void await(Standing standing) throws InterruptedException {
+    private void await(Cluster.LeaderStatus standing) throws InterruptedException {
         await(leadership, standing);
     }
 
-    private static void await(Leadership leadership, Standing standing) throws InterruptedException {
+    private static void await(Leadership leadership, Cluster.LeaderStatus standing) throws InterruptedException {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
-        while (!leadership.standing().equals(standing) && System.nanoTime() < end) {
+        while (!leadership.status().equals(standing) && System.nanoTime() < end) {
             Thread.sleep(5);
         }
-        assertThat(leadership.standing()).isEqualTo(standing);
+        assertThat(leadership.status()).isEqualTo(standing);
     }
 
     private Lease lease(String holder, int transitions) {

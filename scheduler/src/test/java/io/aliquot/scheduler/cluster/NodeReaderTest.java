@@ -5,11 +5,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
-import io.aliquot.api.Share;
+import io.aliquot.api.SharingMode;
 import io.aliquot.scheduler.ledger.NodeFacts;
-import io.aliquot.scheduler.placement.Card;
+import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.Gpus;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.HostResources;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
@@ -28,7 +28,7 @@ class NodeReaderTest {
     void aNodeWithLabelAndInventorySharesItsGpus() {
         assertThat(reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", INVENTORY.print()))))
                 .isEqualTo(new NodeReader.Reading(
-                        new NodeFacts.Sharing(INVENTORY, Placement.BINPACK, new HostLoad(7910, 1 << 30)), ""));
+                        new NodeFacts.Sharing(INVENTORY, Placement.BINPACK, new HostResources(7910, 1 << 30)), ""));
     }
 
     @Test
@@ -61,9 +61,9 @@ class NodeReaderTest {
         assertThat(sharing(Map.of("aliquot.io/share", "memory"), Map.of())
                         .cards()
                         .share())
-                .isEqualTo(Share.MEMORY);
+                .isEqualTo(SharingMode.MEMORY);
         var acks = Map.of("ack.node.gpu.schedule", "topology", "ack.node.gpu.placement", "spread");
-        assertThat(sharing(acks, Map.of()).cards().share()).isEqualTo(Share.TOPOLOGY);
+        assertThat(sharing(acks, Map.of()).cards().share()).isEqualTo(SharingMode.TOPOLOGY);
         assertThat(sharing(acks, Map.of()).gpuPlacement()).isEqualTo(Placement.SPREAD);
         assertThat(read(Map.of("aliquot.io/share", "none"), Map.of()))
                 .isEqualTo(new NodeReader.Reading(
@@ -74,11 +74,11 @@ class NodeReaderTest {
     void aCordonedGpuTakesNoShareAndTheOthersDo() {
         var cards = sharing(Map.of(), Map.of("aliquot.io/cordon-gpus", Gpus.uuid(1, 1)))
                 .cards();
-        assertThat(cards.list()).extracting(Card::cordoned).containsExactly(false, true);
+        assertThat(cards.list()).extracting(GpuCapacity::cordoned).containsExactly(false, true);
         assertThat(sharing(Map.of(), Map.of("aliquot.io/cordon-gpus", ""))
                         .cards()
                         .list())
-                .extracting(Card::cordoned)
+                .extracting(GpuCapacity::cordoned)
                 .containsOnly(false);
     }
 
@@ -90,7 +90,7 @@ class NodeReaderTest {
                 .isEqualTo("aliquot.io/cordon-gpus: the node has no GPU " + Gpus.uuid(2, 0)
                         + "; its GPUs are in its annotation aliquot.io/gpus");
         assertThat(((NodeFacts.Sharing) reading.facts()).cards().list())
-                .extracting(Card::cordoned)
+                .extracting(GpuCapacity::cordoned)
                 .containsExactly(true, false);
     }
 
@@ -101,8 +101,8 @@ class NodeReaderTest {
         var facts =
                 (NodeFacts.Sharing) reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", scaled.print())))
                         .facts();
-        assertThat(facts.cards().list()).extracting(Card::memoryMiB).containsOnly(160_000L);
-        assertThat(facts.cards().list()).extracting(Card::cores).containsOnly(150);
+        assertThat(facts.cards().list()).extracting(GpuCapacity::memoryMiB).containsOnly(160_000L);
+        assertThat(facts.cards().list()).extracting(GpuCapacity::cores).containsOnly(150);
     }
 
     @ParameterizedTest

@@ -3,10 +3,10 @@ package io.aliquot.scheduler.cluster;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.fabric8.kubernetes.api.model.EphemeralContainerBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodStatusBuilder;
@@ -29,16 +29,16 @@ class PodReaderTest {
                         + " memory=250Mi cores=10\\n\""));
         assertThat(reading.problems()).isEmpty();
         assertThat(reading.pod().perGpu())
-                .isEqualTo(
-                        Map.of(uuid(1, 0), new Amount(600, 15, 2, false), uuid(1, 1), new Amount(250, 10, 1, false)));
-        assertThat(reading.pod().requests()).isEqualTo(new HostLoad(1500, 1 << 30));
+                .isEqualTo(Map.of(
+                        uuid(1, 0), new GpuAmount(600, 15, 2, false), uuid(1, 1), new GpuAmount(250, 10, 1, false)));
+        assertThat(reading.pod().requests()).isEqualTo(new HostResources(1500, 1 << 30));
     }
 
     @Test
     void ofAnUnreadableAnnotationTheReadableLinesAreHeldAndTheRestIsToldOf() {
         PodReader.Reading reading = PodReader.bound(pod(
                 "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\\nGPU-1 memory=1Mi cores=0\\n\""));
-        assertThat(reading.pod().perGpu()).isEqualTo(Map.of(uuid(1, 0), new Amount(250, 10, 1, false)));
+        assertThat(reading.pod().perGpu()).isEqualTo(Map.of(uuid(1, 0), new GpuAmount(250, 10, 1, false)));
         assertThat(reading.problems()).hasSize(1);
         assertThat(reading.problems().get(0)).startsWith("aliquot.io/vgpu.main: expected a GPU's UUID");
     }
@@ -89,7 +89,7 @@ class PodReaderTest {
         assertThat(refused(tried(plain, "False", "Unschedulable"))).isEmpty();
     }
 
-    private static Optional<PodAsk> refused(Pod pod) {
+    private static Optional<PodGpuRequest> refused(Pod pod) {
         return PodReader.refused(pod, "aliquot-scheduler");
     }
 

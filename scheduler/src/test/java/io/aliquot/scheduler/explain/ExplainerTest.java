@@ -8,23 +8,24 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
-import io.aliquot.api.Share;
+import io.aliquot.api.SharingMode;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.explain.Explainer.Liked;
-import io.aliquot.scheduler.explain.Story.Victim;
+import io.aliquot.scheduler.explain.Explanation.Victim;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.NodeFacts;
-import io.aliquot.scheduler.ledger.Offer;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.placement.Amount;
-import io.aliquot.scheduler.placement.Cards;
+import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
-import io.aliquot.scheduler.placement.Term;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.NodeGpus;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.ScoreTerm;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import io.aliquot.scheduler.preemption.Selector;
@@ -41,10 +42,10 @@ class ExplainerTest {
 
     private final Ledger ledger = new Ledger(System::nanoTime, new LedgerListener() {
         @Override
-        public void roomFreed(String node) {}
+        public void capacityFreed(String node) {}
 
         @Override
-        public void oversold(String node, String gpu) {}
+        public void overallocated(String node, String gpu) {}
     });
     private final Budgets budgets = new Budgets();
     private final Explainer explainer = new Explainer(ledger, budgets);
@@ -58,7 +59,7 @@ class ExplainerTest {
     @Test
     void aPodThatFitsIsToldToLookElsewhere() {
         node(1, 2);
-        Story story = story(Gpus.ask("APP:main: gpumem=100"));
+        Explanation story = story(Gpus.ask("APP:main: gpumem=100"));
         assertThat(story.fitting()).containsExactly("n1");
         assertThat(story.summary()).isEqualTo("the GPUs of 1 of 1 node hold it (n1)");
         assertThat(story.remedies()).isEmpty();
@@ -70,27 +71,28 @@ class ExplainerTest {
         node(1, 2);
         node(2, 2);
         hold("a", 2, 0, 10_000, 0, 0);
-        PodAsk ask = Gpus.ask("APP:main: gpumem=20000");
-        ledger.arrives("uid-waiting", ask);
+        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=20000");
+        ledger.observe("uid-waiting", ask);
 
         List<Liked> binpack = liked(ask, Placement.BINPACK);
         assertThat(binpack).extracting(Liked::node).containsExactly("n2", "n1");
         assertThat(binpack.get(1).terms())
-                .containsExactly(new Term("fullness", 1000 * binpack.get(1).liking()));
+                .containsExactly(new ScoreTerm("fullness", 1000 * binpack.get(1).liking()));
         assertThat(liked(ask, Placement.SPREAD)).extracting(Liked::node).containsExactly("n1", "n2");
         // Another pod of the kind still finds a GPU of n1, and half a one of n2 is of no use to it afterwards.
         List<Liked> fragmentation = liked(ask, Placement.FRAGMENTATION);
         assertThat(fragmentation).extracting(Liked::node).containsExactly("n2", "n1");
         for (Liked liked : fragmentation) {
-            assertThat(liked.terms()).extracting(Term::name).containsExactly("waste", "scarcity", "idleness");
-            double cost = liked.terms().stream().mapToDouble(Term::thousandths).sum();
+            assertThat(liked.terms()).extracting(ScoreTerm::name).containsExactly("waste", "scarcity", "idleness");
+            double cost =
+                    liked.terms().stream().mapToDouble(ScoreTerm::thousandths).sum();
             assertThat(liked.liking()).isCloseTo(-cost, within(0.001));
         }
         assertThat(fragmentation.get(0).liking())
                 .isGreaterThan(fragmentation.get(1).liking());
     }
 
-    private List<Liked> liked(PodAsk ask, Placement policy) {
+    private List<Liked> liked(PodGpuRequest ask, Placement policy) {
         return explainer.liked(POD, ask, policy, ledger.nodeNames());
     }
 
@@ -101,16 +103,16 @@ class ExplainerTest {
         hold("a", 1, 0, 30_000, 0, 0);
         hold("b", 2, 0, 32_000, 0, 0);
         hold("c", 2, 1, 36_000, 80, 0);
-        Story story = story(Gpus.ask("APP:main: gpumem=12000 gpucores=30"));
+        Explanation story = story(Gpus.ask("APP:main: gpumem=12000 gpucores=30"));
         assertThat(story.summary())
                 .isEqualTo("of 2 nodes none has room: 2 no GPU with 12000 MiB free; closest is n1, where "
                         + Gpus.uuid(1, 0) + " lacks 2000 MiB");
-        assertThat(story.nearest()).extracting(Story.Near::node).containsExactly("n1", "n2");
+        assertThat(story.nearest()).extracting(Explanation.Near::node).containsExactly("n1", "n2");
         assertThat(story.nearest().get(0).lacks())
-                .containsExactly(new Story.Lack("main", Gpus.uuid(1, 0), "lacks 2000 MiB", 2000, 0, 0));
+                .containsExactly(new Explanation.Lack("main", Gpus.uuid(1, 0), "lacks 2000 MiB", 2000, 0, 0));
         assertThat(story.remedies()).containsExactly("nvidia.com/gpumem: 10000 instead of 12000");
         assertThat(explainer.gpuByGpu(POD, Gpus.ask("APP:main: gpumem=12000 gpucores=30"), "n2"))
-                .extracting(Story.Lack::text)
+                .extracting(Explanation.Lack::text)
                 .containsExactly("lacks 4000 MiB", "lacks 8000 MiB and 10 % of its cores");
     }
 
@@ -122,14 +124,14 @@ class ExplainerTest {
                 .endsWith("closest is n1, where " + Gpus.uuid(1, 0) + " lacks 10 % of its cores");
         assertThat(story(Gpus.ask("APP:main: gpumem=1000 gpucores=30")).remedies())
                 .containsExactly("nvidia.com/gpucores: 20 instead of 30");
-        Story whole = story(Gpus.ask("APP:main: gpu=1"));
+        Explanation whole = story(Gpus.ask("APP:main: gpu=1"));
         assertThat(whole.summary()).endsWith("is shared by 1 vGPU already");
         assertThat(whole.remedies()).containsExactly("nvidia.com/gpumem: 39000 instead of a whole card");
         for (int i = 0; i < 9; i++) {
             hold("s" + i, 1, 0, 1, 0, 0);
         }
         assertThat(story(Gpus.ask("APP:main: gpumem=1")).summary()).endsWith("lacks a slot");
-        assertThat(cause(Gpus.ask("APP:main: gpumem=1"))).isEqualTo(Cause.SLOTS);
+        assertThat(cause(Gpus.ask("APP:main: gpumem=1"))).isEqualTo(PendingCause.SLOTS);
     }
 
     @Test
@@ -139,13 +141,15 @@ class ExplainerTest {
         ledger.putNode(
                 "n1",
                 new NodeFacts.Sharing(
-                        new Cards(inventory, Share.CORE_MEMORY, Set.of()), Placement.BINPACK, HostLoad.NONE));
+                        new NodeGpus(inventory, SharingMode.CORE_MEMORY, Set.of()),
+                        Placement.BINPACK,
+                        HostResources.NONE));
         hold("a", 1, 0, 1000, 0, 0);
-        PodAsk ask = Gpus.ask("APP:main: gpu=1");
+        PodGpuRequest ask = Gpus.ask("APP:main: gpu=1");
         assertThat(story(ask).summary()).endsWith("is shared by 1 vGPU already");
-        assertThat(explainer.cause(POD, ask, ledger.nodeNames())).isEqualTo(Cause.WHOLE_CARD);
+        assertThat(explainer.cause(POD, ask, ledger.nodeNames())).isEqualTo(PendingCause.WHOLE_CARD);
         assertThat(explainer.gpuByGpu(POD, Gpus.ask("APP:main: gpumem-percentage=100"), "n1"))
-                .extracting(Story.Lack::text)
+                .extracting(Explanation.Lack::text)
                 .containsExactly("lacks 1000 MiB");
     }
 
@@ -154,29 +158,29 @@ class ExplainerTest {
         ledger.putNode(
                 "n1",
                 new NodeFacts.Sharing(
-                        new Cards(
+                        new NodeGpus(
                                 Gpus.inventory(
                                         10,
                                         Gpus.gpu(1, 0, MEMORY),
                                         Gpus.gpu(1, 1, MEMORY, false),
                                         Gpus.gpu(1, 2, 1000)),
-                                Share.CORE_MEMORY,
+                                SharingMode.CORE_MEMORY,
                                 Set.of(Gpus.uuid(1, 0))),
                         Placement.BINPACK,
-                        HostLoad.NONE));
-        PodAsk ask = Gpus.ask("APP:main: gpumem=2000");
-        Story story = story(ask);
+                        HostResources.NONE));
+        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=2000");
+        Explanation story = story(ask);
         assertThat(story.summary()).endsWith("; no pod's leaving would help");
         assertThat(story.nearest()).isEmpty();
-        assertThat(story.groups()).allMatch(Story.Group::hopeless);
+        assertThat(story.groups()).allMatch(Explanation.Group::hopeless);
         assertThat(explainer.gpuByGpu(POD, ask, "n1"))
-                .extracting(Story.Lack::text)
+                .extracting(Explanation.Lack::text)
                 .containsExactly("is cordoned", "is unhealthy", "has 1000 MiB at most");
-        assertThat(cause(ask)).isEqualTo(Cause.CLOSED);
-        assertThat(cause(Gpus.ask("APP:main: gpumem=50000"))).isEqualTo(Cause.IMPOSSIBLE);
-        PodAsk choosy = Gpus.ask(Map.of("aliquot.io/use-gpu-model", "H100"), "APP:main: gpumem=500");
+        assertThat(cause(ask)).isEqualTo(PendingCause.CLOSED);
+        assertThat(cause(Gpus.ask("APP:main: gpumem=50000"))).isEqualTo(PendingCause.IMPOSSIBLE);
+        PodGpuRequest choosy = Gpus.ask(Map.of("aliquot.io/use-gpu-model", "H100"), "APP:main: gpumem=500");
         assertThat(explainer.gpuByGpu(POD, choosy, "n1"))
-                .extracting(Story.Lack::text)
+                .extracting(Explanation.Lack::text)
                 .containsOnly("is not one that the pod takes, by its model or UUID");
         assertThat(story(choosy).remedies()).containsExactly("no annotations that choose its GPUs");
     }
@@ -187,15 +191,15 @@ class ExplainerTest {
         node(2, 1);
         hold("a", 1, 0, 30_000, 0, 0);
         hold("b", 2, 0, 30_000, 0, 0);
-        ledger.setServed("n1", false);
-        assertThat(cause(Gpus.ask("APP:main: gpumem=20000"))).isEqualTo(Cause.MEMORY);
-        ledger.setServed("n2", false);
-        assertThat(cause(Gpus.ask("APP:main: gpumem=20000"))).isEqualTo(Cause.CLOSED);
-        assertThat(cause(Gpus.ask("APP:main: gpumem=50000"))).isEqualTo(Cause.IMPOSSIBLE);
-        assertThat(cause(Gpus.ask("APP:main: gpu=2"))).isEqualTo(Cause.IMPOSSIBLE);
+        ledger.setAgentReady("n1", false);
+        assertThat(cause(Gpus.ask("APP:main: gpumem=20000"))).isEqualTo(PendingCause.MEMORY);
+        ledger.setAgentReady("n2", false);
+        assertThat(cause(Gpus.ask("APP:main: gpumem=20000"))).isEqualTo(PendingCause.CLOSED);
+        assertThat(cause(Gpus.ask("APP:main: gpumem=50000"))).isEqualTo(PendingCause.IMPOSSIBLE);
+        assertThat(cause(Gpus.ask("APP:main: gpu=2"))).isEqualTo(PendingCause.IMPOSSIBLE);
     }
 
-    private Cause cause(PodAsk ask) {
+    private PendingCause cause(PodGpuRequest ask) {
         return explainer.cause(POD, ask, ledger.nodeNames());
     }
 
@@ -207,12 +211,12 @@ class ExplainerTest {
         hold("small", 1, 0, 5_000, 0, 5);
         hold("large", 1, 0, 15_000, 0, 7);
         hold("other", 2, 0, 40_000, 0, 50);
-        PodAsk ask = Gpus.ask("APP:main: gpumem=15000");
-        Story story = explainer.explain(POD, ask, 60, true, ledger.nodeNames());
+        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=15000");
+        Explanation story = explainer.explain(POD, ask, 60, true, ledger.nodeNames());
         assertThat(story.victims())
                 .containsExactly(
-                        new Story.Room("n1", List.of(victim("large", 7))),
-                        new Story.Room("n2", List.of(victim("other", 50))));
+                        new Explanation.Room("n1", List.of(victim("large", 7))),
+                        new Explanation.Room("n2", List.of(victim("other", 50))));
         assertThat(explainer.explain(POD, ask, 6, true, ledger.nodeNames()).victims())
                 .isEmpty();
         assertThat(explainer.explain(POD, ask, 60, false, ledger.nodeNames()).victims())
@@ -229,19 +233,19 @@ class ExplainerTest {
         assertThat(explainer
                         .explain(POD, Gpus.ask("APP:main: gpumem=20000"), 1, true, ledger.nodeNames())
                         .victims())
-                .containsExactly(new Story.Room("n1", List.of(victim("other", 0))));
+                .containsExactly(new Explanation.Room("n1", List.of(victim("other", 0))));
     }
 
     @Test
     void podsThatAreEndingAnywayComeFirstAndNeedNoPriority() {
         node(1, 1);
-        var share = BoundPods.main(Gpus.uuid(1, 0), new Amount(30_000, 0, 1, false));
-        ledger.hold(new BoundPod(
+        var share = BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(30_000, 0, 1, false));
+        ledger.observeBound(new BoundPod(
                 new PodId("team", "ending", "uid-ending"),
                 "n1",
                 1,
                 List.of(share),
-                HostLoad.NONE,
+                HostResources.NONE,
                 1000,
                 Instant.EPOCH,
                 Instant.EPOCH,
@@ -252,7 +256,7 @@ class ExplainerTest {
         assertThat(explainer
                         .explain(POD, Gpus.ask("APP:main: gpumem=20000"), 0, true, ledger.nodeNames())
                         .victims())
-                .containsExactly(new Story.Room(
+                .containsExactly(new Explanation.Room(
                         "n1", List.of(new Victim(new PodId("team", "ending", "uid-ending"), 1000, true))));
     }
 
@@ -264,7 +268,7 @@ class ExplainerTest {
                 hold("p" + node + "-" + gpu, node, gpu, 30_000, 0, 0);
             }
         }
-        PodAsk ask = Gpus.ask("APP:main: gpumem=12000");
+        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=12000");
         assertThat(story(ask)).isEqualTo(story(ask));
         assertThat(explainer.oneLiner(POD, ask, ledger.nodeNames()).orElseThrow())
                 .isEqualTo(story(ask).summary() + "; would fit: "
@@ -295,20 +299,20 @@ class ExplainerTest {
             for (int pod = 0; pod < 15; pod++) {
                 int node = 1 + random.nextInt(3);
                 PodId id = new PodId("team", "p" + pod, "uid-p" + pod);
-                PodAsk ask = Gpus.ask("APP:main: gpu=" + (1 + random.nextInt(2)) + " gpumem="
+                PodGpuRequest ask = Gpus.ask("APP:main: gpu=" + (1 + random.nextInt(2)) + " gpumem="
                         + (1 + random.nextInt(30_000)) + " gpucores=" + random.nextInt(60));
                 if (world.ledger.commit(id, "n" + node, ask, 1)
                         instanceof io.aliquot.scheduler.ledger.Commitment.Granted granted) {
-                    List<io.aliquot.scheduler.ledger.Share> shares = granted.containers().entrySet().stream()
-                            .map(entry -> new io.aliquot.scheduler.ledger.Share(
+                    List<ContainerAllocation> shares = granted.containers().entrySet().stream()
+                            .map(entry -> new ContainerAllocation(
                                     entry.getKey(), io.aliquot.scheduler.placement.ContainerKind.APP, entry.getValue()))
                             .toList();
-                    world.ledger.hold(new BoundPod(
+                    world.ledger.observeBound(new BoundPod(
                             id,
                             "n" + node,
                             1,
                             shares,
-                            HostLoad.NONE,
+                            HostResources.NONE,
                             random.nextInt(5),
                             Instant.EPOCH,
                             Instant.EPOCH,
@@ -319,8 +323,8 @@ class ExplainerTest {
             }
             int memory = 10_000 + random.nextInt(30_000);
             int cores = 20 + random.nextInt(80);
-            PodAsk ask = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
-            Story story = world.explainer.explain(POD, ask, 3, true, world.ledger.nodeNames());
+            PodGpuRequest ask = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
+            Explanation story = world.explainer.explain(POD, ask, 3, true, world.ledger.nodeNames());
             String what = "seed " + seed + " round " + round + " " + story;
             for (String remedy : story.remedies()) {
                 int number = Integer.parseInt(remedy.replaceAll(".*: ([0-9]+) instead.*", "$1"));
@@ -332,18 +336,18 @@ class ExplainerTest {
                         .as(what)
                         .isFalse();
             }
-            for (Story.Room room : story.victims()) {
+            for (Explanation.Room room : story.victims()) {
                 var uids = new java.util.HashSet<String>();
                 room.pods().forEach(victim -> uids.add(victim.pod().uid()));
-                assertThat(world.ledger.askWithout(room.node(), POD.uid(), ask, uids))
+                assertThat(world.ledger.feasibilityWithout(room.node(), POD.uid(), ask, uids))
                         .as(what)
-                        .isInstanceOf(Offer.Fits.class);
+                        .isInstanceOf(Feasibility.Fits.class);
                 for (Victim victim : room.pods()) {
                     assertThat(victim.priority()).as(what).isLessThan(3);
                     uids.remove(victim.pod().uid());
-                    assertThat(world.ledger.askWithout(room.node(), POD.uid(), ask, uids))
+                    assertThat(world.ledger.feasibilityWithout(room.node(), POD.uid(), ask, uids))
                             .as(what)
-                            .isInstanceOf(Offer.Refuses.class);
+                            .isInstanceOf(Feasibility.Refuses.class);
                     uids.add(victim.pod().uid());
                 }
             }
@@ -358,9 +362,9 @@ class ExplainerTest {
                 hold("p" + node + "-" + gpu, node, gpu, 20_000 + node % 7, 50, node % 3);
             }
         }
-        PodAsk ask = Gpus.ask("APP:main: gpu=8 gpumem=30000");
+        PodGpuRequest ask = Gpus.ask("APP:main: gpu=8 gpumem=30000");
         long start = System.nanoTime();
-        Story story = explainer.explain(POD, ask, 2, true, ledger.nodeNames());
+        Explanation story = explainer.explain(POD, ask, 2, true, ledger.nodeNames());
         long millis = (System.nanoTime() - start) / 1_000_000;
         assertThat(story.groups()).hasSize(1);
         assertThat(story.groups().get(0).nodes()).isEqualTo(1000);
@@ -371,8 +375,9 @@ class ExplainerTest {
     }
 
     private boolean fits(int memory, int cores) {
-        PodAsk ask = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
-        return ledger.nodeNames().stream().anyMatch(node -> ledger.ask(node, POD.uid(), ask) instanceof Offer.Fits);
+        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
+        return ledger.nodeNames().stream()
+                .anyMatch(node -> ledger.feasibility(node, POD.uid(), ask) instanceof Feasibility.Fits);
     }
 
     private static Victim victim(String name, int priority) {
@@ -387,12 +392,12 @@ class ExplainerTest {
                 new NodeFacts.Sharing(
                         Gpus.inventory(10, gpu(0, 0), gpu(1, 0), gpu(2, 1), gpu(3, 1)),
                         Placement.BINPACK,
-                        new HostLoad(1000, 1000)));
+                        new HostResources(1000, 1000)));
         hold("a", 1, 0, 30_000, 0, 0);
         hold("b", 1, 2, 30_000, 0, 0);
         String two = "APP:main: gpu=2 gpumem=20000";
 
-        Story story = story(Gpus.ask(Map.of(Annotations.NUMA, "required"), two));
+        Explanation story = story(Gpus.ask(Map.of(Annotations.NUMA, "required"), two));
 
         assertThat(story.summary())
                 .isEqualTo("of 1 node none has room: 1 no NUMA domain with 2 such GPUs free; closest is n1, where its "
@@ -405,7 +410,7 @@ class ExplainerTest {
         return new Gpu(Gpus.uuid(1, index), index, "NVIDIA Test", MEMORY, 0, numa, true, Gpu.SHIM, Map.of());
     }
 
-    private Story story(PodAsk ask) {
+    private Explanation story(PodGpuRequest ask) {
         return explainer.explain(POD, ask, 0, true, ledger.nodeNames());
     }
 
@@ -416,17 +421,17 @@ class ExplainerTest {
         }
         ledger.putNode(
                 "n" + number,
-                new NodeFacts.Sharing(Gpus.inventory(10, all), Placement.BINPACK, new HostLoad(1000, 1000)));
+                new NodeFacts.Sharing(Gpus.inventory(10, all), Placement.BINPACK, new HostResources(1000, 1000)));
     }
 
     private void hold(String name, int node, int gpu, int memory, int cores, int priority) {
-        var share = BoundPods.main(Gpus.uuid(node, gpu), new Amount(memory, cores, 1, false));
-        ledger.hold(new BoundPod(
+        var share = BoundPods.main(Gpus.uuid(node, gpu), new GpuAmount(memory, cores, 1, false));
+        ledger.observeBound(new BoundPod(
                 new PodId("team", name, "uid-" + name),
                 "n" + node,
                 1,
                 List.of(share),
-                HostLoad.NONE,
+                HostResources.NONE,
                 priority,
                 Instant.EPOCH,
                 Instant.EPOCH,

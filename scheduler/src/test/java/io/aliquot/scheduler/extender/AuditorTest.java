@@ -4,7 +4,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.extender.Cluster.EvictOutcome;
 import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.placement.Gpus;
@@ -13,7 +12,7 @@ import java.time.Instant;
 import org.junit.jupiter.api.Test;
 
 class AuditorTest {
-    private final World world = new World();
+    private final ExtenderFixture world = new ExtenderFixture();
     private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
     private final Auditor auditor = new Auditor(world.ledger, world.news, world.cluster, metrics);
 
@@ -73,13 +72,13 @@ class AuditorTest {
 
     @Test
     void aStandbyForgetsWhatItWasToldOfNodesThatAreNoMore() {
-        world.cluster.standing = new Standing.Waits("another one holds the Lease");
-        world.news.roomFreed("gone");
-        world.news.oversold("gone", "GPU-1");
-        world.news.roomFreed("n1");
+        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.news.capacityFreed("gone");
+        world.news.overallocated("gone", "GPU-1");
+        world.news.capacityFreed("n1");
         auditor.audit();
         assertThat(world.news.takeFreed()).containsExactly("n1");
-        assertThat(world.news.takeOversold()).isEmpty();
+        assertThat(world.news.takeOverallocated()).isEmpty();
     }
 
     @Test
@@ -128,8 +127,8 @@ class AuditorTest {
 
     @Test
     void whoDoesNotLeadEvictsNobodyUntilHeDoes() {
-        Standing leads = world.cluster.standing;
-        world.cluster.standing = new Standing.Waits("another one holds the Lease");
+        Cluster.LeaderStatus leads = world.cluster.standing;
+        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         present("a", 1, "new/2");
         present("b", 2, "old/1");
         auditor.audit();
@@ -142,10 +141,10 @@ class AuditorTest {
     /** A standby frees a little later what lingers, so that the leader's next grant looks like too much to it. */
     @Test
     void howeverOftenAStandbyWasMistakenItSeesWhatIsTrueWhenItLeads() {
-        Standing leads = world.cluster.standing;
-        world.cluster.standing = new Standing.Waits("another one holds the Lease");
+        Cluster.LeaderStatus leads = world.cluster.standing;
+        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         for (int i = 0; i < 1000; i++) {
-            world.news.oversold("n2", "GPU-" + i);
+            world.news.overallocated("n2", "GPU-" + i);
         }
         present("a", 1, "new/2");
         present("b", 2, "old/1");
@@ -157,8 +156,8 @@ class AuditorTest {
 
     /** Holds most of the GPU, as the watch tells and the API server. */
     private BoundPod present(String name, int second, String fence) {
-        BoundPod pod = BoundPods.under(World.bound(name, 1, 1, 50_000), second, fence);
-        world.ledger.hold(pod);
+        BoundPod pod = BoundPods.under(ExtenderFixture.bound(name, 1, 1, 50_000), second, fence);
+        world.ledger.observeBound(pod);
         world.cluster.states.put(name, new PodState.Bound(pod));
         return pod;
     }

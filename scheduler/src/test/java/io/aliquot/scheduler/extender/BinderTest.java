@@ -1,16 +1,15 @@
 package io.aliquot.scheduler.extender;
 
-import static io.aliquot.scheduler.extender.World.id;
-import static io.aliquot.scheduler.extender.World.mebibytes;
-import static io.aliquot.scheduler.extender.World.pod;
+import static io.aliquot.scheduler.extender.ExtenderFixture.id;
+import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
+import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
-import io.aliquot.scheduler.ledger.Books;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.Gpus;
 import java.util.List;
@@ -23,7 +22,7 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 class BinderTest {
-    private final World world = new World();
+    private final ExtenderFixture world = new ExtenderFixture();
 
     @BeforeEach
     void aPodIsBeingPlaced() {
@@ -60,8 +59,8 @@ class BinderTest {
         var unbound = unbound(1);
         var later = unbound(2);
         var malformed = new PodState.Malformed(2, "nonsense");
-        var here = new PodState.Bound(World.bound("a", 1, 2, 80_000));
-        var elsewhere = new PodState.Bound(World.bound("a", 2, 2, 80_000));
+        var here = new PodState.Bound(ExtenderFixture.bound("a", 1, 2, 80_000));
+        var elsewhere = new PodState.Bound(ExtenderFixture.bound("a", 2, 2, 80_000));
         var gone = new PodState.Gone();
         var unreadable = new PodState.Unreadable("timeout");
         return List.of(
@@ -97,7 +96,7 @@ class BinderTest {
         assertThat(world.binder.bind(id("a"), "n1").error().isEmpty()).isEqualTo(bound);
         assertThat(world.ledger.unsettled("uid-a").orElse("")).isEqualTo(kept);
         assertThat(world.cluster.sent).hasSize(bindings);
-        assertThat(Books.views(world.ledger).stream()
+        assertThat(LedgerInvariants.views(world.ledger).stream()
                         .filter(view -> !view.holdings().isEmpty())
                         .map(NodeView::name))
                 .isEqualTo(kept.isEmpty() ? List.of() : List.of(kept));
@@ -132,7 +131,7 @@ class BinderTest {
         world.cluster.whileBinding = () -> world.pass(Binder.SECOND_TRY);
         assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("409");
         assertThat(world.cluster.sent).hasSize(1);
-        assertThat(Books.unconfirmed(world.ledger)).isEmpty();
+        assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
     }
 
     @Test
@@ -141,7 +140,7 @@ class BinderTest {
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("409 again"));
         world.cluster.state = unbound(9);
         assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("409 again");
-        assertThat(Books.unconfirmed(world.ledger)).isEmpty();
+        assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
     }
 
     @Test
@@ -169,19 +168,19 @@ class BinderTest {
     @Test
     void anUnknownOutcomeIsDecidedAsSoonAsThePodCanBeRead() {
         loseTheAnswer();
-        world.pass(Outcomes.LEFT_ALONE);
-        world.outcomes.settle();
+        world.pass(WriteReconciler.LEFT_ALONE);
+        world.outcomes.reconcileAll();
         assertThat(world.ledger.unsettled("uid-a")).contains("n1");
         world.cluster.state = unbound(1);
         world.cluster.movedOnTo = unbound(2);
-        world.outcomes.settle();
+        world.outcomes.reconcileAll();
         assertThat(world.cluster.movedOn).containsExactly(1L);
-        assertThat(Books.unconfirmed(world.ledger)).isEmpty();
+        assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
     }
 
     @Test
     void podsThatCannotBeDecidedAreInNobodysWay() {
-        world.ledger.forget("uid-a");
+        world.ledger.observeEnded("uid-a");
         List<String> stuck = List.of("s1", "s2", "s3", "s4", "s5");
         world.cluster.movedOnTo = new PodState.Unreadable("403");
         for (String pod : stuck) {
@@ -190,9 +189,9 @@ class BinderTest {
         }
         loseTheAnswer("b", 100);
         world.cluster.states.put("b", unbound(2));
-        world.pass(Outcomes.LEFT_ALONE);
+        world.pass(WriteReconciler.LEFT_ALONE);
         for (int round = 0; round <= stuck.size(); round++) {
-            world.outcomes.settle();
+            world.outcomes.reconcileAll();
         }
         assertThat(world.ledger.unsettled("uid-b")).isEmpty();
         assertThat(world.ledger.unsettled("uid-s1")).contains("n1");
@@ -237,7 +236,7 @@ class BinderTest {
 
     @Test
     void whoDoesNotLeadBindsNothing() {
-        world.cluster.standing = new Standing.Waits("another one holds the Lease");
+        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("another one holds the Lease");
         assertThat(world.cluster.sent).isEmpty();
     }

@@ -1,17 +1,16 @@
 package io.aliquot.scheduler.extender;
 
-import static io.aliquot.scheduler.extender.World.id;
-import static io.aliquot.scheduler.extender.World.mebibytes;
-import static io.aliquot.scheduler.extender.World.pod;
+import static io.aliquot.scheduler.extender.ExtenderFixture.id;
+import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
+import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.extender.Cluster.EvictOutcome;
-import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Wire.MetaPod;
 import io.aliquot.scheduler.extender.Wire.MetaVictims;
 import io.aliquot.scheduler.ledger.BoundPod;
-import io.aliquot.scheduler.ledger.Offer;
+import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.placement.Gpus;
 import java.time.Duration;
 import java.util.List;
@@ -24,8 +23,8 @@ import org.junit.jupiter.api.Test;
 class EvictorTest {
     private static final Duration SECOND = Duration.ofSeconds(1);
 
-    private final World world = new World();
-    private final Placing placing = world.placing(Placement.BINPACK, 100);
+    private final ExtenderFixture world = new ExtenderFixture();
+    private final FilterAndPrioritize placing = world.placing(Placement.BINPACK, 100);
     private final Evictor evictor = world.evictor();
     private BoundPod young;
 
@@ -56,9 +55,9 @@ class EvictorTest {
         world.leaves(young);
         ticks(50);
         assertThat(world.cluster.evicted).containsExactly("young");
-        world.ledger.forget("uid-young");
+        world.ledger.observeEnded("uid-young");
         var other = Gpus.ask("APP:main: gpumem=50000");
-        assertThat(world.ledger.ask("n1", "uid-other", other)).isInstanceOf(Offer.Refuses.class);
+        assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refuses.class);
         world.waker.wake();
         assertThat(world.cluster.woken).as("for whom it is kept").containsExactly("n1");
         assertThat(placing.filter(pod("high", mebibytes(40_000), 10, ""), List.of("n1"))
@@ -75,11 +74,11 @@ class EvictorTest {
         waits("high", 40_000, 10);
         tick();
         world.leaves(young);
-        world.ledger.forget("uid-young");
+        world.ledger.observeEnded("uid-young");
         world.pending.forget("uid-high");
         tick();
-        assertThat(world.ledger.ask("n1", "uid-other", Gpus.ask("APP:main: gpumem=40000")))
-                .isInstanceOf(Offer.Fits.class);
+        assertThat(world.ledger.feasibility("n1", "uid-other", Gpus.ask("APP:main: gpumem=40000")))
+                .isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
@@ -103,13 +102,13 @@ class EvictorTest {
         waits("high", 40_000, 10);
         tick();
         world.leaves(young);
-        world.ledger.forget("uid-young");
+        world.ledger.observeEnded("uid-young");
         world.pending.forget("uid-high");
         world.cluster.version = OptionalLong.empty();
         placing.filter(pod("high", mebibytes(40_000), 10, ""), List.of("n1"));
         tick();
-        assertThat(world.ledger.ask("n1", "uid-other", Gpus.ask("APP:main: gpumem=40000")))
-                .isInstanceOf(Offer.Fits.class);
+        assertThat(world.ledger.feasibility("n1", "uid-other", Gpus.ask("APP:main: gpumem=40000")))
+                .isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
@@ -122,12 +121,12 @@ class EvictorTest {
         tick();
         waits("high", 40_000, 10, "n2");
         tick();
-        world.ledger.forget("uid-young");
+        world.ledger.observeEnded("uid-young");
         ticks(30);
         assertThat(world.kept.holds("uid-high"))
                 .as("kube-scheduler may not have known that there is room")
                 .isTrue();
-        world.pending.looksFor(
+        world.pending.observe(
                 pod("high", mebibytes(40_000), 10, "PreemptLowerPriority"), Gpus.ask("APP:main: gpumem=40000"));
         tick();
         assertThat(world.kept.holds("uid-high")).as("it is asking").isTrue();
@@ -135,8 +134,8 @@ class EvictorTest {
         waits("high", 40_000, 10, "n2");
         tick();
         assertThat(world.cluster.evicted).containsExactly("young", "there");
-        assertThat(world.ledger.ask("n1", "uid-other", Gpus.ask("APP:main: gpumem=80000")))
-                .isInstanceOf(Offer.Fits.class);
+        assertThat(world.ledger.feasibility("n1", "uid-other", Gpus.ask("APP:main: gpumem=80000")))
+                .isInstanceOf(Feasibility.Fits.class);
     }
 
     /** A drain, say, in which somebody takes his time. */
@@ -147,7 +146,7 @@ class EvictorTest {
         waits("high", 40_000, 10);
         tick();
         world.leaves(young);
-        world.ledger.forget("uid-young");
+        world.ledger.observeEnded("uid-young");
         ticks(5);
         world.leaves(world.holds("slow", 1, 1, 1_000, 1));
         ticks(15);
@@ -160,7 +159,7 @@ class EvictorTest {
     void aPodThatIsAskedAboutWhileVictimsAreLookedForIsLookedAtAgainBeforeAnybodyIsEvicted() {
         waits("high", 40_000, 10);
         world.pass(SECOND);
-        world.cluster.versionAsked = () -> world.pending.looksFor(
+        world.cluster.versionAsked = () -> world.pending.observe(
                 pod("high", mebibytes(40_000), 10, "PreemptLowerPriority"), Gpus.ask("APP:main: gpumem=40000"));
         evictor.evict();
         assertThat(world.cluster.evicted).isEmpty();
@@ -249,7 +248,7 @@ class EvictorTest {
     @Test
     void aBudgetThatAllowsOneIsNotOverdrawnByTwo() {
         world.holds("third", 1, 0, 20_000, 1);
-        world.ledger.forget("uid-young");
+        world.ledger.observeEnded("uid-young");
         world.holds("important", 1, 1, 60_000, 5);
         world.budget("guarded", 1, "old", "third");
         waits("high", 75_000, 10);
@@ -259,7 +258,7 @@ class EvictorTest {
 
     @Test
     void roomThatOthersLeaveAnywayIsTakenFirst() {
-        world.ledger.forget("uid-young");
+        world.ledger.observeEnded("uid-young");
         world.leaves(world.holds("leaving", 1, 1, 60_000, 20));
         waits("high", 40_000, 10);
         tick();
@@ -272,7 +271,7 @@ class EvictorTest {
         waits("high", 40_000, 10);
         tick();
         world.leaves(young);
-        world.kept.letGo("uid-high");
+        world.kept.release("uid-high");
         var next = world.evictor();
         waits("high", 40_000, 10);
         for (int i = 0; i < 10; i++) {
@@ -326,7 +325,7 @@ class EvictorTest {
     @Test
     void whoDoesNotLeadEvictsNobody() {
         waits("high", 40_000, 10);
-        world.cluster.standing = new Standing.Waits("another one holds the Lease");
+        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         ticks(5);
         assertThat(world.cluster.evicted).isEmpty();
     }

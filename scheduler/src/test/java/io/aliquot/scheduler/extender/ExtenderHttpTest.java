@@ -7,7 +7,7 @@ import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.io.IOException;
 import java.net.URI;
@@ -72,8 +72,8 @@ class ExtenderHttpTest {
                 .run();
         extender = RandomPorts.extender(context);
         health = RandomPorts.health(context);
-        World.node(context.getBean(Ledger.class), 1);
-        World.node(context.getBean(Ledger.class), 2);
+        ExtenderFixture.node(context.getBean(Ledger.class), 1);
+        ExtenderFixture.node(context.getBean(Ledger.class), 2);
     }
 
     @AfterAll
@@ -83,7 +83,7 @@ class ExtenderHttpTest {
 
     @Test
     void aPodGoesThroughAllVerbs() throws Exception {
-        String pod = World.podJson("a", "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "");
+        String pod = ExtenderFixture.podJson("a", "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "");
         JsonNode filtered = ok("/filter", "{\"Pod\": " + pod + ", \"Nodes\": null, \"NodeNames\": [\"n1\", \"x\"]}");
         assertThat(filtered.toString())
                 .isEqualTo("{\"NodeNames\":[\"n1\"],\"FailedNodes\":{},\"FailedAndUnresolvableNodes\":{\"x\":"
@@ -109,7 +109,7 @@ class ExtenderHttpTest {
 
     @Test
     void aVerbThatFailsLeavesALineThatNamesThePod() throws Exception {
-        var log = (Logger) LoggerFactory.getLogger(JsonVerbs.class);
+        var log = (Logger) LoggerFactory.getLogger(JsonExtenderHandler.class);
         var lines = new ListAppender<ILoggingEvent>();
         lines.start();
         log.addAppender(lines);
@@ -127,7 +127,7 @@ class ExtenderHttpTest {
             log.detachAppender(lines);
         }
         assertThat(lines.list).singleElement().satisfies(line -> {
-            assertThat(line.getArgumentArray()).contains(World.id("f"));
+            assertThat(line.getArgumentArray()).contains(ExtenderFixture.id("f"));
             assertThat(line.getThrowableProxy().getMessage()).isEqualTo("a bug");
         });
     }
@@ -136,10 +136,12 @@ class ExtenderHttpTest {
     @Test
     void preemptAnswersOneNodeWithThePodsThatMustGo() throws Exception {
         Ledger ledger = context.getBean(Ledger.class);
-        World.node(ledger, 7);
-        ledger.hold(BoundPods.of(World.id("x"), "n7", 0, 1, HostLoad.NONE, World.share(7, 0, 80_000)));
-        ledger.hold(BoundPods.of(World.id("y"), "n7", 0, 2, HostLoad.NONE, World.share(7, 1, 80_000)));
-        String pod = World.podJson("high", "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "")
+        ExtenderFixture.node(ledger, 7);
+        ledger.observeBound(BoundPods.of(
+                ExtenderFixture.id("x"), "n7", 0, 1, HostResources.NONE, ExtenderFixture.share(7, 0, 80_000)));
+        ledger.observeBound(BoundPods.of(
+                ExtenderFixture.id("y"), "n7", 0, 2, HostResources.NONE, ExtenderFixture.share(7, 1, 80_000)));
+        String pod = ExtenderFixture.podJson("high", "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "")
                 .replace("\"spec\": {", "\"spec\": {\"priority\": 10, ");
         String victims = "{\"n7\":{\"Pods\":[{\"UID\":\"uid-x\"}],\"NumPDBViolations\":0}}";
         String args = "{\"Pod\": " + pod + ", \"NodeNameToVictims\": null, \"NodeNameToMetaVictims\": " + victims + "}";
@@ -152,7 +154,7 @@ class ExtenderHttpTest {
 
     @Test
     void thousandsOfNodesAreAnsweredInOnePiece() throws Exception {
-        String pod = World.podJson("c", "\"nvidia.com/gpu\": \"1\"", "");
+        String pod = ExtenderFixture.podJson("c", "\"nvidia.com/gpu\": \"1\"", "");
         String names =
                 IntStream.range(0, 5000).mapToObj(n -> "\"no-node-" + n + "\"").collect(Collectors.joining(", "));
         JsonNode filtered = ok("/filter", "{\"Pod\": " + pod + ", \"NodeNames\": [" + names + "]}");
@@ -161,7 +163,7 @@ class ExtenderHttpTest {
 
     @Test
     void nodesInsteadOfNamesAreExplained() throws Exception {
-        String pod = World.podJson("b", "\"nvidia.com/gpu\": \"1\"", "");
+        String pod = ExtenderFixture.podJson("b", "\"nvidia.com/gpu\": \"1\"", "");
         assertThat(ok("/filter", "{\"Pod\": " + pod + ", \"Nodes\": {}}")
                         .get("Error")
                         .asString())

@@ -18,7 +18,7 @@ public final class FakeCluster implements Cluster {
     public final List<Sent> sent = new ArrayList<>();
     final List<String> woken = new ArrayList<>();
     public final Deque<WriteOutcome> outcomes = new ArrayDeque<>();
-    public volatile Standing standing = new Standing.Leads(new Fence("aliquot-1_uuid", 3));
+    public volatile Cluster.LeaderStatus standing = new Cluster.LeaderStatus.Leads(new Fence("aliquot-1_uuid", 3));
     PodState state = new PodState.Unreadable("nobody told the test's cluster");
     OptionalLong version = OptionalLong.of(1);
     /** Of single pods, by name. */
@@ -40,7 +40,7 @@ public final class FakeCluster implements Cluster {
     Runnable whileBinding = () -> {};
 
     @Override
-    public Standing standing() {
+    public Cluster.LeaderStatus leadership() {
         meanwhile.run();
         return standing;
     }
@@ -70,7 +70,7 @@ public final class FakeCluster implements Cluster {
     }
 
     @Override
-    public PodState moveOn(PodId pod, long version) {
+    public PodState bumpVersion(PodId pod, long version) {
         movedOn.add(version);
         return movedOnTo;
     }

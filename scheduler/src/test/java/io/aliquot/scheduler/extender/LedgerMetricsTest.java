@@ -1,11 +1,11 @@
 package io.aliquot.scheduler.extender;
 
-import static io.aliquot.scheduler.extender.World.id;
+import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.ledger.BoundPods;
-import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
@@ -13,11 +13,11 @@ import org.junit.jupiter.api.Test;
 
 /** Of two empty nodes, each with two GPUs. */
 class LedgerMetricsTest {
-    private final World world = new World();
+    private final ExtenderFixture world = new ExtenderFixture();
     private final LedgerMetrics metrics = new LedgerMetrics(
             world.ledger,
             world.pending,
-            new WaitingCauses(
+            new PendingCauseCounts(
                     world.pending,
                     new Explainer(world.ledger, new Budgets()),
                     world.ledger,
@@ -32,9 +32,9 @@ class LedgerMetricsTest {
 
     @Test
     void noneIsASmallerGpuWhileAWholeLargerOneIsHeld() {
-        World.node(world.ledger, 2, Gpus.gpu(2, 0, World.MEMORY / 2));
-        var all = new Amount(World.MEMORY, 0, 1, true);
-        world.ledger.hold(BoundPods.of(id("a"), "n1", 1, BoundPods.main(Gpus.uuid(1, 0), all)));
+        ExtenderFixture.node(world.ledger, 2, Gpus.gpu(2, 0, ExtenderFixture.MEMORY / 2));
+        var all = new GpuAmount(ExtenderFixture.MEMORY, 0, 1, true);
+        world.ledger.observeBound(BoundPods.of(id("a"), "n1", 1, BoundPods.main(Gpus.uuid(1, 0), all)));
         assertThat(sum("aliquot_node_gpu_memory_stranded_mebibytes")).isZero();
     }
 

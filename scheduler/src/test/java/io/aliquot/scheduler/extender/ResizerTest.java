@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extender;
 
-import static io.aliquot.scheduler.extender.World.id;
+import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
@@ -8,11 +8,10 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.CorePolicy;
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.Standing;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
-import io.aliquot.scheduler.ledger.Books;
-import io.aliquot.scheduler.ledger.ShareChange;
-import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.ledger.AllocationChange;
+import io.aliquot.scheduler.ledger.LedgerInvariants;
+import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import java.util.List;
 import java.util.Map;
@@ -23,12 +22,12 @@ import org.junit.jupiter.api.Test;
 class ResizerTest {
     private static final String GPU = Gpus.uuid(1, 0);
 
-    private final World world = new World();
+    private final ExtenderFixture world = new ExtenderFixture();
     private final Resizer resizer = new Resizer(world.ledger, world.cluster, world.outcomes);
 
     @BeforeEach
     void aPodHolds3000() {
-        world.ledger.hold(World.bound("a", 1, 5, 3000));
+        world.ledger.observeBound(ExtenderFixture.bound("a", 1, 5, 3000));
     }
 
     @Test
@@ -45,16 +44,16 @@ class ResizerTest {
                                 Annotations.vgpu("main"),
                                 GPU + " memory=4000Mi cores=0 policy=fixed priority=0 context=0Mi\n")));
         assertThat(taken()).isEqualTo(4000);
-        world.ledger.hold(World.bound("a", 1, 6, 4000));
-        assertThat(world.ledger.awaits("uid-a")).isEmpty();
+        world.ledger.observeBound(ExtenderFixture.bound("a", 1, 6, 4000));
+        assertThat(world.ledger.unresolvedBase("uid-a")).isEmpty();
         assertThat(taken()).isEqualTo(4000);
     }
 
     @Test
     void theNextResizeNeedNotWaitForTheWatch() {
-        world.cluster.state = new PodState.Bound(World.bound("a", 1, 6, 4000));
+        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
-        world.cluster.state = new PodState.Bound(World.bound("a", 1, 7, 100));
+        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 100));
         assertThat(to(100)).isEqualTo(new Resizer.Result.Done());
         assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
         assertThat(world.cluster.movedOn).isEmpty();
@@ -69,16 +68,17 @@ class ResizerTest {
 
     @Test
     void whoDoesNotLeadResizesNothing() {
-        world.cluster.standing = new Standing.Waits("another one leads");
+        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one leads");
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("another one leads"));
         assertThat(world.cluster.sent).isEmpty();
     }
 
     @Test
     void whatThereIsNotOrMakesNoSenseIsNotWritten() {
-        assertThat(to(World.MEMORY + 1)).isInstanceOf(Resizer.Result.Refused.class);
-        assertThat(resizer.resize(World.id("nobody"), List.of())).isEqualTo(new Resizer.Result.NotFound());
-        assertThatThrownBy(() -> resizer.resize(World.id("a"), List.of(new ShareChange("side", "", 1, null, null))))
+        assertThat(to(ExtenderFixture.MEMORY + 1)).isInstanceOf(Resizer.Result.Refused.class);
+        assertThat(resizer.resize(ExtenderFixture.id("nobody"), List.of())).isEqualTo(new Resizer.Result.NotFound());
+        assertThatThrownBy(() -> resizer.resize(
+                        ExtenderFixture.id("a"), List.of(new AllocationChange("side", "", 1, null, null))))
                 .isInstanceOf(FormatException.class);
         assertThat(world.cluster.sent).isEmpty();
         assertThat(taken()).isEqualTo(3000);
@@ -89,7 +89,7 @@ class ResizerTest {
         world.cluster.outcomes.add(new WriteOutcome.Refused("a policy"));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Refused("a policy"));
         assertThat(taken()).isEqualTo(3000);
-        assertThat(world.ledger.awaits("uid-a")).isEmpty();
+        assertThat(world.ledger.unresolvedBase("uid-a")).isEmpty();
     }
 
     @Test
@@ -97,7 +97,7 @@ class ResizerTest {
         world.cluster.outcomes.add(new WriteOutcome.Unheard("busy"));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("busy"));
         assertThat(taken()).isEqualTo(3000);
-        assertThat(world.ledger.awaits("uid-a")).isEmpty();
+        assertThat(world.ledger.unresolvedBase("uid-a")).isEmpty();
     }
 
     @Test
@@ -105,7 +105,7 @@ class ResizerTest {
         world.cluster.outcomes.add(new WriteOutcome.Refused("the fence is old"));
         world.cluster.meanwhile = () -> {
             if (!world.cluster.sent.isEmpty()) {
-                world.cluster.standing = new Standing.Waits("another one leads");
+                world.cluster.standing = new Cluster.LeaderStatus.Waits("another one leads");
             }
         };
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("the fence is old"));
@@ -114,7 +114,7 @@ class ResizerTest {
     @Test
     void aPodThatChangedMeanwhileIsResizedAsItIsNow() {
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("version"));
-        world.cluster.state = new PodState.Bound(World.bound("a", 1, 7, 3000));
+        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 3000));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
         assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 7L);
     }
@@ -122,7 +122,7 @@ class ResizerTest {
     @Test
     void aResizeWhoseAnswerWasLostIsDoneIfThePodShowsIt() {
         world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
-        world.cluster.state = new PodState.Bound(World.bound("a", 1, 6, 4000));
+        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
         assertThat(world.cluster.sent).hasSize(1);
         assertThat(taken()).isEqualTo(4000);
@@ -131,8 +131,8 @@ class ResizerTest {
     @Test
     void aResizeWhoseAnswerWasLostIsMadeImpossibleBeforeItIsTriedAgain() {
         world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
-        world.cluster.state = new PodState.Bound(World.bound("a", 1, 5, 3000));
-        world.cluster.movedOnTo = new PodState.Bound(World.bound("a", 1, 6, 3000));
+        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 5, 3000));
+        world.cluster.movedOnTo = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 3000));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
         assertThat(world.cluster.movedOn).containsExactly(5L);
         assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
@@ -143,7 +143,7 @@ class ResizerTest {
         world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
         assertThat(to(4000)).isInstanceOf(Resizer.Result.Unavailable.class);
         assertThat(taken()).isEqualTo(4000);
-        assertThat(world.ledger.awaits("uid-a")).hasValue(5);
+        assertThat(world.ledger.unresolvedBase("uid-a")).hasValue(5);
         assertThat(to(100))
                 .isEqualTo(
                         new Resizer.Result.Unavailable("the outcome of an earlier resize is not known yet; try again"));
@@ -157,11 +157,13 @@ class ResizerTest {
     }
 
     private Resizer.Result to(int memoryMiB) {
-        return resizer.resize(World.id("a"), List.of(new ShareChange("main", "", memoryMiB, null, CorePolicy.FIXED)));
+        return resizer.resize(
+                ExtenderFixture.id("a"), List.of(new AllocationChange("main", "", memoryMiB, null, CorePolicy.FIXED)));
     }
 
     private long taken() {
-        Amount taken = Objects.requireNonNull(Books.taken(world.ledger).get(GPU));
+        GpuAmount taken =
+                Objects.requireNonNull(LedgerInvariants.taken(world.ledger).get(GPU));
         return taken.memoryMiB();
     }
 }

@@ -1,20 +1,19 @@
 package io.aliquot.scheduler.extender;
 
-import static io.aliquot.scheduler.extender.World.id;
-import static io.aliquot.scheduler.extender.World.mebibytes;
-import static io.aliquot.scheduler.extender.World.pod;
+import static io.aliquot.scheduler.extender.ExtenderFixture.id;
+import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
+import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
-import io.aliquot.api.Share;
-import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.api.SharingMode;
 import io.aliquot.scheduler.extender.PendingPods.Waiting;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
-import io.aliquot.scheduler.placement.Cards;
 import io.aliquot.scheduler.placement.Gpus;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.NodeGpus;
 import java.time.Duration;
 import java.util.List;
 import java.util.Set;
@@ -22,8 +21,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 class WakerTest {
-    private final World world = new World();
-    private final Placing placing = world.placing(Placement.BINPACK, 100);
+    private final ExtenderFixture world = new ExtenderFixture();
+    private final FilterAndPrioritize placing = world.placing(Placement.BINPACK, 100);
 
     @BeforeEach
     void noRoom() {
@@ -37,14 +36,14 @@ class WakerTest {
     @Test
     void nobodyIsWokenByRoomThatIsTooSmall() {
         waits("a", 2000, "n1");
-        world.ledger.hold(World.bound("x", 1, 2, 78_500));
+        world.ledger.observeBound(ExtenderFixture.bound("x", 1, 2, 78_500));
         assertThat(wokenAfterASecond()).isEmpty();
     }
 
     @Test
     void aReleaseWakesAtOnce() {
         waits("a", 2000, "n1");
-        world.ledger.forget("uid-x");
+        world.ledger.observeEnded("uid-x");
         world.waker.wake();
         assertThat(world.cluster.woken).containsExactly("n1");
         assertThat(wokenAfterASecond()).as("once").containsExactly("n1");
@@ -54,7 +53,7 @@ class WakerTest {
     void aGpuThatIsHealthyAgainWakes() {
         sick(true);
         waits("a", 2000, "n1");
-        world.ledger.forget("uid-x");
+        world.ledger.observeEnded("uid-x");
         assertThat(wokenAfterASecond()).isEmpty();
         sick(false);
         assertThat(wokenAfterASecond()).containsExactly("n1");
@@ -63,7 +62,7 @@ class WakerTest {
     @Test
     void aShareThatIsMadeSmallerWakes() {
         waits("a", 2000, "n1");
-        world.ledger.hold(World.bound("x", 1, 2, 70_000));
+        world.ledger.observeBound(ExtenderFixture.bound("x", 1, 2, 70_000));
         assertThat(wokenAfterASecond()).containsExactly("n1");
     }
 
@@ -71,45 +70,46 @@ class WakerTest {
     void aCordonThatIsLiftedWakes() {
         cordon(Gpus.uuid(1, 0));
         waits("a", 2000, "n1");
-        world.ledger.forget("uid-x");
+        world.ledger.observeEnded("uid-x");
         assertThat(wokenAfterASecond()).isEmpty();
         cordon();
         assertThat(wokenAfterASecond()).containsExactly("n1");
     }
 
     private void cordon(String... uuids) {
-        var gpus = Gpus.inventory(10, Gpus.gpu(1, 0, World.MEMORY), Gpus.gpu(1, 1, World.MEMORY));
+        var gpus = Gpus.inventory(10, Gpus.gpu(1, 0, ExtenderFixture.MEMORY), Gpus.gpu(1, 1, ExtenderFixture.MEMORY));
         world.ledger.putNode(
                 "n1",
                 new NodeFacts.Sharing(
-                        new Cards(gpus, Share.CORE_MEMORY, Set.of(uuids)),
+                        new NodeGpus(gpus, SharingMode.CORE_MEMORY, Set.of(uuids)),
                         Placement.BINPACK,
-                        new HostLoad(1000, 1000)));
+                        new HostResources(1000, 1000)));
     }
 
     private void sick(boolean sick) {
-        World.node(world.ledger, 1, Gpus.gpu(1, 0, World.MEMORY, !sick), Gpus.gpu(1, 1, World.MEMORY));
+        ExtenderFixture.node(
+                world.ledger, 1, Gpus.gpu(1, 0, ExtenderFixture.MEMORY, !sick), Gpus.gpu(1, 1, ExtenderFixture.MEMORY));
     }
 
     @Test
     void aNewNodeAndAnAgentThatIsBackWake() {
         waits("a", 2000, "n1", "n3");
-        Gpu gpu = Gpus.gpu(3, 0, World.MEMORY);
-        world.ledger.setServed("n3", false);
-        World.node(world.ledger, 3, gpu);
+        Gpu gpu = Gpus.gpu(3, 0, ExtenderFixture.MEMORY);
+        world.ledger.setAgentReady("n3", false);
+        ExtenderFixture.node(world.ledger, 3, gpu);
         assertThat(wokenAfterASecond()).isEmpty();
-        world.ledger.setServed("n3", true);
+        world.ledger.setAgentReady("n3", true);
         assertThat(wokenAfterASecond()).containsExactly("n3");
         world.ledger.putNode("n3", new NodeFacts.LeftOut("not labelled gpu=on"));
         assertThat(wokenAfterASecond()).containsExactly("n3");
-        World.node(world.ledger, 3, gpu);
+        ExtenderFixture.node(world.ledger, 3, gpu);
         assertThat(wokenAfterASecond()).containsExactly("n3", "n3");
     }
 
     @Test
     void aPlaceThatAnotherPodWasExpectedAtAndDidNotTakeWakes() {
-        world.ledger.forget("uid-x");
-        world.ledger.expect(id("b"), "n1", Gpus.ask("APP:main: gpumem=80000"));
+        world.ledger.observeEnded("uid-x");
+        world.ledger.reserve(id("b"), "n1", Gpus.ask("APP:main: gpumem=80000"));
         waits("a", 2000, "n1");
         world.news.takeFreed();
         world.pass(Ledger.EXPECTED_FOR.plusSeconds(1));
@@ -120,14 +120,14 @@ class WakerTest {
     @Test
     void roomWhereThePodMayNotGoWakesNobody() {
         waits("a", 2000, "n1");
-        world.ledger.forget("uid-z");
+        world.ledger.observeEnded("uid-z");
         assertThat(wokenAfterASecond()).isEmpty();
     }
 
     @Test
     void aPodWhoseBindFailedMayGoAnywhere() {
         world.pending.waits(id("a"), new Cluster.PodState.Unbound(1, Gpus.ask("APP:main: gpumem=2000")));
-        world.ledger.forget("uid-z");
+        world.ledger.observeEnded("uid-z");
         assertThat(wokenAfterASecond()).containsExactly("n2");
     }
 
@@ -135,7 +135,7 @@ class WakerTest {
     void aPodThatIsGoneWakesNobody() {
         waits("a", 2000, "n1");
         world.pending.forget("uid-a");
-        world.ledger.forget("uid-x");
+        world.ledger.observeEnded("uid-x");
         assertThat(wokenAfterASecond()).isEmpty();
     }
 
@@ -144,7 +144,7 @@ class WakerTest {
         waits("a", 2000, "n1", "n2");
         for (int tenth = 0; tenth < 50; tenth++) {
             world.takenElsewhere("x", 1, 0, 79_000);
-            world.ledger.forget("uid-x");
+            world.ledger.observeEnded("uid-x");
             world.waker.wake();
             world.pass(Duration.ofMillis(100));
         }
@@ -155,7 +155,7 @@ class WakerTest {
     void whoeverElseWakesDuringALookOneWriteASecond() {
         waits("a", 2000, "n1");
         Waiting a = world.pending.waiting("uid-a").orElseThrow();
-        world.ledger.forget("uid-x");
+        world.ledger.observeEnded("uid-x");
         world.cluster.meanwhile = () -> world.waker.wake("n2", a);
         world.waker.wake();
         assertThat(world.cluster.woken).containsExactly("n2");
@@ -181,7 +181,7 @@ class WakerTest {
     void aWriteThatFailedIsTriedAgain() {
         waits("a", 2000, "n1");
         world.cluster.wakes = false;
-        world.ledger.forget("uid-x");
+        world.ledger.observeEnded("uid-x");
         world.waker.wake();
         assertThat(wokenAfterASecond()).containsExactly("n1", "n1");
         world.cluster.wakes = true;
@@ -204,9 +204,9 @@ class WakerTest {
     @Test
     void whoTakesOverWakesForWhatWasFreedBefore() {
         waits("a", 2000, "n1");
-        Standing leads = world.cluster.standing;
-        world.cluster.standing = new Standing.Waits("another one holds the Lease");
-        world.ledger.forget("uid-x");
+        Cluster.LeaderStatus leads = world.cluster.standing;
+        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.ledger.observeEnded("uid-x");
         assertThat(wokenAfterASecond()).isEmpty();
         world.cluster.standing = leads;
         assertThat(wokenAfterASecond()).containsExactly("n1");
@@ -226,8 +226,8 @@ class WakerTest {
         for (int i = 0; i < 15_000; i++) {
             waits("a" + i, 60_000 + i, "n2");
         }
-        world.ledger.forget("uid-x");
-        world.ledger.forget("uid-z");
+        world.ledger.observeEnded("uid-x");
+        world.ledger.observeEnded("uid-z");
         for (int second = 0; second < 3; second++) {
             wokenAfterASecond();
         }

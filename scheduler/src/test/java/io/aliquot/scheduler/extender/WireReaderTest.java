@@ -34,13 +34,13 @@ class WireReaderTest {
 
     @Test
     void whatIsNotLookedAtIsSteppedOver() {
-        Args args = World.args(ARGS);
+        Args args = ExtenderFixture.args(ARGS);
         assertThat(args.nodeNames()).hasValue(List.of("n1", "n2"));
         assertThat(args.pod())
                 .isEqualTo(new Wire.Pod(
                         new PodId("default", "a", "u"),
                         12,
-                        new Rank(7, false),
+                        new PreemptionRank(7, false),
                         Map.of("k", "v"),
                         List.of(new Container("i", Map.of(), Map.of("cpu", "1"), true)),
                         List.of(
@@ -59,12 +59,12 @@ class WireReaderTest {
                 "\"topologySpreadConstraints\": [{\"whenUnsatisfiable\": \"ScheduleAnyway\"}, {\"maxSkew\": 1}]"
             })
     void aPodThatSaysWhatItWouldLikeHasPreferences(String wish) {
-        assertThat(World.args(ARGS.replace("\"priority\"", wish + ", \"priority\""))
+        assertThat(ExtenderFixture.args(ARGS.replace("\"priority\"", wish + ", \"priority\""))
                         .pod()
                         .preferences())
                 .isTrue();
         String must = wish.replace("preferred", "required").replace("ScheduleAnyway", "DoNotSchedule");
-        assertThat(World.args(ARGS.replace("\"priority\"", must + ", \"priority\""))
+        assertThat(ExtenderFixture.args(ARGS.replace("\"priority\"", must + ", \"priority\""))
                         .pod()
                         .preferences())
                 .isFalse();
@@ -73,14 +73,14 @@ class WireReaderTest {
     @Test
     void wherePartsAreMissingTheErrorSaysWhich() {
         for (String part : List.of("\"uid\"", "\"namespace\"", "\"metadata\"", "\"spec\"", "\"Pod\"", "\"name\"")) {
-            assertThatThrownBy(() -> World.args(ARGS.replace(part, "\"other\"")))
+            assertThatThrownBy(() -> ExtenderFixture.args(ARGS.replace(part, "\"other\"")))
                     .as(part)
                     .isInstanceOf(JacksonException.class)
                     .hasMessageContaining("expected ")
                     .hasMessageContaining(part.replace("\"", ""))
                     .hasMessageContaining(", found none");
         }
-        assertThatThrownBy(() -> World.args(ARGS + "{}")).isInstanceOf(JacksonException.class);
+        assertThatThrownBy(() -> ExtenderFixture.args(ARGS + "{}")).isInstanceOf(JacksonException.class);
     }
 
     @Test
@@ -88,7 +88,7 @@ class WireReaderTest {
         String whole = ARGS.strip();
         for (int length = 0; length < whole.length(); length++) {
             String cut = whole.substring(0, length);
-            assertThatThrownBy(() -> World.args(cut)).as(cut).isInstanceOf(JacksonException.class);
+            assertThatThrownBy(() -> ExtenderFixture.args(cut)).as(cut).isInstanceOf(JacksonException.class);
         }
     }
 
@@ -100,7 +100,7 @@ class WireReaderTest {
         JsonNode args = JSON.readTree(ARGS);
         inPlaceOfEach(args, JSON.readTree(other), () -> {
             try {
-                answers.add(World.args(args.toString()).nodeNames().isPresent());
+                answers.add(ExtenderFixture.args(args.toString()).nodeNames().isPresent());
             } catch (JacksonException e) {
                 answers.add(false);
             }

@@ -7,9 +7,9 @@ import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.placement.Amount;
+import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.server.CertificateSource;
 import io.aliquot.scheduler.server.CertificateSource.Identity;
 import io.aliquot.scheduler.server.KeyStores;
@@ -62,7 +62,7 @@ class ApiTestProgram {
     }
 
     /** What was asked, and pods that wait. */
-    static final class Cluster implements Reviews, Pods {
+    static final class Cluster implements AccessReviews, PodLookup {
         final Map<String, Pod> waiting = new ConcurrentHashMap<>();
         final List<String> tokens = new java.util.concurrent.CopyOnWriteArrayList<>();
 
@@ -120,12 +120,12 @@ class ApiTestProgram {
             Gpu[] gpus = {Gpus.gpu(node, 0, MEMORY), Gpus.gpu(node, 1, MEMORY)};
             ledger.putNode(
                     "n" + node,
-                    new NodeFacts.Sharing(Gpus.inventory(10, gpus), Placement.BINPACK, new HostLoad(1000, 1000)));
+                    new NodeFacts.Sharing(Gpus.inventory(10, gpus), Placement.BINPACK, new HostResources(1000, 1000)));
             for (int pod = 1; pod <= 4; pod++) {
-                var share = BoundPods.main(Gpus.uuid(node, pod % 2), new Amount(15_000, 20, 1, false));
+                var share = BoundPods.main(Gpus.uuid(node, pod % 2), new GpuAmount(15_000, 20, 1, false));
                 String namespace = pod == 4 ? "other" : "team";
                 var id = new PodId(namespace, "p" + node + "-" + pod, "uid-" + node + "-" + pod);
-                ledger.hold(BoundPods.under(BoundPods.of(id, "n" + node, 1, share), pod, ""));
+                ledger.observeBound(BoundPods.under(BoundPods.of(id, "n" + node, 1, share), pod, ""));
             }
         }
     }

@@ -2,14 +2,14 @@ package io.aliquot.scheduler.inspection;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.extender.Cluster.Standing;
+import io.aliquot.scheduler.extender.Cluster.LeaderStatus;
 import io.aliquot.scheduler.extender.FakeCluster;
 import io.aliquot.scheduler.inspection.ApiTestProgram.Cluster;
-import io.aliquot.scheduler.inspection.Pods.Wish;
+import io.aliquot.scheduler.inspection.PodLookup.Wish;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Gpus;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.server.KeyStores;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.net.URI;
@@ -109,11 +109,11 @@ class InspectionHttpTest {
     @Test
     void reservationsAreRoomThatTheClusterDoesNotTellOf() throws Exception {
         Ledger ledger = context.getBean(Ledger.class);
-        ledger.expect(new PodId("team", "soon", "uid-soon"), "n1", Gpus.ask("APP:main: gpumem=100"));
+        ledger.reserve(new PodId("team", "soon", "uid-soon"), "n1", Gpus.ask("APP:main: gpumem=100"));
         JsonNode reservation = ok("admin", "/api/v1/reservations").at("/items/0");
         assertThat(reservation.get("state").asString()).isEqualTo("expected");
         assertThat(reservation.at("/gpus/0/memoryMiB").asInt()).isEqualTo(100);
-        ledger.forget("uid-soon");
+        ledger.observeEnded("uid-soon");
         assertThat(ok("admin", "/api/v1/reservations").get("items")).isEmpty();
     }
 
@@ -190,7 +190,7 @@ class InspectionHttpTest {
                 .waiting
                 .put(
                         "team/p1-2",
-                        new Pods.Pod(
+                        new PodLookup.Pod(
                                 new PodId("team", "p1-2", "uid-1-2"),
                                 "n1",
                                 false,
@@ -336,7 +336,7 @@ class InspectionHttpTest {
     void onlyTheLeaderResizes() throws Exception {
         var server = context.getBean(FakeCluster.class);
         var standing = server.standing;
-        server.standing = new Standing.Waits("waiting for the kube-scheduler in this pod to lead");
+        server.standing = new LeaderStatus.Waits("waiting for the kube-scheduler in this pod to lead");
         try {
             HttpResponse<String> answer =
                     patch("admin", "team/p1-2", "{\"shares\":[{\"container\":\"main\",\"cores\":1}]}");
@@ -400,16 +400,16 @@ class InspectionHttpTest {
         assertThat(ok("team", "/api/v1/openapi.json").get("openapi").asString()).isEqualTo("3.1.0");
     }
 
-    private static void waits(String name, PodAsk ask) {
+    private static void waits(String name, PodGpuRequest ask) {
         waits(name, ask, "");
     }
 
-    private static void waits(String name, PodAsk ask, String verdict) {
+    private static void waits(String name, PodGpuRequest ask, String verdict) {
         context.getBean(Cluster.class).waiting.put("team/" + name, pod(name, new Wish.Clear(ask), verdict));
     }
 
-    private static Pods.Pod pod(String name, Wish wish, String verdict) {
-        return new Pods.Pod(
+    private static PodLookup.Pod pod(String name, Wish wish, String verdict) {
+        return new PodLookup.Pod(
                 new PodId("team", name, "uid-" + name), "", false, "aliquot-scheduler", wish, 5, true, verdict);
     }
 

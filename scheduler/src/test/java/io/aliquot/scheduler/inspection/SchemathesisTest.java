@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.aliquot.scheduler.inspection.ApiTestProgram.Cluster;
-import io.aliquot.scheduler.inspection.Pods.Wish;
+import io.aliquot.scheduler.inspection.PodLookup.Wish;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.server.RandomPorts;
@@ -35,7 +35,7 @@ class SchemathesisTest {
                     .waiting
                     .put(
                             "team/big",
-                            new Pods.Pod(
+                            new PodLookup.Pod(
                                     new PodId("team", "big", "uid-big"),
                                     "",
                                     false,

@@ -3,9 +3,9 @@ package io.aliquot.scheduler.ledger;
 import io.aliquot.api.CorePolicy;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
-import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.HostResources;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -16,13 +16,13 @@ public final class BoundPods {
 
     private BoundPods() {}
 
-    public static BoundPod of(PodId id, String node, long version, Share... shares) {
+    public static BoundPod of(PodId id, String node, long version, ContainerAllocation... shares) {
         return new BoundPod(
                 id,
                 node,
                 version,
                 List.of(shares),
-                HostLoad.NONE,
+                HostResources.NONE,
                 0,
                 Instant.EPOCH,
                 Instant.EPOCH,
@@ -32,7 +32,8 @@ public final class BoundPods {
     }
 
     /** One of that priority, bound so many seconds after 1970, with requests of CPU and memory. */
-    public static BoundPod of(PodId id, String node, int priority, int second, HostLoad requests, Share... shares) {
+    public static BoundPod of(
+            PodId id, String node, int priority, int second, HostResources requests, ContainerAllocation... shares) {
         var since = Instant.ofEpochSecond(second);
         return new BoundPod(
                 id, node, 1 + second, List.of(shares), requests, priority, since, since, GRACE, Instant.MAX, "");
@@ -76,11 +77,11 @@ public final class BoundPods {
     }
 
     /** The container {@code main}'s. */
-    public static Share main(String gpu, Amount amount) {
-        return new Share("main", ContainerKind.APP, new Vgpus(List.of(vgpu(gpu, amount))));
+    public static ContainerAllocation main(String gpu, GpuAmount amount) {
+        return new ContainerAllocation("main", ContainerKind.APP, new Vgpus(List.of(vgpu(gpu, amount))));
     }
 
-    public static Vgpu vgpu(String gpu, Amount amount) {
+    public static Vgpu vgpu(String gpu, GpuAmount amount) {
         return new Vgpu(gpu, (int) amount.memoryMiB(), amount.cores(), CorePolicy.FIXED, 0, 0, amount.exclusive());
     }
 }

@@ -6,9 +6,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
-import io.aliquot.scheduler.placement.Amount;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -31,7 +31,7 @@ import org.junit.jupiter.api.Test;
  * afterwards, in order, as a watch does. What a pod holds counts where the API server has it.
  */
 class LedgerConcurrencyTest {
-    private static final PodAsk ASK =
+    private static final PodGpuRequest ASK =
             ask(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=300 gpucores=10");
     private static final NodeFacts[] NODES = {
         LedgerTest.sharing(10, gpu(0, 0, 1000), gpu(0, 1, 1000)),
@@ -44,11 +44,11 @@ class LedgerConcurrencyTest {
     private final AtomicLong clock = new AtomicLong();
     private final Ledger ledger = new Ledger(clock::get, new LedgerListener() {
         @Override
-        public void roomFreed(String node) {}
+        public void capacityFreed(String node) {}
 
         /** A pod that was read beside the watch may be gone: then it looks so until that is settled. */
         @Override
-        public void oversold(String node, String gpu) {}
+        public void overallocated(String node, String gpu) {}
     });
     private final Server server = new Server();
 
@@ -80,14 +80,14 @@ class LedgerConcurrencyTest {
         }
 
         /** Of a Binding or a resize; whether it had its effect: only if the pod has this version still. */
-        synchronized boolean write(int place, Pod before, String node, List<Share> shares) {
+        synchronized boolean write(int place, Pod before, String node, List<ContainerAllocation> shares) {
             if (pods[place].version() != before.version()) {
                 return false;
             }
             version++;
-            BoundPod bound = BoundPods.of(before.id(), node, version, shares.toArray(new Share[0]));
+            BoundPod bound = BoundPods.of(before.id(), node, version, shares.toArray(new ContainerAllocation[0]));
             pods[place] = new Pod(before.id(), version, Optional.of(bound));
-            news.add(() -> ledger.hold(bound));
+            news.add(() -> ledger.observeBound(bound));
             expectThatNothingIsSoldTwice();
             return true;
         }
@@ -104,7 +104,7 @@ class LedgerConcurrencyTest {
                 version++;
                 Pod after = new Pod(before.id(), version, Optional.empty());
                 pods[place] = after;
-                news.add(() -> ledger.unbound(after.id().uid(), after.version()));
+                news.add(() -> ledger.observeUnbound(after.id().uid(), after.version()));
             }
         }
 
@@ -112,7 +112,7 @@ class LedgerConcurrencyTest {
         synchronized void end(int place, boolean byForce) {
             String uid = pods[place].id().uid();
             replace(place);
-            news.add(byForce ? () -> ledger.vanish(uid) : () -> ledger.forget(uid));
+            news.add(byForce ? () -> ledger.deletedBeforeEnd(uid) : () -> ledger.observeEnded(uid));
         }
 
         private void expectThatNothingIsSoldTwice() {
@@ -162,15 +162,15 @@ class LedgerConcurrencyTest {
         catchUp();
         settle();
         catchUp();
-        assertThat(ledger.doubtful(Duration.ZERO)).isEmpty();
+        assertThat(ledger.unconfirmed(Duration.ZERO)).isEmpty();
         for (int place = 0; place < PODS; place++) {
             server.end(place, false);
         }
         catchUp();
         clock.addAndGet(Duration.ofMinutes(10).toNanos());
         ledger.expire();
-        assertThat(Books.unconfirmed(ledger)).isEmpty();
-        assertThat(Books.taken(ledger).values()).containsOnly(Amount.NOTHING);
+        assertThat(LedgerInvariants.unconfirmed(ledger)).isEmpty();
+        assertThat(LedgerInvariants.taken(ledger).values()).containsOnly(GpuAmount.NOTHING);
     }
 
     private void putNodes() {
@@ -205,9 +205,9 @@ class LedgerConcurrencyTest {
                 case 3 -> server.end(place, random.nextInt(4) == 0);
                 case 4 -> settle();
                 case 5 -> ledger.putNode("n" + node, NODES[node]);
-                case 6 -> ledger.setServed("n" + node, random.nextInt(4) != 0);
+                case 6 -> ledger.setAgentReady("n" + node, random.nextInt(4) != 0);
                 case 7, 8, 9 -> resize(place, pod, random);
-                case 10, 11 -> ledger.expect(pod.id(), "n" + node, ASK);
+                case 10, 11 -> ledger.reserve(pod.id(), "n" + node, ASK);
                 default -> bound += bind(place, pod, "n" + node, random) ? 1 : 0;
             }
         }
@@ -219,8 +219,8 @@ class LedgerConcurrencyTest {
                 || !(ledger.commit(pod.id(), node, ASK, pod.version()) instanceof Granted granted)) {
             return false;
         }
-        List<Share> shares = granted.containers().entrySet().stream()
-                .map(container -> new Share(container.getKey(), ContainerKind.APP, container.getValue()))
+        List<ContainerAllocation> shares = granted.containers().entrySet().stream()
+                .map(container -> new ContainerAllocation(container.getKey(), ContainerKind.APP, container.getValue()))
                 .toList();
         boolean done = random.nextInt(8) != 0 && server.write(place, pod, node, shares);
         if (!done && random.nextInt(8) != 0) { // else the answer is lost
@@ -234,22 +234,22 @@ class LedgerConcurrencyTest {
             return;
         }
         Vgpu vgpu = pod.bound().get().shares().get(0).vgpus().list().get(0);
-        var change = new ShareChange("main", vgpu.uuid(), 100 + random.nextInt(5) * 100, null, null);
+        var change = new AllocationChange("main", vgpu.uuid(), 100 + random.nextInt(5) * 100, null, null);
         // Prepared for the version that the ledger knows, which may be an older one or a newer one.
         if (ledger.resize(pod.id().uid(), List.of(change)) instanceof Resizing.Prepared prepared) {
             boolean done = random.nextInt(8) != 0
                     && prepared.version() == pod.version()
                     && server.write(place, pod, prepared.node(), prepared.shares());
             if (!done && random.nextInt(8) != 0) { // else the answer is lost
-                ledger.undo(pod.id().uid(), prepared.version());
+                ledger.rollbackResize(pod.id().uid(), prepared.version());
             }
         }
     }
 
     /** Decides what became of writes whose answer was lost. Others may be under way, so each pod is moved on first. */
     private void settle() {
-        for (PodId id : ledger.doubtful(Duration.ZERO)) {
-            OptionalLong base = ledger.awaits(id.uid());
+        for (PodId id : ledger.unconfirmed(Duration.ZERO)) {
+            OptionalLong base = ledger.unresolvedBase(id.uid());
             for (int place = 0; place < PODS; place++) {
                 Server.Pod pod = server.read(place);
                 if (pod.id().equals(id) && base.equals(OptionalLong.of(pod.version()))) {
@@ -258,11 +258,11 @@ class LedgerConcurrencyTest {
             }
             Optional<Server.Pod> now = server.read(id);
             if (now.isEmpty()) {
-                ledger.doubt(id.uid());
+                ledger.discardAssumed(id.uid());
             } else if (now.get().bound().isPresent()) {
-                ledger.suppose(now.get().bound().get());
+                ledger.assume(now.get().bound().get());
             } else {
-                ledger.unbound(id.uid(), now.get().version());
+                ledger.observeUnbound(id.uid(), now.get().version());
             }
         }
     }

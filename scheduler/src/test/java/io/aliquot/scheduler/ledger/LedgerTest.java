@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
-import static io.aliquot.api.Share.CORE_MEMORY;
-import static io.aliquot.api.Share.MEMORY;
+import static io.aliquot.api.SharingMode.CORE_MEMORY;
+import static io.aliquot.api.SharingMode.MEMORY;
 import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
@@ -13,19 +13,20 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
+import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpus;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Commitment.Undecided;
-import io.aliquot.scheduler.placement.Amount;
-import io.aliquot.scheduler.placement.Cards;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.GpuRoom;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.aliquot.scheduler.placement.Gpus;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.NodeGpus;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -38,19 +39,19 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 class LedgerTest {
-    private static final PodAsk HALF = ask("APP:main: gpumem=500");
-    private static final PodAsk WHOLE = ask("APP:main: gpu=1");
+    private static final PodGpuRequest HALF = ask("APP:main: gpumem=500");
+    private static final PodGpuRequest WHOLE = ask("APP:main: gpu=1");
 
     private final AtomicLong now = new AtomicLong();
     private final List<String> told = new ArrayList<>();
     private final Ledger ledger = new Ledger(now::get, new LedgerListener() {
         @Override
-        public void roomFreed(String node) {
+        public void capacityFreed(String node) {
             told.add("freed " + node);
         }
 
         @Override
-        public void oversold(String node, String gpu) {
+        public void overallocated(String node, String gpu) {
             told.add("oversold " + node + " " + gpu);
         }
     });
@@ -72,42 +73,43 @@ class LedgerTest {
     @Test
     void aNodeWhoseAgentDoesNotAnswerTakesNoPodAndKeepsThoseItHas() {
         ledger.commit(pod("a"), "n1", HALF, 1);
-        ledger.setServed("n1", false);
-        assertThat(ledger.ask("n1", "b", HALF))
-                .isEqualTo(new Offer.Refuses("the node's device plugin is not ready", true));
+        ledger.setAgentReady("n1", false);
+        assertThat(ledger.feasibility("n1", "b", HALF))
+                .isEqualTo(new Feasibility.Refuses("the node's device plugin is not ready", true));
         assertThat(ledger.commit(pod("b"), "n1", HALF, 1))
                 .isEqualTo(new Conflict("the node's device plugin is not ready"));
-        assertThat(ledger.place(pod("a").uid())).contains("n1");
+        assertThat(ledger.nodeOf(pod("a").uid())).contains("n1");
 
-        ledger.setServed("n1", true);
+        ledger.setAgentReady("n1", true);
         assertThat(told).containsExactly("freed n1");
-        assertThat(ledger.ask("n1", "b", HALF)).isInstanceOf(Offer.Fits.class);
-        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Fits.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
     }
 
     @Test
     void anExpectedPodKeepsItsPlaceAgainstOthersButNotAgainstItself() {
-        ledger.expect(pod("a"), "n1", WHOLE);
-        assertThat(ledger.ask("n1", "b", HALF)).isEqualTo(new Offer.Refuses("no GPU with 500 MiB free", false));
-        assertThat(ledger.ask("n1", "a", WHOLE)).isInstanceOf(Offer.Fits.class);
+        ledger.reserve(pod("a"), "n1", WHOLE);
+        assertThat(ledger.feasibility("n1", "b", HALF))
+                .isEqualTo(new Feasibility.Refuses("no GPU with 500 MiB free", false));
+        assertThat(ledger.feasibility("n1", "a", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         assertThat(ledger.commit(pod("a"), "n1", WHOLE, 1)).isInstanceOf(Granted.class);
     }
 
     @Test
     void anExpectationEndsByItselfAndTellsOfTheRoom() {
-        ledger.expect(pod("a"), "n1", WHOLE);
+        ledger.reserve(pod("a"), "n1", WHOLE);
         now.addAndGet(Ledger.EXPECTED_FOR.toNanos() + 1);
         ledger.expire();
-        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         assertThat(told).containsExactly("freed n1");
-        assertThat(Books.unconfirmed(ledger)).isEmpty();
+        assertThat(LedgerInvariants.unconfirmed(ledger)).isEmpty();
     }
 
     @Test
     void aPodBoundElsewhereThanExpectedGivesTheExpectedPlaceBack() {
-        ledger.expect(pod("a"), "n1", WHOLE);
+        ledger.reserve(pod("a"), "n1", WHOLE);
         assertThat(ledger.commit(pod("a"), "n2", WHOLE, 1)).isInstanceOf(Granted.class);
-        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         assertThat(told).containsExactly("freed n1");
     }
 
@@ -115,39 +117,41 @@ class LedgerTest {
     void whileABindsOutcomeIsUnknownNothingElseIsGrantedForTheSameVersionOfThePod() {
         ledger.commit(pod("a"), "n1", HALF, 5);
         assertThat(ledger.unsettled("a")).contains("n1");
-        assertThat(ledger.awaits("a")).hasValue(5);
+        assertThat(ledger.unresolvedBase("a")).hasValue(5);
         assertThat(ledger.commit(pod("a"), "n1", HALF, 5)).isEqualTo(new Undecided("n1"));
         assertThat(ledger.commit(pod("a"), "n2", HALF, 4)).isEqualTo(new Undecided("n1"));
-        ledger.expect(pod("a"), "n2", HALF);
+        ledger.reserve(pod("a"), "n2", HALF);
         assertThat(ledger.unsettled("a")).contains("n1");
-        ledger.unbound("a", 5);
+        ledger.observeUnbound("a", 5);
         assertThat(ledger.unsettled("a")).contains("n1");
         assertThat(ledger.commit(pod("a"), "n2", HALF, 6)).isInstanceOf(Granted.class);
         assertThat(ledger.unsettled("a")).contains("n2");
-        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         ledger.release("a", 5);
         assertThat(ledger.unsettled("a"))
                 .as("the refusal was of the Binding before")
                 .contains("n2");
-        ledger.unbound("a", 7);
-        assertThat(Books.unconfirmed(ledger)).isEmpty();
+        ledger.observeUnbound("a", 7);
+        assertThat(LedgerInvariants.unconfirmed(ledger)).isEmpty();
     }
 
     @Test
     void oldNewsChangeNothing() {
-        ledger.hold(BoundPods.of(pod("a"), "n1", 7, BoundPods.main(uuid(1, 0), new Amount(800, 0, 1, false))));
-        ledger.hold(BoundPods.of(pod("a"), "n1", 6, BoundPods.main(uuid(1, 0), new Amount(100, 0, 1, false))));
-        ledger.suppose(BoundPods.of(pod("a"), "n1", 5, BoundPods.main(uuid(1, 0), new Amount(100, 0, 1, false))));
-        assertThat(taken()).isEqualTo(new Amount(800, 0, 1, false));
+        ledger.observeBound(
+                BoundPods.of(pod("a"), "n1", 7, BoundPods.main(uuid(1, 0), new GpuAmount(800, 0, 1, false))));
+        ledger.observeBound(
+                BoundPods.of(pod("a"), "n1", 6, BoundPods.main(uuid(1, 0), new GpuAmount(100, 0, 1, false))));
+        ledger.assume(BoundPods.of(pod("a"), "n1", 5, BoundPods.main(uuid(1, 0), new GpuAmount(100, 0, 1, false))));
+        assertThat(taken()).isEqualTo(new GpuAmount(800, 0, 1, false));
     }
 
     @Test
     void whatTheClusterToldIsNotReleasedByALateAnswer() {
         ledger.commit(pod("a"), "n1", WHOLE, 1);
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(1000, 0, 1, true)));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(1000, 0, 1, true)));
         ledger.release("a", 1);
         assertThat(ledger.commit(pod("a"), "n1", WHOLE, 1)).isEqualTo(new AlreadyBound("n1"));
-        assertThat(ledger.ask("n1", "b", HALF)).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
     }
 
     @Test
@@ -155,94 +159,101 @@ class LedgerTest {
         ledger.commit(pod("a"), "n1", HALF, 1);
         ledger.release("a", 1);
         ledger.release("a", 1);
-        ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(500, 0, 1, false)));
-        ledger.forget("b");
-        ledger.forget("b");
+        ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(500, 0, 1, false)));
+        ledger.observeEnded("b");
+        ledger.observeEnded("b");
         assertThat(told).containsExactly("freed n1", "freed n1");
     }
 
     @Test
     void pendingOutcomesAreListedOnceTheyAreOld() {
         ledger.commit(pod("a"), "n1", HALF, 1);
-        assertThat(ledger.doubtful(Duration.ofSeconds(1))).isEmpty();
+        assertThat(ledger.unconfirmed(Duration.ofSeconds(1))).isEmpty();
         now.addAndGet(Duration.ofSeconds(1).toNanos());
-        assertThat(ledger.doubtful(Duration.ofSeconds(1))).containsExactly(pod("a"));
-        ledger.unbound("a", 2);
-        assertThat(ledger.doubtful(Duration.ZERO)).isEmpty();
+        assertThat(ledger.unconfirmed(Duration.ofSeconds(1))).containsExactly(pod("a"));
+        ledger.observeUnbound("a", 2);
+        assertThat(ledger.unconfirmed(Duration.ZERO)).isEmpty();
     }
 
     @Test
     void whileAResizeIsUnderWayTheLargerOfBeforeAndAfterCounts() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
-        var grow = List.of(new ShareChange("main", "", 700, 10, null));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
+        var grow = List.of(new AllocationChange("main", "", 700, 10, null));
         assertThat(ledger.resize("a", grow)).isInstanceOf(Resizing.Prepared.class);
-        assertThat(taken()).isEqualTo(new Amount(700, 20, 1, false));
+        assertThat(taken()).isEqualTo(new GpuAmount(700, 20, 1, false));
         assertThat(ledger.resize("a", grow)).isEqualTo(new Resizing.Undecided());
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
-        assertThat(taken()).as("the news are as old as the resize").isEqualTo(new Amount(700, 20, 1, false));
-        ledger.hold(BoundPods.of(pod("a"), "n1", 2, BoundPods.main(uuid(1, 0), new Amount(700, 10, 1, false))));
-        assertThat(taken()).isEqualTo(new Amount(700, 10, 1, false));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
+        assertThat(taken()).as("the news are as old as the resize").isEqualTo(new GpuAmount(700, 20, 1, false));
+        ledger.observeBound(
+                BoundPods.of(pod("a"), "n1", 2, BoundPods.main(uuid(1, 0), new GpuAmount(700, 10, 1, false))));
+        assertThat(taken()).isEqualTo(new GpuAmount(700, 10, 1, false));
 
-        var shrink = List.of(new ShareChange("main", uuid(1, 0), 100, null, CorePolicy.ELASTIC));
+        var shrink = List.of(new AllocationChange("main", uuid(1, 0), 100, null, CorePolicy.ELASTIC));
         assertThat(ledger.resize("a", shrink)).isInstanceOf(Resizing.Prepared.class);
-        assertThat(taken()).isEqualTo(new Amount(700, 10, 1, false));
-        ledger.hold(BoundPods.of(pod("a"), "n1", 3, BoundPods.main(uuid(1, 0), new Amount(700, 10, 1, false))));
-        assertThat(ledger.awaits("a"))
+        assertThat(taken()).isEqualTo(new GpuAmount(700, 10, 1, false));
+        ledger.observeBound(
+                BoundPods.of(pod("a"), "n1", 3, BoundPods.main(uuid(1, 0), new GpuAmount(700, 10, 1, false))));
+        assertThat(ledger.unresolvedBase("a"))
                 .as("a newer version without it: it cannot happen any more")
                 .isEmpty();
-        assertThat(taken()).isEqualTo(new Amount(700, 10, 1, false));
+        assertThat(taken()).isEqualTo(new GpuAmount(700, 10, 1, false));
     }
 
     @Test
     void whoTakesOverBelievesAResizeThatItsWatchHasNotToldOfYet() {
-        ledger.hold(bound("grows", "n1", uuid(1, 0), new Amount(300, 0, 1, false)));
-        ledger.hold(bound("shrinks", "n2", uuid(2, 0), new Amount(900, 0, 1, false)));
+        ledger.observeBound(bound("grows", "n1", uuid(1, 0), new GpuAmount(300, 0, 1, false)));
+        ledger.observeBound(bound("shrinks", "n2", uuid(2, 0), new GpuAmount(900, 0, 1, false)));
         // The leader before has resized both; all pods are listed before anything is granted.
-        ledger.suppose(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new Amount(900, 0, 1, false))));
-        ledger.suppose(BoundPods.of(pod("shrinks"), "n2", 5, BoundPods.main(uuid(2, 0), new Amount(100, 0, 1, false))));
+        ledger.assume(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
+        ledger.assume(
+                BoundPods.of(pod("shrinks"), "n2", 5, BoundPods.main(uuid(2, 0), new GpuAmount(100, 0, 1, false))));
         assertThat(ledger.commit(pod("b"), "n1", HALF, 1)).isInstanceOf(Conflict.class);
         assertThat(ledger.commit(pod("b"), "n2", HALF, 1)).isInstanceOf(Granted.class);
         // The watch catches up.
-        ledger.hold(BoundPods.of(pod("grows"), "n1", 2, BoundPods.main(uuid(1, 0), new Amount(300, 0, 1, false))));
-        ledger.hold(BoundPods.of(pod("shrinks"), "n2", 3, BoundPods.main(uuid(2, 0), new Amount(900, 0, 1, false))));
-        assertThat(Books.taken(ledger))
-                .isEqualTo(Map.of(uuid(1, 0), new Amount(900, 0, 1, false), uuid(2, 0), new Amount(600, 0, 2, false)));
+        ledger.observeBound(
+                BoundPods.of(pod("grows"), "n1", 2, BoundPods.main(uuid(1, 0), new GpuAmount(300, 0, 1, false))));
+        ledger.observeBound(
+                BoundPods.of(pod("shrinks"), "n2", 3, BoundPods.main(uuid(2, 0), new GpuAmount(900, 0, 1, false))));
+        assertThat(LedgerInvariants.taken(ledger))
+                .isEqualTo(Map.of(
+                        uuid(1, 0), new GpuAmount(900, 0, 1, false), uuid(2, 0), new GpuAmount(600, 0, 2, false)));
         assertThat(told).doesNotContain("oversold n2 " + uuid(2, 0));
-        ledger.hold(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new Amount(900, 0, 1, false))));
-        assertThat(ledger.doubtful(Duration.ZERO)).containsExactly(pod("b"));
+        ledger.observeBound(
+                BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
+        assertThat(ledger.unconfirmed(Duration.ZERO)).containsExactly(pod("b"));
         // Its own resize is not undone by a list that is older.
-        ledger.resize("grows", List.of(new ShareChange("main", "", 1000, null, null)));
-        ledger.suppose(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new Amount(900, 0, 1, false))));
-        assertThat(taken()).isEqualTo(new Amount(1000, 0, 1, false));
+        ledger.resize("grows", List.of(new AllocationChange("main", "", 1000, null, null)));
+        ledger.assume(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
+        assertThat(taken()).isEqualTo(new GpuAmount(1000, 0, 1, false));
     }
 
     @Test
     void aResizeThatWasRefusedLeavesNothing() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
-        ledger.resize("a", List.of(new ShareChange("main", "", 900, null, null)));
-        ledger.undo("a", 0);
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
+        ledger.resize("a", List.of(new AllocationChange("main", "", 900, null, null)));
+        ledger.rollbackResize("a", 0);
         assertThat(taken().memoryMiB()).isEqualTo(900);
-        ledger.undo("a", 1);
-        assertThat(taken()).isEqualTo(new Amount(500, 20, 1, false));
+        ledger.rollbackResize("a", 1);
+        assertThat(taken()).isEqualTo(new GpuAmount(500, 20, 1, false));
         assertThat(told).containsExactly("freed n1");
     }
 
     @Test
     void aPodGrowsOnlyIntoWhatIsFreeAndShrinksAlways() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
-        ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(400, 50, 1, false)));
-        assertThat(ledger.resize("a", List.of(new ShareChange("main", "", 601, null, null))))
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
+        ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(400, 50, 1, false)));
+        assertThat(ledger.resize("a", List.of(new AllocationChange("main", "", 601, null, null))))
                 .isEqualTo(new Resizing.Refused("GPU " + uuid(1, 0)
                         + " has 600 MiB and 50 % of the cores at most for this pod, which is to hold 601 MiB and 20 % of"
                         + " the cores"));
-        assertThat(ledger.resize("a", List.of(new ShareChange("main", "", null, 51, null))))
+        assertThat(ledger.resize("a", List.of(new AllocationChange("main", "", null, 51, null))))
                 .isInstanceOf(Resizing.Refused.class);
-        assertThat(ledger.resize("a", List.of(new ShareChange("main", "", 500, 20, CorePolicy.FIXED))))
+        assertThat(ledger.resize("a", List.of(new AllocationChange("main", "", 500, 20, CorePolicy.FIXED))))
                 .isEqualTo(new Resizing.Unchanged());
         ledger.putNode("n1", new NodeFacts.LeftOut("for a while"));
-        assertThat(ledger.resize("b", List.of(new ShareChange("main", "", 401, null, null))))
+        assertThat(ledger.resize("b", List.of(new AllocationChange("main", "", 401, null, null))))
                 .isEqualTo(new Resizing.Refused("its node shares GPU " + uuid(1, 0) + " no more"));
-        assertThat(ledger.resize("b", List.of(new ShareChange("main", "", 1, 0, null))))
+        assertThat(ledger.resize("b", List.of(new AllocationChange("main", "", 1, 0, null))))
                 .isInstanceOf(Resizing.Prepared.class);
         assertThat(ledger.resize("c", List.of())).isEqualTo(new Resizing.Unknown());
     }
@@ -251,8 +262,8 @@ class LedgerTest {
     void noContainerGrowsBeyondTheMemoryOfItsCardHoweverMuchIsSold() {
         NodeFacts twice = sharing(CORE_MEMORY, new Scaling(200));
         ledger.putNode("n1", twice);
-        ledger.hold(BoundPods.of(pod("a"), "n1", 1, share("one", 800), share("other", 800)));
-        assertThat(ledger.resize("a", List.of(new ShareChange("one", "", 1001, null, null))))
+        ledger.observeBound(BoundPods.of(pod("a"), "n1", 1, share("one", 800), share("other", 800)));
+        assertThat(ledger.resize("a", List.of(new AllocationChange("one", "", 1001, null, null))))
                 .isEqualTo(new Resizing.Refused("GPU " + uuid(1, 0)
                         + " itself has 1000 MiB, whatever its node's scaling, and no container gets more of it; one is to"
                         + " hold 1001 MiB"));
@@ -266,172 +277,174 @@ class LedgerTest {
         assertThat(ledger.resize("a", exchange(1000))).isInstanceOf(Resizing.Prepared.class);
     }
 
-    private static List<ShareChange> exchange(int memoryMiB) {
+    private static List<AllocationChange> exchange(int memoryMiB) {
         return List.of(
-                new ShareChange("one", "", memoryMiB, null, null), new ShareChange("other", "", 100, null, null));
+                new AllocationChange("one", "", memoryMiB, null, null),
+                new AllocationChange("other", "", 100, null, null));
     }
 
     @Test
     void whereMemoryAloneIsSharedCoresAreGivenUpOnly() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.putNode("n1", sharing(MEMORY, Scaling.ONE));
         for (int cores : new int[] {10, 30}) {
-            assertThat(ledger.resize("a", List.of(new ShareChange("main", "", 100, cores, null))))
+            assertThat(ledger.resize("a", List.of(new AllocationChange("main", "", 100, cores, null))))
                     .isEqualTo(new Resizing.Refused("GPU " + uuid(1, 0)
                             + " is shared by memory alone, so its cores are neither reserved nor limited; leave cores"
                             + " out, or set them to 0"));
         }
-        assertThat(ledger.resize("a", List.of(new ShareChange("main", "", 600, null, null))))
+        assertThat(ledger.resize("a", List.of(new AllocationChange("main", "", 600, null, null))))
                 .isInstanceOf(Resizing.Prepared.class);
-        ledger.undo("a", 1);
-        assertThat(ledger.resize("a", List.of(new ShareChange("main", "", null, 0, null))))
+        ledger.rollbackResize("a", 1);
+        assertThat(ledger.resize("a", List.of(new AllocationChange("main", "", null, 0, null))))
                 .isInstanceOf(Resizing.Prepared.class);
     }
 
     @Test
     void aResizeThatMakesNoSenseIsToldWhatWould() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(500, 20, 1, false)));
-        ledger.hold(bound("w", "n2", uuid(2, 0), new Amount(1000, 0, 1, true)));
-        assertThatThrownBy(() -> ledger.resize("a", List.of(new ShareChange("side", "", 1, null, null))))
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
+        ledger.observeBound(bound("w", "n2", uuid(2, 0), new GpuAmount(1000, 0, 1, true)));
+        assertThatThrownBy(() -> ledger.resize("a", List.of(new AllocationChange("side", "", 1, null, null))))
                 .hasMessage("container side holds no GPU; those that do: main");
-        assertThatThrownBy(() -> ledger.resize("a", List.of(new ShareChange("main", uuid(2, 0), 1, null, null))))
+        assertThatThrownBy(() -> ledger.resize("a", List.of(new AllocationChange("main", uuid(2, 0), 1, null, null))))
                 .hasMessageContaining("it has parts of: " + uuid(1, 0));
-        assertThatThrownBy(() -> ledger.resize("a", List.of(new ShareChange("main", "", 0, null, null))))
+        assertThatThrownBy(() -> ledger.resize("a", List.of(new AllocationChange("main", "", 0, null, null))))
                 .hasMessageContaining("memory from 1");
-        assertThatThrownBy(() -> ledger.resize("w", List.of(new ShareChange("main", "", 1, null, null))))
+        assertThatThrownBy(() -> ledger.resize("w", List.of(new AllocationChange("main", "", 1, null, null))))
                 .hasMessageContaining("a whole card cannot be resized");
-        assertThat(Books.unconfirmed(ledger)).isEmpty();
+        assertThat(LedgerInvariants.unconfirmed(ledger)).isEmpty();
     }
 
-    private Amount taken() {
-        return Objects.requireNonNull(Books.taken(ledger).get(uuid(1, 0)));
+    private GpuAmount taken() {
+        return Objects.requireNonNull(LedgerInvariants.taken(ledger).get(uuid(1, 0)));
     }
 
     @Test
     void aGpuThatComesBackIsNoEmptier() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n1", sharing(10));
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
-        assertThat(ledger.ask("n1", "b", HALF)).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
         ledger.removeNode("n1");
-        assertThat(ledger.ask("n1", "b", HALF))
-                .isEqualTo(new Offer.Refuses("the Aliquot scheduler does not know the node yet", true));
+        assertThat(ledger.feasibility("n1", "b", HALF))
+                .isEqualTo(new Feasibility.Refuses("the Aliquot scheduler does not know the node yet", true));
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
-        assertThat(ledger.ask("n1", "b", HALF)).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
     }
 
     @Test
     void aNodeThatIsGoneIsForgottenWithTheLastPodThere() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(300, 0, 1, false)));
-        ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(300, 0, 1, false)));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(300, 0, 1, false)));
+        ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(300, 0, 1, false)));
         ledger.removeNode("n1");
-        ledger.forget("a");
+        ledger.observeEnded("a");
         assertThat(ledger.nodeNames()).contains("n1");
-        ledger.vanish("b");
+        ledger.deletedBeforeEnd("b");
         assertThat(ledger.nodeNames()).contains("n1");
         now.addAndGet(BoundPods.GRACE.plus(Ledger.LATE).toNanos() + 1);
         ledger.expire();
         assertThat(ledger.nodeNames()).containsExactly("n2");
         ledger.removeNode("n2");
         ledger.removeNode("n3");
-        ledger.expect(pod("c"), "n4", HALF);
-        ledger.setServed("n5", false);
+        ledger.reserve(pod("c"), "n4", HALF);
+        ledger.setAgentReady("n5", false);
         assertThat(ledger.nodeNames()).isEmpty();
-        assertThat(ledger.place("c")).isEmpty();
+        assertThat(ledger.nodeOf("c")).isEmpty();
     }
 
     @Test
     void thatANodesAgentDoesNotAnswerIsRememberedWithoutTheNode() {
-        ledger.setServed("n1", false);
-        ledger.setServed("n3", false);
+        ledger.setAgentReady("n1", false);
+        ledger.setAgentReady("n3", false);
         ledger.removeNode("n1");
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
         ledger.putNode("n3", sharing(10, gpu(3, 0, 1000)));
-        assertThat(ledger.ask("n1", "a", HALF)).isInstanceOf(Offer.Refuses.class);
-        assertThat(ledger.ask("n3", "a", HALF)).isInstanceOf(Offer.Refuses.class);
-        ledger.setServed("n1", true);
-        assertThat(ledger.ask("n1", "a", HALF)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n3", "a", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        ledger.setAgentReady("n1", true);
+        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
     void thatANodeHasNoAgentIsForgottenWithTheNode() {
-        ledger.setUnattended("n1");
-        assertThat(ledger.ask("n1", "a", HALF)).isInstanceOf(Offer.Refuses.class);
+        ledger.setAgentMissing("n1");
+        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refuses.class);
         ledger.removeNode("n1");
-        ledger.setUnattended("n1");
+        ledger.setAgentMissing("n1");
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
-        assertThat(ledger.ask("n1", "a", HALF)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
     void aNodeThatIsMadeAgainWithOtherGpusHasRoomOnThemOnly() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.removeNode("n1");
         ledger.putNode("n1", sharing(10, gpu(1, 1, 1000)));
         assertThat(ledger.commit(pod("b"), "n1", WHOLE, 1)).isInstanceOf(Granted.class);
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000), gpu(1, 1, 1000)));
-        assertThat(ledger.ask("n1", "c", HALF)).isInstanceOf(Offer.Refuses.class);
-        ledger.forget("a");
-        assertThat(ledger.ask("n1", "c", WHOLE)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        ledger.observeEnded("a");
+        assertThat(ledger.feasibility("n1", "c", WHOLE)).isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
     void aPodMadeAgainUnderItsNameIsAnotherPod() {
         var again = new PodId("default", "a", "another uid");
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(400, 0, 1, false)));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(400, 0, 1, false)));
         assertThat(ledger.commit(again, "n1", HALF, 9)).isInstanceOf(Granted.class);
-        ledger.vanish("a");
-        assertThat(taken()).as("the old one's containers may still run").isEqualTo(new Amount(900, 0, 2, false));
-        ledger.forget("a");
-        assertThat(taken()).isEqualTo(new Amount(500, 0, 1, false));
-        ledger.forget("a");
+        ledger.deletedBeforeEnd("a");
+        assertThat(taken()).as("the old one's containers may still run").isEqualTo(new GpuAmount(900, 0, 2, false));
+        ledger.observeEnded("a");
+        assertThat(taken()).isEqualTo(new GpuAmount(500, 0, 1, false));
+        ledger.observeEnded("a");
         assertThat(ledger.unsettled("another uid")).contains("n1");
     }
 
     @Test
     void aPodMayBeKnownBeforeItsNode() {
-        ledger.hold(bound("a", "n3", uuid(3, 0), new Amount(800, 0, 1, false)));
+        ledger.observeBound(bound("a", "n3", uuid(3, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n3", sharing(10, gpu(3, 0, 1000)));
-        assertThat(ledger.ask("n3", "b", HALF)).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.feasibility("n3", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
     }
 
     @Test
     void aNodeLeftOutRefusesWithItsReasonAndKeepsItsPods() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n1", new NodeFacts.LeftOut("the node is not labelled gpu=on"));
-        assertThat(ledger.ask("n1", "b", HALF)).isEqualTo(new Offer.Refuses("the node is not labelled gpu=on", true));
+        assertThat(ledger.feasibility("n1", "b", HALF))
+                .isEqualTo(new Feasibility.Refuses("the node is not labelled gpu=on", true));
         assertThat(ledger.commit(pod("b"), "n1", HALF, 1)).isEqualTo(new Conflict("the node is not labelled gpu=on"));
     }
 
     @Test
     void aPodReadBesideTheWatchCountsUntilTheWatchOrAnotherReadingDecides() {
-        ledger.suppose(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
-        assertThat(ledger.ask("n1", "b", HALF)).isInstanceOf(Offer.Refuses.class);
+        ledger.assume(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
         assertThat(ledger.commit(pod("a"), "n1", HALF, 9)).isEqualTo(new AlreadyBound("n1"));
-        assertThat(ledger.doubtful(Duration.ZERO)).containsExactly(pod("a"));
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
-        assertThat(ledger.doubtful(Duration.ZERO)).isEmpty();
-        ledger.doubt("a");
-        assertThat(ledger.place("a")).as("the watch knows better").contains("n1");
-        ledger.forget("a");
-        ledger.suppose(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
-        ledger.doubt("a");
-        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.unconfirmed(Duration.ZERO)).containsExactly(pod("a"));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        assertThat(ledger.unconfirmed(Duration.ZERO)).isEmpty();
+        ledger.discardAssumed("a");
+        assertThat(ledger.nodeOf("a")).as("the watch knows better").contains("n1");
+        ledger.observeEnded("a");
+        ledger.assume(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        ledger.discardAssumed("a");
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
     void anOversoldGpuIsReported() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
-        ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
-        ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(told).containsExactly("oversold n1 " + uuid(1, 0));
         assertThat(ledger.holders("n1", uuid(1, 0))).containsExactlyInAnyOrder(pod("a"), pod("b"));
     }
 
     @Test
     void aGpuThatGetsLessThanIsHeldIsReported() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(400, 0, 1, false)));
-        ledger.hold(bound("b", "n1", uuid(1, 0), new Amount(400, 0, 1, false)));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(400, 0, 1, false)));
+        ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(400, 0, 1, false)));
         ledger.putNode("n1", sharing(2, gpu(1, 0, 1000)));
         assertThat(told).doesNotContain("oversold n1 " + uuid(1, 0));
         ledger.putNode("n1", sharing(2, gpu(1, 0, 700)));
@@ -443,8 +456,8 @@ class LedgerTest {
 
     @Test
     void aGpuIsReportedAlsoWhenItsPodsWereHeardOfBeforeItsNode() {
-        ledger.hold(bound("a", "n3", uuid(3, 0), new Amount(800, 0, 1, false)));
-        ledger.hold(bound("b", "n3", uuid(3, 0), new Amount(800, 0, 1, false)));
+        ledger.observeBound(bound("a", "n3", uuid(3, 0), new GpuAmount(800, 0, 1, false)));
+        ledger.observeBound(bound("b", "n3", uuid(3, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(told).isEmpty();
         ledger.putNode("n3", sharing(10, gpu(3, 0, 1000)));
         assertThat(told).contains("oversold n3 " + uuid(3, 0));
@@ -452,12 +465,12 @@ class LedgerTest {
 
     @Test
     void aNodeIsSeenWithItsRoomsAndWhoHoldsWhat() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(300, 10, 1, false)));
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(300, 10, 1, false)));
         ledger.commit(pod("b"), "n1", HALF, 1);
         now.addAndGet(Duration.ofSeconds(2).toNanos());
-        ledger.expect(pod("c"), "n1", ask("APP:main: gpumem=100"));
+        ledger.reserve(pod("c"), "n1", ask("APP:main: gpumem=100"));
         NodeView view = ledger.view("n1").orElseThrow();
-        assertThat(view.rooms()).extracting(GpuRoom::taken).containsExactly(new Amount(900, 10, 3, false));
+        assertThat(view.gpus()).extracting(GpuFreeCapacity::taken).containsExactly(new GpuAmount(900, 10, 3, false));
         assertThat(view.holdings())
                 .extracting(holding -> holding.pod().name() + " " + holding.state() + " "
                         + holding.age().toSeconds() + " " + holding.shares().size())
@@ -468,87 +481,90 @@ class LedgerTest {
 
     @Test
     void whatWouldFitWithoutOthersIsAskedWithoutChangingAnything() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
-        ledger.hold(bound("b", "n2", uuid(2, 0), new Amount(800, 0, 1, false)));
-        assertThat(ledger.askWithout("n1", "c", HALF, Set.of("b"))).isInstanceOf(Offer.Refuses.class);
-        assertThat(ledger.askWithout("n1", "c", WHOLE, Set.of("a", "b"))).isInstanceOf(Offer.Fits.class);
-        assertThat(ledger.ask("n1", "c", HALF)).isInstanceOf(Offer.Refuses.class);
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        ledger.observeBound(bound("b", "n2", uuid(2, 0), new GpuAmount(800, 0, 1, false)));
+        assertThat(ledger.feasibilityWithout("n1", "c", HALF, Set.of("b"))).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibilityWithout("n1", "c", WHOLE, Set.of("a", "b")))
+                .isInstanceOf(Feasibility.Fits.class);
+        assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Refuses.class);
     }
 
     @Test
     void roomThatOthersMustLeaveIsKeptUntilItIsTaken() {
-        ledger.hold(bound("victim", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
-        assertThat(ledger.keepFor(pod("c"), "n1", HALF, Set.of())).isFalse();
-        assertThat(ledger.keepFor(pod("c"), "n1", HALF, Set.of("victim"))).isTrue();
-        ledger.expect(pod("c"), "n1", HALF);
-        assertThat(ledger.ask("n1", "c", HALF)).as("the victim is still there").isInstanceOf(Offer.Refuses.class);
-        ledger.forget("victim");
-        assertThat(ledger.ask("n1", "d", WHOLE)).isInstanceOf(Offer.Refuses.class);
-        assertThat(ledger.ask("n1", "c", HALF)).isInstanceOf(Offer.Fits.class);
+        ledger.observeBound(bound("victim", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        assertThat(ledger.reserveFor(pod("c"), "n1", HALF, Set.of())).isFalse();
+        assertThat(ledger.reserveFor(pod("c"), "n1", HALF, Set.of("victim"))).isTrue();
+        ledger.reserve(pod("c"), "n1", HALF);
+        assertThat(ledger.feasibility("n1", "c", HALF))
+                .as("the victim is still there")
+                .isInstanceOf(Feasibility.Refuses.class);
+        ledger.observeEnded("victim");
+        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Fits.class);
         assertThat(ledger.commit(pod("c"), "n1", HALF, 1)).isInstanceOf(Granted.class);
-        ledger.letGo("c");
+        ledger.releaseReservation("c");
         assertThat(ledger.unsettled("c")).contains("n1");
         assertThat(told).as("what is kept is not oversold").containsExactly("freed n1");
     }
 
     @Test
     void keptRoomIsFreeAgainOnceNobodyRenewsTheKeepingOrLetsGo() {
-        assertThat(ledger.keepFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
+        assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
         now.addAndGet(Ledger.KEPT_FOR.toNanos());
-        assertThat(ledger.keepFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
+        assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
         now.addAndGet(Ledger.KEPT_FOR.toNanos());
         ledger.expire();
-        assertThat(ledger.ask("n1", "d", WHOLE)).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
         now.addAndGet(1);
         ledger.expire();
-        assertThat(ledger.ask("n1", "d", WHOLE)).isInstanceOf(Offer.Fits.class);
-        ledger.keepFor(pod("c"), "n1", WHOLE, Set.of());
-        ledger.letGo("c");
-        assertThat(ledger.ask("n1", "d", WHOLE)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Fits.class);
+        ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of());
+        ledger.releaseReservation("c");
+        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         assertThat(told).containsExactly("freed n1", "freed n1");
     }
 
     @Test
     void whoWasDeletedByForceHoldsItsShareForItsGracePeriod() {
-        ledger.hold(bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false)));
-        ledger.vanish("a");
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        ledger.deletedBeforeEnd("a");
         now.addAndGet(BoundPods.GRACE.toNanos());
-        ledger.vanish("a");
+        ledger.deletedBeforeEnd("a");
         ledger.expire();
-        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
         now.addAndGet(Ledger.LATE.toNanos() + 1);
         ledger.expire();
-        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         assertThat(told).containsExactly("freed n1");
-        assertThat(ledger.place("a")).isEmpty();
+        assertThat(ledger.nodeOf("a")).isEmpty();
     }
 
     @Test
     void whoWasDeletedByForceWhileItHadLongerToEndHoldsItsShareForThatLong() {
         Duration longer = BoundPods.GRACE.multipliedBy(20);
-        BoundPod runs = bound("a", "n1", uuid(1, 0), new Amount(800, 0, 1, false));
+        BoundPod runs = bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false));
         BoundPod ends = BoundPods.leaving(runs, Instant.EPOCH.plus(longer), longer);
-        ledger.hold(runs);
-        ledger.hold(ends);
+        ledger.observeBound(runs);
+        ledger.observeBound(ends);
         // What the API server says of it then: no grace for its deletion, so that its own is left.
-        ledger.hold(BoundPods.leaving(ends, Instant.EPOCH, BoundPods.GRACE));
-        ledger.vanish("a");
+        ledger.observeBound(BoundPods.leaving(ends, Instant.EPOCH, BoundPods.GRACE));
+        ledger.deletedBeforeEnd("a");
         now.addAndGet(longer.plus(Ledger.LATE).toNanos());
         ledger.expire();
-        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
         now.addAndGet(1);
         ledger.expire();
-        assertThat(ledger.ask("n1", "b", WHOLE)).isInstanceOf(Offer.Fits.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
     void whoVanishesWithoutAShareLeavesNothing() {
-        ledger.hold(BoundPods.of(pod("a"), "n1", 1));
-        ledger.expect(pod("b"), "n1", WHOLE);
-        ledger.vanish("a");
-        ledger.vanish("b");
-        ledger.vanish("never heard of");
-        assertThat(Books.unconfirmed(ledger)).isEmpty();
+        ledger.observeBound(BoundPods.of(pod("a"), "n1", 1));
+        ledger.reserve(pod("b"), "n1", WHOLE);
+        ledger.deletedBeforeEnd("a");
+        ledger.deletedBeforeEnd("b");
+        ledger.deletedBeforeEnd("never heard of");
+        assertThat(LedgerInvariants.unconfirmed(ledger)).isEmpty();
         assertThat(ledger.view("n1").orElseThrow().holdings()).isEmpty();
     }
 
@@ -561,25 +577,27 @@ class LedgerTest {
     }
 
     static NodeFacts sharing(int slots, Gpu... gpus) {
-        return new NodeFacts.Sharing(Gpus.inventory(slots, gpus), Placement.BINPACK, new HostLoad(1000, 1000));
+        return new NodeFacts.Sharing(Gpus.inventory(slots, gpus), Placement.BINPACK, new HostResources(1000, 1000));
     }
 
     /** One GPU of 1000 MiB, of whose memory so much is sold. */
-    private static NodeFacts sharing(io.aliquot.api.Share by, Scaling memory) {
+    private static NodeFacts sharing(SharingMode by, Scaling memory) {
         var inventory = new Inventory(new VisibleDevices("{uuid}"), memory, Scaling.ONE, 10, List.of(gpu(1, 0, 1000)));
-        return new NodeFacts.Sharing(new Cards(inventory, by, Set.of()), Placement.BINPACK, new HostLoad(1000, 1000));
+        return new NodeFacts.Sharing(
+                new NodeGpus(inventory, by, Set.of()), Placement.BINPACK, new HostResources(1000, 1000));
     }
 
-    private static Share share(String container, int memoryMiB) {
-        var amount = new Amount(memoryMiB, 0, 1, false);
-        return new Share(container, ContainerKind.APP, new Vgpus(List.of(BoundPods.vgpu(uuid(1, 0), amount))));
+    private static ContainerAllocation share(String container, int memoryMiB) {
+        var amount = new GpuAmount(memoryMiB, 0, 1, false);
+        return new ContainerAllocation(
+                container, ContainerKind.APP, new Vgpus(List.of(BoundPods.vgpu(uuid(1, 0), amount))));
     }
 
     static PodId pod(String name) {
         return new PodId("default", name, name);
     }
 
-    static BoundPod bound(String name, String node, String gpu, Amount amount) {
+    static BoundPod bound(String name, String node, String gpu, GpuAmount amount) {
         return BoundPods.of(pod(name), node, 1, BoundPods.main(gpu, amount));
     }
 }

@@ -4,7 +4,7 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Scaling;
-import io.aliquot.api.Share;
+import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpus;
 import io.aliquot.api.VisibleDevices;
 import java.util.Arrays;
@@ -32,22 +32,22 @@ public final class Gpus {
     }
 
     /** A pod's wishes; each container as {@code kind:name: gpu=1 gpumem=3000 gpucores=30}. */
-    public static PodAsk ask(String... containers) {
+    public static PodGpuRequest ask(String... containers) {
         return ask(Map.of(), containers);
     }
 
-    public static PodAsk ask(Map<String, String> annotations, String... containers) {
-        return PodAsk.of(Arrays.stream(containers).map(Gpus::container).toList(), annotations, false);
+    public static PodGpuRequest ask(Map<String, String> annotations, String... containers) {
+        return PodGpuRequest.of(Arrays.stream(containers).map(Gpus::container).toList(), annotations, false);
     }
 
-    private static ContainerAsk container(String text) {
+    private static ContainerGpuRequest container(String text) {
         String[] parts = text.split(":", -1);
         var limits = new HashMap<String, String>();
         for (String limit : parts[2].trim().split(" ", -1)) {
             String[] pair = limit.split("=", -1);
             limits.put("nvidia.com/" + pair[0], pair[1]);
         }
-        return new ContainerAsk(
+        return new ContainerGpuRequest(
                 parts[1],
                 ContainerKind.valueOf(parts[0]),
                 GpuRequest.parse(limits).orElseThrow());
@@ -57,19 +57,20 @@ public final class Gpus {
         return new Inventory(new VisibleDevices("{uuid}"), Scaling.ONE, Scaling.ONE, slots, List.of(gpus));
     }
 
-    static Cards cards(int slots, Gpu... gpus) {
-        return new Cards(inventory(slots, gpus), Share.CORE_MEMORY, Set.of());
+    static NodeGpus cards(int slots, Gpu... gpus) {
+        return new NodeGpus(inventory(slots, gpus), SharingMode.CORE_MEMORY, Set.of());
     }
 
-    static GpuRoom room(Gpu gpu, int slots, long takenMiB, int takenCores, int takenSlots) {
-        return new GpuRoom(cards(slots, gpu).list().get(0), new Amount(takenMiB, takenCores, takenSlots, false));
+    static GpuFreeCapacity room(Gpu gpu, int slots, long takenMiB, int takenCores, int takenSlots) {
+        return new GpuFreeCapacity(
+                cards(slots, gpu).list().get(0), new GpuAmount(takenMiB, takenCores, takenSlots, false));
     }
 
-    static GpuRoom empty(Gpu gpu) {
-        return new GpuRoom(cards(10, gpu).list().get(0), Amount.NOTHING);
+    static GpuFreeCapacity empty(Gpu gpu) {
+        return new GpuFreeCapacity(cards(10, gpu).list().get(0), GpuAmount.NOTHING);
     }
 
-    static List<GpuRoom> empty(int gpus, int memoryMiB) {
+    static List<GpuFreeCapacity> empty(int gpus, int memoryMiB) {
         return IntStream.range(0, gpus)
                 .mapToObj(i -> empty(gpu(1, i, memoryMiB)))
                 .toList();

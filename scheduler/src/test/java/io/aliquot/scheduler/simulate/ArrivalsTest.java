@@ -4,10 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
-import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Instant;
 import java.util.Comparator;
 import java.util.List;
@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 
 class ArrivalsTest {
     private static final Trace TRACE = new Trace(
-            List.of(Node.of("n", new Node.Gpus(8, "T4", 16_384, 10), new HostLoad(96_000, 1L << 38))),
+            List.of(Node.of("n", new Node.Gpus(8, "T4", 16_384, 10), new HostResources(96_000, 1L << 38))),
             new TreeMap<>(),
             List.of());
 
@@ -32,11 +32,11 @@ class ArrivalsTest {
             .toList();
 
     private static Pod pod(String name, GpuRequest request) {
-        var container = new ContainerAsk("main", ContainerKind.APP, request);
+        var container = new ContainerGpuRequest("main", ContainerKind.APP, request);
         return new Pod(
                 name,
-                PodAsk.of(List.of(container), Map.of(), false),
-                new HostLoad(1_000, 1 << 30),
+                PodGpuRequest.of(List.of(container), Map.of(), false),
+                new HostResources(1_000, 1 << 30),
                 Instant.EPOCH,
                 Instant.MAX);
     }

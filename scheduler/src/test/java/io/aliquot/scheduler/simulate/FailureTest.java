@@ -2,30 +2,32 @@ package io.aliquot.scheduler.simulate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.placement.Demand;
-import io.aliquot.scheduler.placement.Room;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class FailureTest {
-    private static final Room.Shape OF_MODEL_0 = new Room.Shape(8_000, 32_768, 2, Room.WHOLE, 0, 0);
-    private static final Room.Shape OF_MODEL_1 = new Room.Shape(8_000, 32_768, 2, Room.WHOLE, 0, 1);
-    private static final Demand HALF = new Demand(1_000, 1_024, 1, false, 500, 0, Demand.ANY);
-    private static final Demand WHOLE = new Demand(1_000, 1_024, 1, true, 0, 0, Demand.ANY);
-    private static final Demand WHOLE_OF_MODEL_0 = new Demand(1_000, 1_024, 1, true, 0, 0, 0b01);
-    private static final Demand ALL_CPU = new Demand(8_000, 1_024, 0, false, 0, 0, Demand.ANY);
-    private static final Demand ALL_MEMORY = new Demand(1_000, 32_768, 0, false, 0, 0, Demand.ANY);
+    private static final FreeCapacity.Shape OF_MODEL_0 =
+            new FreeCapacity.Shape(8_000, 32_768, 2, FreeCapacity.WHOLE, 0, 0);
+    private static final FreeCapacity.Shape OF_MODEL_1 =
+            new FreeCapacity.Shape(8_000, 32_768, 2, FreeCapacity.WHOLE, 0, 1);
+    private static final DemandVector HALF = new DemandVector(1_000, 1_024, 1, false, 500, 0, DemandVector.ANY);
+    private static final DemandVector WHOLE = new DemandVector(1_000, 1_024, 1, true, 0, 0, DemandVector.ANY);
+    private static final DemandVector WHOLE_OF_MODEL_0 = new DemandVector(1_000, 1_024, 1, true, 0, 0, 0b01);
+    private static final DemandVector ALL_CPU = new DemandVector(8_000, 1_024, 0, false, 0, 0, DemandVector.ANY);
+    private static final DemandVector ALL_MEMORY = new DemandVector(1_000, 32_768, 0, false, 0, 0, DemandVector.ANY);
 
-    private static Room with(Room.Shape shape, Demand... demands) {
-        Room room = Room.of(shape);
-        for (Demand demand : demands) {
+    private static FreeCapacity with(FreeCapacity.Shape shape, DemandVector... demands) {
+        FreeCapacity room = FreeCapacity.of(shape);
+        for (DemandVector demand : demands) {
             // On the emptiest GPU.
             room = room.with(demand, demand.gpus() == 0 ? 0 : room.gpus() - 1);
         }
         return room;
     }
 
-    private static Failure of(Demand demand, Room... rooms) {
+    private static Failure of(DemandVector demand, FreeCapacity... rooms) {
         return Failure.of(
                 demand,
                 List.of(rooms).stream().map(room -> new Replay.Alike(room, 1)).toList());
@@ -45,7 +47,7 @@ class FailureTest {
 
     @Test
     void aPodThatNoEmptyNodeHoldsNeverFits() {
-        var three = new Demand(1_000, 1_024, 3, true, 0, 0, Demand.ANY);
+        var three = new DemandVector(1_000, 1_024, 3, true, 0, 0, DemandVector.ANY);
 
         assertThat(of(three, with(OF_MODEL_0), with(OF_MODEL_1))).isEqualTo(Failure.NEVER);
     }

@@ -8,8 +8,8 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
 import io.aliquot.api.Resources;
-import io.aliquot.scheduler.placement.ContainerAsk;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
+import io.aliquot.scheduler.placement.HostResources;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -49,13 +49,13 @@ class OpenbTest {
 
         Node node = trace.nodes().get(0);
         assertThat(node.name()).isEqualTo("n0");
-        assertThat(node.facts().allocatable()).isEqualTo(new HostLoad(64_000, 262_144L << 20));
+        assertThat(node.facts().allocatable()).isEqualTo(new HostResources(64_000, 262_144L << 20));
         assertThat(node.facts().inventory().gpus())
                 .extracting(Gpu::model, Gpu::memoryMiB)
                 .containsExactly(tuple("P100", 1000), tuple("P100", 1000));
         assertThat(trace.capacity()).isEqualTo(2000);
         List<Pod> pods = trace.workloads().getOrDefault("a", List.of());
-        assertThat(pods.get(0).requests()).isEqualTo(new HostLoad(1_000, 2_048L << 20));
+        assertThat(pods.get(0).requests()).isEqualTo(new HostResources(1_000, 2_048L << 20));
         assertThat(requests(pods))
                 .containsExactly(
                         new GpuRequest(1, new MemoryRequest.Mebibytes(460), 0, false),
@@ -66,7 +66,7 @@ class OpenbTest {
     private static List<GpuRequest> requests(List<Pod> pods) {
         return pods.stream()
                 .flatMap(pod -> pod.ask().containers().stream())
-                .map(ContainerAsk::request)
+                .map(ContainerGpuRequest::request)
                 .toList();
     }
 

@@ -6,11 +6,11 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
 import io.aliquot.api.MemoryRequest.Mebibytes;
-import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
-import io.aliquot.scheduler.placement.Room;
+import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.simulate.Replay.Placed;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -41,7 +41,9 @@ class ReplayTest {
 
     private static Node node(String name, int cpuMillis, int gibibytes, int gpus, String model) {
         return Node.of(
-                name, new Node.Gpus(gpus, model, Trace.WHOLE, 100), new HostLoad(cpuMillis, (long) gibibytes << 30));
+                name,
+                new Node.Gpus(gpus, model, Trace.WHOLE, 100),
+                new HostResources(cpuMillis, (long) gibibytes << 30));
     }
 
     private static Optional<GpuRequest> request(int gpus, int part) {
@@ -53,12 +55,12 @@ class ReplayTest {
 
     private static Pod pod(
             String name, int cpuMillis, int gibibytes, Optional<GpuRequest> request, Map<String, String> annotations) {
-        PodAsk ask = PodAsk.of(
-                request.map(one -> new ContainerAsk("main", ContainerKind.APP, one)).stream()
+        PodGpuRequest ask = PodGpuRequest.of(
+                request.map(one -> new ContainerGpuRequest("main", ContainerKind.APP, one)).stream()
                         .toList(),
                 annotations,
                 false);
-        return new Pod(name, ask, new HostLoad(cpuMillis, (long) gibibytes << 30), Instant.EPOCH, Instant.MAX);
+        return new Pod(name, ask, new HostResources(cpuMillis, (long) gibibytes << 30), Instant.EPOCH, Instant.MAX);
     }
 
     @ParameterizedTest
@@ -83,7 +85,8 @@ class ReplayTest {
                         .allSatisfy(node -> assertThat(node.memoryMiB()).isNotNegative());
                 assertThat(replay.nodes().stream().mapToInt(Replay.Alike::nodes).sum())
                         .isEqualTo(NODES.size());
-                assertThat(replay.rooms().stream().mapToInt(Room::free).sum()).isEqualTo(18_000 - replay.allocated());
+                assertThat(replay.rooms().stream().mapToInt(FreeCapacity::free).sum())
+                        .isEqualTo(18_000 - replay.allocated());
             }
             placed.forEach(replay::end);
             assertThat(replay.allocated()).isZero();
@@ -130,7 +133,7 @@ class ReplayTest {
     @Test
     void whatBelongsToANodeIsRequestedThereAndCountsForItsFullness() {
         Node other = NODES.get(1);
-        var busy = new Node("zz", other.facts(), new HostLoad(4_000, 8L << 30));
+        var busy = new Node("zz", other.facts(), new HostResources(4_000, 8L << 30));
         var replay = new Replay(List.of(other, busy), Contender.BINPACK, ALL, 0);
 
         // The fuller one, although by its name it comes last; then its CPU is out.
@@ -176,16 +179,18 @@ class ReplayTest {
     /** Once for all vGPUs of a container, and of containers that don't run at one time for the one that asks for more. */
     @Test
     void kubeSchedulerCountsWhatIsWritten() {
-        var first = new ContainerAsk(
+        var first = new ContainerGpuRequest(
                 "first", ContainerKind.INIT, new GpuRequest(1, new MemoryRequest.Percentage(70), 80, false));
-        var proxy = new ContainerAsk("proxy", ContainerKind.SIDECAR, new GpuRequest(1, new Mebibytes(100), 0, false));
-        var second = new ContainerAsk("second", ContainerKind.INIT, new GpuRequest(1, new Mebibytes(600), 10, false));
-        var main = new ContainerAsk("main", ContainerKind.APP, new GpuRequest(2, new Mebibytes(500), 60, false));
-        var whole =
-                new ContainerAsk("whole", ContainerKind.APP, new GpuRequest(1, new MemoryRequest.WholeCard(), 0, true));
-        var load = new HostLoad(1, 2);
+        var proxy = new ContainerGpuRequest(
+                "proxy", ContainerKind.SIDECAR, new GpuRequest(1, new Mebibytes(100), 0, false));
+        var second =
+                new ContainerGpuRequest("second", ContainerKind.INIT, new GpuRequest(1, new Mebibytes(600), 10, false));
+        var main = new ContainerGpuRequest("main", ContainerKind.APP, new GpuRequest(2, new Mebibytes(500), 60, false));
+        var whole = new ContainerGpuRequest(
+                "whole", ContainerKind.APP, new GpuRequest(1, new MemoryRequest.WholeCard(), 0, true));
+        var load = new HostResources(1, 2);
 
-        assertThat(Counted.of(PodAsk.of(List.of(first, proxy, second, main, whole), Map.of(), false)
+        assertThat(Counted.of(PodGpuRequest.of(List.of(first, proxy, second, main, whole), Map.of(), false)
                         .requesting(load)))
                 .isEqualTo(new Counted(load, 4, 700, 70, 80));
         assertThat(Counted.of(NODES.get(2)))
@@ -211,7 +216,7 @@ class ReplayTest {
     void fragmentationIsTheFreeGpuThatTypicalPodsCannotUse() {
         var replay = new Replay(NODES.subList(2, 3), Contender.BINPACK, ALL, 0);
         replay.offer(HALF);
-        Room node = replay.rooms().get(0); // 7.5 GPUs and 92 CPUs left
+        FreeCapacity node = replay.rooms().get(0); // 7.5 GPUs and 92 CPUs left
 
         assertThat(fragmentation(replay, node, HALF)).isEqualTo(0);
         assertThat(fragmentation(replay, node, WHOLE)).isEqualTo(500);
@@ -220,7 +225,7 @@ class ReplayTest {
         assertThat(fragmentation(replay, node, HALF, EIGHT)).isEqualTo(3_750);
     }
 
-    private static double fragmentation(Replay replay, Room node, Pod... pods) {
+    private static double fragmentation(Replay replay, FreeCapacity node, Pod... pods) {
         return TypicalPods.of(List.of(pods).stream().map(replay::demand).toList())
                 .fragmentation(node);
     }

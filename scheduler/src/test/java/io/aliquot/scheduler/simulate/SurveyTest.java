@@ -3,9 +3,9 @@ package io.aliquot.scheduler.simulate;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.Share;
-import io.aliquot.scheduler.placement.Card;
-import io.aliquot.scheduler.placement.HostLoad;
+import io.aliquot.api.SharingMode;
+import io.aliquot.scheduler.placement.GpuCapacity;
+import io.aliquot.scheduler.placement.HostResources;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -50,19 +50,19 @@ class SurveyTest {
     }
 
     private static String told(Node node) {
-        HostLoad left = node.facts().allocatable().minus(node.own());
+        HostResources left = node.facts().allocatable().minus(node.own());
         return "node %s, %d mCPU, %d MiB%n".formatted(node.name(), left.cpuMillis(), left.memoryBytes() >> 20)
                 + node.facts().cards().list().stream().map(SurveyTest::told).collect(Collectors.joining());
     }
 
-    private static String told(Card card) {
+    private static String told(GpuCapacity card) {
         return "    %s, %d MiB, %d cores, %d slots%s%s%s%n"
                 .formatted(
                         card.gpu().model(),
                         card.memoryMiB(),
                         card.cores(),
                         card.slots(),
-                        card.share() == Share.CORE_MEMORY
+                        card.share() == SharingMode.CORE_MEMORY
                                 ? ""
                                 : ", shared by " + card.share().print(),
                         card.cordoned() ? ", cordoned" : "",

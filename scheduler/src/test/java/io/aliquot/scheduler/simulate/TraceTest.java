@@ -4,10 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
-import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Instant;
 import java.util.Arrays;
 import java.util.List;
@@ -19,23 +19,26 @@ class TraceTest {
     /** GPUs of 30,000 MiB in the mean. */
     private static final Trace TRACE = new Trace(
             List.of(
-                    Node.of("small", new Node.Gpus(2, "T4", 20_000, 10), HostLoad.NONE),
-                    Node.of("large", new Node.Gpus(2, "A100", 40_000, 10), HostLoad.NONE)),
+                    Node.of("small", new Node.Gpus(2, "T4", 20_000, 10), HostResources.NONE),
+                    Node.of("large", new Node.Gpus(2, "A100", 40_000, 10), HostResources.NONE)),
             new TreeMap<>(),
             List.of());
 
-    private static final ContainerAsk WHOLE = asks(ContainerKind.APP, new MemoryRequest.WholeCard(), 0, true);
-    private static final ContainerAsk THIRD = asks(ContainerKind.APP, new MemoryRequest.Mebibytes(10_000), 5, false);
-    private static final ContainerAsk CORES = asks(ContainerKind.APP, new MemoryRequest.Percentage(10), 40, false);
-    private static final ContainerAsk INIT = asks(ContainerKind.INIT, new MemoryRequest.Percentage(50), 0, false);
+    private static final ContainerGpuRequest WHOLE = asks(ContainerKind.APP, new MemoryRequest.WholeCard(), 0, true);
+    private static final ContainerGpuRequest THIRD =
+            asks(ContainerKind.APP, new MemoryRequest.Mebibytes(10_000), 5, false);
+    private static final ContainerGpuRequest CORES =
+            asks(ContainerKind.APP, new MemoryRequest.Percentage(10), 40, false);
+    private static final ContainerGpuRequest INIT =
+            asks(ContainerKind.INIT, new MemoryRequest.Percentage(50), 0, false);
 
-    private static ContainerAsk asks(ContainerKind kind, MemoryRequest memory, int cores, boolean exclusive) {
-        return new ContainerAsk("c", kind, new GpuRequest(1, memory, cores, exclusive));
+    private static ContainerGpuRequest asks(ContainerKind kind, MemoryRequest memory, int cores, boolean exclusive) {
+        return new ContainerGpuRequest("c", kind, new GpuRequest(1, memory, cores, exclusive));
     }
 
-    private static long asked(ContainerAsk... containers) {
-        PodAsk ask = PodAsk.of(Arrays.asList(containers), Map.of(), false);
-        return TRACE.asked(new Pod("p", ask, HostLoad.NONE, Instant.EPOCH, Instant.MAX));
+    private static long asked(ContainerGpuRequest... containers) {
+        PodGpuRequest ask = PodGpuRequest.of(Arrays.asList(containers), Map.of(), false);
+        return TRACE.asked(new Pod("p", ask, HostResources.NONE, Instant.EPOCH, Instant.MAX));
     }
 
     @Test

@@ -6,10 +6,10 @@ import static org.assertj.core.api.Assertions.within;
 
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
-import io.aliquot.scheduler.placement.ContainerAsk;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostLoad;
-import io.aliquot.scheduler.placement.PodAsk;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -25,18 +25,18 @@ class TrafficTest {
 
     private static final Trace TRACE = new Trace(
             IntStream.range(0, 250)
-                    .mapToObj(i -> Node.of("n" + i, new Node.Gpus(8, "T4", 16_384, 10), HostLoad.NONE))
+                    .mapToObj(i -> Node.of("n" + i, new Node.Gpus(8, "T4", 16_384, 10), HostResources.NONE))
                     .toList(),
             new TreeMap<>(Map.of(Traffic.LIFETIMES, WORKLOAD)),
             List.of());
 
     private static Pod pod(long seconds) {
-        var container = new ContainerAsk(
+        var container = new ContainerGpuRequest(
                 "main", ContainerKind.APP, new GpuRequest(1, new MemoryRequest.Percentage(50), 0, false));
         return new Pod(
                 "p",
-                PodAsk.of(List.of(container), Map.of(), false),
-                HostLoad.NONE,
+                PodGpuRequest.of(List.of(container), Map.of(), false),
+                HostResources.NONE,
                 Instant.EPOCH,
                 seconds < 0 ? Instant.MAX : Instant.ofEpochSecond(seconds));
     }

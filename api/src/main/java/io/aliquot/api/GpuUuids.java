@@ -1,0 +1,46 @@
+package io.aliquot.api;
+
+import java.util.Set;
+
+/** UUIDs of GPUs as NVML prints them. */
+public final class GpuUuids {
+    /** An x stands for a digit, 0 to 9 or a to f. */
+    private static final String SHAPE = "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+
+    private GpuUuids() {}
+
+    /**
+     * Reads UUIDs with commas between them.
+     *
+     * @param where the annotation that they come from, for the message
+     */
+    public static Set<String> parseList(String where, String text) {
+        return Set.copyOf(CommaSeparated.parse(where, text, GpuUuids::check));
+    }
+
+    static String check(String uuid) {
+        if (!isShaped(uuid)) {
+            throw FormatException.expected("a GPU's UUID such as GPU-8f6e8f0c-12ab-34cd-56ef-1234567890ab", uuid);
+        }
+        return uuid;
+    }
+
+    /** Without a pattern: each bound pod's is looked at whenever the pod is heard of. */
+    private static boolean isShaped(String uuid) {
+        if (uuid.length() != SHAPE.length()) {
+            return false;
+        }
+        for (int i = 0; i < SHAPE.length(); i++) {
+            char wanted = SHAPE.charAt(i);
+            char found = uuid.charAt(i);
+            if (wanted == 'x' ? !isHex(found) : found != wanted) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static boolean isHex(char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    }
+}

@@ -1,0 +1,831 @@
+/* Modules, libraries, and the functions and variables in them. */
+#define _GNU_SOURCE
+#include "cuda_module.h"
+#include "cuda_capture.h"
+#include "cuda_memory.h"
+#include "image.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Function attributes that a program has set. */
+struct function_settings {
+    unsigned set; /* bit mask by attribute */
+    int values[16];
+};
+
+/*
+ * A CUDA module. A module that was loaded directly owns its image. A library has one module in each context, which
+ * uses the library's image.
+ */
+struct CUmod_st {
+    struct object object;
+    struct CUlib_st *library;
+    struct image own_image;
+    const struct image *image;
+    uintptr_t globals, managed;       /* its variables, stored one after another; 0: none */
+    struct kernel_handle **functions; /* by index in the image; NULL until first requested */
+};
+
+struct CUlib_st {
+    struct object object;
+    struct image image;
+    uintptr_t managed;
+    struct kernel_handle **kernels; /* by index in the image; NULL until first requested */
+};
+
+/*
+ * A module's function or a library's kernel; launches accept either. An opaque image has no kernel entries, so that
+ * only the name is known.
+ */
+struct kernel_handle {
+    struct object object;
+    void *owner; /* the module of a function, the library of a kernel */
+    const struct image_kernel *image;
+    struct function_settings settings;
+    char *name; /* stored after the struct */
+};
+
+struct CUfunc_st {
+    struct kernel_handle handle;
+};
+
+struct CUkern_st {
+    struct kernel_handle handle;
+};
+
+static void free_globals(uintptr_t base) {
+    if (base != 0)
+        memory_free_globals(memory_find(base));
+}
+
+void module_free(struct object *object) {
+    if (object->kind == KIND_LIBRARY) {
+        struct CUlib_st *library = (struct CUlib_st *)object;
+        free_globals(library->managed);
+        image_clear(&library->image);
+        free(library->kernels);
+    } else {
+        struct CUmod_st *module = (struct CUmod_st *)object;
+        free_globals(module->managed); /* the context or module_delete() frees module->globals */
+        image_clear(&module->own_image);
+        free(module->functions);
+    }
+}
+
+/* ---- loading ---- */
+
+static CUresult read_image(struct image *image, const void *start, size_t bytes, const struct device *device) {
+    const struct gpu_identity *gpu = device->identity;
+    switch (image_read(image, start, bytes, 10 * gpu->compute_major + gpu->compute_minor)) {
+    case IMAGE_READ:
+        if (image->opaque)
+            log_line(
+                "cannot decompress an image: every name is accepted as one of its kernels, and it has no variables");
+        return CUDA_SUCCESS;
+    case IMAGE_OF_OTHER_DEVICES:
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    case IMAGE_NO_MEMORY:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    default:
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+}
+
+static char *read_image_file(const char *path, size_t *bytes) {
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return NULL;
+    char *text = NULL;
+    size_t size = 0;
+    while (size < (1u << 30)) {
+        char *larger = realloc(text, size + 65536);
+        if (larger == NULL)
+            break;
+        text = larger;
+        size_t got = fread(text + size, 1, 65536, file);
+        size += got;
+        if (got == 0) {
+            fclose(file);
+            *bytes = size;
+            return text;
+        }
+    }
+    fclose(file);
+    free(text);
+    return NULL;
+}
+
+/* The offset of a variable from the first one of its kind. Each variable has the alignment of an allocation. */
+static size_t global_offset(const struct image *image, const struct image_global *global, bool managed) {
+    size_t offset = 0;
+    for (const struct image_global *other = image->globals; other != global; other++)
+        if (other->managed == managed)
+            offset += (other->bytes + 255) & ~(size_t)255;
+    return offset;
+}
+
+/*
+ * Allocates memory for an image's managed or other variables and sets their initial values; *base is 0 if there are
+ * none. Managed variables are host memory and belong to no context.
+ */
+static CUresult allocate_globals(uintptr_t *base, const struct image *image, bool managed, struct CUctx_st *context) {
+    const struct image_global *end = image->globals + image->global_count;
+    size_t bytes = global_offset(image, end, managed);
+    *base = 0;
+    if (bytes == 0)
+        return CUDA_SUCCESS;
+    const struct allocation *memory = memory_allocate_globals(managed ? NULL : context, bytes);
+    if (memory == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *base = memory->base;
+    for (const struct image_global *global = image->globals; global != end; global++)
+        if (global->managed == managed && global->initial != NULL)
+            memcpy((void *)(*base + global_offset(image, global, managed)), global->initial, global->bytes);
+    return CUDA_SUCCESS;
+}
+
+/* The variables of a module take memory of its device. */
+static CUresult module_new(struct CUmod_st **made, struct CUctx_st *context, struct CUlib_st *library,
+                           struct image *image) {
+    struct CUmod_st *module = object_new(KIND_MODULE, sizeof *module, context);
+    if (module == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    module->library = library;
+    module->image = library != NULL ? image : &module->own_image;
+    module->functions = calloc(image->kernel_count + 1, sizeof(struct kernel_handle *));
+    CUresult result = module->functions != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        result = allocate_globals(&module->globals, image, false, context);
+    if (result == CUDA_SUCCESS && library == NULL)
+        result = allocate_globals(&module->managed, image, true, NULL);
+    if (result != CUDA_SUCCESS) {
+        free_globals(module->globals);
+        object_delete(module);
+        return result;
+    }
+    if (library == NULL)
+        module->own_image = *image;
+    *made = module;
+    return CUDA_SUCCESS;
+}
+
+static void delete_handle_of(void *object, void *owner) {
+    if (((struct kernel_handle *)object)->owner == owner)
+        object_delete(object);
+}
+
+static void module_delete(struct CUmod_st *module) {
+    objects_for_each(KIND_FUNCTION, delete_handle_of, module);
+    free_globals(module->globals);
+    object_delete(module);
+}
+
+static CUresult load_module(CUmodule *module, const void *start, size_t bytes) {
+    struct CUctx_st *context;
+    struct image image;
+    CUresult result = enter_context(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = capture_check_unsafe_call();
+    if (result == CUDA_SUCCESS)
+        result = read_image(&image, start, bytes, context->device);
+    if (result != CUDA_SUCCESS)
+        return leave(result);
+    result = module_new(module, context, NULL, &image);
+    if (result != CUDA_SUCCESS)
+        image_clear(&image);
+    return leave(result);
+}
+
+API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
+                                void **optionValues) {
+    if (module == NULL || image == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)))
+        return CUDA_ERROR_INVALID_VALUE;
+    return load_module(module, image, SIZE_MAX);
+}
+
+API CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+    return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+}
+
+API CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin) {
+    return cuModuleLoadDataEx(module, fatCubin, 0, NULL, NULL);
+}
+
+API CUresult cuModuleLoad(CUmodule *module, const char *fname) {
+    size_t bytes;
+    if (module == NULL || fname == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    char *text = read_image_file(fname, &bytes);
+    if (text == NULL)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    CUresult result = load_module(module, text, bytes);
+    free(text);
+    return result;
+}
+
+API CUresult cuModuleUnload(CUmodule hmod) {
+    struct CUctx_st *context;
+    CUresult result = enter_context(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (object_find(KIND_MODULE, hmod) == NULL || hmod->library != NULL)
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    module_delete(hmod);
+    return leave(CUDA_SUCCESS);
+}
+
+/* The functions and variables of a library are created when a context first requests one of them. */
+API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode) {
+    if (mode == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *mode = CU_MODULE_LAZY_LOADING;
+    return CUDA_SUCCESS;
+}
+
+/* A library belongs to no device. Its image is the one for the first device that can run any of its code. */
+static CUresult load_library(CUlibrary *library, const void *start, size_t bytes) {
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct CUlib_st *made = object_new(KIND_LIBRARY, sizeof *made, NULL);
+    if (made == NULL)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    for (size_t i = 0; i < device_count(); i++)
+        if ((result = read_image(&made->image, start, bytes, device_from_ordinal((CUdevice)i))) !=
+            CUDA_ERROR_NO_BINARY_FOR_GPU)
+            break;
+    if (result == CUDA_SUCCESS &&
+        (made->kernels = calloc(made->image.kernel_count + 1, sizeof(struct kernel_handle *))) == NULL)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        result = allocate_globals(&made->managed, &made->image, true, NULL);
+    if (result == CUDA_SUCCESS)
+        *library = made;
+    else
+        object_delete(made);
+    return leave(result);
+}
+
+static bool are_options_valid(const void *options, void **values, unsigned count) {
+    return count == 0 || (options != NULL && values != NULL);
+}
+
+API CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
+                               unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                               unsigned int numLibraryOptions) {
+    if (library == NULL || code == NULL || !are_options_valid(jitOptions, jitOptionsValues, numJitOptions) ||
+        (numLibraryOptions != 0 && libraryOptions == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    (void)libraryOptionValues; /* NULL is allowed for options without values */
+    return load_library(library, code, SIZE_MAX);
+}
+
+API CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+                                   void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+                                   void **libraryOptionValues, unsigned int numLibraryOptions) {
+    (void)libraryOptionValues;
+    size_t bytes;
+    if (library == NULL || fileName == NULL || !are_options_valid(jitOptions, jitOptionsValues, numJitOptions) ||
+        (numLibraryOptions != 0 && libraryOptions == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    char *text = read_image_file(fileName, &bytes);
+    if (text == NULL)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    CUresult result = load_library(library, text, bytes);
+    free(text);
+    return result;
+}
+
+static void delete_module_of_library(void *object, void *library) {
+    struct CUmod_st *module = object;
+    if (module->library == library)
+        module_delete(module);
+}
+
+API CUresult cuLibraryUnload(CUlibrary library) {
+    CUresult result = enter_with_handle(KIND_LIBRARY, library, CUDA_ERROR_INVALID_HANDLE);
+    if (result != CUDA_SUCCESS)
+        return result;
+    objects_for_each(KIND_MODULE, delete_module_of_library, library);
+    objects_for_each(KIND_KERNEL, delete_handle_of, library);
+    object_delete(library);
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---- functions and variables of modules ---- */
+
+struct object_search {
+    const char *name;
+    const void *owner;
+    const struct CUctx_st *context;
+    void *found;
+};
+
+static void match_handle(void *object, void *data) {
+    struct kernel_handle *handle = object;
+    struct object_search *search = data;
+    if (handle->owner == search->owner && strcmp(handle->name, search->name) == 0)
+        search->found = handle;
+}
+
+/*
+ * Returns the same handle for the same name, as NVIDIA's driver does. slots holds the handles of the image's kernels.
+ */
+static CUresult find_or_create_handle(struct kernel_handle **handle, enum object_kind kind, const char *name,
+                                      void *owner, struct CUctx_st *context, const struct image *image,
+                                      struct kernel_handle **slots) {
+    const struct image_kernel *kernel = image_kernel(image, name);
+    if (kernel == NULL && !image->opaque)
+        return CUDA_ERROR_NOT_FOUND;
+    struct kernel_handle **slot = kernel != NULL ? &slots[kernel - image->kernels] : NULL;
+    struct object_search search = {name, owner, NULL, NULL};
+    if (slot != NULL)
+        search.found = *slot;
+    else
+        objects_for_each(kind, match_handle, &search);
+    *handle = search.found;
+    if (search.found != NULL)
+        return CUDA_SUCCESS;
+    *handle = object_new(kind, sizeof **handle + strlen(name) + 1, context);
+    if (*handle == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    (*handle)->owner = owner;
+    (*handle)->image = kernel;
+    (*handle)->name = (char *)(*handle + 1);
+    memcpy((*handle)->name, name, strlen(name) + 1);
+    if (slot != NULL)
+        *slot = *handle;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_function(CUfunction *function, struct CUmod_st *module, const char *name) {
+    struct kernel_handle *handle = NULL;
+    CUresult result = find_or_create_handle(&handle, KIND_FUNCTION, name, module, module->object.context, module->image,
+                                            module->functions);
+    if (result == CUDA_SUCCESS)
+        *function = (CUfunction)handle;
+    return result;
+}
+
+static CUresult enter_module(CUmodule module) {
+    struct CUctx_st *context;
+    CUresult result = enter_context(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return object_find(KIND_MODULE, module) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
+}
+
+API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {
+    if (hfunc == NULL || name == NULL || name[0] == '\0')
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(hmod);
+    return result == CUDA_SUCCESS ? leave(get_function(hfunc, hmod, name)) : result;
+}
+
+API CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod) {
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(mod);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *count = (unsigned)mod->image->kernel_count;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod) {
+    if (functions == NULL || numFunctions == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(mod);
+    if (result != CUDA_SUCCESS)
+        return result;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < numFunctions && i < mod->image->kernel_count; i++)
+        result = get_function(&functions[i], mod, mod->image->kernels[i].name);
+    return leave(result);
+}
+
+/* Either output pointer may be NULL. */
+static CUresult get_global(CUdeviceptr *address, size_t *bytes, const struct CUmod_st *module, const char *name) {
+    const struct image_global *global = image_global(module->image, name);
+    if (global == NULL)
+        return CUDA_ERROR_NOT_FOUND;
+    uintptr_t managed = module->library != NULL ? module->library->managed : module->managed;
+    if (address != NULL)
+        *address =
+            (global->managed ? managed : module->globals) + global_offset(module->image, global, global->managed);
+    if (bytes != NULL)
+        *bytes = global->bytes;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name) {
+    if (name == NULL || (dptr == NULL && bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(hmod);
+    return result == CUDA_SUCCESS ? leave(get_global(dptr, bytes, hmod, name)) : result;
+}
+
+/* Texture and surface references were removed in CUDA 12, so that no image has any. */
+static CUresult reference_not_found(const void *reference, CUmodule module, const char *name) {
+    if (reference == NULL || name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(module);
+    return result == CUDA_SUCCESS ? leave(CUDA_ERROR_NOT_FOUND) : result;
+}
+
+API CUresult cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name) {
+    return reference_not_found(pTexRef, hmod, name);
+}
+
+API CUresult cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name) {
+    return reference_not_found(pSurfRef, hmod, name);
+}
+
+/* ---- kernels and variables of libraries ---- */
+
+static CUresult enter_library(CUlibrary library) {
+    return enter_with_handle(KIND_LIBRARY, library, CUDA_ERROR_INVALID_HANDLE);
+}
+
+static CUresult get_kernel(CUkernel *kernel, struct CUlib_st *library, const char *name) {
+    struct kernel_handle *handle = NULL;
+    CUresult result =
+        find_or_create_handle(&handle, KIND_KERNEL, name, library, NULL, &library->image, library->kernels);
+    if (result == CUDA_SUCCESS)
+        *kernel = (CUkernel)handle;
+    return result;
+}
+
+API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name) {
+    if (pKernel == NULL || name == NULL || name[0] == '\0')
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library(library);
+    return result == CUDA_SUCCESS ? leave(get_kernel(pKernel, library, name)) : result;
+}
+
+API CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library(lib);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *count = (unsigned)lib->image.kernel_count;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib) {
+    if (kernels == NULL || numKernels == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library(lib);
+    if (result != CUDA_SUCCESS)
+        return result;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < numKernels && i < lib->image.kernel_count; i++)
+        result = get_kernel(&kernels[i], lib, lib->image.kernels[i].name);
+    return leave(result);
+}
+
+static void match_module(void *object, void *data) {
+    struct CUmod_st *module = object;
+    struct object_search *search = data;
+    if (module->library == search->owner && module->object.context == search->context)
+        search->found = module;
+}
+
+/* Returns a library's module in a context; creates it at the first request. */
+static CUresult get_library_module(struct CUmod_st **module, struct CUlib_st *library, struct CUctx_st *context) {
+    struct object_search search = {NULL, library, context, NULL};
+    objects_for_each(KIND_MODULE, match_module, &search);
+    *module = search.found;
+    return search.found != NULL ? CUDA_SUCCESS : module_new(module, context, library, &library->image);
+}
+
+/* Enters the current context and returns the library's module there. */
+static CUresult enter_library_module(CUlibrary library, struct CUmod_st **module) {
+    struct CUctx_st *context;
+    CUresult result = enter_context(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (object_find(KIND_LIBRARY, library) == NULL)
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    result = get_library_module(module, library, context);
+    return result == CUDA_SUCCESS ? result : leave(result);
+}
+
+API CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
+    struct CUmod_st *module;
+    if (pMod == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library_module(library, &module);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *pMod = module;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name) {
+    struct CUmod_st *module;
+    if (name == NULL || (dptr == NULL && bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library_module(library, &module);
+    return result == CUDA_SUCCESS ? leave(get_global(dptr, bytes, module, name)) : result;
+}
+
+/* Managed variables need no context. */
+API CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name) {
+    if (name == NULL || (dptr == NULL && bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library(library);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct image_global *global = image_global(&library->image, name);
+    if (global == NULL || !global->managed)
+        return leave(CUDA_ERROR_NOT_FOUND);
+    if (dptr != NULL)
+        *dptr = library->managed + global_offset(&library->image, global, true);
+    if (bytes != NULL)
+        *bytes = global->bytes;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol) {
+    if (fptr == NULL || symbol == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_library(library);
+    return result == CUDA_SUCCESS ? leave(CUDA_ERROR_NOT_FOUND) : result;
+}
+
+API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
+    struct CUctx_st *context;
+    struct CUmod_st *module;
+    if (pFunc == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_context(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (object_find(KIND_KERNEL, kernel) == NULL)
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    result = get_library_module(&module, kernel->handle.owner, context);
+    return leave(result == CUDA_SUCCESS ? get_function(pFunc, module, kernel->handle.name) : result);
+}
+
+static CUresult enter_kernel(CUkernel kernel) {
+    return enter_with_handle(KIND_KERNEL, kernel, CUDA_ERROR_INVALID_HANDLE);
+}
+
+API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel) {
+    if (pLib == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_kernel(kernel);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *pLib = kernel->handle.owner;
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---- function properties ---- */
+
+/* Launches also accept kernels, cast to functions. */
+bool is_function(CUfunction function) {
+    return object_find(KIND_FUNCTION, function) != NULL || object_find(KIND_KERNEL, function) != NULL;
+}
+
+static CUresult enter_function(CUfunction function) {
+    struct CUctx_st *context;
+    CUresult result = enter_context(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return is_function(function) ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
+}
+
+const char *function_name(CUfunction function) {
+    return function->handle.name;
+}
+
+const struct image_kernel *function_image(CUfunction function) {
+    return function->handle.image;
+}
+
+static CUresult get_function_attribute(int *value, unsigned attribute, const struct kernel_handle *handle) {
+    static const struct image_kernel unknown_kernel = {.registers = 32, .max_threads = 1024};
+    const struct function_settings *settings = &handle->settings;
+    const struct image_kernel *kernel = handle->image != NULL ? handle->image : &unknown_kernel;
+    const struct image *image = handle->object.kind == KIND_KERNEL ? &((const struct CUlib_st *)handle->owner)->image
+                                                                   : ((const struct CUmod_st *)handle->owner)->image;
+    if (attribute >= sizeof settings->values / sizeof settings->values[0])
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((settings->set & 1u << attribute) != 0) {
+        *value = settings->values[attribute];
+        return CUDA_SUCCESS;
+    }
+    switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *value = kernel->max_threads;
+        break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+        *value = (int)kernel->shared_bytes;
+        break;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+        *value = (int)kernel->constant_bytes;
+        break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+        *value = (int)kernel->local_bytes;
+        break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+        *value = kernel->registers;
+        break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+        *value = (int)image->architecture;
+        break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = 49152;
+        break;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        *value = -1;
+        break;
+    default:
+        *value = 0;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_function_attribute(unsigned attribute, int value, struct function_settings *settings) {
+    if (attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+        attribute >= sizeof settings->values / sizeof settings->values[0])
+        return CUDA_ERROR_INVALID_VALUE;
+    settings->set |= 1u << attribute;
+    settings->values[attribute] = value;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc) {
+    if (pi == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(hfunc);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return leave(get_function_attribute(pi, attrib, &hfunc->handle));
+}
+
+API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
+    CUresult result = enter_function(hfunc);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return leave(set_function_attribute(attrib, value, &hfunc->handle.settings));
+}
+
+static CUresult get_parameter(const struct image_kernel *kernel, size_t index, size_t *offset, size_t *size) {
+    if (kernel == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED; /* the image is opaque */
+    if (index >= kernel->parameter_count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = kernel->parameters[index].offset;
+    if (size != NULL)
+        *size = kernel->parameters[index].size;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize) {
+    if (paramOffset == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(func);
+    return result == CUDA_SUCCESS ? leave(get_parameter(function_image(func), paramIndex, paramOffset, paramSize))
+                                  : result;
+}
+
+API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize) {
+    if (paramOffset == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_kernel(kernel);
+    return result == CUDA_SUCCESS ? leave(get_parameter(kernel->handle.image, paramIndex, paramOffset, paramSize))
+                                  : result;
+}
+
+API CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
+    if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(hfunc);
+    return result == CUDA_SUCCESS ? leave(result) : result;
+}
+
+API CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc) {
+    if (hmod == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(hfunc);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (hfunc->handle.object.kind == KIND_KERNEL)
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    *hmod = hfunc->handle.owner;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuFuncGetName(const char **name, CUfunction hfunc) {
+    if (name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(hfunc);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *name = function_name(hfunc);
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function) {
+    if (state == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(function);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuFuncLoad(CUfunction function) {
+    CUresult result = enter_function(function);
+    return result == CUDA_SUCCESS ? leave(result) : result;
+}
+
+API CUresult cuKernelGetName(const char **name, CUkernel hfunc) {
+    if (name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_kernel(hfunc);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *name = hfunc->handle.name;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
+    if (pi == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_kernel(kernel);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (device_from_ordinal(dev) == NULL)
+        return leave(CUDA_ERROR_INVALID_DEVICE);
+    return leave(get_function_attribute(pi, attrib, &kernel->handle));
+}
+
+API CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
+    CUresult result = enter_kernel(kernel);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return leave(device_from_ordinal(dev) != NULL ? set_function_attribute(attrib, val, &kernel->handle.settings)
+                                                  : CUDA_ERROR_INVALID_DEVICE);
+}
+
+API CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
+    if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_kernel(kernel);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return leave(device_from_ordinal(dev) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
+}
+
+API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize,
+                                                                  size_t dynamicSMemSize, unsigned int flags) {
+    if (numBlocks == NULL || blockSize <= 0 || flags > 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(func);
+    if (result != CUDA_SUCCESS)
+        return result;
+    size_t blocks = blockSize <= 1024 ? 2048 / (size_t)blockSize : 0;
+    if (blocks > 32)
+        blocks = 32;
+    if (dynamicSMemSize != 0 && blocks > 167936 / dynamicSMemSize)
+        blocks = 167936 / dynamicSMemSize;
+    *numBlocks = (int)blocks;
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize,
+                                                         size_t dynamicSMemSize) {
+    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, 0);
+}
+
+API CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
+                                                       CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                       size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags) {
+    (void)blockSizeToDynamicSMemSize, (void)dynamicSMemSize;
+    struct CUctx_st *context;
+    if (minGridSize == NULL || blockSize == NULL || flags > 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_context(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!is_function(func))
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    *blockSize = blockSizeLimit > 0 && blockSizeLimit < 1024 ? blockSizeLimit : 1024;
+    *minGridSize = (int)context->device->identity->multiprocessors * (2048 / *blockSize < 32 ? 2048 / *blockSize : 32);
+    return leave(CUDA_SUCCESS);
+}
+
+API CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
+                                              CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
+                                              int blockSizeLimit) {
+    return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
+                                                     dynamicSMemSize, blockSizeLimit, 0);
+}

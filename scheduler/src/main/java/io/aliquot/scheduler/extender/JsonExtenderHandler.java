@@ -1,0 +1,115 @@
+package io.aliquot.scheduler.extender;
+
+import io.aliquot.scheduler.extender.Wire.Args;
+import io.aliquot.scheduler.extender.Wire.BindingArgs;
+import io.aliquot.scheduler.extender.Wire.BindingResult;
+import io.aliquot.scheduler.extender.Wire.FilterResult;
+import io.aliquot.scheduler.extender.Wire.HostPriority;
+import io.aliquot.scheduler.extender.Wire.PreemptionArgs;
+import io.aliquot.scheduler.extender.Wire.PreemptionResult;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.server.ExtenderHandler;
+import io.aliquot.scheduler.server.Problems;
+import io.micrometer.core.instrument.Counter;
+import io.micrometer.core.instrument.MeterRegistry;
+import java.io.InputStream;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import org.springframework.http.HttpStatus;
+import org.springframework.web.server.ResponseStatusException;
+import tools.jackson.databind.json.JsonMapper;
+
+/** The four verbs in JSON. Whatever a verb has to say against its input, it says in its answer. */
+final class JsonExtenderHandler implements ExtenderHandler {
+    private static final Logger LOG = LoggerFactory.getLogger(JsonExtenderHandler.class);
+    private static final String FILTER = "/filter";
+    private static final String PRIORITIZE = "/prioritize";
+    private static final String BIND = "/bind";
+    private static final String PREEMPT = "/preempt";
+
+    private static final String WANTS_NAMES = "expected NodeNames, found none: set nodeCacheCapable: true for this "
+            + "extender in the KubeSchedulerConfiguration";
+
+    private final WireReader reader = new WireReader();
+    private final FilterAndPrioritize placing;
+    private final Binder binder;
+    private final Preemptor preempting;
+    private final VerbMetrics meter;
+    private final MeterRegistry metrics;
+    /** By how they ended. */
+    private final Map<String, Counter> binds = new ConcurrentHashMap<>();
+
+    private final JsonMapper json;
+
+    JsonExtenderHandler(
+            FilterAndPrioritize placing,
+            Binder binder,
+            Preemptor preempting,
+            VerbMetrics meter,
+            MeterRegistry metrics,
+            JsonMapper json) {
+        this.placing = placing;
+        this.binder = binder;
+        this.preempting = preempting;
+        this.meter = meter;
+        this.metrics = metrics;
+        this.json = json;
+    }
+
+    @Override
+    public byte[] answer(String path, InputStream body) {
+        return json.writeValueAsBytes(
+                switch (path) {
+                    case FILTER -> filter(reader.args(body));
+                    case PRIORITIZE -> prioritize(reader.args(body));
+                    case BIND -> bind(reader.binding(body));
+                    case PREEMPT -> preempt(reader.preemption(body));
+                    default -> throw new ResponseStatusException(HttpStatus.NOT_FOUND, "nothing here");
+                });
+    }
+
+    private FilterResult filter(Args args) {
+        return args.nodeNames()
+                .map(nodes -> about(args.pod().id(), "filter", () -> placing.filter(args.pod(), nodes)))
+                .orElseGet(() -> FilterResult.error(WANTS_NAMES));
+    }
+
+    private List<HostPriority> prioritize(Args args) {
+        // an answer has no place for an error
+        List<String> nodes =
+                args.nodeNames().orElseThrow(() -> new ResponseStatusException(HttpStatus.BAD_REQUEST, WANTS_NAMES));
+        return about(args.pod().id(), "prioritize", () -> placing.prioritize(args.pod(), nodes));
+    }
+
+    private BindingResult bind(BindingArgs args) {
+        Binder.Result result = about(args.pod(), "bind", () -> binder.bind(args.pod(), args.node()));
+        binds.computeIfAbsent(result.label(), this::register).increment();
+        return new BindingResult(result.error());
+    }
+
+    private Counter register(String label) {
+        return Counter.builder("aliquot.extender.binds")
+                .description("Binds by how they ended")
+                .tag("outcome", label)
+                .register(metrics);
+    }
+
+    private PreemptionResult preempt(PreemptionArgs args) {
+        return new PreemptionResult(
+                about(args.pod().id(), "preempt", () -> preempting.preempt(args.pod(), args.nodeNameToMetaVictims())));
+    }
+
+    /** Beyond this nobody knows which pod it was. */
+    private <T> T about(PodId pod, String verb, Supplier<T> work) {
+        try {
+            return meter.time(verb, work);
+        } catch (RuntimeException e) {
+            LOG.error("{} failed {}", verb, pod, e);
+            throw new ResponseStatusException(HttpStatus.INTERNAL_SERVER_ERROR, Problems.INTERNAL, e);
+        }
+    }
+}

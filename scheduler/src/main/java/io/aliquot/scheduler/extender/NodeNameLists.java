@@ -1,0 +1,152 @@
+package io.aliquot.scheduler.extender;
+
+import com.github.benmanes.caffeine.cache.Cache;
+import com.github.benmanes.caffeine.cache.Caffeine;
+import java.security.SecureRandom;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Objects;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import org.jspecify.annotations.Nullable;
+import tools.jackson.core.JsonParser;
+import tools.jackson.core.JsonToken;
+
+/*
+ * kube-scheduler sends the names of all nodes that passed its own filters with every pod, mostly the same ones, and in an
+ * order that its workers make anew. So lists are known by what the hashes of their names add up to, whatever their order:
+ * to find each of a thousand names by itself, elsewhere in memory, would take longer than all else that is done with it.
+ * The sum is of 64 bits and keyed. If two sets ever had the same, kube-scheduler would refuse an answer that names a node
+ * it had not asked about, and try the pod again.
+ *
+ * In lists that are new a name that was read before is the same object again: no garbage, its hash is known, and whoever
+ * looks it up compares references. Where all slots that a name may have are taken it takes the place of another, so that
+ * names nobody sends any more cost nothing; with slots for some six times the nodes of a large cluster that hardly happens.
+ * Racing readers at worst make a name anew.
+ */
+/** Reads a list of node names. Names that were read before, in whatever order, are the same list again. */
+final class NodeNameLists {
+    private static final int BITS = 15;
+    /** A name is in the slot that its hash tells or in one of those behind it, of so many in all. */
+    private static final int REACH = 8;
+    /** So many names are remembered in lists: some 1 MB of references. */
+    private static final int NAMES = 1 << 18;
+
+    private final @Nullable String[] known = new @Nullable String[1 << BITS];
+    /** Who makes room where all are taken; not the same again and again, so that names that come often find a place. */
+    private int turn;
+
+    private final long key = new SecureRandom().nextLong() | 1;
+    private final Cache<Long, List<String>> lists = Caffeine.newBuilder()
+            .maximumWeight(NAMES)
+            .weigher((Long sum, List<String> names) -> 32 + names.size())
+            .executor(Runnable::run)
+            .build();
+
+    /** Those that are at rest: each is used by one reader. */
+    private final Queue<Letters> letters = new ConcurrentLinkedQueue<>();
+
+    /** A list's names, one after another. */
+    private static final class Letters {
+        private char[] text = new char[1 << 10];
+        private int[] ends = new int[1 << 6];
+        private int count;
+
+        void add(char[] name, int offset, int length) {
+            int start = count == 0 ? 0 : ends[count - 1];
+            if (text.length - start < length) {
+                text = Arrays.copyOf(text, 2 * (start + length));
+            }
+            if (ends.length == count) {
+                ends = Arrays.copyOf(ends, 2 * count);
+            }
+            System.arraycopy(name, offset, text, start, length);
+            ends[count++] = start + length;
+        }
+    }
+
+    /** Whose beginning is the current token. */
+    List<String> read(JsonParser in) {
+        if (in.currentToken() != JsonToken.START_ARRAY) {
+            throw WireReader.wrong(in, "a list of node names");
+        }
+        Letters read = Objects.requireNonNullElseGet(letters.poll(), Letters::new);
+        read.count = 0;
+        long sum = 0;
+        for (JsonToken token = in.nextToken(); token != JsonToken.END_ARRAY; token = in.nextToken()) {
+            if (token != JsonToken.VALUE_STRING) {
+                throw WireReader.wrong(in, "a node's name");
+            }
+            char[] text = in.getStringCharacters();
+            int offset = in.getStringOffset();
+            int length = in.getStringLength();
+            read.add(text, offset, length);
+            sum += hash(text, offset, length);
+        }
+        List<String> names = lists.get(sum, any -> list(read));
+        letters.add(read);
+        return names;
+    }
+
+    /** Spread over all 64 bits, or sums of those of alike names would be alike (the finalizer of MurmurHash3). */
+    private long hash(char[] text, int offset, int length) {
+        long hash = key; // an empty name counts, too
+        for (int i = offset; i < offset + length; i++) {
+            hash = hash * key + text[i];
+        }
+        hash = (hash ^ (hash >>> 33)) * 0xff51afd7ed558ccdL;
+        hash = (hash ^ (hash >>> 33)) * 0xc4ceb9fe1a85ec53L;
+        return hash ^ (hash >>> 33);
+    }
+
+    private List<String> list(Letters read) {
+        var names = new String[read.count];
+        int start = 0;
+        for (int i = 0; i < names.length; i++) {
+            names[i] = name(read.text, start, read.ends[i] - start);
+            start = read.ends[i];
+        }
+        return List.of(names);
+    }
+
+    private String name(char[] text, int offset, int length) {
+        int hash = 0;
+        for (int i = 0; i < length; i++) {
+            hash = 31 * hash + text[offset + i];
+        }
+        int home = (hash * 0x9E3779B9) >>> (Integer.SIZE - BITS); // alike names have hashes alike: spread
+        for (int i = 0; i < REACH; i++) {
+            int slot = behind(home, i);
+            String there = known[slot];
+            if (there == null) {
+                return put(slot, new String(text, offset, length));
+            }
+            if (same(there, text, offset, length)) {
+                return there;
+            }
+        }
+        turn = (turn + 1) % REACH;
+        return put(behind(home, turn), new String(text, offset, length));
+    }
+
+    private String put(int slot, String name) {
+        known[slot] = name;
+        return name;
+    }
+
+    private int behind(int slot, int steps) {
+        return (slot + steps) & (known.length - 1);
+    }
+
+    private static boolean same(String name, char[] text, int offset, int length) {
+        if (name.length() != length) {
+            return false;
+        }
+        for (int i = 0; i < length; i++) {
+            if (name.charAt(i) != text[offset + i]) {
+                return false;
+            }
+        }
+        return true;
+    }
+}

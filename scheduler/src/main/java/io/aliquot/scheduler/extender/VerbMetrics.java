@@ -1,0 +1,54 @@
+package io.aliquot.scheduler.extender;
+
+import io.aliquot.scheduler.server.Latency;
+import io.aliquot.scheduler.server.Liveness;
+import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.Timer;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
+
+/** Times the verbs, and notices one that hangs. */
+final class VerbMetrics implements Liveness {
+    /** Far beyond kube-scheduler's own patience and the time-outs of everything that a verb waits for. */
+    private static final Duration HUNG = Duration.ofSeconds(60);
+
+    private record Call(String verb, long start) {}
+
+    private final MeterRegistry metrics;
+    private final Map<String, Timer> timers = new ConcurrentHashMap<>();
+    private final Map<Object, Call> running = new ConcurrentHashMap<>();
+
+    VerbMetrics(MeterRegistry metrics) {
+        this.metrics = metrics;
+    }
+
+    <T> T time(String verb, Supplier<T> work) {
+        var key = new Object();
+        long start = System.nanoTime();
+        running.put(key, new Call(verb, start));
+        try {
+            return work.get();
+        } finally {
+            running.remove(key);
+            timers.computeIfAbsent(verb, this::register).record(Duration.ofNanos(System.nanoTime() - start));
+        }
+    }
+
+    private Timer register(String verb) {
+        return Latency.timer("aliquot.extender.request", "Time to answer kube-scheduler")
+                .tag("verb", verb)
+                .register(metrics);
+    }
+
+    @Override
+    public Optional<String> broken() {
+        long now = System.nanoTime();
+        return running.values().stream()
+                .filter(call -> now - call.start() > HUNG.toNanos())
+                .findAny()
+                .map(call -> call.verb() + " has not returned for " + HUNG.toSeconds() + " s");
+    }
+}

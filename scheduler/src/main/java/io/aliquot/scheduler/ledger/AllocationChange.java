@@ -1,0 +1,79 @@
+package io.aliquot.scheduler.ledger;
+
+import io.aliquot.api.CorePolicy;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Vgpu;
+import io.aliquot.api.Vgpus;
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What shall be different of one container's part of a GPU; the rest stays.
+ *
+ * @param gpu its UUID; empty for every GPU that the container has a part of
+ * @param memoryMiB device memory
+ * @param cores percent of the GPU; 0 for no limit
+ */
+public record AllocationChange(
+        String container,
+        String gpu,
+        @Nullable Integer memoryMiB,
+        @Nullable Integer cores,
+        @Nullable CorePolicy policy) {
+    /**
+     * What a pod's containers would hold.
+     *
+     * @throws FormatException where there is no such container, GPU or amount, or a whole card would change
+     */
+    static List<ContainerAllocation> apply(List<AllocationChange> changes, List<ContainerAllocation> shares) {
+        for (AllocationChange change : changes) {
+            if (shares.stream().noneMatch(share -> share.container().equals(change.container()))) {
+                throw new FormatException("container " + change.container()
+                        + " holds no GPU; those that do: "
+                        + String.join(
+                                ", ",
+                                shares.stream()
+                                        .map(ContainerAllocation::container)
+                                        .toList()));
+            }
+        }
+        var applied = new ArrayList<ContainerAllocation>();
+        for (ContainerAllocation share : shares) {
+            List<Vgpu> vgpus = share.vgpus().list();
+            for (AllocationChange change : changes) {
+                if (change.container().equals(share.container())) {
+                    vgpus = change.apply(vgpus);
+                }
+            }
+            applied.add(new ContainerAllocation(share.container(), share.kind(), new Vgpus(vgpus)));
+        }
+        return applied;
+    }
+
+    private List<Vgpu> apply(List<Vgpu> vgpus) {
+        if (!gpu.isEmpty() && vgpus.stream().noneMatch(vgpu -> vgpu.uuid().equals(gpu))) {
+            throw new FormatException("container " + container + " has no part of GPU " + gpu
+                    + "; it has parts of: "
+                    + String.join(", ", vgpus.stream().map(Vgpu::uuid).toList()));
+        }
+        return vgpus.stream()
+                .map(vgpu -> gpu.isEmpty() || vgpu.uuid().equals(gpu) ? apply(vgpu) : vgpu)
+                .toList();
+    }
+
+    private Vgpu apply(Vgpu vgpu) {
+        if (vgpu.exclusive()) {
+            throw new FormatException(
+                    "container " + container + " has all of GPU " + vgpu.uuid() + ": a whole card cannot be resized");
+        }
+        return new Vgpu(
+                vgpu.uuid(),
+                memoryMiB == null ? vgpu.memoryMiB() : memoryMiB,
+                cores == null ? vgpu.cores() : cores,
+                policy == null ? vgpu.policy() : policy,
+                vgpu.priority(),
+                vgpu.contextMiB(),
+                false);
+    }
+}

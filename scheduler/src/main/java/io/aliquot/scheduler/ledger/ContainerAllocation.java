@@ -1,0 +1,46 @@
+package io.aliquot.scheduler.ledger;
+
+import io.aliquot.api.Vgpu;
+import io.aliquot.api.Vgpus;
+import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.GpuAmount;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** What one container of a pod holds. */
+public record ContainerAllocation(String container, ContainerKind kind, Vgpus vgpus) {
+    /**
+     * What a pod holds of each GPU, by UUID.
+     *
+     * @param shares in the order of the containers' declaration, init containers first
+     */
+    static Map<String, GpuAmount> perGpu(List<ContainerAllocation> shares) {
+        var timed = new LinkedHashMap<String, List<GpuAmount.Timed>>();
+        for (ContainerAllocation share : shares) {
+            for (Vgpu vgpu : share.vgpus().list()) {
+                timed.computeIfAbsent(vgpu.uuid(), uuid -> new ArrayList<>(1))
+                        .add(new GpuAmount.Timed(share.kind(), GpuAmount.of(vgpu)));
+            }
+        }
+        var perGpu = new HashMap<String, GpuAmount>();
+        timed.forEach((uuid, amounts) -> perGpu.put(uuid, GpuAmount.peak(amounts)));
+        return Map.copyOf(perGpu);
+    }
+
+    /** Of each GPU the larger of two amounts. */
+    static Map<String, GpuAmount> larger(Map<String, GpuAmount> one, Map<String, GpuAmount> other) {
+        var larger = new HashMap<String, GpuAmount>(one);
+        other.forEach((uuid, amount) -> larger.merge(
+                uuid,
+                amount,
+                (a, b) -> new GpuAmount(
+                        Math.max(a.memoryMiB(), b.memoryMiB()),
+                        Math.max(a.cores(), b.cores()),
+                        Math.max(a.slots(), b.slots()),
+                        a.exclusive() || b.exclusive())));
+        return Map.copyOf(larger);
+    }
+}

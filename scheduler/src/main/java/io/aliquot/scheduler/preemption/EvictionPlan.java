@@ -1,0 +1,16 @@
+package io.aliquot.scheduler.preemption;
+
+import java.util.List;
+
+/** Whom to evict from one node. */
+public record EvictionPlan(List<Victim> victims, EvictionCost cost) {
+    static final EvictionPlan NOBODY = new EvictionPlan(List.of());
+
+    public EvictionPlan {
+        victims = List.copyOf(victims);
+    }
+
+    public EvictionPlan(List<Victim> victims) {
+        this(victims, EvictionCost.of(victims));
+    }
+}

@@ -1,0 +1,212 @@
+package io.aliquot.scheduler.preemption;
+
+import io.aliquot.scheduler.placement.GpuAmount;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Comparator;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.PriorityQueue;
+import java.util.Set;
+import java.util.function.Predicate;
+import java.util.function.ToLongFunction;
+import java.util.stream.Collectors;
+
+/*
+ * The cost's first part is settled first: pods are admitted by rising priority until the pod fits without all of them.
+ * Those of higher priority stay, and the last priority that was admitted is that of every solution's most important
+ * victim. Among the admitted, sets are looked at by rising cost, starting with the empty one and each time adding a
+ * pod, so that the first set that will do is the cheapest: adding a pod never makes a set cheaper. Where one GPU is
+ * wanted, victims on different GPUs don't help one another, and each GPU's are looked at by themselves. There the number
+ * of victims has a lower bound that is quick to tell: if the pod doesn't fit without the n that hold most memory, most
+ * compute and most slots, no n will do.
+ *
+ * Sets beyond PATIENCE are not looked at: then, as kube-scheduler does, all are taken and as many as possible are
+ * spared, the most important first, which leaves nobody who needn't go, but perhaps more than the fewest.
+ */
+/** Finds the cheapest pods of one node whose leaving makes room. */
+public final class VictimSearch {
+    /** Sets tried a node; a try costs about ten microseconds. */
+    private static final int PATIENCE = 3000;
+
+    /** Of equals always the same first, in whatever order they were found. */
+    private static final Comparator<Victim> LEAST_IMPORTANT_FIRST = Comparator.comparingInt(Victim::priority)
+            .thenComparing(Victim::since, Comparator.reverseOrder())
+            .thenComparing(victim -> victim.pod().uid());
+
+    private final Predicate<Set<String>> fits;
+    private final Set<String> gone;
+    private final EvictionCost bound;
+    private int patience = PATIENCE;
+
+    private VictimSearch(Predicate<Set<String>> fits, Set<String> gone, EvictionCost bound) {
+        this.fits = fits;
+        this.gone = gone;
+        this.bound = bound;
+    }
+
+    /**
+     * Searches.
+     *
+     * @param candidates who may be evicted
+     * @param fits whether the pod would fit without those pods, by uid; with fewer pods there it fits all the more
+     * @param gone uids of pods that are leaving anyway
+     * @param oneGpu whether the pod wants one GPU only
+     * @param bound a cost that the answer must be below; {@link Optional#empty} for none
+     * @return empty where it fits without none of them, or only for {@code bound} and more
+     */
+    public static Optional<EvictionPlan> cheapest(
+            List<Victim> candidates,
+            Predicate<Set<String>> fits,
+            Set<String> gone,
+            boolean oneGpu,
+            Optional<EvictionCost> bound) {
+        var none = new EvictionCost(Integer.MAX_VALUE, Integer.MAX_VALUE, Integer.MAX_VALUE, Instant.MIN);
+        return new VictimSearch(fits, gone, bound.orElse(none)).cheapest(candidates, oneGpu);
+    }
+
+    private Optional<EvictionPlan> cheapest(List<Victim> candidates, boolean oneGpu) {
+        if (EvictionCost.NOTHING.compareTo(bound) >= 0) {
+            return Optional.empty();
+        }
+        if (fitsWithout(List.of())) {
+            return Optional.of(EvictionPlan.NOBODY);
+        }
+        List<Victim> sorted = candidates.stream().sorted(LEAST_IMPORTANT_FIRST).toList();
+        Optional<List<Victim>> admitted = admitted(sorted);
+        if (admitted.isEmpty()) {
+            return Optional.empty();
+        }
+        int priority = admitted.get().get(admitted.get().size() - 1).priority();
+        Optional<EvictionPlan> best = Optional.empty();
+        Map<String, List<Victim>> groups = oneGpu ? byGpu(admitted.get()) : Map.of("", admitted.get());
+        for (var group : groups.entrySet()) {
+            EvictionCost below = best.map(EvictionPlan::cost).orElse(bound);
+            List<Victim> together = group.getValue();
+            int fewest = oneGpu ? fewest(together, group.getKey(), priority, below) : 1;
+            Optional<EvictionPlan> plan = byRisingCost(together, priority, fewest, below);
+            if (patience <= 0) {
+                return better(best, spared(admitted.get()));
+            }
+            if (plan.isPresent()) {
+                best = plan;
+            }
+        }
+        return best;
+    }
+
+    private Optional<EvictionPlan> better(Optional<EvictionPlan> one, EvictionPlan other) {
+        EvictionCost below = one.map(EvictionPlan::cost).orElse(bound);
+        return other.cost().compareTo(below) < 0 ? Optional.of(other) : one;
+    }
+
+    /** The pods of the lowest priorities that suffice. */
+    private Optional<List<Victim>> admitted(List<Victim> sorted) {
+        for (int end = 1; end <= sorted.size(); end++) {
+            int priority = sorted.get(end - 1).priority();
+            if (priority > bound.priority()) {
+                return Optional.empty();
+            }
+            boolean last = end == sorted.size() || sorted.get(end).priority() > priority;
+            if (last && fitsWithout(sorted.subList(0, end))) {
+                return Optional.of(sorted.subList(0, end));
+            }
+        }
+        return Optional.empty();
+    }
+
+    /** How many of those on a GPU must go at least; one more than there are, where all of them are not enough. */
+    private int fewest(List<Victim> victims, String gpu, int priority, EvictionCost below) {
+        List<Victim> byMemory = mostFirst(victims, gpu, GpuAmount::memoryMiB);
+        List<Victim> byCores = mostFirst(victims, gpu, GpuAmount::cores);
+        List<Victim> bySlots = mostFirst(victims, gpu, GpuAmount::slots);
+        for (int n = 1; n <= victims.size(); n++) {
+            if (new EvictionCost(priority, 0, n, Instant.MAX).compareTo(below) >= 0) {
+                break;
+            }
+            Set<Victim> most = new HashSet<>(byMemory.subList(0, n));
+            most.addAll(byCores.subList(0, n));
+            most.addAll(bySlots.subList(0, n));
+            if (fitsWithout(most)) {
+                return n;
+            }
+        }
+        return victims.size() + 1;
+    }
+
+    private static List<Victim> mostFirst(List<Victim> victims, String gpu, ToLongFunction<GpuAmount> amount) {
+        return victims.stream()
+                .sorted(Comparator.comparingLong((Victim victim) ->
+                                amount.applyAsLong(victim.perGpu().getOrDefault(gpu, GpuAmount.NOTHING)))
+                        .reversed())
+                .toList();
+    }
+
+    private static Map<String, List<Victim>> byGpu(List<Victim> victims) {
+        Map<String, List<Victim>> byGpu = new LinkedHashMap<>();
+        for (Victim victim : victims) {
+            victim.perGpu().keySet().stream()
+                    .sorted()
+                    .forEach(gpu ->
+                            byGpu.computeIfAbsent(gpu, any -> new ArrayList<>()).add(victim));
+        }
+        return byGpu;
+    }
+
+    /** Some victims, by their places in the list that is searched. */
+    private record Some(List<Victim> victims, int last, EvictionCost cost) {}
+
+    private Optional<EvictionPlan> byRisingCost(List<Victim> victims, int priority, int fewest, EvictionCost below) {
+        if (fewest > victims.size()) {
+            return Optional.empty();
+        }
+        var next = new PriorityQueue<>(Comparator.comparing(Some::cost));
+        next.add(new Some(List.of(), -1, new EvictionCost(priority, 0, 0, EvictionCost.NOTHING.oldest())));
+        while (!next.isEmpty()) {
+            Some some = next.remove();
+            if (some.cost().compareTo(below) >= 0) {
+                return Optional.empty();
+            }
+            if (some.victims().size() >= fewest && patience-- > 0 && fitsWithout(some.victims())) {
+                return Optional.of(new EvictionPlan(some.victims()));
+            }
+            if (patience <= 0) {
+                return Optional.empty();
+            }
+            for (int i = some.last() + 1; i < victims.size(); i++) {
+                List<Victim> more = new ArrayList<>(some.victims());
+                more.add(victims.get(i));
+                EvictionCost cost = EvictionCost.of(more);
+                next.add(new Some(more, i, new EvictionCost(priority, cost.violations(), cost.pods(), cost.oldest())));
+            }
+        }
+        return Optional.empty();
+    }
+
+    private EvictionPlan spared(List<Victim> victims) {
+        List<Victim> evicted = new ArrayList<>(victims);
+        EvictionCost all = EvictionCost.of(victims);
+        List<Victim> mostImportantFirst = victims.stream()
+                .sorted(Comparator.<Victim, Boolean>comparing(victim ->
+                                all.violations() == 0 || victim.budgets().isEmpty())
+                        .thenComparing(LEAST_IMPORTANT_FIRST.reversed()))
+                .toList();
+        for (Victim victim : mostImportantFirst) {
+            evicted.remove(victim);
+            if (!fitsWithout(evicted)) {
+                evicted.add(victim);
+            }
+        }
+        return new EvictionPlan(evicted);
+    }
+
+    private boolean fitsWithout(Collection<Victim> victims) {
+        Set<String> without = new HashSet<>(gone);
+        without.addAll(victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet()));
+        return fits.test(without);
+    }
+}

@@ -1,0 +1,37 @@
+package io.aliquot.scheduler.server;
+
+import jakarta.servlet.http.HttpServletRequest;
+import org.springframework.http.HttpHeaders;
+import org.springframework.http.HttpStatusCode;
+import org.springframework.http.MediaType;
+import org.springframework.http.ProblemDetail;
+import org.springframework.http.ResponseEntity;
+import org.springframework.http.converter.HttpMessageNotReadableException;
+import org.springframework.web.ErrorResponse;
+import org.springframework.web.bind.annotation.ExceptionHandler;
+import org.springframework.web.bind.annotation.RestControllerAdvice;
+
+/** Whatever goes wrong is answered in a few words, as {@link Problems} says, never with a stack trace. */
+@RestControllerAdvice
+final class ErrorResponses {
+    @ExceptionHandler
+    ResponseEntity<?> unreadable(HttpServletRequest request, HttpMessageNotReadableException e) {
+        return answer(request, Problems.unreadable(e), HttpHeaders.EMPTY);
+    }
+
+    @ExceptionHandler
+    ResponseEntity<?> other(HttpServletRequest request, Exception e) {
+        if (e instanceof ErrorResponse known) { // Spring's own: wrong method, wrong media type; and the API's
+            return answer(request, known.getBody(), known.getHeaders());
+        }
+        return answer(request, Problems.failed(e), HttpHeaders.EMPTY);
+    }
+
+    private static ResponseEntity<?> answer(HttpServletRequest request, ProblemDetail problem, HttpHeaders headers) {
+        var answer = ResponseEntity.status(HttpStatusCode.valueOf(problem.getStatus()))
+                .headers(headers);
+        return Problems.asJson(request)
+                ? answer.contentType(MediaType.APPLICATION_PROBLEM_JSON).body(problem)
+                : answer.contentType(MediaType.TEXT_PLAIN).body(Problems.line(problem));
+    }
+}

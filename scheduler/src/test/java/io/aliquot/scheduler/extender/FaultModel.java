@@ -1,0 +1,868 @@
+package io.aliquot.scheduler.extender;
+
+import static io.aliquot.api.SharingMode.CORE_MEMORY;
+import static io.aliquot.api.SharingMode.EXCLUSIVE;
+import static io.aliquot.scheduler.placement.Gpus.ask;
+import static io.aliquot.scheduler.placement.Gpus.gpu;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.Fence;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
+import io.aliquot.api.Placement;
+import io.aliquot.api.Scaling;
+import io.aliquot.api.SharingMode;
+import io.aliquot.api.Vgpu;
+import io.aliquot.api.Vgpus;
+import io.aliquot.api.VisibleDevices;
+import io.aliquot.scheduler.extender.Cluster.PodState;
+import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.ledger.AllocationChange;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.ledger.FeasibilityCache;
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerInvariants;
+import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.GpuCapacity;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.NodeGpus;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Comparator;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.OptionalLong;
+import java.util.Random;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * A cluster in which everything goes wrong: an API server, and two replicas with their ledgers, binders and resizers.
+ * What the API server has is the truth. Requests are refused, lost, carried out without an answer, or carried out long
+ * after whoever sent them has given up; while one is under way other things happen. Watches lag, repeat themselves and
+ * break. Leaders are replaced without knowing it, and replicas restart and know nothing. Nodes and their GPUs come and go,
+ * and so do their scaling and slots, what they share by, and cordons.
+ */
+final class FaultModel {
+    private static final int NODES = 3;
+    private static final int GPUS = 2;
+    private static final int MEMORY = 1000;
+    private static final int MOST_SLOTS = 5;
+    private static final int DEEPEST = 2;
+    private static final List<Scaling> SCALINGS = List.of(new Scaling(50), new Scaling(150), new Scaling(200));
+    private static final SharingMode[] SHARES = SharingMode.values();
+    private static final List<PodGpuRequest> ASKS = List.of(
+            ask("APP:main: gpumem=100"),
+            ask("APP:main: gpumem=400 gpucores=40"),
+            ask("APP:main: gpu=2 gpumem=300"),
+            ask("APP:main: gpu=1"),
+            ask("APP:main: gpumem-percentage=70"),
+            ask("INIT:warm: gpumem=600", "SIDECAR:side: gpumem=100", "APP:main: gpu=2 gpumem=250 gpucores=10"),
+            ask("APP:a: gpumem=500", "APP:b: gpumem=300 gpucores=60"),
+            ask(
+                    Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "fragmentation"),
+                    "APP:main: gpumem=250"));
+
+    /** How often what happened that the test is about. */
+    static final class Counts {
+        private final Map<String, Integer> counts = new TreeMap<>();
+
+        void count(String what) {
+            counts.merge(what, 1, Integer::sum);
+        }
+
+        Map<String, Integer> all() {
+            return counts;
+        }
+
+        @Override
+        public String toString() {
+            return counts.toString();
+        }
+    }
+
+    /** A pod as the API server has it, or had it; immutable. */
+    private record Pod(
+            PodId id,
+            PodGpuRequest ask,
+            long version,
+            String node,
+            List<ContainerAllocation> shares,
+            boolean leaves,
+            boolean ended,
+            long boundAt,
+            String fence) {
+        Pod leaving() {
+            return new Pod(id, ask, version, node, shares, true, ended, boundAt, fence);
+        }
+
+        Pod over() {
+            return new Pod(id, ask, version, node, shares, leaves, true, boundAt, fence);
+        }
+
+        Pod at(long newVersion) {
+            return new Pod(id, ask, newVersion, node, shares, leaves, ended, boundAt, fence);
+        }
+
+        BoundPod bound() {
+            return new BoundPod(
+                    id,
+                    node,
+                    version,
+                    shares,
+                    HostResources.NONE,
+                    0,
+                    Instant.EPOCH,
+                    Instant.ofEpochSecond(boundAt),
+                    BoundPods.GRACE,
+                    leaves ? Instant.EPOCH : Instant.MAX,
+                    fence);
+        }
+
+        boolean holds() {
+            return !node.isEmpty() && !ended;
+        }
+    }
+
+    /**
+     * A write on its way.
+     *
+     * @param node empty for annotations only
+     * @param shares what it gives the pod; empty where that stays
+     * @param grants numbers of the grants that it makes known, by GPU
+     */
+    private record Request(
+            PodId pod,
+            long version,
+            String node,
+            Map<String, String> annotations,
+            List<ContainerAllocation> shares,
+            Map<String, Integer> grants) {}
+
+    private record Event(Pod pod, boolean deleted) {}
+
+    /** Whoever was deleted by force, and may run until then. */
+    private record Ghost(Pod pod, long until) {}
+
+    private final Random random;
+    private final Counts counts;
+    private final AtomicLong now = new AtomicLong();
+    private final Map<String, Pod> pods = new LinkedHashMap<>();
+    private final List<Request> inFlight = new ArrayList<>();
+    private final Map<String, Ghost> ghosts = new LinkedHashMap<>();
+    private final Map<String, NodeFacts> nodes = new HashMap<>();
+    /** What the GPU had when a part of it was granted: the sum of what is granted before, and of this, is within that. */
+    private final List<GpuCapacity> granted = new ArrayList<>();
+    /** The last grant to a pod of each of its GPUs. */
+    private final Map<String, Map<String, Integer>> grants = new HashMap<>();
+
+    private final List<Replica> replicas = new ArrayList<>();
+    private long revision = 1;
+    private int created;
+    private int depth;
+    private boolean calm;
+    /** The Lease, and what the policy that looks at fences believes that it says. */
+    private Fence lease = new Fence("nobody", 0);
+
+    private Fence believed = lease;
+    private int leader;
+
+    FaultModel(Random random, Counts counts) {
+        this.random = random;
+        this.counts = counts;
+    }
+
+    void run(int steps) {
+        for (int node = 0; node < NODES; node++) {
+            changeNode(node);
+        }
+        replicas.add(new Replica("r0"));
+        replicas.add(new Replica("r1"));
+        failOver();
+        for (int i = 0; i < steps; i++) {
+            step();
+        }
+        settle();
+        replicas.forEach(this::checkAgreement);
+        for (Pod pod : List.copyOf(pods.values())) {
+            change(pod.over());
+            delete(pod.id.uid());
+        }
+        settle();
+        for (Replica replica : replicas) {
+            for (String node : replica.ledger.nodeNames()) {
+                NodeView view = replica.ledger.view(node).orElseThrow();
+                assertThat(view.holdings()).isEmpty();
+                assertThat(view.gpus())
+                        .allSatisfy(room -> assertThat(room.taken()).isEqualTo(GpuAmount.NOTHING));
+            }
+        }
+    }
+
+    private void step() {
+        Replica replica = replicas.get(random.nextInt(4) == 0 ? 1 - leader : leader);
+        switch (random.nextInt(28)) {
+            case 0, 1, 2 -> create();
+            case 3, 4 -> pick(unbound()).forEach(replica::filter);
+            case 5, 6, 7, 8 -> pick(unbound()).forEach(replica::bind);
+            case 9, 10 -> pick(holding()).forEach(replica::resize);
+            case 11 -> pick(holding()).forEach(this::end);
+            case 12 -> pick(pods.values()).forEach(pod -> rarely(2, () -> end(pod)));
+            case 13 -> pick(pods.values()).forEach(this::touch);
+            case 14 -> rarely(3, () -> pick(unbound()).forEach(pod -> delete(pod.id.uid())));
+            case 15 -> rarely(3, () -> pick(holding()).forEach(this::deleteByForce));
+            case 16 -> pick(unbound()).forEach(replica::evictFor);
+            case 17, 18, 19, 20 -> {
+                Replica one = replicas.get(random.nextInt(2));
+                for (int i = random.nextInt(12); i >= 0; i--) {
+                    one.hear();
+                }
+            }
+            case 21 ->
+                pick(inFlight).forEach(request -> {
+                    inFlight.remove(request);
+                    if (apply(request) instanceof WriteOutcome.Done) {
+                        counts.count("request carried out late");
+                    }
+                });
+            case 22 -> rarely(10, () -> replicas.get(random.nextInt(2)).loseWatch());
+            case 23 -> {
+                rarely(20, this::failOver);
+                rarely(2, () -> believed = lease);
+                replicas.get(leader).takeOver();
+                rarely(40, () -> restart(random.nextInt(2)));
+            }
+            case 24 -> {
+                rarely(4, () -> changeNode(random.nextInt(NODES)));
+                pass(Duration.ofMillis(random.nextInt(4000)));
+            }
+            case 25 -> rarely(2, replica::audit);
+            case 26 -> rarely(4, () -> shareOtherwise(random.nextInt(NODES)));
+            default -> replica.outcomes.reconcileAll();
+        }
+        checkTruth();
+    }
+
+    private void rarely(int one, Runnable event) {
+        if (random.nextInt(one) == 0) {
+            event.run();
+        }
+    }
+
+    /** While somebody waits for an answer other things happen. */
+    private void meanwhile() {
+        if (!calm && depth < DEEPEST && random.nextInt(4) == 0) {
+            depth++;
+            step();
+            depth--;
+        }
+    }
+
+    private void create() {
+        var id = new PodId("default", "p" + created, "uid-" + created++);
+        change(new Pod(id, ASKS.get(random.nextInt(ASKS.size())), 0, "", List.of(), false, false, 0, ""));
+    }
+
+    private List<Pod> unbound() {
+        return pods.values().stream()
+                .filter(pod -> pod.node.isEmpty() && !pod.ended)
+                .toList();
+    }
+
+    private List<Pod> holding() {
+        return pods.values().stream().filter(Pod::holds).toList();
+    }
+
+    // The API server.
+
+    /** As given, but for the version. */
+    private void change(Pod pod) {
+        Pod changed = pod.at(++revision);
+        pods.put(pod.id.uid(), changed);
+        replicas.forEach(replica -> replica.untold.add(new Event(changed, false)));
+    }
+
+    private void touch(Pod pod) {
+        change(pod);
+    }
+
+    private void end(Pod pod) {
+        change(pod.over());
+        rarely(2, () -> delete(pod.id.uid()));
+    }
+
+    private void delete(String uid) {
+        Pod pod = pods.remove(uid);
+        if (pod != null) {
+            Pod last = pod.at(++revision);
+            replicas.forEach(replica -> replica.untold.add(new Event(last, true)));
+        }
+    }
+
+    /** Only a replica that knew of the pod can hold its share. */
+    private void deleteByForce(Pod pod) {
+        String uid = pod.id.uid();
+        if (replicas.stream().allMatch(replica -> replica.holds(pod))) {
+            ghosts.put(uid, new Ghost(pod, now.get() + BoundPods.GRACE.toNanos()));
+            counts.count("share of a pod deleted by force held");
+        }
+        delete(uid);
+    }
+
+    private WriteOutcome apply(Request request) {
+        Pod pod = pods.get(request.pod.uid());
+        boolean binds = !request.node.isEmpty();
+        String fence = request.annotations.get(binds ? Annotations.FENCE : Annotations.RESIZE_FENCE);
+        if (fence != null && !fence.equals(believed.print())) {
+            counts.count("stale fence refused");
+            return new WriteOutcome.Refused("fence");
+        }
+        if (pod == null) {
+            return new WriteOutcome.Conflicts("uid");
+        }
+        if (pod.version != request.version || (binds && (!pod.node.isEmpty() || pod.leaves))) {
+            return new WriteOutcome.Conflicts("version");
+        }
+        change(new Pod(
+                pod.id,
+                pod.ask,
+                0,
+                binds ? request.node : pod.node,
+                request.shares.isEmpty() ? pod.shares : request.shares,
+                pod.leaves,
+                pod.ended,
+                binds ? revision : pod.boundAt,
+                request.annotations.getOrDefault(Annotations.FENCE, pod.fence)));
+        grants.computeIfAbsent(pod.id.uid(), any -> new HashMap<>()).putAll(request.grants);
+        if (fence != null && !fence.equals(lease.print())) {
+            counts.count("stale fence slipped through");
+        }
+        return new WriteOutcome.Done();
+    }
+
+    /** A write that was just decided on. */
+    private Request request(PodId id, long version, String node, Map<String, String> annotations) {
+        Pod pod = pods.get(id.uid());
+        if (pod == null || pod.version != version) {
+            return new Request(id, version, node, annotations, List.of(), Map.of()); // in vain
+        }
+        var shares = new ArrayList<ContainerAllocation>();
+        pod.ask.containers().forEach(container -> {
+            String text = annotations.get(Annotations.vgpu(container.name()));
+            if (text != null) {
+                shares.add(new ContainerAllocation(container.name(), container.kind(), Vgpus.parse(text)));
+            }
+        });
+        shares.forEach(share -> checkParts(pod, node.isEmpty() ? pod.node : node, share));
+        var decided = new HashMap<String, Integer>();
+        Map<String, GpuAmount> before = pod.bound().perGpu();
+        new Pod(pod.id, pod.ask, 0, node, shares, false, false, 0, "")
+                .bound()
+                .perGpu()
+                .forEach((gpu, amount) -> {
+                    if (!node.isEmpty() || grows(before.getOrDefault(gpu, GpuAmount.NOTHING), amount)) {
+                        GpuCapacity card = card(node.isEmpty() ? pod.node : node, gpu);
+                        assertThat(card.gpu().healthy() && !card.cordoned())
+                                .as("%s is granted a part of %s", pod.id, gpu)
+                                .isTrue();
+                        assertThat(node.isEmpty() || amount.exclusive() || card.share() != EXCLUSIVE)
+                                .as("%s is granted a part of %s, which is given whole", pod.id, gpu)
+                                .isTrue();
+                        decided.put(gpu, granted.size());
+                        granted.add(card);
+                    }
+                });
+        return new Request(pod.id, version, node, annotations, shares, decided);
+    }
+
+    /** A container is given no more than its card has, nor cores where memory alone is shared. */
+    private void checkParts(Pod pod, String node, ContainerAllocation share) {
+        for (Vgpu vgpu : share.vgpus().list()) {
+            GpuAmount before = pod.shares.stream()
+                    .filter(present -> present.container().equals(share.container()))
+                    .flatMap(present -> present.vgpus().list().stream())
+                    .filter(present -> present.uuid().equals(vgpu.uuid()))
+                    .map(GpuAmount::of)
+                    .findFirst()
+                    .orElse(GpuAmount.NOTHING);
+            if (vgpu.memoryMiB() > before.memoryMiB()) {
+                assertThat(vgpu.memoryMiB())
+                        .as("%s is given MiB of %s", pod.id, vgpu.uuid())
+                        .isLessThanOrEqualTo(card(node, vgpu.uuid()).gpu().memoryMiB());
+            }
+            if (vgpu.cores() > before.cores()) {
+                assertThat(card(node, vgpu.uuid()).share())
+                        .as("%s is given cores of %s", pod.id, vgpu.uuid())
+                        .isNotEqualTo(SharingMode.MEMORY);
+            }
+        }
+    }
+
+    private static boolean grows(GpuAmount before, GpuAmount after) {
+        return after.memoryMiB() > before.memoryMiB() || after.cores() > before.cores();
+    }
+
+    private GpuCapacity card(String node, String gpu) {
+        return ((NodeFacts.Sharing) Objects.requireNonNull(nodes.get(node)))
+                .cards().list().stream()
+                        .filter(card -> card.gpu().uuid().equals(gpu))
+                        .findFirst()
+                        .orElseThrow();
+    }
+
+    private void failOver() {
+        leader = 1 - leader;
+        lease = new Fence("r" + leader, lease.transitions() + 1);
+        counts.count("failover");
+    }
+
+    private void restart(int number) {
+        replicas.set(number, new Replica("r" + number));
+        ghosts.clear(); // the API tells nobody of them
+        if (number == leader && random.nextBoolean()) {
+            failOver();
+        } else if (number == leader) { // its kube-scheduler leads on, and it counts a transition itself
+            lease = new Fence("r" + leader, lease.transitions() + 1);
+            counts.count("restart of the leader's extender alone");
+        }
+        counts.count("restart");
+    }
+
+    private void changeNode(int number) {
+        NodeFacts facts = new NodeFacts.LeftOut("for a while");
+        if (calm || random.nextInt(10) > 0) {
+            var gpus = new ArrayList<Gpu>();
+            for (int i = 0; i < GPUS; i++) {
+                if (calm || random.nextInt(8) > 0) {
+                    gpus.add(gpu(number, i, MEMORY, calm || random.nextInt(8) > 0));
+                }
+            }
+            int slots = calm ? MOST_SLOTS : 1 + random.nextInt(MOST_SLOTS);
+            facts = facts(number, slots, gpus);
+        }
+        nodes.put("n" + number, facts);
+        countOversold(facts);
+        for (Replica replica : replicas) {
+            if (!calm && random.nextInt(4) == 0) {
+                replica.ledger.removeNode("n" + number);
+            }
+            replica.ledger.putNode("n" + number, facts);
+            replica.ledger.setAgentReady("n" + number, calm || random.nextInt(8) > 0);
+        }
+    }
+
+    private NodeFacts facts(int number, int slots, List<Gpu> gpus) {
+        var inventory = new Inventory(new VisibleDevices("{uuid}"), scaling(), scaling(), slots, gpus);
+        return new NodeFacts.Sharing(
+                new NodeGpus(inventory, sharing(), cordoned(number)), Placement.BINPACK, new HostResources(1000, 1000));
+    }
+
+    /** What its admin may change while it runs. */
+    private void shareOtherwise(int number) {
+        String node = "n" + number;
+        if (nodes.get(node) instanceof NodeFacts.Sharing sharing) {
+            NodeFacts facts = facts(
+                    number, sharing.inventory().slots(), sharing.inventory().gpus());
+            nodes.put(node, facts);
+            countOversold(facts);
+            replicas.forEach(replica -> replica.ledger.putNode(node, facts));
+        }
+    }
+
+    private void countOversold(NodeFacts facts) {
+        if (facts instanceof NodeFacts.Sharing sharing) {
+            Map<String, long[]> sums = sums(false);
+            for (GpuCapacity card : sharing.cards().list()) {
+                long[] sum = sums.getOrDefault(card.gpu().uuid(), new long[6]);
+                if (sum[0] > card.memoryMiB() || sum[1] > card.cores()) {
+                    counts.count("GPU with less than pods hold");
+                }
+            }
+        }
+    }
+
+    private Scaling scaling() {
+        return calm || random.nextInt(3) > 0 ? Scaling.ONE : SCALINGS.get(random.nextInt(SCALINGS.size()));
+    }
+
+    private SharingMode sharing() {
+        return calm || random.nextInt(3) > 0 ? CORE_MEMORY : SHARES[random.nextInt(SHARES.length)];
+    }
+
+    private Set<String> cordoned(int number) {
+        return calm || random.nextInt(4) > 0 ? Set.of() : Set.of(Gpus.uuid(number, random.nextInt(GPUS)));
+    }
+
+    private void pass(Duration time) {
+        now.addAndGet(time.toNanos());
+        replicas.forEach(replica -> replica.ledger.expire());
+        ghosts.values().removeIf(ghost -> ghost.until <= now.get());
+    }
+
+    /** All that is under way ends, and everybody hears of everything. */
+    private void settle() {
+        calm = true;
+        List.copyOf(inFlight).forEach(this::apply);
+        inFlight.clear();
+        for (int node = 0; node < NODES; node++) {
+            changeNode(node);
+        }
+        for (Replica replica : replicas) {
+            while (!replica.untold.isEmpty()) {
+                replica.hear();
+            }
+        }
+        pass(Ledger.KEPT_FOR.plus(BoundPods.GRACE).plusSeconds(30));
+        for (Replica replica : replicas) {
+            replica.outcomes.reconcileAll();
+        }
+    }
+
+    // What must be so.
+
+    private void checkTruth() {
+        var sums = sums(true);
+        sums.forEach((gpu, sum) -> {
+            // Who got the last part of it got no more than there was beside the others.
+            GpuCapacity card = granted.get((int) sum[5]);
+            if (sum[0] > card.memoryMiB() || sum[1] > card.cores() || sum[2] > card.slots()) {
+                throw new AssertionError("%s has %d MiB, %d %% and %d slots, of which pods hold %d, %d and %d"
+                        .formatted(gpu, card.memoryMiB(), card.cores(), card.slots(), sum[0], sum[1], sum[2]));
+            }
+            if (sum[3] > 0 && sum[4] > 1) {
+                throw new AssertionError("a whole card and others on " + gpu);
+            }
+        });
+        // So the auditor makes nobody leave a GPU that has less than pods hold.
+        List<BoundPod> oldestFirst = holding().stream()
+                .map(Pod::bound)
+                .sorted(Comparator.comparing(BoundPod::bound))
+                .toList();
+        assertThat(Auditor.eachLeaderInTurn(oldestFirst))
+                .as("in turn: %s", oldestFirst)
+                .isTrue();
+    }
+
+    private void checkAgreement(Replica replica) {
+        assertThat(LedgerInvariants.unconfirmed(replica.ledger))
+                .as(replica.name)
+                .isEmpty();
+        Map<String, long[]> sums = sums(false);
+        LedgerInvariants.taken(replica.ledger).forEach((gpu, taken) -> {
+            long[] sum = sums.getOrDefault(gpu, new long[6]);
+            assertThat(taken).as(replica.name).isEqualTo(new GpuAmount(sum[0], (int) sum[1], (int) sum[2], sum[3] > 0));
+        });
+    }
+
+    /** Per GPU: memory, cores, slots, whole cards, pods, the last grant. */
+    private Map<String, long[]> sums(boolean withGhosts) {
+        var sums = new HashMap<String, long[]>();
+        pods.values().stream().filter(Pod::holds).forEach(pod -> add(sums, pod));
+        if (withGhosts) {
+            ghosts.values().forEach(ghost -> add(sums, ghost.pod));
+        }
+        return sums;
+    }
+
+    private void add(Map<String, long[]> sums, Pod pod) {
+        Map<String, Integer> last = grants.getOrDefault(pod.id.uid(), Map.of());
+        pod.bound().perGpu().forEach((gpu, amount) -> {
+            long[] sum = sums.computeIfAbsent(gpu, any -> new long[6]);
+            sum[0] += amount.memoryMiB();
+            sum[1] += amount.cores();
+            sum[2] += amount.slots();
+            sum[3] += amount.exclusive() ? 1 : 0;
+            sum[4]++;
+            sum[5] = Math.max(sum[5], Objects.requireNonNull(last.get(gpu)));
+        });
+    }
+
+    private <T> List<T> pick(Collection<T> from) {
+        return from.stream()
+                .skip(from.isEmpty() ? 0 : random.nextInt(from.size()))
+                .limit(1)
+                .toList();
+    }
+
+    /** One of the two schedulers, and its way to the API server. */
+    private final class Replica implements Cluster {
+        private final String name;
+        private final LedgerEvents news = new LedgerEvents();
+        private final Ledger ledger = new Ledger(now::get, news);
+        private final PendingPods pending = new PendingPods(now::get);
+        private final WriteReconciler outcomes = new WriteReconciler(ledger, this);
+        private final Binder binder = new Binder(ledger, this, pending, outcomes, now::get);
+        private final Resizer resizer = new Resizer(ledger, this, outcomes);
+        private final Auditor auditor = new Auditor(ledger, news, this, new SimpleMeterRegistry());
+        /** What its watch still has to tell, in order. */
+        private final Deque<Event> untold = new ArrayDeque<>();
+        /** What its watch told last. */
+        private final Map<String, Pod> known = new LinkedHashMap<>();
+
+        private Cluster.LeaderStatus standing = new Cluster.LeaderStatus.Waits("started");
+
+        Replica(String name) {
+            this.name = name;
+            nodes.forEach(ledger::putNode);
+            loseWatch();
+        }
+
+        boolean holds(Pod pod) {
+            return ledger.view(pod.node).stream()
+                    .flatMap(view -> view.holdings().stream())
+                    .anyMatch(holding -> holding.pod().equals(pod.id)
+                            && holding.state() == Holding.State.HELD
+                            && holding.shares().equals(pod.shares));
+        }
+
+        // Its watch, as ClusterConfiguration has it.
+
+        void hear() {
+            Event event = untold.poll();
+            if (event != null) {
+                hear(event);
+                if (random.nextInt(3) == 0) {
+                    hear(event);
+                }
+            }
+        }
+
+        private void hear(Event event) {
+            Pod pod = event.pod;
+            String uid = pod.id.uid();
+            if (event.deleted) {
+                known.remove(uid);
+                if (!pod.ended && !pod.node.isEmpty()) {
+                    ledger.observeBound(pod.bound());
+                }
+                gone(uid, pod.ended);
+            } else {
+                known.put(uid, pod);
+                if (pod.ended) {
+                    gone(uid, true);
+                } else if (pod.node.isEmpty()) {
+                    ledger.observeUnbound(uid, pod.version);
+                } else {
+                    pending.forget(uid);
+                    ledger.observeBound(pod.bound());
+                }
+            }
+        }
+
+        private void gone(String uid, boolean ended) {
+            pending.forget(uid);
+            if (ended) {
+                ledger.observeEnded(uid);
+            } else {
+                ledger.deletedBeforeEnd(uid);
+            }
+        }
+
+        /** What it had to tell is lost, and a list tells what is there. */
+        void loseWatch() {
+            untold.clear();
+            Set<String> before = new LinkedHashSet<>(known.keySet());
+            before.removeAll(pods.keySet());
+            for (String uid : before) {
+                known.remove(uid);
+                gone(uid, false);
+            }
+            for (Pod pod : List.copyOf(pods.values())) {
+                hear(new Event(pod, false));
+            }
+        }
+
+        /** Not before the policy believes what the Lease says: Leadership waits a second for that. */
+        void takeOver() {
+            var fence = new Fence(name, lease.transitions());
+            if (!lease.equals(fence)
+                    || !believed.equals(lease)
+                    || standing.equals(new Cluster.LeaderStatus.Leads(fence))) {
+                return;
+            }
+            standing = new Cluster.LeaderStatus.Waits("taking over");
+            for (Pod pod : List.copyOf(pods.values())) {
+                if (pod.holds()) {
+                    ledger.assume(pod.bound());
+                }
+                meanwhile();
+            }
+            if (lease.equals(fence)) {
+                standing = new Cluster.LeaderStatus.Leads(fence);
+            }
+        }
+
+        // What it is asked to do.
+
+        void filter(Pod pod) {
+            pending.fits(pod.id, seen(pod), PreemptionRank.LOWEST);
+            String node = "n" + random.nextInt(NODES);
+            ledger.observe(pod.id.uid(), pod.ask);
+            Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
+            FeasibilityCache offers = ledger.offers(pod.id.uid(), pod.ask, policy);
+            if (offers.of(node) instanceof Feasibility.Fits) {
+                assertThat(offers.liking(node)).isFinite();
+                ledger.reserve(pod.id, node, pod.ask);
+            }
+        }
+
+        /** As kube-scheduler may see it: late. */
+        private PodState.Unbound seen(Pod pod) {
+            return new PodState.Unbound(Math.max(0, pod.version - random.nextInt(2)), pod.ask);
+        }
+
+        void bind(Pod pod) {
+            rarely(2, () -> pending.fits(pod.id, seen(pod), PreemptionRank.LOWEST));
+            String node = ledger.nodeOf(pod.id.uid())
+                    .filter(any -> random.nextBoolean())
+                    .orElse("n" + random.nextInt(NODES));
+            counts.count("bind " + binder.bind(pod.id, node).label());
+        }
+
+        void resize(Pod pod) {
+            ContainerAllocation share = pod.shares.get(random.nextInt(pod.shares.size()));
+            var change = new AllocationChange(
+                    share.container(),
+                    random.nextBoolean() ? "" : share.vgpus().list().get(0).uuid(),
+                    random.nextInt(3) == 0 ? null : Integer.valueOf(1 + random.nextInt(2 * MEMORY)),
+                    random.nextInt(3) == 0 ? null : Integer.valueOf(random.nextInt(101)),
+                    null);
+            try {
+                Resizer.Result result = resizer.resize(pod.id, List.of(change));
+                counts.count("resize " + result.getClass().getSimpleName());
+            } catch (FormatException e) {
+                counts.count("resize of a whole card");
+            }
+        }
+
+        void audit() {
+            if (standing instanceof Cluster.LeaderStatus.Leads) {
+                counts.count("audit");
+            }
+            auditor.audit();
+        }
+
+        void evictFor(Pod pod) {
+            String node = "n" + random.nextInt(NODES);
+            List<Pod> victims = new ArrayList<>();
+            holding().stream()
+                    .filter(victim -> victim.node.equals(node) && random.nextBoolean())
+                    .forEach(victims::add);
+            Set<String> uids = new LinkedHashSet<>();
+            victims.forEach(victim -> uids.add(victim.id.uid()));
+            if (ledger.feasibilityWithout(node, pod.id.uid(), pod.ask, uids) instanceof Feasibility.Fits
+                    && ledger.reserveFor(pod.id, node, pod.ask, uids)) {
+                counts.count("room kept");
+                if (standing instanceof Cluster.LeaderStatus.Leads) {
+                    victims.forEach(victim -> change(victim.leaving()));
+                }
+            }
+            rarely(4, () -> ledger.releaseReservation(pod.id.uid()));
+        }
+
+        // The API server as it sees it.
+
+        @Override
+        public Cluster.LeaderStatus leadership() {
+            return standing;
+        }
+
+        @Override
+        public OptionalLong version(PodId id) {
+            Pod pod = known.get(id.uid());
+            return pod == null || !pod.node.isEmpty() ? OptionalLong.empty() : OptionalLong.of(pod.version);
+        }
+
+        @Override
+        public WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations) {
+            return write(request(pod, version, node, annotations));
+        }
+
+        @Override
+        public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
+            return write(request(pod, version, "", annotations));
+        }
+
+        private WriteOutcome write(Request request) {
+            meanwhile();
+            WriteOutcome outcome = new WriteOutcome.Unknown("no answer");
+            switch (calm ? 9 : random.nextInt(10)) {
+                case 0 -> counts.count("request lost");
+                case 1, 2 -> inFlight.add(request);
+                case 3 -> {
+                    if (apply(request) instanceof WriteOutcome.Done) {
+                        counts.count("answer lost");
+                    }
+                }
+                case 4 -> outcome = new WriteOutcome.Unheard("too busy");
+                default -> outcome = apply(request);
+            }
+            meanwhile();
+            return outcome;
+        }
+
+        @Override
+        public PodState bumpVersion(PodId pod, long version) {
+            Request request = request(pod, version, "", Map.of(Annotations.MOVED_ON, Long.toString(version)));
+            WriteOutcome outcome = write(request);
+            return outcome instanceof WriteOutcome.Refused || outcome instanceof WriteOutcome.Unheard
+                    ? new PodState.Unreadable("no")
+                    : read(pod);
+        }
+
+        @Override
+        public PodState read(PodId id) {
+            meanwhile();
+            if (!calm && random.nextInt(5) == 0) {
+                return new PodState.Unreadable("no answer");
+            }
+            Pod pod = pods.get(id.uid());
+            PodState state = new PodState.Gone();
+            if (pod != null && !pod.ended) {
+                state = pod.node.isEmpty()
+                        ? new PodState.Unbound(pod.version, pod.ask)
+                        : new PodState.Bound(pod.bound());
+            }
+            meanwhile();
+            return state;
+        }
+
+        @Override
+        public boolean wake(String node) {
+            return true;
+        }
+
+        @Override
+        public void warn(PodId pod, String reason, String message) {}
+
+        /** Only the auditor asks for that, and {@link #checkTruth} sees to it that no GPU is sold twice. */
+        @Override
+        public EvictOutcome evict(PodId id, boolean dryRun) {
+            throw new AssertionError(id + " has to leave, though no GPU was sold twice");
+        }
+
+        @Override
+        public void note(PodId pod, String reason, String message) {}
+    }
+}

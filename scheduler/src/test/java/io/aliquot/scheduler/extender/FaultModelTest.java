@@ -1,0 +1,63 @@
+package io.aliquot.scheduler.extender;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import ch.qos.logback.classic.Level;
+import ch.qos.logback.classic.Logger;
+import java.util.List;
+import java.util.Random;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Random histories of a small cluster with two replicas: see {@link FaultModel}. However it goes, no GPU is ever sold
+ * twice, and once all is told both ledgers say exactly what is so. {@code -Daliquot.seed} repeats a failure, {@code
+ * -Daliquot.histories} asks for more; each has a thousand steps.
+ */
+class FaultModelTest {
+    private static final int STEPS = 1000;
+    private static final Logger LOG = (Logger) LoggerFactory.getLogger("io.aliquot.scheduler.extender");
+
+    @BeforeAll
+    static void quiet() {
+        LOG.setLevel(Level.OFF);
+    }
+
+    @AfterAll
+    static void loud() {
+        LOG.setLevel(null);
+    }
+
+    @Test
+    void noHistorySellsAGpuTwiceOrForgetsAReservation() {
+        long first = Long.getLong("aliquot.seed", System.nanoTime());
+        int histories = Integer.getInteger("aliquot.histories", 1000);
+        var counts = new FaultModel.Counts();
+        for (int i = 0; i < histories; i++) {
+            long seed = first + i;
+            try {
+                new FaultModel(new Random(seed), counts).run(STEPS);
+            } catch (RuntimeException | AssertionError e) {
+                throw new AssertionError("with -Daliquot.seed=" + seed, e);
+            }
+        }
+        System.out.println(histories * (long) STEPS + " steps from -Daliquot.seed=" + first + ": " + counts);
+        // What never happens proves nothing.
+        for (String what : List.of(
+                "bind bound",
+                "answer lost",
+                "request carried out late",
+                "stale fence refused",
+                "resize Done",
+                "room kept",
+                "GPU with less than pods hold",
+                "audit",
+                "failover",
+                "restart",
+                "restart of the leader's extender alone")) {
+            assertThat(counts.all().getOrDefault(what, 0)).as(what).isGreaterThan(histories / 50);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+package io.aliquot.scheduler.extender;
+
+import static io.aliquot.scheduler.extender.ExtenderFixture.id;
+import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
+import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.extender.Wire.HostPriority;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerInvariants;
+import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.ScoringPolicy;
+import java.util.Comparator;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.Test;
+
+class FilterAndPrioritizeTest {
+    private static final List<String> NODES = List.of("n1", "n2");
+
+    private final ExtenderFixture world = new ExtenderFixture();
+    private final FilterAndPrioritize binpack = world.placing(Placement.BINPACK, 100);
+    private final FilterAndPrioritize spread = world.placing(Placement.SPREAD, 100);
+
+    @Test
+    void withBinpackTenPodsShareAGpuAndTheEleventhTakesAnother() {
+        assertThat(gpusOf(binpack, 10)).hasSize(1);
+        assertThat(gpusOf(binpack, 1)).hasSize(2);
+    }
+
+    @Test
+    void withSpreadElevenPodsUseAllFourGpus() {
+        assertThat(gpusOf(spread, 11)).hasSize(4);
+    }
+
+    private int created;
+
+    /** Places so many pods of 8000 MiB as kube-scheduler would, and tells which GPUs are in use then. */
+    private Set<String> gpusOf(FilterAndPrioritize placing, int pods) {
+        for (int i = 0; i < pods; i++) {
+            String name = "p" + created++;
+            Wire.Pod pod = pod(
+                    name,
+                    mebibytes(8000),
+                    ", \"annotations\": {\"aliquot.io/gpu-placement\": \"" + (placing == binpack ? "binpack" : "spread")
+                            + "\"}");
+            List<String> fitting = placing.filter(pod, NODES).nodeNames();
+            String node = placing.prioritize(pod, fitting).stream()
+                    .max(Comparator.comparingInt(HostPriority::score))
+                    .orElseThrow()
+                    .host();
+            assertThat(world.binder.bind(id(name), node).error()).isEmpty();
+        }
+        var used = new HashSet<String>();
+        LedgerInvariants.taken(world.ledger).forEach((gpu, taken) -> {
+            if (taken.slots() > 0) {
+                used.add(gpu);
+            }
+        });
+        return used;
+    }
+
+    private static final String BY_FRAGMENTATION =
+            ", \"annotations\": {\"aliquot.io/node-placement\": \"fragmentation\","
+                    + " \"aliquot.io/gpu-placement\": \"fragmentation\"}";
+
+    /** Whole GPUs and quarters are asked for: the gap of a quarter is filled, whatever the fullest node is. */
+    @Test
+    void withFragmentationAPodGoesWhereTheGapIsForIt() {
+        for (int i = 0; i < 8; i++) {
+            binpack.filter(pod("large" + i, mebibytes(80_000)), NODES);
+            binpack.filter(pod("small" + i, mebibytes(20_000)), NODES);
+        }
+        world.pass(Ledger.EXPECTED_FOR.plusSeconds(1));
+        world.ledger.expire();
+        world.takenElsewhere("x", 1, 0, 70_000); // the fuller node, but a whole GPU would be broken there
+        world.takenElsewhere("y", 2, 1, 60_000);
+        Wire.Pod pod = pod("a", mebibytes(20_000), BY_FRAGMENTATION);
+
+        List<String> fitting = binpack.filter(pod, NODES).nodeNames();
+
+        assertThat(fitting.get(0)).isEqualTo("n2");
+        assertThat(scores(binpack, pod, NODES)).extractingByKey("n2").isEqualTo(10);
+        assertThat(world.binder.bind(id("a"), "n2").error()).isEmpty();
+        assertThat(LedgerInvariants.taken(world.ledger))
+                .hasEntrySatisfying(
+                        Gpus.uuid(2, 1), taken -> assertThat(taken.memoryMiB()).isEqualTo(80_000));
+    }
+
+    /** Once filter keeps room this judge likes the other node. */
+    @Test
+    void theNodeThatFilterKeepsRoomOnWinsWhateverIsLikedThen() {
+        var fickle = new ScoringPolicy<FreeCapacity>() {
+            private int left;
+
+            @Override
+            public void left(FreeCapacity room) {
+                left++;
+            }
+
+            @Override
+            public int modelVersion() {
+                return left;
+            }
+
+            @Override
+            public FreeCapacity evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after) {
+                return after;
+            }
+
+            @Override
+            public double score(FreeCapacity after) {
+                return left == 0 ? after.free() : -after.free();
+            }
+        };
+        var ledger = new Ledger(world.now::get, world.news, fickle);
+        ExtenderFixture.node(ledger, 1, Gpus.gpu(1, 0, ExtenderFixture.MEMORY));
+        ExtenderFixture.node(ledger, 2);
+        var placing = new FilterAndPrioritize(ledger, world.cluster, world.pending, Placement.FRAGMENTATION, 100);
+        Wire.Pod pod = pod("a", mebibytes(20_000));
+
+        assertThat(placing.filter(pod, NODES).nodeNames()).containsExactly("n2", "n1");
+
+        assertThat(scores(placing, pod, NODES)).containsOnly(Map.entry("n1", 9), Map.entry("n2", 10));
+    }
+
+    @Test
+    void withFragmentationTooPreferencesOfThePodsOwnHaveTheirSay() {
+        String affinity = """
+                "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+                  {"weight": 1, "preference": {}}]}},""";
+        String json = ExtenderFixture.podJson("a", mebibytes(20_000), BY_FRAGMENTATION)
+                .replace("\"spec\": {", "\"spec\": {" + affinity);
+        Wire.Pod pod = ExtenderFixture.read(json);
+        world.takenElsewhere("y", 2, 1, 60_000);
+
+        assertThat(binpack.filter(pod, NODES).nodeNames()).containsExactlyInAnyOrder("n1", "n2");
+        assertThat(scores(binpack, pod, NODES).values()).contains(2).allMatch(score -> score <= 2);
+    }
+
+    private static Map<String, Integer> scores(FilterAndPrioritize placing, Wire.Pod pod, List<String> nodes) {
+        return placing.prioritize(pod, nodes).stream()
+                .collect(Collectors.toMap(HostPriority::host, HostPriority::score));
+    }
+
+    @Test
+    void everyRejectedNodeHasItsReason() {
+        world.ledger.putNode("n2", new NodeFacts.LeftOut("not labelled gpu=on"));
+        world.takenElsewhere("x", 1, 0, 78_000);
+        world.takenElsewhere("y", 1, 1, 78_000);
+        var answer = binpack.filter(pod("a", mebibytes(3000)), List.of("n1", "n2", "nobody"));
+        assertThat(answer.nodeNames()).isEmpty();
+        assertThat(answer.failedNodes()).isEmpty();
+        assertThat(answer.failedAndUnresolvableNodes())
+                .isEqualTo(Map.of(
+                        "n1",
+                        "no GPU with 3000 MiB free",
+                        "n2",
+                        "not labelled gpu=on",
+                        "nobody",
+                        "the Aliquot scheduler does not know the node yet"));
+        assertThat(answer.error()).isEmpty();
+    }
+
+    @Test
+    void theNodeWhereKubeSchedulerHasMadeRoomMayNotBeTakenForHopeless() {
+        world.takenElsewhere("x", 1, 0, 78_000);
+        world.takenElsewhere("y", 1, 1, 78_000);
+        String json = ExtenderFixture.podJson("a", mebibytes(3000), "")
+                .replace("\"status\": {}", "\"status\": {\"nominatedNodeName\": \"n1\"}");
+        var nominated = ExtenderFixture.read(json);
+        var answer = binpack.filter(nominated, List.of("n1"));
+        assertThat(answer.failedNodes()).isEqualTo(Map.of("n1", "no GPU with 3000 MiB free"));
+        assertThat(answer.failedAndUnresolvableNodes()).isEmpty();
+    }
+
+    @Test
+    void aPodThatNoNodeCouldEverHoldIsToldSo() {
+        var answer = binpack.filter(pod("a", "\"nvidia.com/gpu\": \"3\", \"nvidia.com/gpumem\": \"1k\""), NODES);
+        String reason = "asks for 3 vGPUs on different GPUs, no node has more than 2 GPUs";
+        assertThat(answer.failedAndUnresolvableNodes()).isEqualTo(Map.of("n1", reason, "n2", reason));
+    }
+
+    @Test
+    void anUnknownWishIsAnErrorThatNamesTheAllowedOnes() {
+        var unknown = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/gpu-placement\": \"best\"}");
+        assertThat(binpack.filter(unknown, NODES).failedAndUnresolvableNodes())
+                .containsEntry(
+                        "n1",
+                        "annotation aliquot.io/gpu-placement: \"best\" is unknown; allowed: binpack, spread, fragmentation, topology");
+        var wrong = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/numa\": \"1\"}");
+        assertThat(binpack.filter(wrong, NODES).failedAndUnresolvableNodes())
+                .containsEntry("n1", "annotation aliquot.io/numa: \"1\" is unknown; allowed: required, preferred");
+        var nonsense = pod("a", "\"nvidia.com/gpumem\": \"3Gi\"");
+        assertThat(binpack.filter(nonsense, NODES).failedAndUnresolvableNodes())
+                .containsEntry("n1", "container main: nvidia.com/gpumem counts MiB: write 3072 instead of 3Gi");
+        assertThat(binpack.prioritize(nonsense, NODES))
+                .containsExactly(new HostPriority("n1", 0), new HostPriority("n2", 0));
+    }
+
+    @Test
+    void theNextPodSeesTheExpectedPlaceTaken() {
+        binpack.filter(pod("a", mebibytes(80_000)), List.of("n1"));
+        binpack.filter(pod("b", mebibytes(80_000)), List.of("n1"));
+        assertThat(binpack.filter(pod("c", mebibytes(80_000)), List.of("n1")).nodeNames())
+                .isEmpty();
+    }
+
+    @Test
+    void onlyTheBestAreAnsweredUnlessThePodHasPreferencesOfItsOwn() {
+        world.takenElsewhere("x", 2, 0, 1000);
+        var one = world.placing(Placement.BINPACK, 1);
+        assertThat(one.filter(pod("a", mebibytes(1)), NODES).nodeNames()).containsExactly("n2");
+        var all = world.placing(Placement.BINPACK, 0);
+        assertThat(all.filter(pod("b", mebibytes(1)), NODES).nodeNames()).containsExactly("n2", "n1");
+        String json = ExtenderFixture.podJson("c", mebibytes(1), "")
+                .replace(
+                        "\"schedulerName\"",
+                        "\"affinity\": {\"nodeAffinity\": {\"preferredDuringSchedulingIgnoredDuringExecution\": "
+                                + "[{\"weight\": 1}]}}, \"schedulerName\"");
+        var preferring = ExtenderFixture.read(json);
+        assertThat(one.filter(preferring, NODES).nodeNames()).hasSize(2);
+        assertThat(one.prioritize(preferring, NODES))
+                .containsExactly(new HostPriority("n1", 0), new HostPriority("n2", 2));
+    }
+
+    @Test
+    void thePodsOwnNodePlacementBeatsTheDefault() {
+        world.takenElsewhere("x", 2, 0, 1000);
+        var spreading = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/node-placement\": \"spread\"}");
+        assertThat(binpack.prioritize(spreading, NODES))
+                .containsExactly(new HostPriority("n1", 10), new HostPriority("n2", 0));
+    }
+
+    @Test
+    void aPodThatAsksForNothingMayGoAnywhere() {
+        var nothing = pod("a", "\"memory\": \"1Gi\"");
+        assertThat(binpack.filter(nothing, List.of("n1", "cpu-only")).nodeNames())
+                .containsExactly("n1", "cpu-only");
+    }
+
+    @Test
+    void whoDoesNotLeadSaysSoInsteadOfAnswering() {
+        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        assertThat(binpack.filter(pod("a", mebibytes(1)), NODES).error()).isEqualTo("another one holds the Lease");
+    }
+}

@@ -1,0 +1,51 @@
+package io.aliquot.scheduler.inspection;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.inspection.ApiMapper.Held;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.Gpus;
+import org.junit.jupiter.api.Test;
+
+class ApiMapperTest {
+    private final Ledger ledger = new Ledger(() -> 0, new LedgerListener() {
+        @Override
+        public void capacityFreed(String node) {}
+
+        @Override
+        public void overallocated(String node, String gpu) {}
+    });
+    private final ApiMapper stock = new ApiMapper(ledger);
+
+    /** The ledger has them in no order, so there are some of each. */
+    @Test
+    void aPodMadeAnewUnderTheNameOfOneDeletedByForceIsTheOneThatIsMeant() {
+        for (int i = 0; i < 8; i++) {
+            String name = "db-" + i;
+            ledger.observeBound(pod(name, "before"));
+            ledger.deletedBeforeEnd(name + "-before");
+            ledger.assume(pod(name, "read"));
+            assertThat(stock.pod("default", name)).map(ApiMapperTest::uid).hasValue(name + "-read");
+            ledger.observeBound(pod(name, "told"));
+            assertThat(stock.pod("default", name)).map(ApiMapperTest::uid).hasValue(name + "-told");
+        }
+        assertThat(stock.pods("default", "")).hasSize(24);
+    }
+
+    private static String uid(Held held) {
+        return held.holding().pod().uid();
+    }
+
+    private static BoundPod pod(String name, String which) {
+        return BoundPods.of(
+                new PodId("default", name, name + "-" + which),
+                "n1",
+                1,
+                BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(100, 0, 1, false)));
+    }
+}

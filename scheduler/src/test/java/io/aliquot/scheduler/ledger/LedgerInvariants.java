@@ -1,0 +1,32 @@
+package io.aliquot.scheduler.ledger;
+
+import io.aliquot.scheduler.placement.GpuAmount;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+
+/** What a ledger's views say, for tests. */
+public final class LedgerInvariants {
+    private LedgerInvariants() {}
+
+    public static List<NodeView> views(Ledger ledger) {
+        return ledger.nodeNames().stream()
+                .flatMap(name -> ledger.view(name).stream())
+                .toList();
+    }
+
+    /** What is taken of each GPU that a node shares, by UUID. */
+    public static Map<String, GpuAmount> taken(Ledger ledger) {
+        return views(ledger).stream()
+                .flatMap(view -> view.gpus().stream())
+                .collect(Collectors.toMap(room -> room.gpu().uuid(), room -> room.taken()));
+    }
+
+    /** What the cluster does not confirm. */
+    public static List<Holding> unconfirmed(Ledger ledger) {
+        return views(ledger).stream()
+                .flatMap(view -> view.holdings().stream())
+                .filter(holding -> holding.state() != Holding.State.HELD)
+                .toList();
+    }
+}

@@ -1,0 +1,500 @@
+package io.aliquot.scheduler.ledger;
+
+import static io.aliquot.scheduler.placement.Gpus.ask;
+import static io.aliquot.scheduler.placement.Gpus.gpu;
+import static io.aliquot.scheduler.placement.Gpus.uuid;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Placement;
+import io.aliquot.api.SharingMode;
+import io.aliquot.scheduler.ledger.Commitment.Granted;
+import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.Fragmentation;
+import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.GpuModels;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.NodeGpus;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.ScoringPolicy;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.Callable;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.ToDoubleBiFunction;
+import org.junit.jupiter.api.Test;
+
+/** The judge knows all nodes and pods, and is listened to. */
+class ScoringCacheTest {
+    private static final int NODES = 4;
+    private static final int PODS = 12;
+    private static final Map<String, String> BY_JUDGE =
+            Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "fragmentation");
+    private static final PodGpuRequest QUARTER = ask(BY_JUDGE, "APP:main: gpumem=250");
+    private static final HostResources HOST = new HostResources(8_000, 32L << 30);
+
+    private final AtomicLong now = new AtomicLong();
+    private final long seed = Long.getLong("aliquot.seed", System.nanoTime());
+
+    /** Notes what it is told, and likes what the test says. */
+    private static final class Notes implements ScoringPolicy<FreeCapacity> {
+        final Map<FreeCapacity, Integer> rooms = new HashMap<>();
+        final List<DemandVector> demands = new ArrayList<>();
+        final AtomicInteger inside = new AtomicInteger();
+        int weighed;
+        int edition;
+        ToDoubleBiFunction<FreeCapacity, Integer> likes = (after, free) -> 0;
+
+        @Override
+        public void entered(FreeCapacity room) {
+            alone(() -> rooms.merge(room, 1, Integer::sum));
+        }
+
+        @Override
+        public void left(FreeCapacity room) {
+            alone(() -> rooms.compute(room, (any, count) -> count == null || count == 1 ? null : count - 1));
+        }
+
+        @Override
+        public void observe(DemandVector demand) {
+            alone(() -> demands.add(demand));
+        }
+
+        @Override
+        public int modelVersion() {
+            return edition;
+        }
+
+        @Override
+        public FreeCapacity evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after) {
+            alone(() -> weighed++);
+            return after;
+        }
+
+        @Override
+        public double score(FreeCapacity after) {
+            return likes.applyAsDouble(after, after.free());
+        }
+
+        private void alone(Runnable work) {
+            assertThat(inside.incrementAndGet()).isEqualTo(1);
+            work.run();
+            inside.decrementAndGet();
+        }
+    }
+
+    private final Notes judge = new Notes();
+    private final Ledger ledger = ledger(judge);
+
+    private Ledger ledger(ScoringPolicy<?> by) {
+        return new Ledger(
+                now::get,
+                new LedgerListener() {
+                    @Override
+                    public void capacityFreed(String node) {}
+
+                    @Override
+                    public void overallocated(String node, String gpu) {}
+                },
+                by);
+    }
+
+    private static Sharing node(int number, int... gpuMiB) {
+        var gpus = new Gpu[gpuMiB.length];
+        for (int i = 0; i < gpus.length; i++) {
+            gpus[i] = gpu(number, i, gpuMiB[i]);
+        }
+        return new Sharing(Gpus.inventory(4, gpus), Placement.BINPACK, HOST);
+    }
+
+    private static PodId pod(int number) {
+        return LedgerTest.pod("p" + number);
+    }
+
+    private static PodGpuRequest kind(int number) {
+        PodGpuRequest ask = switch (number) {
+            case 0 -> ask("APP:main: gpumem=100");
+            case 1 -> ask(BY_JUDGE, "APP:main: gpumem=400 gpucores=40");
+            case 2 -> ask(BY_JUDGE, "APP:main: gpu=2 gpumem=300");
+            default -> ask(BY_JUDGE, "APP:main: gpu=1");
+        };
+        return ask.requesting(new HostResources(500L * number, (long) number << 30));
+    }
+
+    @Test
+    void whateverHasHappenedTheJudgeKnowsTheRoomsThatThereAre() {
+        var random = new Random(seed);
+        for (int step = 0; step < 5_000; step++) {
+            happen(random);
+            if (random.nextInt(4) == 0) {
+                ledger.offers("anybody", kind(1), Placement.FRAGMENTATION);
+                assertThat(judge.rooms)
+                        .as("-Daliquot.seed=%d, step %d", seed, step)
+                        .isEqualTo(rooms());
+            }
+        }
+    }
+
+    /** From what the ledger shows. */
+    private Map<FreeCapacity, Integer> rooms() {
+        Map<FreeCapacity, Integer> rooms = new HashMap<>();
+        for (String name : ledger.nodeNames()) {
+            NodeView view = ledger.view(name).orElseThrow();
+            if (view.facts() instanceof Sharing sharing && view.served()) {
+                HostResources left = sharing.allocatable();
+                for (Holding holding : view.holdings()) {
+                    left = left.minus(holding.requests());
+                }
+                FreeCapacity.Shape shape = new GpuModels().shape(sharing.cards().list(), sharing.allocatable());
+                rooms.merge(FreeCapacity.of(shape, left, view.gpus()), 1, Integer::sum);
+            }
+        }
+        return rooms;
+    }
+
+    private void happen(Random random) {
+        int number = random.nextInt(NODES);
+        String node = "n" + number;
+        PodId pod = pod(random.nextInt(PODS));
+        PodGpuRequest ask = kind(random.nextInt(4));
+        switch (random.nextInt(10)) {
+            case 0 -> ledger.putNode(node, node(number, 1000, 1000 + 500 * random.nextInt(2)));
+            case 1 -> ledger.setAgentReady(node, random.nextInt(4) != 0);
+            case 2 -> {
+                if (random.nextInt(4) == 0) {
+                    ledger.removeNode(node);
+                }
+            }
+            case 3 -> ledger.reserve(pod, node, ask);
+            case 4, 5 -> ledger.commit(pod, node, ask, now.incrementAndGet());
+            case 6 ->
+                ledger.observeBound(BoundPods.of(
+                        pod,
+                        node,
+                        (int) now.incrementAndGet(),
+                        (int) now.get(),
+                        new HostResources(100, 1 << 20),
+                        BoundPods.main(uuid(number, 0), new GpuAmount(100, 5, 1, false))));
+            case 7 -> ledger.observeEnded(pod.uid());
+            case 8 -> ledger.reserveFor(pod, node, ask, Set.of("p3", "p4", "p5"));
+            default -> {
+                now.addAndGet(Duration.ofSeconds(random.nextInt(4)).toNanos());
+                ledger.expire();
+            }
+        }
+    }
+
+    @Test
+    void theGpuThatTheJudgeLikesIsTakenAndOfEqualOnesTheFullest() {
+        ledger.putNode("n1", node(1, 1000, 1000, 1000));
+        ledger.observeBound(LedgerTest.bound("half", "n1", uuid(1, 1), new GpuAmount(500, 0, 1, false)));
+
+        assertThat(taken("a")).isEqualTo(uuid(1, 1));
+        judge.likes = (after, free) -> after.gpuMiB(1) < 1000 ? 1 : 0; // two GPUs begun
+        judge.edition++;
+        assertThat(taken("b")).isEqualTo(uuid(1, 0));
+    }
+
+    @Test
+    void aGpuThatDoesNotHoldThePodIsNotTakenHoweverMuchItIsLiked() {
+        ledger.putNode("n1", node(1, 1000, 1000));
+        ledger.observeBound(LedgerTest.bound("large", "n1", uuid(1, 0), new GpuAmount(900, 0, 1, false)));
+        judge.likes = (after, free) -> -after.gpuMiB(0);
+
+        assertThat(taken("a")).isEqualTo(uuid(1, 1));
+    }
+
+    @Test
+    void aCordonedGpuIsNeitherTakenNorRoom() {
+        var inventory = Gpus.inventory(4, gpu(1, 0, 1000), gpu(1, 1, 1000));
+        ledger.putNode(
+                "n1",
+                new Sharing(
+                        new NodeGpus(inventory, SharingMode.CORE_MEMORY, Set.of(uuid(1, 0))),
+                        Placement.FRAGMENTATION,
+                        HOST));
+
+        assertThat(taken("a")).isEqualTo(uuid(1, 1));
+        ledger.offers("b", QUARTER, Placement.FRAGMENTATION);
+        assertThat(judge.rooms.keySet())
+                .singleElement()
+                .satisfies(room -> assertThat(room.free()).isEqualTo(750));
+    }
+
+    @Test
+    void theNodesLabelGivesTheGpusToTheJudgeWhereThePodSaysNothing() {
+        ledger.putNode(
+                "n1", new Sharing(Gpus.inventory(4, gpu(1, 0, 1000), gpu(1, 1, 1000)), Placement.FRAGMENTATION, HOST));
+        ledger.observeBound(LedgerTest.bound("half", "n1", uuid(1, 1), new GpuAmount(500, 0, 1, false)));
+        judge.likes = (after, free) -> -after.gpuMiB(1);
+
+        assertThat(granted("a", ask("APP:main: gpumem=250"))).isEqualTo(uuid(1, 0));
+    }
+
+    @Test
+    void aNodeIsLikedAsTheJudgeLikesTheBestOfItsPlaces() {
+        ledger.putNode("n1", node(1, 1000, 1000));
+        ledger.putNode("n2", node(2, 1000, 1000));
+        ledger.observeBound(LedgerTest.bound("half", "n2", uuid(2, 1), new GpuAmount(500, 0, 1, false)));
+        judge.likes = (after, free) -> after.gpuMiB(0);
+
+        assertThat(liking("n1", "a")).isEqualTo(750);
+        assertThat(liking("n2", "a")).isEqualTo(500); // on the empty one
+    }
+
+    @Test
+    void whereAnotherPolicyChoosesTheGpuThatOneIsJudged() {
+        ledger.putNode("n2", node(2, 1000, 1000));
+        ledger.observeBound(LedgerTest.bound("half", "n2", uuid(2, 1), new GpuAmount(500, 0, 1, false)));
+        judge.likes = (after, free) -> after.gpuMiB(0);
+        var binpack = ask(
+                Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "binpack"),
+                "APP:main: gpumem=250");
+
+        var offers = ledger.offers("a", binpack, Placement.FRAGMENTATION);
+
+        assertThat(offers.liking("n2")).isEqualTo(250);
+    }
+
+    @Test
+    void aPodsOwnReservationIsSetAside() {
+        ledger.putNode("n1", node(1, 1000));
+        PodGpuRequest ask = QUARTER.requesting(new HostResources(1_000, 1 << 30));
+        judge.likes = (after, free) -> after.cpuMillis();
+
+        assertThat(liking("n1", "a", ask)).isEqualTo(7_000);
+        ledger.reserve(LedgerTest.pod("a"), "n1", ask);
+        assertThat(liking("n1", "a", ask)).isEqualTo(7_000);
+        assertThat(liking("n1", "b", ask)).isEqualTo(6_000);
+    }
+
+    @Test
+    void nodesThatAreAlikeAreWeighedOnce() {
+        for (int number = 0; number < 10; number++) {
+            ledger.putNode("n" + number, node(number, 1000, 1000));
+        }
+        for (int number = 0; number < 10; number++) {
+            liking("n" + number, "a");
+        }
+        assertThat(judge.weighed).isEqualTo(1);
+        judge.edition++;
+        liking("n0", "a");
+        assertThat(judge.weighed).isEqualTo(2);
+    }
+
+    @Test
+    void ofKindsThatDifferInCpuTheJudgeHearsWhatEachRequests() {
+        ledger.putNode("n1", node(1, 1000));
+        judge.likes = (after, free) -> after.cpuMillis();
+
+        assertThat(liking("n1", "a", QUARTER.requesting(new HostResources(1_000, 0))))
+                .isEqualTo(7_000);
+        assertThat(liking("n1", "a", QUARTER.requesting(new HostResources(2_000, 0))))
+                .isEqualTo(6_000);
+    }
+
+    @Test
+    void aPodThatComesAgainCountsOnceAndThoseThatWereThereBeforeCountFirst() {
+        ledger.putNode("n1", node(1, 1000));
+        ledger.observeBound(BoundPods.of(
+                LedgerTest.pod("second"),
+                "n1",
+                0,
+                9,
+                HOST,
+                BoundPods.main(uuid(1, 0), new GpuAmount(20, 0, 1, false))));
+        ledger.observeBound(BoundPods.of(
+                LedgerTest.pod("first"), "n1", 0, 5, HOST, BoundPods.main(uuid(1, 0), new GpuAmount(10, 0, 1, false))));
+        ledger.observeBound(BoundPods.of(LedgerTest.pod("without"), "n1", 0, 1, HOST));
+
+        ledger.observe("a", QUARTER);
+        ledger.observe("a", QUARTER);
+        ledger.observe("b", QUARTER);
+
+        assertThat(judge.demands).extracting(DemandVector::gpuMiB).containsExactly(10, 20, 250, 250);
+    }
+
+    /** Also where no policy has asked the judge anything yet. */
+    @Test
+    void whatIsAskedInPercentIsLearntAsOfTheLargestCard() {
+        ledger.putNode("n1", node(1, 1000, 2000));
+
+        ledger.observe("a", ask("APP:main: gpumem-percentage=25"));
+
+        assertThat(judge.demands).extracting(DemandVector::gpuMiB).containsExactly(500);
+    }
+
+    @Test
+    void equalHistoriesGiveEqualChoices() {
+        assertThat(choices()).isEqualTo(choices());
+    }
+
+    private List<String> choices() {
+        var fresh = new Ledger(now::get, new LedgerListener() {
+            @Override
+            public void capacityFreed(String node) {}
+
+            @Override
+            public void overallocated(String node, String gpu) {}
+        });
+        for (int number = 0; number < NODES; number++) {
+            fresh.putNode("n" + number, node(number, 1000, 1000, 1500));
+        }
+        List<String> choices = new ArrayList<>();
+        for (int i = 0; i < 60; i++) {
+            PodId pod = LedgerTest.pod("q" + i);
+            PodGpuRequest ask = kind(1 + i % 3);
+            fresh.observe(pod.uid(), ask);
+            FeasibilityCache offers = fresh.offers(pod.uid(), ask, Placement.FRAGMENTATION);
+            String best = "";
+            double most = Double.NEGATIVE_INFINITY;
+            for (int number = 0; number < NODES; number++) {
+                String node = "n" + number;
+                if (offers.liking(node) > most) {
+                    most = offers.liking(node);
+                    best = node;
+                }
+            }
+            choices.add(best + fresh.commit(pod, best, ask, 1));
+            if (i % 3 == 0) {
+                fresh.observeEnded("q" + i / 2);
+            }
+        }
+        return choices;
+    }
+
+    @Test
+    void fromManyThreadsTheJudgeIsAskedByOneAndKnowsAllInTheEnd() throws Exception {
+        var pool = Executors.newFixedThreadPool(4);
+        try {
+            List<Callable<Void>> work = new ArrayList<>();
+            for (int thread = 0; thread < 4; thread++) {
+                var random = new Random(seed + thread);
+                work.add(() -> {
+                    for (int step = 0; step < 3_000; step++) {
+                        happen(random);
+                        PodGpuRequest ask = kind(1 + random.nextInt(3));
+                        String uid = pod(random.nextInt(PODS)).uid();
+                        ledger.observe(uid, ask);
+                        FeasibilityCache offers = ledger.offers(uid, ask, Placement.FRAGMENTATION);
+                        for (int number = 0; number < NODES; number++) {
+                            offers.liking("n" + number);
+                        }
+                    }
+                    return null;
+                });
+            }
+            for (Future<Void> done : pool.invokeAll(work)) {
+                done.get();
+            }
+        } finally {
+            pool.shutdownNow();
+        }
+        ledger.offers("anybody", kind(1), Placement.FRAGMENTATION);
+        assertThat(judge.rooms).as("-Daliquot.seed=%d", seed).isEqualTo(rooms());
+    }
+
+    /** Whoever chooses a GPU holds its node's lock and wants the judge's; whoever looks what was placed wants the nodes'. */
+    @Test
+    void whatWasPlacedBeforeIsLookedForWithoutTheJudgesLock() {
+        var judging = new ScoringCache<>(new Fragmentation());
+        var free = new AtomicBoolean();
+        judging.observe("first", QUARTER, () -> {
+            var other = new Thread(judging::update);
+            other.start();
+            try {
+                other.join(10_000);
+                free.set(!other.isAlive());
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+            return List.of();
+        });
+        assertThat(free).isTrue();
+    }
+
+    /** Pods and nodes come and go, prices move, and the sample is dealt anew: no score is older than that. */
+    @Test
+    void whateverHasHappenedANodeIsLikedAsIfItWereLookedAtForTheFirstTime() {
+        var fragmentation = new Fragmentation();
+        Ledger fresh = ledger(fragmentation);
+        var random = new Random(seed);
+        var names = new String[40];
+        for (int number = 0; number < names.length; number++) {
+            names[number] = "n" + number;
+            fresh.putNode(names[number], node(number, 1000));
+        }
+        var models = new GpuModels();
+        for (int step = 0; step < 2_000; step++) {
+            int number = random.nextInt(names.length);
+            PodGpuRequest ask = ask(BY_JUDGE, "APP:main: gpumem=" + (300 + 100 * random.nextInt(3)));
+            PodId pod = LedgerTest.pod("p" + step);
+            switch (random.nextInt(10)) {
+                case 0 -> fresh.removeNode(names[number]);
+                case 1, 2 -> fresh.putNode(names[number], node(number, 1000));
+                case 3, 4, 5 -> fresh.observeEnded("p" + random.nextInt(step + 1));
+                default -> fresh.commit(pod, names[number], ask, 1);
+            }
+            fresh.observe(pod.uid(), ask);
+            FeasibilityCache offers = fresh.offers("anybody", ask, Placement.FRAGMENTATION);
+            List<String> best = step % 2 == 0 ? List.of() : offers.best(List.of(names), 5, (node, refuses) -> {});
+            var likings = new TreeMap<String, Double>();
+            for (String name : names) {
+                if (offers.of(name) instanceof Feasibility.Fits) {
+                    FreeCapacity before = FreeCapacity.of(
+                            models.shape(node(0, 1000).cards().list(), HOST),
+                            HOST,
+                            fresh.view(name).orElseThrow().gpus());
+                    DemandVector demand = models.demand(ask);
+                    likings.put(name, offers.liking(name));
+                    assertThat(offers.liking(name))
+                            .as("-Daliquot.seed=%d, step %d, %s", seed, step, name)
+                            .isEqualTo(
+                                    fragmentation.score(fragmentation.evaluate(demand, before, before.with(demand, 0)))
+                                            + fragmentation.tieBreak(before));
+                }
+            }
+            if (step % 2 == 1) {
+                assertThat(best)
+                        .as("-Daliquot.seed=%d, step %d", seed, step)
+                        .isEqualTo(likings.keySet().stream()
+                                .sorted(Comparator.comparing(likings::get).reversed())
+                                .limit(5)
+                                .toList());
+            }
+        }
+    }
+
+    private double liking(String node, String pod) {
+        return liking(node, pod, QUARTER);
+    }
+
+    private double liking(String node, String pod, PodGpuRequest ask) {
+        FeasibilityCache offers = ledger.offers(pod, ask, Placement.FRAGMENTATION);
+        return offers.liking(node);
+    }
+
+    /** The GPU of node n1 that a pod gets. */
+    private String taken(String pod) {
+        return granted(pod, QUARTER);
+    }
+
+    private String granted(String pod, PodGpuRequest ask) {
+        var granted = (Granted) ledger.commit(LedgerTest.pod(pod), "n1", ask, 1);
+        return Gpus.of(granted.containers(), "main").list().get(0).uuid();
+    }
+}

@@ -1,0 +1,98 @@
+package io.aliquot.scheduler.placement;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.placement.GpuSelectorOracleTest.Case;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+
+/** Each way beside the same node, made anew with the pod on it. */
+class CandidatePlacementsTest {
+    private static final int CASES = 3000;
+    private static final HostResources HOST = new HostResources(64_000, (64L << 30) + 12_345);
+    private static final HostResources REQUESTS = new HostResources(1_500, 3_000_000_001L);
+    private static final PodGpuRequest WITHOUT_GPUS = PodGpuRequest.of(List.of(), Map.of(), false);
+
+    private record Way(int gpu, FreeCapacity after) {}
+
+    @Test
+    void eachLeavesTheRoomOfTheNodeWithThePodOnIt() {
+        int chosenFrom = 0;
+        int ofSeveralGpus = 0;
+        for (int seed = 0; seed < CASES; seed++) {
+            Case one = GpuSelectorOracleTest.random(seed);
+            PodGpuRequest ask = (seed % 10 == 0 ? WITHOUT_GPUS : one.ask()).requesting(REQUESTS);
+            Placement policy = seed % 4 == 0 ? one.policy() : Placement.FRAGMENTATION;
+            if (!(GpuSelector.select(ask, one.rooms(), policy) instanceof GpuSelection.Selected chosen)) {
+                continue;
+            }
+            var models = new GpuModels();
+            FreeCapacity.Shape shape =
+                    models.shape(one.rooms().stream().map(GpuFreeCapacity::card).toList(), HOST);
+            FreeCapacity before = FreeCapacity.of(shape, HOST, one.rooms());
+            boolean each = ask.wantsOneGpu() && policy == Placement.FRAGMENTATION;
+
+            var ways = new CandidatePlacements(ask, models);
+            ways.find(before, HOST, one.rooms(), policy);
+
+            for (int way = 0; way < ways.count(); way++) {
+                assertThat(ways.after(way)).isEqualTo(ways.kept(way));
+            }
+            assertThat(IntStream.range(0, ways.count()).mapToObj(way -> new Way(ways.gpu(way), ways.kept(way))))
+                    .as("seed %d: %s among %s", seed, ask, one.rooms())
+                    .isEqualTo(each ? eachGpu(ask, one, shape) : List.of(way(chosen, one, shape)));
+            chosenFrom += ways.count() > 1 ? 1 : 0;
+            ofSeveralGpus += chosen.perGpu().size() > 1 ? 1 : 0;
+        }
+        assertThat(chosenFrom).isGreaterThan(50);
+        assertThat(ofSeveralGpus).isGreaterThan(50);
+    }
+
+    /** Of those that leave the same room the first, the fullest GPU first and of equally full ones the smallest. */
+    private static List<Way> eachGpu(PodGpuRequest ask, Case one, FreeCapacity.Shape shape) {
+        var ways = new ArrayList<Way>();
+        one.rooms().stream()
+                .sorted(Comparator.comparing((GpuFreeCapacity room) -> -room.fullness)
+                        .thenComparing(room -> room.gpu().memoryMiB()))
+                .forEach(room -> {
+                    if (GpuSelector.select(ask, List.of(room), Placement.BINPACK)
+                            instanceof GpuSelection.Selected chosen) {
+                        Way way = way(chosen, one, shape);
+                        if (ways.stream().noneMatch(other -> other.after().equals(way.after()))) {
+                            ways.add(way);
+                        }
+                    }
+                });
+        return ways;
+    }
+
+    private static Way way(GpuSelection.Selected chosen, Case one, FreeCapacity.Shape shape) {
+        int first = -1;
+        var rooms = new ArrayList<>(one.rooms());
+        for (int gpu = rooms.size() - 1; gpu >= 0; gpu--) {
+            GpuFreeCapacity room = rooms.get(gpu);
+            GpuAmount more = chosen.perGpu().get(room.gpu().uuid());
+            if (more != null) {
+                rooms.set(gpu, with(room, more));
+                first = gpu;
+            }
+        }
+        return new Way(first, FreeCapacity.of(shape, HOST.minus(REQUESTS), rooms));
+    }
+
+    private static GpuFreeCapacity with(GpuFreeCapacity room, GpuAmount more) {
+        GpuAmount taken = room.taken();
+        return new GpuFreeCapacity(
+                room.card(),
+                new GpuAmount(
+                        taken.memoryMiB() + more.memoryMiB(),
+                        taken.cores() + more.cores(),
+                        taken.slots() + more.slots(),
+                        taken.exclusive() || more.exclusive()));
+    }
+}

@@ -1,0 +1,45 @@
+package io.aliquot.scheduler.placement;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+
+class FullnessScoresTest {
+    @Test
+    void theBestGetsTenAndTheOthersUpToNineLinearly() {
+        assertThat(scores(false, 0, 0.9, 0.9, 0.5, 0.1)).containsExactly(10, 9, 5, 0);
+    }
+
+    @Test
+    void equalNodesDifferByOneSoThatTheWinnerIsTheOneExpected() {
+        assertThat(scores(false, 1, 0.5, 0.5)).containsExactly(9, 10);
+    }
+
+    @Test
+    void aNodeThatThePodCannotHaveGetsNothingAndDoesNotStretchTheScale() {
+        assertThat(scores(false, 0, 0.5, FullnessScores.NONE, 0.5)).containsExactly(10, 0, 9);
+        assertThat(scores(false, -1, FullnessScores.NONE)).containsExactly(0);
+    }
+
+    @Test
+    void aPodsOwnPreferencesOutweighThePolicy() {
+        assertThat(scores(true, 0, 0.9, 0.8, 0.1)).containsExactly(2, 1, 0);
+    }
+
+    @Test
+    void ofNodesWithEqualGpusTheHostDecides() {
+        assertThat(FullnessScores.fullness(0.5, 0.6)).isGreaterThan(FullnessScores.fullness(0.5, 0.4));
+        assertThat(FullnessScores.fullness(0.9, 0.0)).isGreaterThan(FullnessScores.fullness(0.5, 1.0));
+    }
+
+    private static List<Integer> scores(boolean preferences, int winner, double... likings) {
+        var scores = new FullnessScores(preferences);
+        Arrays.stream(likings).forEach(scores::add);
+        return IntStream.range(0, likings.length)
+                .mapToObj(i -> scores.of(likings[i], i == winner))
+                .toList();
+    }
+}
