@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.explain;
 
-import io.aliquot.scheduler.explain.Explanation.Room;
+import io.aliquot.scheduler.explain.Explanation.PreemptionOption;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.NodeView;
@@ -8,6 +8,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.EvictionCost;
+import io.aliquot.scheduler.preemption.EvictionPlan;
 import io.aliquot.scheduler.preemption.Victim;
 import io.aliquot.scheduler.preemption.VictimSearch;
 import java.time.Instant;
@@ -21,55 +22,83 @@ import java.util.function.Predicate;
 import java.util.stream.Collectors;
 
 /**
- * Pods without which another one fits on a node: those that are ending anyway, and of those with a lower priority the
- * ones that preemption would choose. None of them could stay.
+ * Finds pods without which a Pending pod would fit: pods that terminate already, and of the pods of lower priority those
+ * that preemption would select.
  */
-record PreemptionOption(Room room, EvictionCost cost) implements Comparable<PreemptionOption> {
-    private static final Comparator<PreemptionOption> CHEAPEST_FIRST = Comparator.comparing(PreemptionOption::cost)
-            .thenComparing(departures -> departures.room().node());
+final class PreemptionOptions {
+    private final PodId pod;
+    private final PodGpuRequest request;
+    private final int priority;
+    private final boolean mayPreempt;
+    private final Budgets budgets;
 
-    static Optional<PreemptionOption> find(
-            NodeView view, PodId pod, PodGpuRequest ask, int priority, boolean preempts, Budgets budgets) {
-        Predicate<Set<String>> fits = without -> {
-            var gone = new HashSet<>(without);
-            gone.add(pod.uid());
-            return NodeFreeCapacity.without(view, gone).hold(ask);
+    PreemptionOptions(PodId pod, PodGpuRequest request, int priority, boolean mayPreempt, Budgets budgets) {
+        this.pod = pod;
+        this.request = request;
+        this.priority = priority;
+        this.mayPreempt = mayPreempt;
+        this.budgets = budgets;
+    }
+
+    private record PricedOption(PreemptionOption option, EvictionCost cost) {}
+
+    /** The options with the lowest eviction cost, one for each node at most, cheapest first. */
+    List<PreemptionOption> cheapest(List<NodeView> views, int limit) {
+        return views.stream()
+                .flatMap(view -> on(view).stream())
+                .sorted(Comparator.comparing(PricedOption::cost)
+                        .thenComparing(priced -> priced.option().node()))
+                .limit(limit)
+                .map(PricedOption::option)
+                .toList();
+    }
+
+    private Optional<PricedOption> on(NodeView view) {
+        Predicate<Set<String>> fitsWithout = uids -> {
+            var removed = new HashSet<>(uids);
+            removed.add(pod.uid());
+            return NodeFreeCapacity.without(view, removed).fits(request);
         };
         List<Holding> others = view.holdings().stream()
                 .filter(holding -> !holding.perGpu().isEmpty())
                 .filter(holding -> !holding.pod().uid().equals(pod.uid()))
                 .sorted(Comparator.comparing(holding -> holding.pod().uid()))
                 .toList();
-        List<Holding> ending = others.stream().filter(PreemptionOption::ends).toList();
-        List<Victim> lower = others.stream()
-                .filter(holding -> preempts && Victim.mayBe(holding, priority))
+        List<Holding> terminating =
+                others.stream().filter(PreemptionOptions::terminates).toList();
+        List<Victim> candidates = others.stream()
+                .filter(holding -> mayPreempt && Victim.mayBe(holding, priority))
                 .map(holding -> Victim.of(holding, budgets))
                 .toList();
-        Set<String> going = ending.stream().map(holding -> holding.pod().uid()).collect(Collectors.toSet());
-        return VictimSearch.cheapest(lower, fits, going, ask.wantsOneGpu(), Optional.empty())
-                .map(plan -> {
-                    plan.victims().forEach(victim -> going.add(victim.pod().uid()));
-                    List<Explanation.Victim> leave = new ArrayList<>();
-                    plan.victims()
-                            .forEach(victim ->
-                                    leave.add(new Explanation.Victim(victim.pod(), victim.priority(), false)));
-                    for (Holding holding : ending) {
-                        going.remove(holding.pod().uid());
-                        if (!fits.test(going)) {
-                            going.add(holding.pod().uid());
-                            leave.add(new Explanation.Victim(holding.pod(), holding.priority(), true));
-                        }
-                    }
-                    return new PreemptionOption(new Room(view.name(), leave), plan.cost());
-                });
+        Set<String> terminatingUids =
+                terminating.stream().map(holding -> holding.pod().uid()).collect(Collectors.toSet());
+        return VictimSearch.cheapest(
+                        candidates, fitsWithout, terminatingUids, request.wantsOneGpu(), Optional.empty())
+                .map(plan -> new PricedOption(
+                        new PreemptionOption(view.name(), victims(plan, terminating, fitsWithout)), plan.cost()));
     }
 
-    private static boolean ends(Holding holding) {
+    /** The plan's victims, and those of the terminating pods without which these alone would not suffice. */
+    private static List<Explanation.Victim> victims(
+            EvictionPlan plan, List<Holding> terminating, Predicate<Set<String>> fitsWithout) {
+        var victims = new ArrayList<Explanation.Victim>();
+        var removed = new HashSet<String>();
+        terminating.forEach(holding -> removed.add(holding.pod().uid()));
+        for (Victim victim : plan.victims()) {
+            removed.add(victim.pod().uid());
+            victims.add(new Explanation.Victim(victim.pod(), victim.priority(), false));
+        }
+        for (Holding holding : terminating) {
+            removed.remove(holding.pod().uid());
+            if (!fitsWithout.test(removed)) {
+                removed.add(holding.pod().uid());
+                victims.add(new Explanation.Victim(holding.pod(), holding.priority(), true));
+            }
+        }
+        return victims;
+    }
+
+    private static boolean terminates(Holding holding) {
         return holding.state() == State.LINGERING || holding.leavesBy().isBefore(Instant.MAX);
-    }
-
-    @Override
-    public int compareTo(PreemptionOption other) {
-        return CHEAPEST_FIRST.compare(this, other);
     }
 }

@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.inspection;
 
-/** The API server couldn't be asked, or wouldn't say. */
-public final class UnansweredException extends Exception {
+/** The API server could not be reached, or answered with an error; the same call may succeed later. */
+public final class ApiServerUnavailableException extends Exception {
     private static final long serialVersionUID = 1L;
 
-    public UnansweredException(String message, Throwable cause) {
+    public ApiServerUnavailableException(String message, Throwable cause) {
         super(message, cause);
     }
 }
