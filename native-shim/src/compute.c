@@ -2,7 +2,7 @@
 
 #include "account.h"
 #include "config.h"
-#include "law.h"
+#include "gcra.h"
 #include "os.h"
 #include "shared.h"
 #include "usage.h"

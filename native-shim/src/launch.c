@@ -3,7 +3,7 @@
 #include "cost.h"
 #include "device.h"
 #include "graph.h"
-#include "law.h"
+#include "gcra.h"
 #include "lookup.h"
 #include "measure.h"
 #include "os.h"

@@ -1,8 +1,8 @@
-/* The compute limit's arithmetic: the law of law.h and the learnt costs of cost.h. */
+/* The compute limit's arithmetic: the law of gcra.h and the learnt costs of cost.h. */
 #include "aliquot/region.h"
 #include "check.h"
 #include "cost.h"
-#include "law.h"
+#include "gcra.h"
 
 #define MS INT64_C(1000000)
 #define NOW (INT64_C(1000000) * MS)

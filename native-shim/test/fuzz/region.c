@@ -5,7 +5,7 @@
  * Time is made up, so that bounded waits cost nothing.
  */
 #include "account.h"
-#include "law.h"
+#include "gcra.h"
 #include "os.h"
 #include "shared.h"
 #include "usage.h"

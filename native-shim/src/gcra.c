@@ -1,4 +1,4 @@
-#include "law.h"
+#include "gcra.h"
 
 #include "aliquot/region.h"
 
