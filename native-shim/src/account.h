@@ -19,7 +19,7 @@
 
 /* Takes over what a limit file says: first at activation, later with other limits. A GPU that it no longer names may
    hold nothing more. False, and a reason: a GPU has no place in the region. Not to be called by two threads at once. */
-bool aliquot_account_limits(const struct aliquot_limits *limits, char error[ALIQUOT_LIMITS_ERROR]);
+bool aliquot_account_set_limits(const struct aliquot_limits *limits, char error[ALIQUOT_LIMITS_ERROR]);
 
 /* The number of a GPU; -1: the limit file names no such GPU, so nothing may be allocated on it. */
 int aliquot_account_device(const uint8_t uuid[16]);
@@ -28,12 +28,12 @@ int aliquot_account_device(const uint8_t uuid[16]);
 struct aliquot_share {
     uint32_t cores; /* percent of the GPU; 0: no limit */
     enum aliquot_policy policy;
-    uint64_t context; /* bytes that a process's contexts cost */
+    uint64_t context_bytes; /* bytes that a process's contexts cost */
     struct aliquot_device *region;
     struct aliquot_charge *charges; /* by process slot */
 };
 
-struct aliquot_share aliquot_account_vgpu(int device);
+struct aliquot_share aliquot_account_share(int device);
 
 /* Bytes that the container may hold on a device. */
 uint64_t aliquot_account_limit(int device);
@@ -59,7 +59,7 @@ void aliquot_account_decided(int device);
 bool aliquot_account_may_fit(int device, uint64_t bytes);
 
 /* Says how many of the bytes charged are contexts'. */
-void aliquot_account_context(int device, uint64_t bytes);
+void aliquot_account_set_context_bytes(int device, uint64_t bytes);
 
 /* In a forked child, which holds nothing. */
 void aliquot_account_reset(void);

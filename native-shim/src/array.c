@@ -11,10 +11,10 @@
 #include "charge.h"
 #include "vmm.h"
 
-#define BLOCK_WIDTH 64 /* bytes */
-#define BLOCK_HEIGHT 8 /* rows */
-#define MOST_BLOCKS 16 /* on top of each other */
-#define LINE_WIDTH 512 /* bytes that an array of one dimension is padded to */
+#define BLOCK_WIDTH_BYTES 64  /* bytes */
+#define BLOCK_HEIGHT_ROWS 8   /* rows */
+#define BLOCKS_STACKED_MAX 16 /* on top of each other */
+#define LINE_WIDTH 512        /* bytes that an array of one dimension is padded to */
 
 static struct aliquot_table arrays;
 
@@ -23,16 +23,16 @@ void aliquot_array_reset(void) {
 }
 
 void aliquot_array_context_ended(CUcontext context) {
-    aliquot_table_take_owner(&arrays, context, aliquot_charge_give_back);
+    aliquot_table_remove_owner(&arrays, context, aliquot_charge_release);
 }
 
-static uint64_t times(uint64_t a, uint64_t b) {
+static uint64_t multiply_saturating(uint64_t a, uint64_t b) {
     uint64_t product = 0;
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-static uint64_t padded(uint64_t value, uint64_t unit) {
-    return times(value / unit + (value % unit != 0), unit);
+static uint64_t round_up(uint64_t value, uint64_t unit) {
+    return multiply_saturating(value / unit + (value % unit != 0), unit);
 }
 
 /* Of one element of one channel (cuda.h, CUarray_format). What is not known, planar video and newer formats, is taken
@@ -98,21 +98,23 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array, unsigned le
     uint64_t block = compressed_block_bytes(array->Format), rows = 0, row = 0;
     width = width > 0 ? width : 1;
     if (block > 0) {
-        row = times(width / 4 + (width % 4 != 0), block);
+        row = multiply_saturating(width / 4 + (width % 4 != 0), block);
         rows = height / 4 + (height % 4 != 0);
     } else {
-        row = times(width, channel_bytes(array->Format) * (array->NumChannels > 0 ? array->NumChannels : 1));
+        row = multiply_saturating(width,
+                                  channel_bytes(array->Format) * (array->NumChannels > 0 ? array->NumChannels : 1));
         rows = height;
     }
     depth = depth > 0 ? depth : 1;
     if (array->Height == 0) {
-        return times(padded(row, LINE_WIDTH), depth);
+        return multiply_saturating(round_up(row, LINE_WIDTH), depth);
     }
-    uint64_t unit = BLOCK_HEIGHT;
-    while (unit < rows && unit < (uint64_t)BLOCK_HEIGHT * MOST_BLOCKS) {
+    uint64_t unit = BLOCK_HEIGHT_ROWS;
+    while (unit < rows && unit < (uint64_t)BLOCK_HEIGHT_ROWS * BLOCKS_STACKED_MAX) {
         unit *= 2; /* as many blocks on top of each other as the height needs */
     }
-    return times(times(padded(row, BLOCK_WIDTH), padded(rows > 0 ? rows : 1, unit)), depth);
+    return multiply_saturating(
+        multiply_saturating(round_up(row, BLOCK_WIDTH_BYTES), round_up(rows > 0 ? rows : 1, unit)), depth);
 }
 
 static bool has_no_memory(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array) {
@@ -139,69 +141,70 @@ static uint64_t computed_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array, unsigned
 }
 
 /* What the driver says, or else what was computed. */
-#define TRUE_BYTES(ask, array, descriptor, computed)                                                                   \
+#define RETURN_ARRAY_BYTES(ask, array, descriptor, computed)                                                           \
     do {                                                                                                               \
         CUDA_ARRAY_MEMORY_REQUIREMENTS requirements = {0};                                                             \
         CUdevice device = 0;                                                                                           \
-        if (!has_no_memory(descriptor) && aliquot_bare.ask != NULL &&                                                  \
-            aliquot_bare.cuCtxGetDevice(&device) == CUDA_SUCCESS &&                                                    \
-            aliquot_bare.ask(&requirements, array, device) == CUDA_SUCCESS && requirements.size > 0) {                 \
+        if (!has_no_memory(descriptor) && aliquot_real.ask != NULL &&                                                  \
+            aliquot_real.cuCtxGetDevice(&device) == CUDA_SUCCESS &&                                                    \
+            aliquot_real.ask(&requirements, array, device) == CUDA_SUCCESS && requirements.size > 0) {                 \
             return requirements.size;                                                                                  \
         }                                                                                                              \
         return computed;                                                                                               \
     } while (0)
 
 static uint64_t array_bytes(CUarray array, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor) {
-    TRUE_BYTES(cuArrayGetMemoryRequirements, array, descriptor, computed_bytes(descriptor, 1));
+    RETURN_ARRAY_BYTES(cuArrayGetMemoryRequirements, array, descriptor, computed_bytes(descriptor, 1));
 }
 
 static uint64_t mipmap_bytes(CUmipmappedArray array, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor, unsigned levels) {
-    TRUE_BYTES(cuMipmappedArrayGetMemoryRequirements, array, descriptor, computed_bytes(descriptor, levels));
+    RETURN_ARRAY_BYTES(cuMipmappedArrayGetMemoryRequirements, array, descriptor, computed_bytes(descriptor, levels));
 }
 
-#define CREATE(symbol, type, depth, flags)                                                                             \
+#define CREATE_ARRAY(symbol, type, depth, flags)                                                                       \
     CUresult symbol(CUarray *array, const type *descriptor) {                                                          \
-        ALIQUOT_NEED(symbol)                                                                                           \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
         CUDA_ARRAY3D_DESCRIPTOR_v2 wide = {0};                                                                         \
         CUarray made = NULL;                                                                                           \
         if (descriptor != NULL) {                                                                                      \
             wide = (CUDA_ARRAY3D_DESCRIPTOR_v2){descriptor->Width,  descriptor->Height,      depth,                    \
                                                 descriptor->Format, descriptor->NumChannels, flags};                   \
         }                                                                                                              \
-        ALIQUOT_CHARGED(&arrays, computed_bytes(&wide, 1),                                                             \
-                        aliquot_bare.symbol(array == NULL ? NULL : &made, descriptor), array_bytes(made, &wide), made, \
-                        aliquot_bare.cuArrayDestroy(made));                                                            \
+        ALIQUOT_CHARGED_ALLOCATION(&arrays, computed_bytes(&wide, 1),                                                  \
+                                   aliquot_real.symbol(array == NULL ? NULL : &made, descriptor),                      \
+                                   array_bytes(made, &wide), made, aliquot_real.cuArrayDestroy(made));                 \
         *array = made;                                                                                                 \
         return CUDA_SUCCESS;                                                                                           \
     }
 
-CREATE(cuArrayCreate, CUDA_ARRAY_DESCRIPTOR_v1, 0, 0)
-CREATE(cuArrayCreate_v2, CUDA_ARRAY_DESCRIPTOR_v2, 0, 0)
-CREATE(cuArray3DCreate, CUDA_ARRAY3D_DESCRIPTOR_v1, descriptor->Depth, descriptor->Flags)
-CREATE(cuArray3DCreate_v2, CUDA_ARRAY3D_DESCRIPTOR_v2, descriptor->Depth, descriptor->Flags)
+CREATE_ARRAY(cuArrayCreate, CUDA_ARRAY_DESCRIPTOR_v1, 0, 0)
+CREATE_ARRAY(cuArrayCreate_v2, CUDA_ARRAY_DESCRIPTOR_v2, 0, 0)
+CREATE_ARRAY(cuArray3DCreate, CUDA_ARRAY3D_DESCRIPTOR_v1, descriptor->Depth, descriptor->Flags)
+CREATE_ARRAY(cuArray3DCreate_v2, CUDA_ARRAY3D_DESCRIPTOR_v2, descriptor->Depth, descriptor->Flags)
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor,
                                 unsigned int levels) {
-    ALIQUOT_NEED(cuMipmappedArrayCreate)
+    ALIQUOT_REQUIRE(cuMipmappedArrayCreate)
     CUmipmappedArray made = NULL;
-    ALIQUOT_CHARGED(&arrays, computed_bytes(descriptor, levels),
-                    aliquot_bare.cuMipmappedArrayCreate(array == NULL ? NULL : &made, descriptor, levels),
-                    mipmap_bytes(made, descriptor, levels), made, aliquot_bare.cuMipmappedArrayDestroy(made));
+    ALIQUOT_CHARGED_ALLOCATION(&arrays, computed_bytes(descriptor, levels),
+                               aliquot_real.cuMipmappedArrayCreate(array == NULL ? NULL : &made, descriptor, levels),
+                               mipmap_bytes(made, descriptor, levels), made,
+                               aliquot_real.cuMipmappedArrayDestroy(made));
     *array = made;
     return CUDA_SUCCESS;
 }
 
-#define DESTROY(symbol, type)                                                                                          \
+#define DESTROY_ARRAY(symbol, type)                                                                                    \
     CUresult symbol(type array) {                                                                                      \
-        ALIQUOT_NEED(symbol)                                                                                           \
-        struct aliquot_freeing freeing;                                                                                \
-        aliquot_charge_start_freeing(&freeing, &arrays, (uint64_t)(uintptr_t)array);                                   \
-        CUresult result = aliquot_charge_end_freeing(&freeing, &arrays, aliquot_bare.symbol(array));                   \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
+        struct aliquot_pending_free pending;                                                                           \
+        aliquot_charge_before_free(&pending, &arrays, (uint64_t)(uintptr_t)array);                                     \
+        CUresult result = aliquot_charge_after_free(&pending, &arrays, aliquot_real.symbol(array));                    \
         if (result == CUDA_SUCCESS) {                                                                                  \
             aliquot_vmm_array_destroyed((const void *)array);                                                          \
         }                                                                                                              \
         return result;                                                                                                 \
     }
 
-DESTROY(cuArrayDestroy, CUarray)
-DESTROY(cuMipmappedArrayDestroy, CUmipmappedArray)
+DESTROY_ARRAY(cuArrayDestroy, CUarray)
+DESTROY_ARRAY(cuMipmappedArrayDestroy, CUmipmappedArray)

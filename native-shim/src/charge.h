@@ -20,21 +20,21 @@
  * key       under which table remembers them
  * undo      gives them back to the driver
  */
-#define ALIQUOT_CHARGED(table, expected, call, taken, key, undo)                                                       \
+#define ALIQUOT_CHARGED_ALLOCATION(table, expected, call, taken, key, undo)                                            \
     do {                                                                                                               \
-        struct aliquot_holding charged;                                                                                \
-        CUresult charging = aliquot_charge_begin(&charged, expected);                                                  \
-        if (charging != CUDA_SUCCESS) {                                                                                \
-            return charging;                                                                                           \
+        struct aliquot_allocation charged_allocation;                                                                  \
+        CUresult charge_result = aliquot_charge_begin(&charged_allocation, expected);                                  \
+        if (charge_result != CUDA_SUCCESS) {                                                                           \
+            return charge_result;                                                                                      \
         }                                                                                                              \
-        charging = call;                                                                                               \
-        if (charging != CUDA_SUCCESS) {                                                                                \
-            return aliquot_charge_cancel(&charged, charging);                                                          \
+        charge_result = call;                                                                                          \
+        if (charge_result != CUDA_SUCCESS) {                                                                           \
+            return aliquot_charge_cancel(&charged_allocation, charge_result);                                          \
         }                                                                                                              \
-        if (!aliquot_charge_true_up(&charged, taken) ||                                                                \
-            !aliquot_charge_keep(&charged, table, (uint64_t)(uintptr_t)(key))) {                                       \
+        if (!aliquot_charge_true_up(&charged_allocation, taken) ||                                                     \
+            !aliquot_charge_record(&charged_allocation, table, (uint64_t)(uintptr_t)(key))) {                          \
             undo;                                                                                                      \
-            return aliquot_charge_cancel(&charged, CUDA_ERROR_OUT_OF_MEMORY);                                          \
+            return aliquot_charge_cancel(&charged_allocation, CUDA_ERROR_OUT_OF_MEMORY);                               \
         }                                                                                                              \
     } while (0)
 
@@ -43,29 +43,29 @@
 bool aliquot_charge_reserve(int device, uint64_t bytes);
 
 /* Reserves on the current context's device. With an owner of NULL nothing was reserved: there are no limits. */
-CUresult aliquot_charge_begin(struct aliquot_holding *charge, uint64_t bytes);
+CUresult aliquot_charge_begin(struct aliquot_allocation *charge, uint64_t bytes);
 
 /* False: what the driver really took is over the limit. */
-bool aliquot_charge_true_up(struct aliquot_holding *charge, uint64_t bytes);
+bool aliquot_charge_true_up(struct aliquot_allocation *charge, uint64_t bytes);
 
 /* After the driver failed, with its result. */
-CUresult aliquot_charge_cancel(const struct aliquot_holding *charge, CUresult result);
+CUresult aliquot_charge_cancel(const struct aliquot_allocation *charge, CUresult result);
 
 /* After the driver made it. False: it can't be remembered, so it must go. */
-bool aliquot_charge_keep(const struct aliquot_holding *charge, struct aliquot_table *table, uint64_t key);
+bool aliquot_charge_record(const struct aliquot_allocation *charge, struct aliquot_table *table, uint64_t key);
 
-void aliquot_charge_give_back(const struct aliquot_holding *holding);
+void aliquot_charge_release(const struct aliquot_allocation *allocation);
 
 /* A key is forgotten before the driver frees it, since it may be another thread's right after. What is not known
    (imported, or nonsense) is the driver's business. */
-struct aliquot_freeing {
+struct aliquot_pending_free {
     bool known;
     uint64_t key;
-    struct aliquot_holding holding;
+    struct aliquot_allocation allocation;
 };
 
-void aliquot_charge_start_freeing(struct aliquot_freeing *freeing, struct aliquot_table *table, uint64_t key);
-CUresult aliquot_charge_end_freeing(const struct aliquot_freeing *freeing, struct aliquot_table *table,
-                                    CUresult result);
+void aliquot_charge_before_free(struct aliquot_pending_free *pending, struct aliquot_table *table, uint64_t key);
+CUresult aliquot_charge_after_free(const struct aliquot_pending_free *pending, struct aliquot_table *table,
+                                   CUresult result);
 
 #endif

@@ -33,14 +33,10 @@
 #include <stdint.h>
 
 /* Takes over what a limit file says, after aliquot_account_limits() has. Not to be called by two threads at once. */
-void aliquot_compute_limits(const struct aliquot_limits *limits);
+void aliquot_compute_set_limits(const struct aliquot_limits *limits);
 
 /* In a forked child. */
 void aliquot_compute_reset(void);
-
-/* A context is about to end, or may be: its timing events are destroyed, its unfinished batches stay charged as
-   estimated. Its launches are measured anew if it lives on. In measure.c. */
-void aliquot_compute_forget_context(CUcontext context);
 
 /* For the hooks of launches. Devices are the account's numbers. */
 
@@ -55,19 +51,19 @@ int aliquot_compute_refresh(void);
 bool aliquot_compute_is_limited(int device);
 
 /* Charges a launch, and says until when it must be held back if it must: then nothing was charged. */
-bool aliquot_compute_take(int device, uint64_t cost, int64_t *until);
+bool aliquot_compute_try_charge(int device, uint64_t cost, int64_t *until);
 
 /* Puts a charge right by the difference to what was used; a launch that failed used nothing. */
-void aliquot_compute_correct(int device, int64_t difference);
+void aliquot_compute_adjust(int device, int64_t difference);
 
 /* GPU time that was used, for the figures that others read: as measured, or as charged if nobody measures. */
-void aliquot_compute_used(int device, uint64_t nanoseconds);
+void aliquot_compute_add_used(int device, uint64_t nanoseconds);
 
 /* This thread was held back for so long. */
-void aliquot_compute_held_back(int device, int64_t nanoseconds);
+void aliquot_compute_add_throttled(int device, int64_t nanoseconds);
 
 /* Estimated work that is on the GPU: added when a batch is on its way, taken off when it is over. */
-void aliquot_compute_unfinished(int device, int64_t nanoseconds);
+void aliquot_compute_add_unfinished(int device, int64_t nanoseconds);
 
 /* Whether this process is the only one that uses the GPU: the node agent knows, or without one its events (seems). */
 bool aliquot_compute_is_alone(int device, bool seems);

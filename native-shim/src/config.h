@@ -6,7 +6,7 @@ enum aliquot_mode {
     ALIQUOT_MODE_UNDECIDED,
     ALIQUOT_MODE_PASS,    /* not a container of ours: everything goes through untouched */
     ALIQUOT_MODE_ENFORCE, /* limits are known to account.h */
-    ALIQUOT_MODE_CLOSED,  /* they should be and aren't: CUDA does not start; one line on stderr has said why */
+    ALIQUOT_MODE_REFUSE,  /* they should be and aren't: CUDA does not start; one line on stderr has said why */
 };
 
 /* Decided at the first call and never changed (a forked child decides anew). Also looks, at most 10 times a second,

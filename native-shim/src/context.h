@@ -9,15 +9,15 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-extern atomic_bool aliquot_context_seen[];
+extern atomic_bool aliquot_context_charged[];
 
 /* The slow part of the next function. */
-bool aliquot_context_charge_unseen(int device);
+bool aliquot_context_charge_unhooked(int device);
 
 /* False: the device has a context of this process that is not charged, and there is no room for it. */
-static inline bool aliquot_context_is_charged(int device) {
-    return atomic_load_explicit(&aliquot_context_seen[device], memory_order_acquire) ||
-           aliquot_context_charge_unseen(device);
+static inline bool aliquot_context_ensure_charged(int device) {
+    return atomic_load_explicit(&aliquot_context_charged[device], memory_order_acquire) ||
+           aliquot_context_charge_unhooked(device);
 }
 
 /* In a forked child. */

@@ -29,7 +29,7 @@ struct aliquot_cost *aliquot_cost_of(enum aliquot_cost_kind kind, const void *ha
 uint64_t aliquot_cost_next(struct aliquot_cost *cost);
 
 /* It can't be measured: no further doubling. */
-void aliquot_cost_unmeasurable(struct aliquot_cost *cost);
+void aliquot_cost_stop_doubling(struct aliquot_cost *cost);
 
 /* Never measured so far. */
 _Bool aliquot_cost_is_guess(const struct aliquot_cost *cost);

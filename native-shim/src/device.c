@@ -21,10 +21,10 @@
 
 static atomic_schar device_of_ordinal[ORDINALS]; /* + 1; 0: not known */
 static _Atomic uint64_t device_of_context[CONTEXTS];
-static atomic_uchar generation;
+static atomic_uchar context_generation;
 
-void aliquot_device_forget_contexts(void) {
-    atomic_fetch_add(&generation, 1);
+void aliquot_device_invalidate_contexts(void) {
+    atomic_fetch_add(&context_generation, 1);
 }
 
 void aliquot_device_reset(void) {
@@ -44,8 +44,8 @@ int aliquot_device_of_ordinal(CUdevice ordinal) {
     }
     CUuuid uuid;
     /* For a MIG device the first version answers the whole GPU's UUID, the second its own. */
-    CUresult result = aliquot_bare.cuDeviceGetUuid_v2 != NULL ? aliquot_bare.cuDeviceGetUuid_v2(&uuid, ordinal)
-                      : aliquot_bare.cuDeviceGetUuid != NULL  ? aliquot_bare.cuDeviceGetUuid(&uuid, ordinal)
+    CUresult result = aliquot_real.cuDeviceGetUuid_v2 != NULL ? aliquot_real.cuDeviceGetUuid_v2(&uuid, ordinal)
+                      : aliquot_real.cuDeviceGetUuid != NULL  ? aliquot_real.cuDeviceGetUuid(&uuid, ordinal)
                                                               : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS) {
         return -1;
@@ -60,9 +60,9 @@ int aliquot_device_of_ordinal(CUdevice ordinal) {
 }
 
 /* entry: NULL, or where the answer for tag is remembered. */
-static __attribute__((noinline, cold)) CUresult ask_for_device(int *device, _Atomic uint64_t *entry, uint64_t tag) {
+static __attribute__((noinline, cold)) CUresult query_device(int *device, _Atomic uint64_t *entry, uint64_t tag) {
     CUdevice ordinal = 0;
-    CUresult result = aliquot_bare.cuCtxGetDevice(&ordinal);
+    CUresult result = aliquot_real.cuCtxGetDevice(&ordinal);
     *device = result == CUDA_SUCCESS ? aliquot_device_of_ordinal(ordinal) : -1;
     if (*device >= 0 && entry != NULL) {
         atomic_store_explicit(entry, tag | (uint64_t)(*device + 1), memory_order_relaxed);
@@ -73,12 +73,12 @@ static __attribute__((noinline, cold)) CUresult ask_for_device(int *device, _Ato
 CUresult aliquot_device_of_current(CUcontext *context, int *device) {
     *context = NULL;
     *device = -1;
-    CUresult result = aliquot_bare.cuCtxGetCurrent(context);
+    CUresult result = aliquot_real.cuCtxGetCurrent(context);
     if (result != CUDA_SUCCESS || *context == NULL) {
-        return result != CUDA_SUCCESS ? result : ask_for_device(device, NULL, 0); /* its error is the right one */
+        return result != CUDA_SUCCESS ? result : query_device(device, NULL, 0); /* its error is the right one */
     }
     uint64_t address = (uint64_t)(uintptr_t)*context;
-    uint64_t tag = address << CONTEXT_SHIFT | (uint64_t)atomic_load_explicit(&generation, memory_order_acquire)
+    uint64_t tag = address << CONTEXT_SHIFT | (uint64_t)atomic_load_explicit(&context_generation, memory_order_acquire)
                                                   << GENERATION_SHIFT;
     _Atomic uint64_t *entry = &device_of_context[(address >> 6 ^ address >> 12) % CONTEXTS];
     uint64_t found = atomic_load_explicit(entry, memory_order_relaxed);
@@ -86,7 +86,7 @@ CUresult aliquot_device_of_current(CUcontext *context, int *device) {
         *device = (int)(found & DEVICE_MASK) - 1;
         return CUDA_SUCCESS;
     }
-    return ask_for_device(device, address >> (64 - CONTEXT_SHIFT) == 0 ? entry : NULL, tag);
+    return query_device(device, address >> (64 - CONTEXT_SHIFT) == 0 ? entry : NULL, tag);
 }
 
 int aliquot_device_current(void) {

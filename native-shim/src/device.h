@@ -17,7 +17,7 @@ CUresult aliquot_device_of_current(CUcontext *context, int *device);
 int aliquot_device_of_ordinal(CUdevice ordinal);
 
 /* A context has ended: its handle may come to mean another one. */
-void aliquot_device_forget_contexts(void);
+void aliquot_device_invalidate_contexts(void);
 
 /* In a forked child: ordinals may mean other GPUs to it. */
 void aliquot_device_reset(void);

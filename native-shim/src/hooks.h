@@ -212,38 +212,38 @@
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingBufferSize, NULL, 0, 0, \
          (nvmlDevice_t device, unsigned int *size))
 
-#define ALIQUOT_BARE(BARE) \
-    BARE(CUDA, CUresult, cuCtxGetCurrent, (CUcontext *context)) \
-    BARE(CUDA, CUresult, cuCtxGetDevice, (CUdevice *device)) \
-    BARE(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
-    BARE(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
-    BARE(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \
-    BARE(CUDA, CUresult, cuStreamCreate, (CUstream *stream, unsigned int flags)) \
-    BARE(CUDA, CUresult, cuCtxSetCurrent, (CUcontext context)) \
-    BARE(CUDA, CUresult, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
-    BARE(CUDA, CUresult, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode)) \
-    BARE(CUDA, CUresult, cuEventCreate, (CUevent *event, unsigned int flags)) \
-    BARE(CUDA, CUresult, cuEventDestroy_v2, (CUevent event)) \
-    BARE(CUDA, CUresult, cuEventRecord, (CUevent event, CUstream stream)) \
-    BARE(CUDA, CUresult, cuEventQuery, (CUevent event)) \
-    BARE(CUDA, CUresult, cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end)) \
-    BARE(CUDA, CUresult, cuCtxPushCurrent_v2, (CUcontext context)) \
-    BARE(CUDA, CUresult, cuCtxPopCurrent_v2, (CUcontext *context)) \
-    BARE(CUDA, CUresult, cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice device)) \
-    BARE(CUDA, CUresult, cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device)) \
-    BARE(CUDA, CUresult, cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)) \
-    BARE(CUDA, CUresult, cuStreamGetCtx, (CUstream stream, CUcontext *context)) \
-    BARE(CUDA, CUresult, cuDeviceGetGraphMemAttribute, \
+#define ALIQUOT_UNHOOKED(UNHOOKED) \
+    UNHOOKED(CUDA, CUresult, cuCtxGetCurrent, (CUcontext *context)) \
+    UNHOOKED(CUDA, CUresult, cuCtxGetDevice, (CUdevice *device)) \
+    UNHOOKED(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
+    UNHOOKED(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
+    UNHOOKED(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \
+    UNHOOKED(CUDA, CUresult, cuStreamCreate, (CUstream *stream, unsigned int flags)) \
+    UNHOOKED(CUDA, CUresult, cuCtxSetCurrent, (CUcontext context)) \
+    UNHOOKED(CUDA, CUresult, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
+    UNHOOKED(CUDA, CUresult, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode)) \
+    UNHOOKED(CUDA, CUresult, cuEventCreate, (CUevent *event, unsigned int flags)) \
+    UNHOOKED(CUDA, CUresult, cuEventDestroy_v2, (CUevent event)) \
+    UNHOOKED(CUDA, CUresult, cuEventRecord, (CUevent event, CUstream stream)) \
+    UNHOOKED(CUDA, CUresult, cuEventQuery, (CUevent event)) \
+    UNHOOKED(CUDA, CUresult, cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end)) \
+    UNHOOKED(CUDA, CUresult, cuCtxPushCurrent_v2, (CUcontext context)) \
+    UNHOOKED(CUDA, CUresult, cuCtxPopCurrent_v2, (CUcontext *context)) \
+    UNHOOKED(CUDA, CUresult, cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice device)) \
+    UNHOOKED(CUDA, CUresult, cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device)) \
+    UNHOOKED(CUDA, CUresult, cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)) \
+    UNHOOKED(CUDA, CUresult, cuStreamGetCtx, (CUstream stream, CUcontext *context)) \
+    UNHOOKED(CUDA, CUresult, cuDeviceGetGraphMemAttribute, \
          (CUdevice device, CUgraphMem_attribute attribute, void *value)) \
-    BARE(CUDA, CUresult, cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count)) \
-    BARE(CUDA, CUresult, cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType *type)) \
-    BARE(CUDA, CUresult, cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph *graph)) \
-    BARE(CUDA, CUresult, cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)) \
-    BARE(CUDA, CUresult, cuArrayGetMemoryRequirements, \
+    UNHOOKED(CUDA, CUresult, cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count)) \
+    UNHOOKED(CUDA, CUresult, cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType *type)) \
+    UNHOOKED(CUDA, CUresult, cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph *graph)) \
+    UNHOOKED(CUDA, CUresult, cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)) \
+    UNHOOKED(CUDA, CUresult, cuArrayGetMemoryRequirements, \
          (CUDA_ARRAY_MEMORY_REQUIREMENTS *requirements, CUarray array, CUdevice device)) \
-    BARE(CUDA, CUresult, cuMipmappedArrayGetMemoryRequirements, \
+    UNHOOKED(CUDA, CUresult, cuMipmappedArrayGetMemoryRequirements, \
          (CUDA_ARRAY_MEMORY_REQUIREMENTS *requirements, CUmipmappedArray array, CUdevice device)) \
-    BARE(NVML, nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length))
+    UNHOOKED(NVML, nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length))
 /* clang-format on */
 
 #ifndef ALIQUOT_CUDA_H_INCLUDED

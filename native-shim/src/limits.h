@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ALIQUOT_LIMITS_LARGEST_TEXT 65536 /* bytes */
-#define ALIQUOT_LIMITS_MOST_VGPUS 16      /* what the region has room for */
-#define ALIQUOT_LIMITS_ERROR 160          /* room for a sentence */
+#define ALIQUOT_LIMITS_TEXT_MAX 65536 /* bytes */
+#define ALIQUOT_LIMITS_VGPUS_MAX 16   /* what the region has room for */
+#define ALIQUOT_LIMITS_ERROR 160      /* room for a sentence */
 #define ALIQUOT_MIB (UINT64_C(1) << 20)
 
 enum aliquot_policy { ALIQUOT_POLICY_FIXED, ALIQUOT_POLICY_ELASTIC, ALIQUOT_POLICY_NONE };
@@ -19,14 +19,14 @@ struct aliquot_vgpu {
     uint64_t memory; /* bytes, 1 MiB to 16 TiB */
     uint32_t cores;  /* percent of the GPU, 0 to 100; 0: no limit */
     enum aliquot_policy policy;
-    uint32_t priority; /* 0 to 1000000, higher first */
-    uint64_t context;  /* bytes that a process's first context costs */
-    bool exclusive;    /* the whole card */
+    uint32_t priority;      /* 0 to 1000000, higher first */
+    uint64_t context_bytes; /* bytes that a process's first context costs */
+    bool exclusive;         /* the whole card */
 };
 
 struct aliquot_limits {
     size_t count; /* at least 1 */
-    struct aliquot_vgpu vgpu[ALIQUOT_LIMITS_MOST_VGPUS];
+    struct aliquot_vgpu vgpu[ALIQUOT_LIMITS_VGPUS_MAX];
 };
 
 /* Reads a limit file's whole text (it need not end in NUL). False: nothing in limits counts, and error says in one line

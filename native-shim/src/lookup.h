@@ -10,16 +10,16 @@
 #include <stdbool.h>
 
 /* The real functions, by their exported names; NULL: this driver has none. */
-struct aliquot_bare {
+struct aliquot_real {
 #define ALIQUOT_MEMBER(library, result, symbol, name, version, flags, parameters) result(*symbol) parameters;
-#define ALIQUOT_BARE_MEMBER(library, result, symbol, parameters) result(*symbol) parameters;
-    ALIQUOT_HOOKS(ALIQUOT_MEMBER) ALIQUOT_BARE(ALIQUOT_BARE_MEMBER)
+#define ALIQUOT_UNHOOKED_MEMBER(library, result, symbol, parameters) result(*symbol) parameters;
+    ALIQUOT_HOOKS(ALIQUOT_MEMBER) ALIQUOT_UNHOOKED(ALIQUOT_UNHOOKED_MEMBER)
 #undef ALIQUOT_MEMBER
-#undef ALIQUOT_BARE_MEMBER
+#undef ALIQUOT_UNHOOKED_MEMBER
 };
 
 /* Valid after aliquot_lookup_cuda() or aliquot_lookup_nvml() has answered true for their library. */
-extern struct aliquot_bare aliquot_bare;
+extern struct aliquot_real aliquot_real;
 
 extern atomic_bool aliquot_lookup_cuda_done;
 bool aliquot_lookup_cuda_now(void);
@@ -30,8 +30,8 @@ static inline bool aliquot_lookup_cuda(void) {
 }
 
 /* Every hook begins so: the driver's function, or an error that says that it has none. */
-#define ALIQUOT_NEED(function)                                                                                         \
-    if (!aliquot_lookup_cuda() || aliquot_bare.function == NULL) {                                                     \
+#define ALIQUOT_REQUIRE(function)                                                                                      \
+    if (!aliquot_lookup_cuda() || aliquot_real.function == NULL) {                                                     \
         return CUDA_ERROR_NOT_SUPPORTED;                                                                               \
     }
 

@@ -49,7 +49,7 @@ struct aliquot_launch {
 
 /* Before the launch, charged by now: says which batch it is in, and begins one if it is time to. held_back: the thread
    has just slept. */
-void aliquot_measure_begin(struct aliquot_launch *launch, bool held_back);
+void aliquot_measure_begin(struct aliquot_launch *launch, bool throttled);
 
 /* After it; the batch may end. */
 void aliquot_measure_launched(const struct aliquot_launch *launch, bool succeeded);
@@ -62,6 +62,10 @@ void aliquot_measure_forget_stream(CUstream stream);
 
 /* Learns from the batches of a context that are over. True: others are still on their way. */
 bool aliquot_measure_poll(CUcontext context);
+
+/* Call before a context ends or may end, with the context still valid. Destroys its timing events; its unfinished batches
+   stay charged as estimated. If the context lives on, its launches are measured from scratch. NULL does nothing. */
+void aliquot_measure_forget_context(CUcontext context);
 
 /* In a forked child, whose events are not its own. */
 void aliquot_measure_reset(void);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* glibc 2.33 made functions of stat and fstat, older ones have __xstat: so the kernel is asked directly. */
-static int file_of(long result, const struct stat *status, struct aliquot_os_file *file) {
+static int file_from_stat(long result, const struct stat *status, struct aliquot_os_file *file) {
     if (result != 0) {
         return errno;
     }
@@ -33,12 +33,12 @@ static int file_of(long result, const struct stat *status, struct aliquot_os_fil
 
 int aliquot_os_stat(const char *path, struct aliquot_os_file *file) {
     struct stat status;
-    return file_of(syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0), &status, file);
+    return file_from_stat(syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0), &status, file);
 }
 
 int aliquot_os_stat_fd(int fd, struct aliquot_os_file *file) {
     struct stat status;
-    return file_of(syscall(SYS_fstat, fd, &status), &status, file);
+    return file_from_stat(syscall(SYS_fstat, fd, &status), &status, file);
 }
 
 int aliquot_os_open(const char *path, bool writable) {
@@ -150,7 +150,7 @@ uint64_t aliquot_os_block_signals(uint64_t blocked) {
     return before;
 }
 
-void aliquot_os_complain(const char *line) {
+void aliquot_os_write_stderr(const char *line) {
     size_t length = strlen(line);
     long written = syscall(SYS_write, STDERR_FILENO, line, length);
     (void)written; /* where standard error is closed there is nobody to tell */

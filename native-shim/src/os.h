@@ -61,7 +61,7 @@ uint32_t aliquot_os_pid(void);
 uint64_t aliquot_os_block_signals(uint64_t blocked);
 
 /* One write to standard error. */
-void aliquot_os_complain(const char *line);
+void aliquot_os_write_stderr(const char *line);
 
 /* A definition of symbol in the first loaded library whose SONAME is one of the sonames (NULL-terminated), in the order
    of the names; NULL: none. Needs nothing of libdl, which before glibc 2.34 not every process has loaded. */

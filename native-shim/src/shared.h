@@ -36,12 +36,12 @@ uint32_t aliquot_shared_high_water(void);
 void aliquot_shared_reap(void);
 
 /* The slots whose owners live, in their order; how many. Without a file: this process's, if it has one. */
-size_t aliquot_shared_living(uint16_t slots[ALIQUOT_REGION_PROCESSES]);
+size_t aliquot_shared_live_slots(uint16_t slots[ALIQUOT_REGION_PROCESSES]);
 
 /* Makes this thread the only one, of all processes that share the region, to be deciding; after a bounded wait it goes
    on even if it isn't, because the one that is may be stopped. To be ended in any case. */
-void aliquot_shared_decide_begin(void);
-void aliquot_shared_decide_end(void);
+void aliquot_shared_begin_decision(void);
+void aliquot_shared_end_decision(void);
 
 /* Around fork(): nothing half done is inherited, and the child owns nothing until it opens again. */
 void aliquot_shared_before_fork(void);

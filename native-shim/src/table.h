@@ -13,7 +13,7 @@
 #define ALIQUOT_TABLE_SHARDS 64
 #define ALIQUOT_TABLE_FIRST 32
 
-struct aliquot_holding {
+struct aliquot_allocation {
     uint64_t bytes;
     void *owner;     /* the context that it was made in, whose end is its end; for what comes from a pool: the pool */
     uint32_t device; /* as numbered in account.h */
@@ -22,7 +22,7 @@ struct aliquot_holding {
 
 struct aliquot_table_entry {
     uint64_t address; /* 0: free */
-    struct aliquot_holding holding;
+    struct aliquot_allocation allocation;
 };
 
 struct aliquot_table_shard {
@@ -39,15 +39,15 @@ struct aliquot_table {
 
 /* Remembers address, which is not 0. True in *replaced: it was known, and *old is what it stood for: something whose
    end was not seen. False: no memory for a larger array, nothing changed. */
-bool aliquot_table_put(struct aliquot_table *table, uint64_t address, const struct aliquot_holding *holding,
-                       struct aliquot_holding *old, bool *replaced);
+bool aliquot_table_put(struct aliquot_table *table, uint64_t address, const struct aliquot_allocation *allocation,
+                       struct aliquot_allocation *old, bool *replaced);
 
 /* Forgets address. False: it is not known. */
-bool aliquot_table_take(struct aliquot_table *table, uint64_t address, struct aliquot_holding *holding);
+bool aliquot_table_remove(struct aliquot_table *table, uint64_t address, struct aliquot_allocation *allocation);
 
 /* Forgets all that one owner has and calls each with it. */
-void aliquot_table_take_owner(struct aliquot_table *table, const void *owner,
-                              void (*each)(const struct aliquot_holding *holding));
+void aliquot_table_remove_owner(struct aliquot_table *table, const void *owner,
+                                void (*each)(const struct aliquot_allocation *allocation));
 
 /* Forgets everything, whatever state it is in: for a forked child, in which no other thread runs. */
 void aliquot_table_reset(struct aliquot_table *table);

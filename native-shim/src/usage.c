@@ -8,7 +8,7 @@ static uint64_t period_of(int64_t now) {
     return (uint64_t)now >> ALIQUOT_HISTORY_PERIOD_BITS;
 }
 
-static uint64_t word_of(uint64_t period, uint64_t gpu_time) {
+static uint64_t history_word(uint64_t period, uint64_t gpu_time) {
     return period << 32 | (uint32_t)(gpu_time >> UNIT_BITS);
 }
 
@@ -18,7 +18,8 @@ static void charge_one(uint64_t *gpu_time, uint64_t history[ALIQUOT_HISTORY], ui
     uint64_t found = __atomic_load_n(word, __ATOMIC_RELAXED);
     if (found >> 32 != (uint32_t)period) {
         /* Of several, one is first. */
-        __atomic_compare_exchange_n(word, &found, word_of(period, before), false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+        __atomic_compare_exchange_n(word, &found, history_word(period, before), false, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED);
     }
 }
 

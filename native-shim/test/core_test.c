@@ -23,7 +23,7 @@ TEST(the_table_remembers_what_a_plain_array_does) {
         bool put = rand_r(&seed) % 8 < (step / 40000 % 2 == 0 ? 6 : 2);
         uint64_t i = (uint64_t)rand_r(&seed) % ADDRESSES;
         uint64_t address = (i + 1) * 512;
-        struct aliquot_holding holding = {.bytes = (uint64_t)step + 1, .owner = &bytes_of[i % 2]}, found;
+        struct aliquot_allocation holding = {.bytes = (uint64_t)step + 1, .owner = &bytes_of[i % 2]}, found;
         bool replaced = false;
         if (put) {
             CHECK(aliquot_table_put(&table, address, &holding, &found, &replaced), "room");
@@ -31,21 +31,21 @@ TEST(the_table_remembers_what_a_plain_array_does) {
             CHECK(!replaced || found.bytes == bytes_of[i], "the old one");
             bytes_of[i] = holding.bytes;
         } else {
-            CHECK_EQUAL(aliquot_table_take(&table, address, &found), bytes_of[i] != 0);
+            CHECK_EQUAL(aliquot_table_remove(&table, address, &found), bytes_of[i] != 0);
             CHECK(bytes_of[i] == 0 || found.bytes == bytes_of[i], "the one put");
             bytes_of[i] = 0;
         }
     }
     aliquot_table_reset(&table);
-    struct aliquot_holding found;
+    struct aliquot_allocation found;
     for (uint64_t i = 0; i < ADDRESSES; i++) {
-        CHECK(!aliquot_table_take(&table, (i + 1) * 512, &found), "nothing");
+        CHECK(!aliquot_table_remove(&table, (i + 1) * 512, &found), "nothing");
     }
 }
 
 static uint64_t given_back;
 
-static void count(const struct aliquot_holding *holding) {
+static void count(const struct aliquot_allocation *holding) {
     given_back += holding->bytes;
 }
 
@@ -53,15 +53,15 @@ TEST(all_of_one_context_and_nothing_else_is_taken_with_it) {
     enum { ADDRESSES = 30000 };
     static char contexts[3];
     bool replaced;
-    struct aliquot_holding old;
+    struct aliquot_allocation old;
     for (uint64_t i = 0; i < ADDRESSES; i++) {
-        struct aliquot_holding holding = {.bytes = 1, .owner = &contexts[i % 3]};
+        struct aliquot_allocation holding = {.bytes = 1, .owner = &contexts[i % 3]};
         CHECK(aliquot_table_put(&table, (i + 1) * 4096, &holding, &old, &replaced), "room");
     }
-    aliquot_table_take_owner(&table, &contexts[1], count);
+    aliquot_table_remove_owner(&table, &contexts[1], count);
     CHECK_EQUAL(given_back, ADDRESSES / 3);
     for (uint64_t i = 0; i < ADDRESSES; i++) {
-        CHECK_EQUAL(aliquot_table_take(&table, (i + 1) * 4096, &old), i % 3 != 1);
+        CHECK_EQUAL(aliquot_table_remove(&table, (i + 1) * 4096, &old), i % 3 != 1);
     }
 }
 
@@ -71,7 +71,7 @@ static void open_account(const char *path) {
         .count = 1,
         .vgpu = {{.uuid = "\x8f\x6e\x8f\x0c\x01\x01\x4a\x5b\x9c\x3d\x01\x01\x01\x01\x01", .memory = 100 * MIB}}};
     CHECK(aliquot_shared_open(path, error), "%s", error);
-    CHECK(aliquot_account_limits(&limits, error), "%s", error);
+    CHECK(aliquot_account_set_limits(&limits, error), "%s", error);
 }
 
 static void *reserve_and_release(void *argument) {
@@ -79,12 +79,12 @@ static void *reserve_and_release(void *argument) {
     for (int i = 0; i < 3000; i++) {
         uint64_t bytes = (1 + (uint64_t)rand_r(&seed) % 60) * MIB;
         if (aliquot_account_reserve(0, bytes)) {
-            struct aliquot_holding holding = {.bytes = bytes}, old;
+            struct aliquot_allocation holding = {.bytes = bytes}, old;
             bool replaced;
             uint64_t address = (uint64_t)(uintptr_t)argument << 32 | ((uint64_t)i + 1);
             CHECK(aliquot_table_put(&table, address, &holding, &old, &replaced) && !replaced, "room");
             CHECK(aliquot_account_used(0) <= 4 * 160 * MIB, "decided and undecided");
-            CHECK(aliquot_table_take(&table, address, &old), "what was put");
+            CHECK(aliquot_table_remove(&table, address, &old), "what was put");
             aliquot_account_release(0, old.bytes);
         }
     }
@@ -126,7 +126,7 @@ static pid_t start_peer(const char *path, const int stop[2], void (*work)(void))
 static void use_all_fields(void) {
     CHECK(aliquot_account_reserve(0, MIB), "room");
     struct aliquot_charge *charge = &aliquot_shared_region()->charge[0][aliquot_shared_slot()];
-    charge->gpu_time = charge->peak = charge->context = charge->history[3] = 7;
+    charge->gpu_time = charge->peak = charge->context_bytes = charge->history[3] = 7;
     aliquot_shared_region()->device[0].gpu_time += 7;
 }
 
@@ -140,7 +140,7 @@ TEST(a_slot_says_who_owns_it_and_a_dead_owners_figures_go_with_its_charge) {
     pid_t second = start_peer(path, stop, use_all_fields);
     open_account(path);
     struct aliquot_region *region = aliquot_shared_region();
-    CHECK_EQUAL(aliquot_shared_living(living), 2);
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 2);
     CHECK(living[0] == 0 && living[1] == 1, "their slots");
     CHECK_EQUAL(region->process[0].pid, first);
     CHECK_EQUAL(region->process[1].pid, second);
@@ -149,7 +149,7 @@ TEST(a_slot_says_who_owns_it_and_a_dead_owners_figures_go_with_its_charge) {
 
     kill(first, SIGKILL);
     waitpid(first, NULL, 0);
-    CHECK_EQUAL(aliquot_shared_living(living), 1);
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 1);
     CHECK_EQUAL(living[0], 1);
     aliquot_shared_reap();
     CHECK(memcmp(&region->charge[0][0], &nothing, sizeof nothing) == 0, "the dead one's figures");
@@ -160,19 +160,19 @@ TEST(a_slot_says_who_owns_it_and_a_dead_owners_figures_go_with_its_charge) {
     CHECK_EQUAL(aliquot_shared_slot(), 0);
     CHECK(memcmp(&region->charge[0][0], &nothing, sizeof nothing) == 0, "what a new owner finds");
     CHECK_EQUAL(region->process[0].pid, getpid());
-    CHECK_EQUAL(aliquot_shared_living(living), 2); /* itself, too */
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 2); /* itself, too */
     close(stop[1]);
     waitpid(second, NULL, 0);
-    CHECK_EQUAL(aliquot_shared_living(living), 1);
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 1);
     unlink(path);
 }
 
 TEST(without_a_file_a_process_knows_of_itself_alone) {
     uint16_t living[ALIQUOT_REGION_PROCESSES];
     open_account(NULL);
-    CHECK_EQUAL(aliquot_shared_living(living), 0);
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 0);
     CHECK(aliquot_account_reserve(0, 1), "room");
-    CHECK_EQUAL(aliquot_shared_living(living), 1);
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 1);
     CHECK_EQUAL(aliquot_shared_region()->process[living[0]].pid, getpid());
 }
 

@@ -119,7 +119,7 @@ struct aliquot_charge {
     uint64_t word;
     uint64_t gpu_time;                 /* ns of GPU time charged to this process; only grows */
     uint64_t peak;                     /* bytes, the most that word has said */
-    uint64_t context;                  /* bytes, of those in word, that are its contexts' */
+    uint64_t context_bytes;            /* bytes, of those in word, that are its contexts' */
     uint64_t history[ALIQUOT_HISTORY]; /* of gpu_time */
 };
 
@@ -162,7 +162,7 @@ static_assert(offsetof(struct aliquot_process, started) == 8, "region layout");
 static_assert(sizeof(struct aliquot_charge) == 64, "region layout");
 static_assert(offsetof(struct aliquot_charge, gpu_time) == 8, "region layout");
 static_assert(offsetof(struct aliquot_charge, peak) == 16, "region layout");
-static_assert(offsetof(struct aliquot_charge, context) == 24, "region layout");
+static_assert(offsetof(struct aliquot_charge, context_bytes) == 24, "region layout");
 static_assert(offsetof(struct aliquot_charge, history) == 32, "region layout");
 static_assert(offsetof(struct aliquot_region, device) == 4096, "region layout");
 static_assert(offsetof(struct aliquot_region, process) == 8192, "region layout");
