@@ -10,16 +10,16 @@
 #include <string.h>
 
 #define RESERVE_RETRIES 3
-#define RETRY_BACKOFF_NS 20000        /* ns, doubled from try to try */
-#define DECISION_TIMEOUT_NS 500000000 /* ns: how long to wait, before a refusal, for others to decide */
-#define DECISION_POLL_NS 20000        /* ns */
+#define RETRY_BACKOFF_NS 20000        /* doubled from retry to retry */
+#define DECISION_TIMEOUT_NS 500000000 /* before a refusal, longest wait for undecided threads */
+#define DECISION_POLL_NS 20000
 
 struct account {
-    /* What this process holds; private, so that nothing written into the region can make a process hold more than the
-       limit by itself. Changed under the lock, and the process's word with it: its threads decide one at a time, so
-       that one barrier is all that an allocation pays. */
+    /* What this process holds. It is private memory, so that no write to the region lets one process exceed the
+       limit by itself. It and the word of this process change under the lock: the threads decide one at a time, so
+       an allocation pays for a single memory barrier. */
     _Alignas(64) struct aliquot_lock lock;
-    uint32_t undecided; /* threads between aliquot_account_reserve_undecided() and decided() */
+    uint32_t undecided; /* threads between aliquot_account_reserve_undecided() and aliquot_account_decided() */
     _Atomic uint64_t own_bytes;
     _Atomic uint64_t limit, context_bytes;
     atomic_uint cores, policy;
@@ -62,7 +62,7 @@ static bool add_account(const struct aliquot_vgpu *vgpu, char *error) {
     account->charges = aliquot_shared_region()->charge[place];
     atomic_store(&account->own_bytes, 0);
     account->undecided = 0;
-    aliquot_unlock(&account->lock); /* a fork may have come while a thread had it */
+    aliquot_unlock(&account->lock); /* a thread of the parent may have held it at the fork */
     apply_limits(account, vgpu);
     atomic_store_explicit(&account_count, count + 1, memory_order_release);
     return true;
@@ -113,7 +113,8 @@ static uint64_t charged_bytes(const struct aliquot_charge *charge) {
     return __atomic_load_n(&charge->word, __ATOMIC_SEQ_CST) & ALIQUOT_CHARGE_BYTES;
 }
 
-/* What other processes hold, and what nobody can say who holds. No overflow: 513 times 52 bits. */
+/* What other processes hold, plus what the node agent could not attribute. Cannot overflow: at most 513 values of 52
+   bits. */
 static uint64_t bytes_of_others(const struct account *account, int own_slot) {
     int high_water = (int)aliquot_shared_high_water();
     uint64_t sum = __atomic_load_n(&account->region->unattributed, __ATOMIC_RELAXED) & ALIQUOT_CHARGE_BYTES;
@@ -136,7 +137,8 @@ static uint64_t charge_word(const struct account *account, uint64_t own_bytes) {
     return (own_bytes & ALIQUOT_CHARGE_BYTES) + account->undecided * ALIQUOT_CHARGE_UNDECIDED;
 }
 
-/* With the lock. Without a barrier: giving way late harms nobody. */
+/* Requires the lock. No barrier: if another process sees the lower value late, it only refuses or retries later than
+   necessary. */
 static void store_own_bytes(struct account *account, struct aliquot_charge *charge, uint64_t own_bytes) {
     atomic_store_explicit(&account->own_bytes, own_bytes, memory_order_relaxed);
     __atomic_store_n(&charge->word, charge_word(account, own_bytes), __ATOMIC_RELEASE);
@@ -145,12 +147,12 @@ static void store_own_bytes(struct account *account, struct aliquot_charge *char
     }
 }
 
-/* undecided: 1 for a thread that stays so. Told in the same word as the bytes. */
+/* undecided: 1 for a thread that stays undecided. It is published in the same word as the bytes. */
 static bool try_reserve(struct account *account, int own_slot, uint64_t bytes, uint32_t undecided) {
     struct aliquot_charge *charge = &account->charges[own_slot];
     aliquot_lock(&account->lock);
     uint64_t held = atomic_load_explicit(&account->own_bytes, memory_order_relaxed), own_bytes = held + bytes;
-    /* The barrier: everybody's words are read after ours is there to be read. */
+    /* Memory barrier: this process publishes its word before it reads the others. */
     __atomic_exchange_n(&charge->word, charge_word(account, own_bytes) + ALIQUOT_CHARGE_UNDECIDED, __ATOMIC_SEQ_CST);
     bool fits =
         own_bytes + bytes_of_others(account, own_slot) <= atomic_load_explicit(&account->limit, memory_order_relaxed);
@@ -177,9 +179,9 @@ static struct charge_sum sum_charges(const struct account *account) {
     return sum;
 }
 
-/* Whether the words are what everybody has decided to keep. Read twice: a charge that moves from a word not read yet to
-   one already read, or back, would be missed or counted twice. Our own word too is read here and not own, since only in
-   the word bytes and undecided threads change together. */
+/* Whether no thread is undecided, so that the words are final. They are read twice: a charge that moves between a
+   word not read yet and one already read would be missed or counted twice. For this process, too, the word is read
+   and not own_bytes, because only in the word do bytes and undecided threads change together. */
 static bool is_settled(const struct account *account, uint64_t *bytes) {
     struct charge_sum first = sum_charges(account);
     struct charge_sum second = sum_charges(account);
@@ -187,7 +189,8 @@ static bool is_settled(const struct account *account, uint64_t *bytes) {
     return first.undecided == 0 && second.undecided == 0 && first.bytes == second.bytes;
 }
 
-/* Alone, or after waiting for that long enough. What is undecided may be about to go, and is no reason to refuse. */
+/* Requires the decision lock, or the expiry of the wait for it. Undecided bytes may be released, so they are no
+   reason to refuse before the timeout. */
 static bool reserve_exclusively(struct account *account, int own_slot, uint64_t bytes, uint32_t undecided) {
     int64_t deadline = aliquot_os_clock() + DECISION_TIMEOUT_NS;
     do {
@@ -210,7 +213,7 @@ static bool reserve_contended(struct account *account, int own_slot, uint64_t by
         aliquot_shared_reap();
         reserved = try_reserve(account, own_slot, bytes, undecided);
         if (!reserved && sum_charges(account).undecided == 0) {
-            break; /* nobody to give way to: go and decide */
+            break; /* no other thread is undecided: decide now */
         }
         if (!reserved) {
             aliquot_os_sleep(RETRY_BACKOFF_NS << i);
@@ -229,7 +232,7 @@ static bool reserve_on(int number, uint64_t bytes, uint32_t undecided) {
     struct account *account = &accounts[number];
     int own_slot = aliquot_shared_slot();
     if (own_slot < 0 || bytes > aliquot_account_limit(number)) {
-        return false; /* could never fit; also keeps the sums from overflowing */
+        return false; /* can never fit; the check also keeps the sums from overflowing */
     }
     return try_reserve(account, own_slot, bytes, undecided) || reserve_contended(account, own_slot, bytes, undecided);
 }

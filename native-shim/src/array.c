@@ -1,20 +1,19 @@
 /*
- * An array is charged what the driver says that it takes. A driver need not say it of ordinary arrays (cuda.h 13.0,
+ * Charges an array what the driver reports for it. The driver need not report the size of ordinary arrays (cuda.h 13.0,
  * cuArrayGetMemoryRequirements: "If the CUDA array is not allocated with flag CUDA_ARRAY3D_DEFERRED_MAPPING
- * CUDA_ERROR_INVALID_VALUE will be returned"); then it is computed, with the padding of block-linear memory, which
- * comes in blocks of 64 bytes by 8 rows, up to 16 of them on top of each other (Mesa, nil/image.rs and nvc0_miptree.c).
- * Sparse arrays, and those that are mapped later, have no memory of their own: what is mapped to them is charged where
- * it was made.
+ * CUDA_ERROR_INVALID_VALUE will be returned"). Then the size is computed, with the padding of block-linear memory:
+ * blocks of 64 bytes by 8 rows, up to 16 of them stacked (Mesa, nil/image.rs and nvc0_miptree.c). Sparse arrays and
+ * arrays with deferred mapping have no memory of their own; the memory mapped to them is charged where it was created.
  */
 #include "array.h"
 
 #include "charge.h"
 #include "vmm.h"
 
-#define BLOCK_WIDTH_BYTES 64  /* bytes */
-#define BLOCK_HEIGHT_ROWS 8   /* rows */
-#define BLOCKS_STACKED_MAX 16 /* on top of each other */
-#define LINE_WIDTH 512        /* bytes that an array of one dimension is padded to */
+#define BLOCK_WIDTH_BYTES 64
+#define BLOCK_HEIGHT_ROWS 8
+#define BLOCKS_STACKED_MAX 16 /* vertically */
+#define LINE_WIDTH 512        /* bytes; a one-dimensional array is padded to a multiple */
 
 static struct aliquot_table arrays;
 
@@ -35,8 +34,8 @@ static uint64_t round_up(uint64_t value, uint64_t unit) {
     return multiply_saturating(value / unit + (value % unit != 0), unit);
 }
 
-/* Of one element of one channel (cuda.h, CUarray_format). What is not known, planar video and newer formats, is taken
-   to have 4 bytes, the most that one of the known ones has. */
+/* Bytes of one element of one channel (cuda.h, CUarray_format). Unknown formats, planar video and newer ones, count
+   4 bytes, the maximum of the known formats. */
 static uint64_t channel_bytes(CUarray_format format) {
     switch ((unsigned)format) {
     case 0x01: /* unsigned and signed int8 */
@@ -63,7 +62,7 @@ static uint64_t channel_bytes(CUarray_format format) {
     }
 }
 
-/* Block compression (BC1 to BC7): bytes of a block of 4 by 4 elements, all channels together; 0: another format. */
+/* Bytes of a compressed block of 4 by 4 elements with all channels (BC1 to BC7); 0: the format is not compressed. */
 static uint64_t compressed_block_bytes(CUarray_format format) {
     switch ((unsigned)format) {
     case 0x91: /* BC1 */
@@ -91,7 +90,7 @@ static bool is_layered(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array) {
     return (array->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
 }
 
-/* One level of one or more layers or slices. */
+/* Bytes of one mipmap level with all its layers or slices. */
 static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array, unsigned level) {
     uint64_t width = array->Width >> level, height = array->Height >> level;
     uint64_t depth = is_layered(array) ? array->Depth : array->Depth >> level;
@@ -111,7 +110,7 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array, unsigned le
     }
     uint64_t unit = BLOCK_HEIGHT_ROWS;
     while (unit < rows && unit < (uint64_t)BLOCK_HEIGHT_ROWS * BLOCKS_STACKED_MAX) {
-        unit *= 2; /* as many blocks on top of each other as the height needs */
+        unit *= 2; /* stack as many blocks as the height needs */
     }
     return multiply_saturating(
         multiply_saturating(round_up(row, BLOCK_WIDTH_BYTES), round_up(rows > 0 ? rows : 1, unit)), depth);
@@ -121,17 +120,17 @@ static bool has_no_memory(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array) {
     return (array->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0;
 }
 
-/* Saturating, so that what overflows is over any limit. */
+/* Saturates, so that a size that overflows exceeds any limit. */
 static uint64_t computed_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array, unsigned levels) {
     uint64_t sum = 0;
     if (array == NULL || has_no_memory(array)) {
-        return 0; /* the driver has an error for the first */
+        return 0; /* the driver rejects a NULL descriptor */
     }
     size_t largest = array->Width > array->Height ? array->Width : array->Height;
     if (!is_layered(array) && array->Depth > largest) {
         largest = array->Depth;
     }
-    /* No level is smaller than one element: the driver makes no more than that. */
+    /* No level is smaller than one element; the driver creates no more levels. */
     for (unsigned level = 0; level < levels && (level == 0 || (level < 64 && largest >> level > 0)); level++) {
         if (__builtin_add_overflow(sum, level_bytes(array, level), &sum)) {
             return UINT64_MAX;
@@ -140,7 +139,7 @@ static uint64_t computed_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array, unsigned
     return sum;
 }
 
-/* What the driver says, or else what was computed. */
+/* Returns the size that the driver reports, or else the computed one. */
 #define RETURN_ARRAY_BYTES(ask, array, descriptor, computed)                                                           \
     do {                                                                                                               \
         CUDA_ARRAY_MEMORY_REQUIREMENTS requirements = {0};                                                             \

@@ -20,7 +20,7 @@ CUresult aliquot_charge_begin(struct aliquot_allocation *charge, uint64_t bytes)
     int device = -1;
     CUresult result = aliquot_device_of_current(&context, &device);
     if (result != CUDA_SUCCESS) {
-        return result; /* no context, not initialised: what the allocation would have answered */
+        return result; /* no context, or not initialized: the allocation itself would return the same */
     }
     if (device < 0 || !aliquot_charge_reserve(device, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -63,14 +63,14 @@ bool aliquot_charge_record(const struct aliquot_allocation *charge, struct aliqu
     }
     bool kept = aliquot_table_put(table, key, charge, &old, &replaced);
     if (replaced && !old.pooled) {
-        aliquot_charge_release(&old); /* freed in a way that we don't see: the driver gave the same key again */
+        aliquot_charge_release(&old); /* freed in a way that bypasses the hooks: the driver reused the key */
     } else if (replaced) {
         aliquot_pool_freed(&old, false);
     }
     return kept;
 }
 
-/* In place: a copy of what was just written costs as much as a lock. */
+/* Written in place: copying data that was just written costs as much as taking a lock. */
 void aliquot_charge_before_free(struct aliquot_pending_free *pending, struct aliquot_table *table, uint64_t key) {
     pending->key = key;
     pending->known = aliquot_table_remove(table, key, &pending->allocation);

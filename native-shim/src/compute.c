@@ -9,20 +9,20 @@
 
 #include <stdatomic.h>
 
-#define UNFINISHED_POLL_NS INT64_C(250000)     /* ns between looks at whether the GPU has caught up */
-#define WANTED_RESOLUTION_NS UINT64_C(1000000) /* ns: how exactly the region says when a launch last came */
-#define PEER_TIMEOUT_NS INT64_C(1000000000)    /* ns after which a peer that charged nothing counts as gone */
+#define UNFINISHED_POLL_NS INT64_C(250000)     /* between checks whether the GPU has caught up */
+#define WANTED_RESOLUTION_NS UINT64_C(1000000) /* resolution of aliquot_device.wanted */
+#define PEER_TIMEOUT_NS INT64_C(1000000000)    /* a process without charges for this long is not active */
 
 struct gpu_limit {
     _Atomic uint32_t share; /* millionths of the GPU; 0: no limit */
     atomic_int policy;
     struct aliquot_device *shared; /* in the region */
     struct aliquot_charge *charges;
-    /* By the same law as the region's word, of this process alone. */
+    /* Like the word tat in the region, for this process alone. */
     _Alignas(64) uint64_t own_tat;
     _Alignas(64) _Atomic int64_t unfinished;
     _Atomic uint64_t own_used;
-    /* GPU time of the container's other processes, when it was last seen to grow. */
+    /* GPU time of the container's other processes, and when it was last seen to grow. */
     _Atomic int64_t peers_used;
     _Atomic int64_t peers_active_at;
 };
@@ -45,7 +45,7 @@ void aliquot_compute_set_limits(const struct aliquot_limits *limits) {
         }
         struct gpu_limit *limit = &gpu_limits[number];
         bool none = vgpu->cores == 0 || vgpu->policy == ALIQUOT_POLICY_NONE;
-        if (limit->shared == NULL) { /* it stays; other threads read it */
+        if (limit->shared == NULL) { /* never changes again: other threads read it */
             limit->shared = &aliquot_shared_region()->device[place];
             limit->charges = aliquot_shared_region()->charge[place];
         }
@@ -65,7 +65,7 @@ void aliquot_compute_reset(void) {
 }
 
 int aliquot_compute_refresh(void) {
-    /* In mode ENFORCE aliquot_compute_limits() has been called. */
+    /* In mode ENFORCE aliquot_compute_set_limits() has already set the state. */
     if (aliquot_config_mode() != ALIQUOT_MODE_ENFORCE) {
         set_compute_state(ALIQUOT_COMPUTE_FREE);
     }
@@ -92,8 +92,9 @@ static void record_wanted(struct gpu_limit *limit, int64_t now) {
 static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t now, int64_t *until) {
     uint32_t share = effective_share(limit, now);
     record_wanted(limit, now);
-    /* Who is granted all of it for now doesn't queue for seconds, either: it would hold on to the GPU when others come,
-       and seem not to want it while the driver holds it back. */
+    /* A process with a temporary grant of the whole GPU is also bounded in unfinished work. Otherwise it would keep
+       the GPU busy for seconds after other containers come, and would seem not to want it while the driver blocks
+       it. */
     bool whole = share >= ALIQUOT_GCRA_WHOLE_GPU;
     bool fixed = atomic_load_explicit(&limit->share, memory_order_relaxed) >= ALIQUOT_GCRA_WHOLE_GPU;
     if (share == 0 || (whole && fixed)) {
@@ -118,7 +119,7 @@ static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t now, i
 
 bool aliquot_compute_try_charge(int number, uint64_t cost, int64_t *until) {
     struct gpu_limit *limit = &gpu_limits[number];
-    /* The coarse clock lags behind: who may go by it may go. */
+    /* The coarse clock lags, so a charge that it allows is allowed by the exact clock, too. */
     return try_charge_at(limit, cost, aliquot_os_clock_coarse(), until) ||
            try_charge_at(limit, cost, aliquot_os_clock(), until);
 }
@@ -137,7 +138,7 @@ void aliquot_compute_add_used(int number, uint64_t nanoseconds) {
     struct gpu_limit *limit = &gpu_limits[number];
     int slot = aliquot_shared_slot();
     if (slot >= 0) {
-        /* Its own first: then others' is never seen too large (has_peers). */
+        /* Adds to own_used first, so that the GPU time of other processes is never overestimated (has_active_peers). */
         atomic_fetch_add_explicit(&limit->own_used, nanoseconds, memory_order_relaxed);
         atomic_thread_fence(memory_order_release);
         aliquot_usage_charge(limit->shared, &limit->charges[slot], nanoseconds, aliquot_os_clock_coarse());
@@ -152,7 +153,7 @@ void aliquot_compute_add_unfinished(int number, int64_t nanoseconds) {
     atomic_fetch_add_explicit(&gpu_limits[number].unfinished, nanoseconds, memory_order_relaxed);
 }
 
-/* A peer of this container shares the GPU in time slices just as another container does. */
+/* Other processes of this container share the GPU in time slices just as other containers do. */
 static bool has_active_peers(struct gpu_limit *limit, int64_t now) {
     uint64_t all = __atomic_load_n(&limit->shared->gpu_time, __ATOMIC_ACQUIRE);
     int64_t others = (int64_t)(all - atomic_load_explicit(&limit->own_used, memory_order_relaxed));

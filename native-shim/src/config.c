@@ -25,16 +25,16 @@
 #define LIMITS_FILE "/etc/aliquot/vgpu"
 #define REGION_FILE "/usr/local/aliquot/region"
 #define PATH_SIZE 1024
-#define CHECK_INTERVAL_NS 100000000 /* ns */
+#define CHECK_INTERVAL_NS 100000000
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int mode = ALIQUOT_MODE_UNDECIDED;
-static _Atomic int64_t last_check; /* when, on the coarse clock */
+static _Atomic int64_t last_check; /* of the coarse clock */
 static bool fork_handled;
 
-/* Guarded by the mutex, as is all below. */
+/* The mutex guards all of the following. */
 static char limits_path[PATH_SIZE];
-static struct aliquot_os_file limits_file; /* as it was when last read, well or not */
+static struct aliquot_os_file limits_file; /* state at the last read, successful or not */
 static struct aliquot_limits limits;
 static char text[ALIQUOT_LIMITS_TEXT_MAX + 1];
 
@@ -44,7 +44,7 @@ static bool is_absent(const char *path) {
     return error == ENOENT || error == ENOTDIR;
 }
 
-/* Outside a container of ours, and only there, the environment may say where to look. */
+/* Environment variables choose the path only outside an Aliquot container. */
 static void set_path(char path[PATH_SIZE], const char *variable, const char *standard, bool outside_container) {
     const char *from_environment = outside_container ? secure_getenv(variable) : NULL;
     bool use = from_environment != NULL && from_environment[0] != 0 && strlen(from_environment) < PATH_SIZE;
@@ -116,7 +116,7 @@ static enum aliquot_mode determine_mode(void) {
     if (!read_limits(error)) {
         return refuse_cuda(limits_path, error);
     }
-    /* Whoever tries the library out may do without the file; each process then has the limit for itself. */
+    /* Outside a container the region may be missing; then the limit applies to each process separately. */
     bool alone = no_region && outside_container && strcmp(region_path, REGION_FILE) == 0;
     if (!aliquot_shared_open(alone ? NULL : region_path, error)) {
         return refuse_cuda(region_path, error);

@@ -1,4 +1,4 @@
-/* The making and the end of contexts, and cuInit. */
+/* Hooks of context creation and destruction, and of cuInit. */
 #include "context.h"
 
 #include "account.h"
@@ -14,21 +14,23 @@
 
 #define DEVICES ALIQUOT_LIMITS_VGPUS_MAX
 
-/* Guards what follows; the account is asked under it, the driver is not. */
+/* Guards device_contexts, created_contexts and their charges. It is held while the account is called, and its holder
+   may trim and query memory pools in the driver (aliquot_pool_reserve_on_device). Contexts are created and destroyed
+   without it. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
-    unsigned created;       /* contexts but the primary one, those in the making too */
-    bool primary;           /* or one that nobody saw being made */
-    uint64_t charged_bytes; /* bytes, of them all */
+    unsigned created;       /* non-primary contexts, including those being created */
+    bool primary;           /* or a context whose creation bypassed the hooks */
+    uint64_t charged_bytes; /* for all of them */
 } device_contexts[DEVICES];
 
-static struct aliquot_table created_contexts; /* contexts but primary ones; of the holding only the device counts */
+static struct aliquot_table created_contexts; /* non-primary contexts; only .device is used */
 
-atomic_bool aliquot_context_charged[DEVICES]; /* there is a context, and it is charged */
+atomic_bool aliquot_context_charged[DEVICES]; /* the device has a context, and it is charged */
 
 void aliquot_context_reset(void) {
-    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a fork may have come while a thread had it */
+    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread of the parent may have held it */
     for (int i = 0; i < DEVICES; i++) {
         device_contexts[i].created = 0;
         device_contexts[i].primary = false;
@@ -38,11 +40,11 @@ void aliquot_context_reset(void) {
     aliquot_table_reset(&created_contexts);
 }
 
-/* With the mutex. False: it is the first, and there is no room for it. */
+/* Requires the mutex. Charges the device's contexts if this is the first one. False: no room. */
 static bool charge_first_context(int device) {
     if (!atomic_load(&aliquot_context_charged[device])) {
         uint64_t bytes = aliquot_account_share(device).context_bytes;
-        /* Not by aliquot_charge_reserve(), which would come back here. */
+        /* aliquot_charge_reserve() would call this function again. */
         if (bytes > 0 && !aliquot_pool_reserve_on_device(device, bytes)) {
             return false;
         }
@@ -98,7 +100,7 @@ CUresult cuInit(unsigned int flags) {
     return aliquot_config_mode() == ALIQUOT_MODE_REFUSE ? CUDA_ERROR_NOT_PERMITTED : aliquot_real.cuInit(flags);
 }
 
-/* A context in the making. -1 as device: it is not counted. */
+/* Charges a context before it is created. *device is -1 if it is not charged. */
 static CUresult charge_new_context(CUdevice ordinal, bool primary, int *device) {
     enum aliquot_mode mode = aliquot_config_mode();
     *device = mode == ALIQUOT_MODE_ENFORCE ? aliquot_device_of_ordinal(ordinal) : -1;
@@ -108,14 +110,14 @@ static CUresult charge_new_context(CUdevice ordinal, bool primary, int *device) 
     return *device < 0 || charge_context(*device, primary) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Remembers a context that was made, so that its end can be told from another's. */
+/* After the creation of a non-primary context: records it, so that its destruction is recognized. */
 static CUresult record_new_context(int device, CUcontext context, CUresult result) {
     struct aliquot_allocation old, allocation = {.device = (uint32_t)device};
     bool replaced = false;
     if (device >= 0 && result != CUDA_SUCCESS) {
         release_context(device, false);
     } else if (device >= 0) {
-        /* Without memory to remember it, it is counted until the process ends. */
+        /* If there is no memory for the record, the context counts until the process ends. */
         aliquot_table_put(&created_contexts, (uint64_t)(uintptr_t)context, &allocation, &old, &replaced);
         if (replaced) {
             release_context((int)old.device, false);
@@ -148,7 +150,7 @@ CREATE_CONTEXT(cuCtxCreate_v4,
                (CUcontext * context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device), parameters,
                flags, device)
 
-/* The end of a context is the end of what was made in it; of memory pools it is not. */
+/* The end of a context releases what was allocated in it, except for memory pools. */
 static void release_context_memory(CUcontext context) {
     aliquot_device_invalidate_contexts();
     aliquot_table_remove_owner(&aliquot_memory, context, aliquot_charge_release);
@@ -179,7 +181,7 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
     return after_context_destroy(context, aliquot_real.cuCtxDestroy_v2(context));
 }
 
-/* Of the current context; destroys it unless somebody else is attached. */
+/* Detaches from the current context; the driver destroys it unless it is attached elsewhere. */
 CUresult cuCtxDetach(CUcontext context) {
     ALIQUOT_REQUIRE(cuCtxDetach)
     CUcontext current = NULL;
@@ -209,7 +211,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     return result;
 }
 
-/* The device's primary context if it exists; else NULL. Its handle is only to be had by retaining it. */
+/* Primary context of the device; NULL if it is not active. Only retaining it returns its handle. */
 static CUcontext primary_context(CUdevice device) {
     CUcontext context = NULL;
     if (aliquot_config_mode() != ALIQUOT_MODE_ENFORCE || !is_primary_active(device) ||
@@ -225,7 +227,8 @@ static CUcontext primary_context(CUdevice device) {
     return context;
 }
 
-/* After a reset the context is inactive, whoever still holds it; after a release it lives on while others do. */
+/* After a reset the context is inactive even if it is still retained. After a release it stays active while other
+   references exist. */
 static CUresult after_primary_end(CUdevice ordinal, CUcontext context, CUresult result) {
     if (result == CUDA_SUCCESS && context != NULL && !is_primary_active(ordinal)) {
         int device = aliquot_device_of_ordinal(ordinal);

@@ -4,25 +4,25 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define ENTRIES 4096 /* a power of two; 256 KiB of memory that costs nothing until it is used */
+#define ENTRIES 4096 /* a power of two; 256 KiB of zeroed memory, not resident until used */
 #define PROBES_MAX 8
-#define KERNEL_GUESS_NS 50000 /* ns */
+#define KERNEL_GUESS_NS 50000
 #define GRAPH_GUESS_NS 500000
 #define GUESS_DOUBLINGS_MAX 9
-#define LEAST_WINDOW_SAMPLES 16 /* samples from which one least is taken */
-#define MEAN_SAMPLES_MAX 12     /* a sample has a twelfth of the weight in a mean, at least */
-#define NEAR_LEAST_DIVISOR 12   /* a sample is close to the least if it is at most 1/12 above it */
+#define LEAST_WINDOW_SAMPLES 16 /* samples per minimum */
+#define MEAN_SAMPLES_MAX 12     /* a sample's weight in a mean is at least 1/12 */
+#define NEAR_LEAST_DIVISOR 12   /* a sample is near the minimum if it is at most 1/12 above it */
 
-/* A cache line: a launch that comes after other things pays for each that it touches. */
+/* An entry fills one cache line, because a launch after other work pays for each cache line that it touches. */
 struct aliquot_cost {
     _Alignas(64) _Atomic uint64_t key; /* 0: free */
-    _Atomic uint64_t launch;           /* what a launch is charged; while there are no samples, the guess */
-    _Atomic uint32_t samples;          /* saturating, as the next */
-    _Atomic uint32_t exact;            /* of them */
-    _Atomic uint32_t guessed;          /* launches charged by a guess */
+    _Atomic uint64_t launch;           /* ns to charge for a launch; the guess while there are no samples */
+    _Atomic uint32_t samples;          /* saturates, like exact */
+    _Atomic uint32_t exact;            /* number of exact samples */
+    _Atomic uint32_t guessed;          /* launches that were charged a guess */
     _Atomic uint32_t in_window;
-    _Atomic uint64_t mean;  /* of the exact ones */
-    _Atomic uint64_t close; /* mean of those close to the least */
+    _Atomic uint64_t mean;  /* of the exact samples */
+    _Atomic uint64_t close; /* mean of the samples near the minimum */
     _Atomic uint64_t least, least_before;
 };
 _Static_assert(sizeof(struct aliquot_cost) == 64, "an entry is a cache line");
@@ -36,7 +36,7 @@ static uint64_t mix_hash(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* Steps of a quarter of an octave. */
+/* Size class of a grid, in steps of a quarter of an octave. */
 static uint64_t grid_size_class(uint64_t blocks) {
     if (blocks < 8) {
         return blocks;
@@ -90,7 +90,7 @@ _Bool aliquot_cost_is_guess(const struct aliquot_cost *cost) {
     return atomic_load_explicit(&cost->samples, memory_order_relaxed) == 0;
 }
 
-void aliquot_cost_stop_doubling(struct aliquot_cost *cost) {
+void aliquot_cost_reset_guess(struct aliquot_cost *cost) {
     atomic_store_explicit(&cost->guessed, 0, memory_order_relaxed);
 }
 
@@ -107,7 +107,7 @@ static uint64_t expected_cost(const struct aliquot_cost_part *part) {
     return part->launches * atomic_load_explicit(&part->cost->launch, memory_order_relaxed);
 }
 
-/* Moves a mean a part of the way, rounding to nearest so that it doesn't stop short. */
+/* Moves a mean towards a sample. Rounds to nearest, so that it converges. */
 static uint64_t move_mean(uint64_t mean, uint64_t sample, double part) {
     double moved = (double)mean + ((double)sample - (double)mean) * part;
     return moved < 1 ? 1 : (uint64_t)(moved + 0.5);
@@ -146,7 +146,7 @@ static void add_upper_bound(struct aliquot_cost *cost, uint64_t sample, double w
     }
 }
 
-/* weight: how much of its batch these launches were, 0 to 1. */
+/* weight: these launches' part of the batch, 0 to 1. */
 static void add_sample(struct aliquot_cost *cost, uint64_t sample, double weight, enum aliquot_cost_quality quality) {
     if (quality == ALIQUOT_COST_EXACT) {
         add_exact_sample(cost, sample, weight);
@@ -155,7 +155,7 @@ static void add_sample(struct aliquot_cost *cost, uint64_t sample, double weight
     }
     uint64_t launch = cost->exact > 0 ? cost->mean : cost->close;
     if (quality == ALIQUOT_COST_GAPS && sample < launch) {
-        launch = sample; /* it can't be more */
+        launch = sample; /* the sample is an upper bound */
         cost->mean = sample;
     }
     atomic_store_explicit(&cost->launch, launch > 0 ? launch : 1, memory_order_relaxed);
@@ -175,7 +175,7 @@ uint64_t aliquot_cost_learn(const struct aliquot_cost_part *parts, size_t count,
     for (size_t i = 0; i < count; i++) {
         struct aliquot_cost *cost = parts[i].cost;
         if (new_launches > 0 && aliquot_cost_is_guess(cost)) {
-            /* What the others are not known to have taken; something, even if they seem to have taken all. */
+            /* New launches get what the known costs do not explain, but at least a quarter of their expected part. */
             uint64_t least = (uint64_t)((double)measured / 4 * (double)guessed / (double)(known + guessed));
             uint64_t rest = measured > known + least ? measured - known : least;
             add_sample(cost, rest / new_launches, 1, quality);

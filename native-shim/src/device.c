@@ -1,7 +1,7 @@
 /*
- * The driver tells the current context in a few nanoseconds, its device not always, so that is remembered by context.
- * An entry is one word, read and written without a lock: the context's address (48 bits), the generation that it was
- * made in (8), and the device + 1. The end of any context begins a new generation.
+ * Caches the device of each context: the driver returns the current context in a few nanoseconds, but not always its
+ * device. An entry is one word, read and written without a lock: the context's address (48 bits), the generation in
+ * which the entry was made (8), and the device + 1. The end of any context starts a new generation.
  */
 #include "device.h"
 
@@ -19,7 +19,7 @@
 #define GENERATION_SHIFT 8
 #define DEVICE_MASK UINT64_C(0xff)
 
-static atomic_schar device_of_ordinal[ORDINALS]; /* + 1; 0: not known */
+static atomic_schar device_of_ordinal[ORDINALS]; /* device + 1; 0: unknown */
 static _Atomic uint64_t device_of_context[CONTEXTS];
 static atomic_uchar context_generation;
 
@@ -43,7 +43,7 @@ int aliquot_device_of_ordinal(CUdevice ordinal) {
         return cached - 1;
     }
     CUuuid uuid;
-    /* For a MIG device the first version answers the whole GPU's UUID, the second its own. */
+    /* For a MIG device the first version returns the UUID of the whole GPU, the second the UUID of the MIG device. */
     CUresult result = aliquot_real.cuDeviceGetUuid_v2 != NULL ? aliquot_real.cuDeviceGetUuid_v2(&uuid, ordinal)
                       : aliquot_real.cuDeviceGetUuid != NULL  ? aliquot_real.cuDeviceGetUuid(&uuid, ordinal)
                                                               : CUDA_ERROR_NOT_SUPPORTED;
@@ -59,7 +59,7 @@ int aliquot_device_of_ordinal(CUdevice ordinal) {
     return device;
 }
 
-/* entry: NULL, or where the answer for tag is remembered. */
+/* Queries the driver. entry: where to cache the answer for tag, or NULL. */
 static __attribute__((noinline, cold)) CUresult query_device(int *device, _Atomic uint64_t *entry, uint64_t tag) {
     CUdevice ordinal = 0;
     CUresult result = aliquot_real.cuCtxGetDevice(&ordinal);
@@ -75,7 +75,7 @@ CUresult aliquot_device_of_current(CUcontext *context, int *device) {
     *device = -1;
     CUresult result = aliquot_real.cuCtxGetCurrent(context);
     if (result != CUDA_SUCCESS || *context == NULL) {
-        return result != CUDA_SUCCESS ? result : query_device(device, NULL, 0); /* its error is the right one */
+        return result != CUDA_SUCCESS ? result : query_device(device, NULL, 0); /* returns the driver's error */
     }
     uint64_t address = (uint64_t)(uintptr_t)*context;
     uint64_t tag = address << CONTEXT_SHIFT | (uint64_t)atomic_load_explicit(&context_generation, memory_order_acquire)

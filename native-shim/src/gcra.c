@@ -14,12 +14,12 @@ uint32_t aliquot_gcra_share(uint32_t fixed, enum aliquot_policy policy, uint64_t
     return share > ALIQUOT_GCRA_SHARE_MIN ? share : ALIQUOT_GCRA_SHARE_MIN;
 }
 
-/* How long a cost takes to earn. */
+/* Time in which a share earns a cost. */
 static int64_t earning(uint64_t cost, uint32_t share) {
     return (int64_t)(cost * ALIQUOT_GCRA_WHOLE_GPU / share);
 }
 
-/* What the word means: neither credit nor debt without end, whatever was written into it. */
+/* Time in the word, with credit and debt bounded, whatever was written into it. */
 static int64_t bounded(uint64_t word, uint32_t share, int64_t now) {
     int64_t least = now - earning(ALIQUOT_GCRA_BURST_NS, share);
     int64_t most = now + ALIQUOT_GCRA_WAIT_MAX_NS;

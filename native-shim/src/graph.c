@@ -10,22 +10,24 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define NODES_ON_STACK 64 /* looked at on the stack; a graph with more needs memory for a moment */
-#define NESTING_MAX 16    /* of graphs in graphs */
+#define NODES_ON_STACK 64 /* node handles on the stack; larger graphs map memory */
+#define NESTING_MAX 16    /* of child graphs */
 
-/* What an executable graph allocates on one device. */
+/* Memory that an executable graph allocates on one device. */
 struct graph_allocation {
     CUgraphExec graph;
     struct aliquot_pool *pool;
     uint64_t bytes;
-    unsigned reserved_generation; /* the generation in which it was launched first */
+    unsigned reserved_generation; /* trim generation of the last reservation */
     struct graph_allocation *next;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below; the driver is not called under it */
+static pthread_mutex_t mutex =
+    PTHREAD_MUTEX_INITIALIZER; /* guards the following; the driver is not called under it, except through pool.h */
 static struct graph_allocation *graph_allocations;
 static struct aliquot_slab graph_allocation_slab;
-static atomic_uint trim_generation = 1; /* not guarded; a trim begins another: what was placed may be gone */
+static atomic_uint trim_generation =
+    1; /* not guarded; each trim starts a new one, because graphs may have lost their memory */
 static atomic_bool any_graph_allocations;
 
 void aliquot_graph_reset(void) {
@@ -39,7 +41,7 @@ void aliquot_graph_was_trimmed(void) {
     atomic_fetch_add(&trim_generation, 1);
 }
 
-/* Bytes by device that a graph's nodes allocate. */
+/* Bytes per device that a graph's nodes allocate. */
 struct allocation_sums {
     uint64_t bytes[ALIQUOT_LIMITS_VGPUS_MAX];
     CUdevice ordinal[ALIQUOT_LIMITS_VGPUS_MAX];
@@ -92,7 +94,7 @@ static void sum_graph(struct allocation_sums *sum, CUgraph graph, int depth) {
     }
 }
 
-/* With the mutex. */
+/* Requires the mutex. */
 static void remove_graph(CUgraphExec graph) {
     for (struct graph_allocation **link = &graph_allocations; *link != NULL;) {
         struct graph_allocation *entry = *link;
@@ -105,11 +107,11 @@ static void remove_graph(CUgraphExec graph) {
     }
 }
 
-/* False: there is no memory to remember it. */
+/* False: there is no memory for the record. */
 static bool add_graph_allocations(CUgraphExec graph, const struct allocation_sums *sum) {
     bool remembered = true;
     pthread_mutex_lock(&mutex);
-    remove_graph(graph); /* one whose end was not seen */
+    remove_graph(graph); /* an earlier graph with this handle, destroyed without a hook */
     for (int device = 0; device < ALIQUOT_LIMITS_VGPUS_MAX; device++) {
         if (sum->bytes[device] == 0) {
             continue;
@@ -129,7 +131,7 @@ static bool add_graph_allocations(CUgraphExec graph, const struct allocation_sum
     return remembered;
 }
 
-/* After an instantiation. */
+/* After an instantiation: records what the graph allocates. */
 static CUresult record_executable_graph(CUgraphExec *made, CUgraph graph, CUresult result) {
     struct allocation_sums sum = {{0}, {0}};
     if (result != CUDA_SUCCESS || aliquot_config_mode() != ALIQUOT_MODE_ENFORCE) {
@@ -164,7 +166,7 @@ CUresult cuGraphExecDestroy(CUgraphExec graph) {
     ALIQUOT_REQUIRE(cuGraphExecDestroy)
     if (atomic_load_explicit(&any_graph_allocations, memory_order_acquire)) {
         pthread_mutex_lock(&mutex);
-        remove_graph(graph); /* before another thread's may have the same handle */
+        remove_graph(graph); /* before another thread may get the same handle */
         pthread_mutex_unlock(&mutex);
     }
     CUresult result = aliquot_real.cuGraphExecDestroy(graph);
@@ -189,7 +191,7 @@ static bool is_capturing(CUstream stream) {
             status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* What a launch takes; 0 devices: the graph allocates nothing. */
+/* Reservations of a launch; count 0: the graph allocates nothing. */
 struct launch_reservation {
     int count;
     struct {
@@ -198,7 +200,7 @@ struct launch_reservation {
     } on[ALIQUOT_LIMITS_VGPUS_MAX];
 };
 
-/* With the mutex: the graph's parts, those that were not placed yet with their bytes. */
+/* Requires the mutex. Lists the graph's allocations; those already reserved since the last trim get 0 bytes. */
 static void collect_allocations(struct launch_reservation *reservation, CUgraphExec graph) {
     unsigned now = atomic_load(&trim_generation);
     for (struct graph_allocation *entry = graph_allocations; entry != NULL; entry = entry->next) {
@@ -225,7 +227,7 @@ static void settle_reservation(const struct launch_reservation *reservation) {
     }
 }
 
-/* False: there is no room, and nothing is taken. */
+/* Reserves what a launch needs. False: no room, and nothing stays reserved. */
 static bool reserve_for_launch(struct launch_reservation *reservation, CUgraphExec graph, CUstream stream) {
     struct launch_reservation wanted = {.count = 0};
     pthread_mutex_lock(&mutex);
@@ -233,7 +235,7 @@ static bool reserve_for_launch(struct launch_reservation *reservation, CUgraphEx
     pthread_mutex_unlock(&mutex);
     if (wanted.count > 0 && is_capturing(stream)) {
         mark_unreserved(graph);
-        return true; /* it becomes a part of another graph */
+        return true; /* the captured launch becomes a node of another graph */
     }
     for (int i = 0; i < wanted.count; i++) {
         if (!aliquot_pool_reserve_growth(wanted.on[i].pool, wanted.on[i].bytes)) {

@@ -1,14 +1,14 @@
 /*
- * The one list of what the shim stands in front of. Everything else of the two libraries reaches them untouched.
+ * The complete list of hooked functions. Calls of any other function of the two libraries reach them directly.
  *
- *   HOOK(library, result, symbol, name, version, flags, parameters)
+ *     HOOK(library, result, symbol, name, version, flags, parameters)
  *
- * symbol is what the library exports, for one ABI; name, version and flags are what cuGetProcAddress must be asked for
- * that very ABI (version: the CUDA version that introduced it, as in cudaTypedefs.h). NVML has no such call.
+ * symbol is the exported name of one ABI. name, version and flags are the arguments of cuGetProcAddress that select
+ * this ABI (version: the CUDA version that introduced it, as in cudaTypedefs.h). NVML has no such function.
  *
- *   BARE(library, result, symbol, parameters)
+ *     UNHOOKED(library, result, symbol, parameters)
  *
- * is called by the shim and not hooked.
+ * is a function that the shim calls and does not hook.
  */
 #ifndef ALIQUOT_HOOKS_H
 #define ALIQUOT_HOOKS_H

@@ -1,4 +1,4 @@
-/* The hooks of everything that starts work on a GPU, and of what tells whether a stream captures. */
+/* Hooks of all functions that start work on a GPU or begin and end stream capture. */
 #include "compute.h"
 #include "cost.h"
 #include "device.h"
@@ -12,24 +12,24 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define LIMITS_CHECK_MASK 63 /* launches between looks at the limit file */
-#define ADVANCE_NS 50000     /* ns of GPU time that a thread takes at once */
-/* ns: who is held back is held back for so long at least, so that it then launches several, and what their batch takes
-   to reach the GPU weighs less against its length. */
+#define LIMITS_CHECK_MASK 63 /* launches between checks of the limit file, less 1 */
+#define ADVANCE_NS 50000     /* of GPU time, charged in advance by a thread */
+/* Minimum time for which a thread is throttled. It then launches several kernels in a row, so that the latency of
+   reaching the GPU weighs less against the length of their batch. */
 #define THROTTLE_MIN_NS 1000000
-#define SLEEP_MAX_NS 10000000   /* ns; shares change */
-#define SLEEP_PENDING_NS 500000 /* ns: batches on their way may give something back */
+#define SLEEP_MAX_NS 10000000   /* shares change */
+#define SLEEP_PENDING_NS 500000 /* pending batches may return part of their charge */
 
-/* Begins of captures less ends. While there are none, no stream captures, and nobody needs to be asked. */
+/* Captures begun less captures ended. At 0 no stream captures, and the driver need not be asked. */
 static atomic_int open_captures;
 
 static __thread struct {
     int device;
-    uint64_t credit; /* ns of GPU time taken in advance on that device */
+    uint64_t credit; /* ns of GPU time charged in advance on that device */
     unsigned launches;
 } thread_advance __attribute__((tls_model("initial-exec")));
 
-/* Whether launches have to be looked at. */
+/* Whether launches are limited. Checks the limit file now and then. */
 static inline bool is_throttling_active(void) {
     int state = __atomic_load_n(&aliquot_compute_state, __ATOMIC_RELAXED);
     if (__builtin_expect((++thread_advance.launches & LIMITS_CHECK_MASK) == 0 || state == ALIQUOT_COMPUTE_UNKNOWN, 0)) {
@@ -47,7 +47,7 @@ static bool may_be_capturing(CUstream stream) {
            aliquot_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Takes ns of GPU time; true: the thread was held back. */
+/* Charges ns of GPU time, and sleeps until the share allows it. True: the thread was throttled. */
 static __attribute__((noinline)) bool throttle(const struct aliquot_launch *launch, uint64_t ns) {
     int64_t until = 0;
     if (aliquot_compute_try_charge(launch->device, ns, &until)) {
@@ -67,15 +67,15 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
         now = aliquot_os_clock();
     }
     if (now - start >= ALIQUOT_GCRA_WAIT_MAX_NS) {
-        aliquot_compute_adjust(launch->device, (int64_t)ns); /* goes, and owes */
+        aliquot_compute_adjust(launch->device, (int64_t)ns); /* launch now, and charge it as debt */
     }
     aliquot_compute_add_throttled(launch->device, now - start);
     errno = saved;
     return true;
 }
 
-/* Small launches take an advance for several, so that most of them cost next to nothing. What is left of it is never
-   lost: of 20 us kernels that would be a fifth of the share. */
+/* Charges a launch. Small launches share an advance, so that most of them cost almost nothing. The rest of an
+   advance is never lost: with 20 us kernels that would be a fifth of the share. */
 static bool charge_with_advance(const struct aliquot_launch *launch) {
     if (thread_advance.device == launch->device && thread_advance.credit >= launch->charged) {
         thread_advance.credit -= launch->charged;
@@ -94,7 +94,8 @@ static bool charge_with_advance(const struct aliquot_launch *launch) {
     return held_back;
 }
 
-/* False: nothing is to be done afterwards. */
+/* Charges a launch before it is forwarded, and throttles it if needed. False: the launch is not limited, so
+   finish_launch() must not be called. */
 static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind kind, const void *handle,
                           uint64_t blocks, CUstream stream) {
     if (may_be_capturing(stream)) {
@@ -123,7 +124,7 @@ static uint64_t blocks_of(unsigned int x, unsigned int y, unsigned int z) {
     return (uint64_t)x * y * z;
 }
 
-/* In the flavour for per-thread default streams, 0 means the calling thread's. */
+/* The _ptsz functions interpret stream 0 as the calling thread's default stream. */
 static CUstream legacy_stream(CUstream stream) {
     return stream;
 }
@@ -132,11 +133,11 @@ static CUstream per_thread_stream(CUstream stream) {
     return stream == NULL ? CU_STREAM_PER_THREAD : stream;
 }
 
-/* The driver's launch; for graphs, room for what they allocate. */
+/* Forwards to the driver. For graphs, first reserves the memory that they allocate. */
 #define CALL_KERNEL(symbol, arguments, handle, stream) aliquot_real.symbol arguments
 #define CALL_GRAPH(symbol, arguments, handle, stream) aliquot_graph_launch(aliquot_real.symbol, handle, stream)
 
-/* A hook of one launch. */
+/* Hook of one launch function. */
 #define LAUNCH(symbol, parameters, arguments, kind, handle, blocks, stream)                                            \
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
@@ -150,7 +151,7 @@ static CUstream per_thread_stream(CUstream stream) {
         return result;                                                                                                 \
     }
 
-/* Most come in two flavours. */
+/* Most functions have a variant for per-thread default streams. */
 #define LAUNCHES(symbol, parameters, arguments, kind, handle, blocks, stream)                                          \
     LAUNCH(symbol, parameters, arguments, kind, handle, blocks, legacy_stream(stream))                                 \
     LAUNCH(symbol##_ptsz, parameters, arguments, kind, handle, blocks, per_thread_stream(stream))
@@ -176,7 +177,7 @@ LAUNCHES(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, v
 
 LAUNCHES(cuGraphLaunch, (CUgraphExec graph, CUstream stream), (graph, stream), GRAPH, graph, 0, stream)
 
-/* From before CUDA 4: the grid of cuLaunch is one block, and only the last takes a stream. */
+/* Functions from before CUDA 4: the grid of cuLaunch is one block, and only the last takes a stream. */
 LAUNCH(cuLaunch, (CUfunction function), (function), KERNEL, function, 1, NULL)
 
 LAUNCH(cuLaunchGrid, (CUfunction function, int width, int height), (function, width, height), KERNEL, function,
@@ -186,8 +187,8 @@ LAUNCH(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstream 
        (function, width, height, stream), KERNEL, function, blocks_of((unsigned int)width, (unsigned int)height, 1),
        stream)
 
-/* One kernel on each of several GPUs, which wait for each other: charged to the current one, since the others' devices
-   are only known by their streams. CUDA has deprecated it since 11.3. */
+/* Launches one kernel on each of several GPUs, which wait for each other. Charged to the current device, since the
+   other devices are known only through their streams. Deprecated since CUDA 11.3. */
 LAUNCH(cuLaunchCooperativeKernelMultiDevice, (CUDA_LAUNCH_PARAMS * launches, unsigned int count, unsigned int flags),
        (launches, count, flags), KERNEL, launches == NULL || count == 0 ? NULL : launches[0].function,
        launches == NULL || count == 0 ? 0 : blocks_of(launches[0].gridDimX, launches[0].gridDimY, launches[0].gridDimZ),
@@ -200,7 +201,8 @@ static CUresult count_capture_begin(CUresult result) {
     return result;
 }
 
-/* An end that fails may have ended it, or not. Counted too high means only that streams are asked. */
+/* A failed call may or may not have ended the capture. If the count is too high, the driver is asked about streams
+   needlessly, which does no harm. */
 static CUresult count_capture_end(CUstream stream, CUresult result) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     bool over = result == CUDA_SUCCESS;

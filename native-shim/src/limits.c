@@ -7,18 +7,18 @@
 #define PRIORITY_MAX UINT64_C(1000000)
 #define NUMBER_DIGITS_MAX 9
 
-/* A piece of the text. */
+/* Part of the text. */
 struct span {
     const char *at;
     size_t length;
 };
 
 struct parser {
-    size_t line; /* from 1 */
+    size_t line; /* the first line is 1 */
     char *error;
 };
 
-/* Keys that may be given once. */
+/* Settings that may occur once. */
 enum setting_seen {
     SEEN_MEMORY = 1,
     SEEN_CORES = 2,
@@ -110,7 +110,7 @@ static bool parse_flag(const struct parser *parser, struct span flag, struct ali
         vgpu->exclusive = true;
         return is_first_use(seen, SEEN_EXCLUSIVE) || fail_expected(parser, "exclusive once");
     }
-    return true; /* of a newer version */
+    return true; /* unknown: from a newer version */
 }
 
 static bool parse_policy(struct span value, enum aliquot_policy *policy) {
@@ -153,7 +153,7 @@ static bool parse_setting(const struct parser *parser, struct span key, struct s
         return (is_first_use(seen, SEEN_CONTEXT) && parse_mebibytes(value, 0, &vgpu->context_bytes)) ||
                fail_expected(parser, "context=<0 to 16777216>Mi once");
     }
-    return true; /* of a newer version */
+    return true; /* unknown: from a newer version */
 }
 
 static bool parse_field(const struct parser *parser, struct span field, struct aliquot_vgpu *vgpu, unsigned *seen) {
@@ -169,7 +169,8 @@ static bool parse_field(const struct parser *parser, struct span field, struct a
     return parse_setting(parser, key, value, vgpu, seen);
 }
 
-/* Fields are separated by one or more spaces; a space at either end makes an empty field, which nothing accepts. */
+/* Returns the next field. Fields are separated by one or more spaces. A space at either end of the line makes an
+   empty field, which is invalid. */
 static struct span next_field(struct span *rest) {
     const char *space = memchr(rest->at, ' ', rest->length);
     struct span field = {rest->at, space == NULL ? rest->length : (size_t)(space - rest->at)};
@@ -178,7 +179,7 @@ static struct span next_field(struct span *rest) {
         used++;
     }
     bool trailing = space != NULL && used == rest->length;
-    rest->at += trailing ? used - 1 : used; /* leaves a space, so that the next field is the empty one */
+    rest->at += trailing ? used - 1 : used; /* leaves one space, which becomes the empty field */
     rest->length -= trailing ? used - 1 : used;
     return field;
 }

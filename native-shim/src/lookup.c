@@ -1,8 +1,8 @@
 /*
- * Programs reach the driver in three ways: by linking to it (they then bind to our exported names, since we are loaded
- * first), by dlsym, and by cuGetProcAddress, which itself is found in one of the first two. In the last two the real
- * lookup is done first, exactly as asked, and its answer replaced if it is the address of a function that we hook:
- * which ABI that function has is then known from its address, never guessed from a name.
+ * Programs reach the driver in three ways: by linking to it (the exported hooks come first, because the shim is
+ * preloaded), by dlsym, and by cuGetProcAddress, which they find in one of the first two ways. In the last two cases
+ * the real lookup runs first with the same arguments. If it returns the address of a hooked function, the hook replaces
+ * it. The address identifies the ABI; a name alone would not.
  */
 #include "lookup.h"
 
@@ -17,7 +17,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Not declared weak or strong anywhere: before glibc 2.34 these live in libdl, which not every process has loaded. */
+/* Neither weak nor strong references: before glibc 2.34 these functions are in libdl, which not every process has
+   loaded. */
 typedef void *dlsym_function(void *handle, const char *name);
 typedef void *dlopen_function(const char *file, int mode);
 typedef char *dlerror_function(void);
@@ -57,12 +58,12 @@ static const struct {
 
 struct aliquot_real aliquot_real;
 
-/* No locks: whoever comes at the same time finds, and writes, the same addresses, and the loader may call constructors
-   that look things up. */
+/* No locks: concurrent threads find and write the same addresses, and constructors run by the loader may look up
+   symbols. */
 static atomic_bool loaded[LIBRARIES];
 atomic_bool aliquot_lookup_cuda_done;
-static atomic_bool alternates_known; /* other_address is filled */
-/* What cuGetProcAddress answers for a hook's ABI where that isn't the exported function's address; else NULL. */
+static atomic_bool alternates_known; /* alternate_address is complete */
+/* Address that cuGetProcAddress returns for the ABI of a hook if it differs from the exported function's; else NULL. */
 static void *alternate_address[HOOK_COUNT];
 static _Atomic(dlsym_function *) cached_dlsym;
 
@@ -78,8 +79,8 @@ static void *load_pointer(void **function) {
     return __atomic_load_n(function, __ATOMIC_RELAXED);
 }
 
-/* libc.so.6 has them since glibc 2.34. dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5") is no way: before, dlvsym itself is in
-   libdl, and a weak reference to it stays NULL in a process that loads libdl late. */
+/* libc.so.6 contains them since glibc 2.34. dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5") does not work: before 2.34
+   dlvsym itself is in libdl, and a weak reference to it stays NULL in a process that loads libdl late. */
 static void *find_libc_function(const char *symbol) {
     static const char *const sonames[] = {"libdl.so.2", "libc.so.6", NULL};
     return aliquot_os_find_symbol(sonames, symbol);
@@ -94,7 +95,7 @@ static dlsym_function *real_dlsym(void) {
     return found;
 }
 
-/* True: the next dlerror() won't report the search that has just failed. */
+/* Clears the error of the last search. True: the next dlerror() does not report it. */
 static bool clear_dlerror(void) {
     dlerror_function *real = (dlerror_function *)find_libc_function("dlerror");
     if (real != NULL) {
@@ -108,7 +109,7 @@ static void *open_library(enum library library, bool load) {
     if (real_dlopen == NULL) {
         return NULL;
     }
-    /* The reference is kept: our pointers into the library must stay right. */
+    /* The handle is never closed, so that the function pointers stay valid. */
     void *handle = real_dlopen(library_names[library], RTLD_LAZY | RTLD_NOLOAD);
     return handle == NULL && load ? real_dlopen(library_names[library], RTLD_LAZY) : handle;
 }
@@ -174,7 +175,7 @@ static const struct hook *hook_named(const char *symbol) {
     return NULL;
 }
 
-/* What our dlsym (dlsym.S) is to do: return result, or, if jump is not NULL, jump there as if it had been called. */
+/* Instruction to dlsym.S: return result, or, if jump is not NULL, jump to it as if the caller had called it. */
 struct aliquot_route {
     void *result;
     void *jump;
@@ -189,24 +190,24 @@ struct aliquot_route aliquot_route_dlsym(void *handle, const char *name) {
     if (real == NULL || hook == NULL) {
         return as_asked;
     }
-    /* First, since it changes what dlerror() will say. */
+    /* Before the search for name, because this changes what dlerror() returns. */
     bool driver_has_it =
         resolve_library(hook->library, false) && load_pointer(real_function_at(hook->real_offset)) != NULL;
     bool pseudo = handle == RTLD_DEFAULT || handle == RTLD_NEXT;
-    /* In the global scope our own export comes first, driver or no driver: look behind it. */
+    /* In the global scope the exported hook comes first, even without a driver: search after it. */
     void *found = real(pseudo ? RTLD_NEXT : handle, name);
     if (found == hook->hook_address) {
         found = real(RTLD_NEXT, name);
     }
     if (driver_has_it &&
         (found == load_pointer(real_function_at(hook->real_offset)) || (found == NULL && pseudo && clear_dlerror()))) {
-        /* Where nothing was found behind us, the driver is in a scope that only the caller can search. */
+        /* If nothing was found after the shim, the driver is in a scope that only the caller can search. */
         return (struct aliquot_route){hook->hook_address, NULL};
     }
     if (found == NULL) {
-        return (struct aliquot_route){NULL, NULL}; /* dlerror() says what it would say without us */
+        return (struct aliquot_route){NULL, NULL}; /* dlerror() returns the error of the real search */
     }
-    return as_asked; /* another library's function of that name */
+    return as_asked; /* a function of that name in another library */
 }
 
 static void query_alternate_addresses(void) {
@@ -230,7 +231,7 @@ static void query_alternate_addresses(void) {
         if (!known) {
             store_pointer(&alternate_address[i], answer);
             if (load_pointer(real_function_at(hook->real_offset)) == NULL) {
-                store_pointer(real_function_at(hook->real_offset), answer); /* not exported, but there */
+                store_pointer(real_function_at(hook->real_offset), answer); /* not exported, but available */
             }
         }
     }
@@ -255,7 +256,7 @@ static bool is_hooked_name(const char *name) {
     return false;
 }
 
-/* Replaces an answer of the real cuGetProcAddress. */
+/* Replaces the result of the real cuGetProcAddress by the hook. */
 static void replace_with_hook(const char *name, void **function) {
     find_alternate_addresses();
     for (size_t i = 0; i < HOOK_COUNT; i++) {
@@ -265,7 +266,8 @@ static void replace_with_hook(const char *name, void **function) {
             return;
         }
     }
-    /* Counted where the node agent sees it. The program gets what it asked for: an unknown ABI can't be wrapped. */
+    /* The address is of an unknown ABI, so it cannot be hooked: the program gets it, and the region counts it for
+       the node agent. */
     if (is_hooked_name(name) && aliquot_config_mode() == ALIQUOT_MODE_ENFORCE) {
         __atomic_fetch_add(&aliquot_shared_region()->header.unplaced_addresses, 1, __ATOMIC_RELAXED);
     }

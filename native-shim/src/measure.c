@@ -329,7 +329,7 @@ static __attribute__((noinline)) int open_batch(struct thread_batches *my, struc
     if (!ensure_batch_events(batch) || !ensure_reference_event(meter, launch->stream) ||
         aliquot_real.cuEventRecord(batch->start, launch->stream) != CUDA_SUCCESS) {
         atomic_store(&batch->word, WORD_WITH_STATE(word, BATCH_FREE));
-        aliquot_cost_stop_doubling(launch->cost);
+        aliquot_cost_reset_guess(launch->cost);
         number = -1;
     } else {
         batch->after_idle = idle && aliquot_os_clock() - now < SLOW_RECORD_NS;
@@ -355,7 +355,7 @@ void aliquot_measure_begin(struct aliquot_launch *launch, bool throttled) {
         meter = my->meter = can_measure() ? find_or_claim_meter(launch->context, launch->device) : NULL;
     }
     if (meter == NULL) {
-        aliquot_cost_stop_doubling(launch->cost);
+        aliquot_cost_reset_guess(launch->cost);
         return;
     }
     int64_t now = aliquot_os_clock_coarse();

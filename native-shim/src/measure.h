@@ -63,8 +63,9 @@ void aliquot_measure_forget_stream(CUstream stream);
 /* Learns from the batches of a context that are over. True: others are still on their way. */
 bool aliquot_measure_poll(CUcontext context);
 
-/* Call before a context ends or may end, with the context still valid. Destroys its timing events; its unfinished batches
-   stay charged as estimated. If the context lives on, its launches are measured from scratch. NULL does nothing. */
+/* Call before a context ends or may end, with the context still valid. Destroys its timing events; its unfinished
+   batches stay charged as estimated. If the context lives on, its launches are measured from scratch. NULL does
+   nothing. */
 void aliquot_measure_forget_context(CUcontext context);
 
 /* In a forked child, whose events are not its own. */
