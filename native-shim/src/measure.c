@@ -10,30 +10,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define METERS_MAX 16             /* that are measured at a time; others are charged what was learnt */
-#define BATCHES_PER_METER 48      /* of a context, open or on their way */
-#define OPEN_BATCHES_PER_THREAD 4 /* that a thread has batches on */
-#define COSTS_PER_BATCH 6         /* functions in a batch */
+#define METERS_MAX 16             /* contexts measured at a time; launches in others are charged what was learned */
+#define BATCHES_PER_METER 48      /* open or pending */
+#define OPEN_BATCHES_PER_THREAD 4 /* streams */
+#define COSTS_PER_BATCH 6         /* functions or graphs */
 #define COSTS_PER_GROUP 16
-#define BATCH_WORK_NS 1000000                  /* ns that end a batch, or are counted */
-#define BATCH_LAUNCHES_MAX 64                  /* that do */
-#define BATCH_ABANDONED_NS INT64_C(1000000000) /* ns after which an open batch's thread is taken for dead */
-#define UNMEASURED_WORK_NS INT64_C(100000000)  /* ns for which a launch that isn't measured may be on the GPU */
-#define LATE_INITIAL_NS 12000     /* ns by which an event is late that waited for another's turn, until learnt */
-#define LATE_MIN_NS 8000          /* and at least, */
-#define LATE_MAX_NS 100000        /* and at most, however much on-time events differ */
-#define DELAY_SAMPLES 64          /* of events on time, from which it is learnt */
-#define CLOCK_DRIFT_DIVISOR 20000 /* one part in so many that the GPU's and the host's clocks may drift: 50 ppm */
-#define SLOW_RECORD_NS 50000      /* ns: recording took so long that the thread was away */
-#define ALONE_EVENTS_MIN 8        /* events before we believe that we are alone */
-#define ALONE_LATE_DIVISOR 24     /* one late event in so many, and we still are alone */
-#define PENDING_PROBES_MAX 64     /* on their way */
-#define PROBE_RESULTS_MAX 1024    /* probes that are remembered */
+#define BATCH_WORK_NS 1000000                    /* ends a batch; also the unit in which unmeasured work is counted */
+#define BATCH_LAUNCHES_MAX 64                    /* ends a batch */
+#define BATCH_ABANDONED_NS INT64_C(1000000000)   /* the thread of an older open batch is assumed dead */
+#define UNMEASURED_WORK_NS INT64_C(100000000)    /* an unmeasured launch may be on the GPU for this long */
+#define LATE_INITIAL_NS 12000                    /* threshold for a late event until it is learned */
+#define LATE_MIN_NS 8000                         /* lower bound of the threshold */
+#define LATE_MAX_NS 100000                       /* upper bound of the threshold */
+#define DELAY_SAMPLES 64                         /* delays of punctual events from which the threshold is learned */
+#define CLOCK_DRIFT_DIVISOR 20000                /* drift of the GPU's clock against the host's: 1/20000, 50 ppm */
+#define SLOW_RECORD_NS 50000                     /* recording took so long that the thread was preempted */
+#define ALONE_EVENTS_MIN 8                       /* events needed to conclude that the process is alone */
+#define ALONE_LATE_DIVISOR 24                    /* at most 1 in 24 events is late if the process is alone */
+#define PENDING_PROBES_MAX 64                    /* recorded and not completed */
+#define PROBE_RESULTS_MAX 1024                   /* last results kept */
 #define PROBE_INTERVAL_NS INT64_C(800000)        /* ns */
 #define RECENTLY_THROTTLED_NS INT64_C(200000000) /* ns */
-#define GROUP_WORK_NS 16000000 /* ns measured from which a group is learnt from where others share the GPU */
+#define GROUP_WORK_NS 16000000 /* measured time after which a group is learned from while others share the GPU */
 #define HELPER_INTERVAL_NS INT64_C(5000000) /* ns */
-#define HELPER_IDLE_NS INT64_C(100000000)   /* ns without work */
+#define HELPER_IDLE_NS INT64_C(100000000)
 
 enum batch_state { BATCH_FREE, BATCH_OPEN, BATCH_CLOSING, BATCH_PENDING };
 #define BATCH_STATE_BITS 2
@@ -42,67 +42,70 @@ enum batch_state { BATCH_FREE, BATCH_OPEN, BATCH_CLOSING, BATCH_PENDING };
 #define WORD_WITH_STATE(word, state) (((word) & ~UINT64_C(3)) | (uint64_t)(state))
 
 struct batch {
-    /* State and, above it, a count of its users: a thread whose batch was taken over finds another count. CLOSING is
-       exclusive: whoever brought it there alone touches the rest, until it sets another state. OPEN, its thread writes
-       nothing into it, and anybody may take it over; ON_ITS_WAY, it belongs to who holds the context's flag. */
+    /* The state and, in the upper bits, a use count, by which a thread notices that its batch was taken over.
+       BATCH_CLOSING is exclusive: only the thread that set it accesses the other fields until it sets another state.
+       In BATCH_OPEN the owning thread writes nothing into the batch, and any thread may take it over. In
+       BATCH_PENDING it belongs to the holder of meter->processing. */
     _Atomic uint64_t word;
     CUevent start, end;
     _Atomic(CUstream) stream;
-    _Atomic int64_t opened; /* on the host's clock, as is closed; right in every state but FREE and CLOSING */
+    _Atomic int64_t opened; /* host's clock, like closed; valid in every state but BATCH_FREE and BATCH_CLOSING */
     int64_t closed;
     bool closed_after_launch; /* closed right after its last launch */
-    bool after_idle;          /* nothing of ours was on the GPU when start was recorded */
+    bool after_idle;          /* the process had no work on the GPU when start was recorded */
     uint64_t charged;
     uint64_t launches;
-    uint64_t order; /* in which they closed */
+    uint64_t order; /* order of closing */
     size_t part_count;
     struct aliquot_cost_part parts[COSTS_PER_BATCH];
 };
 
-/* Batches that overlap in time, as one; where others share the GPU, several after each other, too. */
+/* Batches that are evaluated together: those that overlap in time, and while others share the GPU also successive
+   ones. */
 struct batch_group {
     uint64_t measured, charged;
-    unsigned late_probes, probes; /* probes while others had the GPU, of so many in its time */
+    unsigned late_probes, probes; /* probes in its time, and how many of them were late */
     size_t part_count;
     struct aliquot_cost_part parts[COSTS_PER_GROUP];
 };
 
-/* An event on a stream of our own, where it has nothing to wait for but our turn. */
+/* An event on the shim's own stream, where it waits for nothing but the process's time slice. */
 struct probe {
     CUevent event;
-    int64_t recorded_at; /* when it was recorded */
+    int64_t recorded_at; /* host's clock */
 };
 
 struct probe_result {
-    double at; /* on the GPU's clock, when it was recorded */
+    double at; /* when it was recorded, on the GPU's clock */
     bool late;
 };
 
 struct meter {
-    _Atomic(CUcontext) context; /* NULL: free */
+    _Atomic(CUcontext) context; /* NULL: the meter is free */
     int device;
     atomic_int pending_batches;
-    atomic_uint target;          /* launches in a batch */
-    _Atomic int64_t last_opened; /* on the coarse clock */
+    atomic_uint target;          /* launches after which a batch ends */
+    _Atomic int64_t last_opened; /* on the coarse clock, like the next two */
     _Atomic int64_t last_unmeasured;
     _Atomic int64_t last_throttled;
     _Atomic uint64_t closed_count;
     struct batch batches[BATCHES_PER_METER];
-    /* What follows is guarded by this flag. Nobody waits for it but who ends the context. */
+    /* The flag guards the following. Only the thread that ends the context waits for it. */
     atomic_flag processing;
-    /* The end of the latest batch, from which the others' times are reckoned. Others look whether there is one. */
+    /* End event of the batch that ended last: the reference for the times of later events. Threads without the flag
+       test it for NULL. */
     _Atomic(CUevent) reference;
-    double reference_time; /* of it, on the GPU's clock, in ns from its first event */
+    double reference_time; /* of reference: ns on the GPU's clock since its first event */
     bool has_least_delay;
-    double least_delay; /* GPU's clock less host's, the least seen for an event that was recorded */
+    double least_delay; /* smallest offset of the GPU's clock from the host's seen at an event */
     int64_t least_seen;
-    uint32_t late_threshold_ns; /* ns; 0: not learnt yet */
+    uint32_t late_threshold_ns; /* 0: not learned yet */
     uint32_t delays[DELAY_SAMPLES];
     unsigned delay_count;
-    uint64_t late_history;       /* of the latest 64 events that had nothing to wait for, a bit each */
-    unsigned late_history_count; /* how many there were, up to 64 */
+    uint64_t late_history;       /* one bit for each of the last 64 events without dependencies */
+    unsigned late_history_count; /* number of valid bits, at most 64 */
     struct batch_group group;
-    CUstream probe_stream; /* probes are recorded on it; NULL: none yet */
+    CUstream probe_stream; /* for probes; NULL: not created yet */
     bool probing_failed;
     struct probe probes[PENDING_PROBES_MAX];
     uint64_t oldest_pending_probe, probe_count;
@@ -112,10 +115,10 @@ struct meter {
 
 static struct meter meters[METERS_MAX];
 static atomic_flag claiming_meter = ATOMIC_FLAG_INIT;
-static atomic_uint fork_epoch = 1; /* another one in a forked child */
+static atomic_uint fork_epoch = 1; /* increases in a forked child */
 static atomic_int helper_running;
 
-/* This thread's open batches. */
+/* An open batch of this thread. */
 struct open_batch {
     struct meter *meter;
     CUcontext context;
@@ -131,9 +134,9 @@ struct thread_batches {
     unsigned fork_epoch;
     unsigned next;
     unsigned open_count;
-    struct meter *meter; /* where it launched last */
-    int device;          /* on which */
-    uint64_t uncounted;  /* ns were charged for launches that nobody measures, since they were last counted */
+    struct meter *meter; /* of the last launch */
+    int device;
+    uint64_t uncounted; /* ns charged for unmeasured launches and not yet counted as used */
     struct open_batch open[OPEN_BATCHES_PER_THREAD];
 };
 
@@ -172,19 +175,19 @@ static struct meter *find_meter(CUcontext context) {
     return NULL;
 }
 
-/* NULL: there are too many, or another thread is just claiming one. */
+/* Returns the context's meter. NULL: all are in use, or another thread is claiming one. */
 static struct meter *find_or_claim_meter(CUcontext context, int device) {
     struct meter *meter = find_meter(context);
     if (meter != NULL || atomic_flag_test_and_set(&claiming_meter)) {
         return meter;
     }
-    meter = find_meter(context); /* another may have been faster */
+    meter = find_meter(context); /* another thread may have claimed it */
     for (int i = 0; i < METERS_MAX && meter == NULL; i++) {
         if (atomic_load(&meters[i].context) == NULL) {
             meter = &meters[i];
             meter->device = device;
             atomic_store(&meter->target, BATCH_LAUNCHES_MAX);
-            atomic_store(&meter->context, context); /* now others may find it */
+            atomic_store(&meter->context, context); /* publishes the meter */
         }
     }
     atomic_flag_clear(&claiming_meter);
@@ -200,7 +203,7 @@ static struct thread_batches *thread_batches(void) {
     return &this_thread;
 }
 
-/* The number of this thread's open batch that a launch belongs to; -1: there is none. */
+/* Index of this thread's open batch for the launch; -1: none. */
 static int find_open_batch(const struct thread_batches *my, const struct aliquot_launch *launch) {
     for (int i = 0; my->open_count > 0 && i < OPEN_BATCHES_PER_THREAD; i++) {
         const struct open_batch *open = &my->open[i];
@@ -216,7 +219,7 @@ static __attribute__((noinline, cold)) void flush_unmeasured(struct thread_batch
     my->uncounted = 0;
 }
 
-/* Nobody will know what they took: it counts as what was charged. */
+/* Counts unmeasured launches as used, with the time that they were charged. */
 static void count_unmeasured(struct thread_batches *my, int device, uint64_t charged) {
     if (my->device != device && my->uncounted > 0) {
         flush_unmeasured(my);
@@ -228,13 +231,13 @@ static void count_unmeasured(struct thread_batches *my, int device, uint64_t cha
     }
 }
 
-/* False: it was taken over, and is no longer ours. */
+/* False: another thread took the batch over. */
 static bool set_batch_state(const struct open_batch *open, enum batch_state next) {
     uint64_t word = open->word;
     return atomic_compare_exchange_strong(&open->batch->word, &word, WORD_WITH_STATE(word, next));
 }
 
-/* It is this thread's no longer. */
+/* Removes the batch from this thread's open batches. */
 static void detach_batch(struct open_batch *open) {
     open->batch = NULL;
     this_thread.open_count--;
@@ -246,7 +249,7 @@ static void discard_batch(struct open_batch *open) {
     count_unmeasured(&this_thread, open->meter->device, open->charged);
 }
 
-/* A free batch, or one whose thread is dead; it is CLOSING now. */
+/* Returns a free batch, or one whose thread is dead, in state BATCH_CLOSING. */
 static struct batch *claim_batch(struct meter *meter, int64_t now, uint64_t *word) {
     for (int i = 0; i < BATCHES_PER_METER; i++) {
         struct batch *batch = &meter->batches[i];
@@ -274,7 +277,7 @@ static bool ensure_batch_events(struct batch *batch) {
            (batch->end != NULL || aliquot_real.cuEventCreate(&batch->end, 0) == CUDA_SUCCESS);
 }
 
-/* Nothing of ours is on the GPU, as far as we see launches. */
+/* Whether the process has no work on the GPU, as far as the hooks see launches. */
 static bool is_gpu_idle(struct meter *meter, int64_t now) {
     bool idle = atomic_load(&meter->pending_batches) == 0 &&
                 now - atomic_load_explicit(&meter->last_unmeasured, memory_order_relaxed) > UNMEASURED_WORK_NS;
@@ -286,7 +289,7 @@ static bool is_gpu_idle(struct meter *meter, int64_t now) {
     return idle;
 }
 
-/* The event from which times are reckoned until a batch is over. */
+/* Makes sure that there is a reference event. */
 static bool ensure_reference_event(struct meter *meter, CUstream stream) {
     if (atomic_load(&meter->reference) != NULL || atomic_flag_test_and_set(&meter->processing)) {
         return true;
@@ -304,7 +307,7 @@ static bool ensure_reference_event(struct meter *meter, CUstream stream) {
     return recorded;
 }
 
-/* The number of the thread's batch; -1: none could be opened. */
+/* Index of the new batch; -1: none could be opened. */
 static __attribute__((noinline)) int open_batch(struct thread_batches *my, struct meter *meter,
                                                 const struct aliquot_launch *launch) {
     int number = (int)(my->next++ % OPEN_BATCHES_PER_THREAD);
@@ -368,7 +371,9 @@ void aliquot_measure_begin(struct aliquot_launch *launch, bool throttled) {
         now != atomic_load_explicit(&meter->last_opened, memory_order_relaxed)) {
         launch->batch = open_batch(my, meter, launch);
     } else if (now != atomic_load_explicit(&meter->last_unmeasured, memory_order_relaxed)) {
-        atomic_store_explicit(&meter->last_unmeasured, now, memory_order_relaxed); /* its threads share the line */
+        atomic_store_explicit(
+            &meter->last_unmeasured, now,
+            memory_order_relaxed); /* written once per tick, because the context's threads share the cache line */
     }
 }
 
@@ -409,7 +414,7 @@ static __attribute__((noinline)) void close_batch(struct open_batch *open, bool 
     start_helper();
 }
 
-/* False: no room for another function. */
+/* Adds a launch to the batch. False: the batch is full of functions. */
 static bool count_launch(struct open_batch *open, struct aliquot_cost *cost) {
     size_t i = 0;
     while (i < open->part_count && open->parts[i].cost != cost) {
@@ -428,14 +433,15 @@ void aliquot_measure_launched(const struct aliquot_launch *launch, bool succeede
     if (!succeeded) {
         return;
     }
-    if (open == NULL || open->batch == NULL) { /* NULL where a signal's handler has forked meanwhile */
+    if (open == NULL || open->batch == NULL) { /* NULL if a signal handler has forked meanwhile */
         count_unmeasured(my, launch->device, launch->charged);
         return;
     }
     open->launches++;
     open->charged += launch->charged;
     bool room = count_launch(open, launch->cost);
-    /* With many on their way only work ends one: there must be batches left for all that may be in flight. */
+    /* With many pending batches only the work limit ends a batch, so that batches remain for all work that may be in
+       flight. */
     bool many = open->launches >= atomic_load_explicit(&open->meter->target, memory_order_relaxed) &&
                 atomic_load_explicit(&open->meter->pending_batches, memory_order_relaxed) < BATCHES_PER_METER / 2;
     if (!room || open->charged >= BATCH_WORK_NS || many || aliquot_cost_is_guess(launch->cost)) {
@@ -462,14 +468,14 @@ void aliquot_measure_forget_stream(CUstream stream) {
         if (BATCH_STATE(word) == BATCH_OPEN) {
             atomic_compare_exchange_strong(&batch->word, &word, WORD_WITH_NEXT_USE(word, BATCH_FREE));
         }
-        /* Another thread is recording on it. */
+        /* Another thread is recording an event on the stream. */
         while (BATCH_STATE(atomic_load(&batch->word)) == BATCH_CLOSING) {
             aliquot_os_sleep_until(aliquot_os_clock() + 20000);
         }
     }
 }
 
-/* ns between two events that are over; false: the driver doesn't say. */
+/* Nanoseconds between two completed events. False: the driver returned an error. */
 static bool elapsed_between(CUevent from, CUevent to, double *ns) {
     float ms = 0;
     if (aliquot_real.cuEventElapsedTime(&ms, from, to) != CUDA_SUCCESS) {
@@ -484,9 +490,10 @@ static int compare_delays(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* By how much events differ that waited for nobody. Where the node agent says that nobody else is there, almost all of
-   them are such. Else the later half may have waited; of exponential delays one in 128 is over 7 times the median. It
-   falls faster than it rises: the calmest times tell most. */
+/* Learns the lateness threshold from the delays of punctual events. If the node agent reports no other process,
+   almost all of them waited for no other process. Else the longer half may have waited; of exponentially distributed
+   delays one in 128 exceeds 7 times the median. The threshold falls faster than it rises, because quiet times are
+   the most informative. */
 static void learn_delays(struct meter *meter) {
     qsort(meter->delays, DELAY_SAMPLES, sizeof meter->delays[0], compare_delays);
     bool alone = aliquot_compute_is_alone(meter->device, false);
@@ -497,7 +504,7 @@ static void learn_delays(struct meter *meter) {
     meter->delay_count = 0;
 }
 
-/* Whether an event came later than the GPU's clock against the host's and what is usual explain. */
+/* Whether an event completed later than the clock offset and the usual delay explain. time: ns on the GPU's clock. */
 static bool is_late(struct meter *meter, double time, int64_t recorded, bool waited) {
     double delay = time - (double)recorded;
     double least = meter->least_delay + (double)(recorded - meter->least_seen) / CLOCK_DRIFT_DIVISOR;
@@ -526,7 +533,7 @@ static bool is_alone(struct meter *meter) {
     return aliquot_compute_is_alone(meter->device, seems);
 }
 
-/* Looks which probes have come. */
+/* Evaluates the completed probes. */
 static void collect_probes(struct meter *meter) {
     while (meter->oldest_pending_probe < meter->probe_count) {
         struct probe *probe = &meter->probes[meter->oldest_pending_probe % PENDING_PROBES_MAX];
@@ -545,7 +552,7 @@ static void collect_probes(struct meter *meter) {
     }
 }
 
-/* Counts the probes of a time of ours, and those of them that others' turns made late. */
+/* Adds the probes recorded from from to to (GPU's clock) to the group, and counts the late ones. */
 static void count_probes(const struct meter *meter, double from, double to, struct batch_group *group) {
     for (uint64_t i = 1; i <= PROBE_RESULTS_MAX && i <= meter->probe_result_count; i++) {
         const struct probe_result *result = &meter->probe_results[(meter->probe_result_count - i) % PROBE_RESULTS_MAX];
@@ -570,7 +577,7 @@ static void learn_group(struct meter *meter) {
     struct batch_group *group = &meter->group;
     if (group->part_count > 0) {
         bool known_alone = aliquot_compute_is_alone(meter->device, false), alone = known_alone || is_alone(meter);
-        /* A probe stands for a millisecond, so it takes some of them to know. */
+        /* A probe stands for 0.8 ms, so several are needed. */
         bool enough_probes =
             group->measured >= GROUP_WORK_NS / 4 && (uint64_t)group->probes * PROBE_INTERVAL_NS > group->measured / 4;
         uint64_t measured = group->measured;
@@ -594,7 +601,7 @@ static bool has_unmeasured_costs(const struct batch_group *group) {
 
 static void join_group(struct meter *meter, const struct batch *batch, uint64_t measured) {
     struct batch_group *group = &meter->group;
-    /* What is charged too much for certain is given back at once; the rest when the group is learnt from. */
+    /* A certain overcharge is returned now, the rest when the group is learned from. */
     uint64_t charged = batch->charged < measured ? batch->charged : measured;
     aliquot_compute_adjust(meter->device, (int64_t)charged - (int64_t)batch->charged);
     group->measured += measured;
@@ -605,7 +612,7 @@ static void join_group(struct meter *meter, const struct batch *batch, uint64_t 
             at++;
         }
         if (at == COSTS_PER_GROUP) {
-            continue; /* learn() empties it before it is full */
+            continue; /* does not happen: finish_batch() learns from the group before it is full */
         }
         if (at == group->part_count) {
             group->parts[group->part_count++] = (struct aliquot_cost_part){.cost = batch->parts[i].cost};
@@ -618,7 +625,7 @@ static double larger_of(double a, double b) {
     return a > b ? a : b;
 }
 
-/* False: the driver doesn't tell its times. */
+/* False: the driver returns no times. */
 static bool finish_batch(struct meter *meter, struct batch *batch) {
     double took = 0, since = 0;
     CUevent reference = atomic_load(&meter->reference);
@@ -632,7 +639,7 @@ static bool finish_batch(struct meter *meter, struct batch *batch) {
     if (batch->after_idle) {
         record_lateness(meter, late);
     }
-    /* For how long it had begun on the GPU, and the program was still launching. */
+    /* How long the batch ran on the GPU while the program was still launching. */
     double exposed = (double)batch->closed - larger_of((double)opened, start_time - meter->least_delay);
     bool gaps = took < exposed * 4 && !(batch->launches == 1 && batch->closed_after_launch);
     unsigned target = atomic_load(&meter->target);
@@ -641,7 +648,7 @@ static bool finish_batch(struct meter *meter, struct batch *batch) {
     } else if (target < BATCH_LAUNCHES_MAX && batch->launches >= target) {
         atomic_store(&meter->target, target * 2);
     }
-    double covered = since < 0 ? -since : 0; /* by batches before it */
+    double covered = since < 0 ? -since : 0; /* by earlier batches */
     struct batch_group *group = &meter->group;
     bool overlaps = covered > took / 16;
     bool enough = group->measured >= GROUP_WORK_NS || group->part_count > COSTS_PER_GROUP - COSTS_PER_BATCH;
@@ -657,14 +664,14 @@ static bool finish_batch(struct meter *meter, struct batch *batch) {
     if (took > covered && !gaps) {
         count_probes(meter, start_time + covered, start_time + took, group);
     }
-    if (took > covered) { /* the latest end so far */
+    if (took > covered) { /* this batch ends last so far */
         batch->end = atomic_exchange(&meter->reference, batch->end);
         meter->reference_time = start_time + took;
     }
     return true;
 }
 
-/* The first of those on their way, by the order in which they closed. */
+/* First pending batch with at least this order, by the order of closing. */
 static struct batch *first_pending(struct meter *meter, uint64_t after) {
     struct batch *first = NULL;
     for (int i = 0; i < BATCHES_PER_METER; i++) {
@@ -683,8 +690,8 @@ static void retire_batch(struct meter *meter, struct batch *batch) {
     atomic_store(&batch->word, WORD_WITH_STATE(atomic_load(&batch->word), BATCH_FREE));
 }
 
-/* destroy: the context is alive, so its events are destroyed, also those that another thread is just recording.
-   Otherwise these are left to that thread. */
+/* destroy: the context is valid, so the batch's events are destroyed, even those that another thread is recording.
+   Otherwise that thread keeps its batch. */
 static void drop_batch(struct meter *meter, struct batch *batch, bool destroy) {
     uint64_t word = atomic_load(&batch->word), taken;
     do {
@@ -741,34 +748,34 @@ static bool poll_meter(struct meter *meter) {
         return false;
     }
     if (atomic_flag_test_and_set(&meter->processing)) {
-        return true; /* somebody is at it */
+        return true; /* another thread is processing the meter */
     }
     int mode = relax_capture_mode();
     collect_probes(meter);
-    CUstream
-        waiting[OPEN_BATCHES_PER_THREAD]; /* for a batch; those behind it are not asked, lest they be over by then */
+    CUstream waiting[OPEN_BATCHES_PER_THREAD]; /* of unfinished batches; later batches on them are skipped, because they
+                                                  might finish meanwhile */
     size_t waiting_count = 0;
     struct batch *batch = first_pending(meter, 0);
     for (uint64_t next; batch != NULL && waiting_count < OPEN_BATCHES_PER_THREAD; batch = first_pending(meter, next)) {
-        next = batch->order + 1; /* once it is taken off, it is another's */
+        next = batch->order + 1; /* read before retire_batch() frees the batch */
         bool behind = false;
         for (size_t i = 0; i < waiting_count; i++) {
             behind |= waiting[i] == atomic_load(&batch->stream);
         }
         CUresult result = behind ? CUDA_ERROR_NOT_READY : aliquot_real.cuEventQuery(batch->end);
         if (result == CUDA_SUCCESS) {
-            collect_probes(meter); /* those that were recorded in its time */
+            collect_probes(meter); /* probes recorded while it ran */
         }
         if (result == CUDA_SUCCESS && finish_batch(meter, batch)) {
             retire_batch(meter, batch);
         } else if (result != CUDA_ERROR_NOT_READY) {
-            drop_batches(meter, false); /* the context is gone, or broken for good */
+            drop_batches(meter, false); /* the context is destroyed or failed permanently */
             break;
         } else if (!behind) {
             waiting[waiting_count++] = atomic_load(&batch->stream);
         }
     }
-    bool last = atomic_load(&meter->pending_batches) == 0; /* nothing is left that it could overlap with */
+    bool last = atomic_load(&meter->pending_batches) == 0; /* no other batch can overlap */
     if (last && (has_unmeasured_costs(&meter->group) || is_alone(meter))) {
         learn_group(meter);
     }
@@ -788,7 +795,7 @@ void aliquot_measure_forget_context(CUcontext context) {
         return;
     }
     while (atomic_flag_test_and_set(&meter->processing)) {
-        aliquot_os_sleep_until(aliquot_os_clock() + 100000); /* whoever is at it waits for nothing */
+        aliquot_os_sleep_until(aliquot_os_clock() + 100000); /* the holder of the flag waits for nothing */
     }
     int mode = relax_capture_mode();
     learn_group(meter);
@@ -832,7 +839,7 @@ static void record_probe(struct meter *meter) {
     }
 }
 
-/* Records a probe while work of ours is on the GPU. True: others share it, so more are wanted. */
+/* Records a probe while this process has work on the GPU. True: others share the GPU, so probe more often. */
 static bool probe_if_shared(struct meter *meter, CUcontext context) {
     if (aliquot_real.cuCtxSetCurrent == NULL || atomic_flag_test_and_set(&meter->processing)) {
         return false;
@@ -865,10 +872,10 @@ static struct poll_result poll_all_meters(void) {
     return polled;
 }
 
-/* Probes at even intervals would keep step with the turns that they are to tell of. From three quarters of an
-   interval to one and a quarter; xorshift32 (Marsaglia, 2003). */
+/* Random interval from 3/4 to 5/4 of the given one: even intervals could synchronize with the time slices that the
+   probes detect. xorshift32 (Marsaglia, 2003). */
 static int64_t jittered(int64_t interval) {
-    static uint32_t random = 2463534242; /* the one helper's */
+    static uint32_t random = 2463534242; /* used by the single helper thread only */
     random ^= random << 13;
     random ^= random >> 17;
     random ^= random << 5;
@@ -880,8 +887,8 @@ static void *helper_main(void *unused) {
     struct poll_result polled = {false, false};
     relax_capture_mode();
     for (;;) {
-        /* Between batches, too: probes that started late in each would hardly see how they begin, which is in our own
-           turn, and so find too much of their time others'. */
+        /* Also between batches: if probes started late in each batch, they would rarely see its beginning, which is
+           in the process's own time slice, and would overestimate the others. */
         aliquot_os_sleep_until(now + jittered(now - shared < HELPER_IDLE_NS ? PROBE_INTERVAL_NS : HELPER_INTERVAL_NS));
         now = aliquot_os_clock();
         polled = poll_all_meters();
@@ -899,7 +906,8 @@ static void *helper_main(void *unused) {
     }
 }
 
-/* Not linked: before glibc 2.34 it lives in libpthread, which not every process has loaded; a CUDA program has. */
+/* Looked up, not linked: before glibc 2.34 it is in libpthread, which a CUDA program has loaded, but not every
+   process. */
 typedef int pthread_create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 static void start_helper(void) {
@@ -912,10 +920,10 @@ static void start_helper(void) {
     pthread_attr_t attributes;
     pthread_t thread;
     if (create == NULL || pthread_attr_init(&attributes) != 0) {
-        return; /* the next launch looks */
+        return; /* launches check the batches instead */
     }
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    uint64_t before = aliquot_os_block_signals(~UINT64_C(0)); /* a thread inherits them */
+    uint64_t before = aliquot_os_block_signals(~UINT64_C(0)); /* the new thread inherits the mask */
     bool created = create(&thread, &attributes, helper_main, NULL) == 0;
     aliquot_os_block_signals(before);
     pthread_attr_destroy(&attributes);

@@ -1,4 +1,4 @@
-/* Plain memory and what programs are shown. What each function means is in NVIDIA's documentation of it. */
+/* Hooks of plain memory and of memory queries. NVIDIA's documentation describes the functions. */
 #include "memory.h"
 
 #include "account.h"
@@ -45,7 +45,7 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device) {
     return result;
 }
 
-/* What the container sees of the current device's memory, from what there really is. */
+/* Limits the real figures of the current device's memory to the container's. */
 static void limit_memory_info(uint64_t *free, uint64_t *total) {
     if (aliquot_config_mode() != ALIQUOT_MODE_ENFORCE) {
         return;
@@ -102,7 +102,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flag
     return CUDA_SUCCESS;
 }
 
-/* Saturating, so that what overflows is over any limit. */
+/* Saturates, so that a size that overflows exceeds any limit. */
 static uint64_t pitched_bytes(uint64_t width, uint64_t height) {
     uint64_t bytes = 0;
     return __builtin_mul_overflow(width, height, &bytes) ? UINT64_MAX : bytes;
@@ -125,7 +125,7 @@ static uint64_t pitched_bytes(uint64_t width, uint64_t height) {
 ALLOC_PITCHED(cuMemAllocPitch, cuMemFree, CUdeviceptr_v1, unsigned int)
 ALLOC_PITCHED(cuMemAllocPitch_v2, cuMemFree_v2, CUdeviceptr, size_t)
 
-/* Any memory may be freed in any way: plain, from a pool, at once, in stream order. */
+/* Each of these functions frees memory of any kind, plain or from a pool, immediately or in stream order. */
 #define FREE_MEMORY(symbol, parameters, arguments, at_once)                                                            \
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \

@@ -1,9 +1,9 @@
 /*
- * The hooks of NVML: nvidia-smi, pynvml and other monitors see the container's share as the GPU, and on it the
- * container's own processes by the PIDs that they have there. What each function means is in NVIDIA's nvml.h.
+ * Hooks of NVML. nvidia-smi, pynvml and other monitors see the container's share as the GPU, and on it the container's
+ * own processes with their PIDs in the container. NVIDIA's nvml.h describes the functions.
  *
- * The driver is asked first and its errors stand: a GPU may be lost, a handle wrong. Of a GPU of which nothing is
- * granted, its processes and utilisation are what the driver says.
+ * The driver is called first, and its errors are returned: a GPU may be lost, a handle invalid. For a GPU that the
+ * limit file does not name, processes and utilization are the driver's.
  */
 #include "account.h"
 #include "config.h"
@@ -18,7 +18,7 @@
 
 enum { NOT_LIMITED = -2, NOT_GRANTED = -1 };
 
-/* The account's number of an NVML device, or NOTHING_GRANTED. */
+/* Device number of an NVML device, or NOT_GRANTED. */
 static int find_device(nvmlDevice_t handle) {
     static const char prefix[] = "GPU-";
     char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
@@ -38,7 +38,7 @@ static nvmlReturn_t resolve_device(nvmlDevice_t handle, int *device) {
     return mode == ALIQUOT_MODE_REFUSE ? NVML_ERROR_NO_PERMISSION : NVML_SUCCESS;
 }
 
-/* Every hook begins so: the driver has the function, and `device` is what the question is about. */
+/* Start of every NVML hook: checks that the driver has the function, and sets device. */
 #define NVML_HOOK_BEGIN(function, handle)                                                                              \
     int device = NOT_LIMITED;                                                                                          \
     if (!aliquot_lookup_nvml()) {                                                                                      \
@@ -62,7 +62,7 @@ static struct memory limited_memory(int device, unsigned long long really_free) 
     if (device == NOT_GRANTED) {
         return (struct memory){0, 0, 0};
     }
-    aliquot_shared_reap(); /* who looks here wants to know now */
+    aliquot_shared_reap(); /* a monitor expects current figures */
     aliquot_pool_true_up();
     struct memory memory = {.total = aliquot_account_limit(device), .used = aliquot_account_used(device)};
     unsigned long long room = memory.used < memory.total ? memory.total - memory.used : 0;
@@ -86,7 +86,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t *me
     if (result == NVML_SUCCESS && device != NOT_LIMITED) {
         struct memory shown = limited_memory(device, memory->free);
         memory->total = shown.total;
-        memory->reserved = 0; /* the driver's own, of the whole card */
+        memory->reserved = 0; /* the driver's own reservation, on the whole GPU */
         memory->free = shown.free;
         memory->used = shown.used;
     }
@@ -107,14 +107,14 @@ static unsigned int pid_of(uint16_t slot) {
     return __atomic_load_n(&aliquot_shared_region()->process[slot].pid, __ATOMIC_RELAXED);
 }
 
-/* The slots of the container's living processes that use a device; how many. */
+/* Finds the slots of the container's live processes that use a device. Returns their number. */
 static unsigned int find_users(int device, uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
     const struct aliquot_charge *charges = aliquot_account_share(device).charges;
     size_t living = aliquot_shared_live_slots(slots);
     unsigned int users = 0;
     for (size_t i = 0; i < living; i++) {
         const struct aliquot_charge *charge = &charges[slots[i]];
-        /* A process that holds nothing now but has: its context is there, at no known cost. */
+        /* A process that held memory before still has a context, of unknown cost. */
         bool uses = bytes_of(charge) != 0 || load_counter(&charge->peak) != 0 || load_counter(&charge->gpu_time) != 0;
         if (uses && pid_of(slots[i]) != 0) {
             slots[users++] = slots[i];
@@ -131,8 +131,8 @@ _Static_assert(offsetof(nvmlProcessDetail_v1_t, usedGpuMemory) == offsetof(nvmlP
                    sizeof process_detail.pid == sizeof(unsigned int),
                "each form of a process begins with the shorter ones");
 
-/* Writes the device's processes, in a form of so many bytes each, as NVML does: *count is the room, then the number;
-   with too little room nothing is written. */
+/* Writes the device's processes as NVML does, size bytes each. *count is the capacity, then the number of processes;
+   if the capacity is too small, nothing is written. */
 static nvmlReturn_t list_processes(int device, unsigned int *count, void *infos, size_t size) {
     uint16_t slots[ALIQUOT_REGION_PROCESSES];
     if (count == NULL || (infos == NULL && *count != 0)) {
@@ -147,7 +147,7 @@ static nvmlReturn_t list_processes(int device, unsigned int *count, void *infos,
         const struct aliquot_charge *charge = &aliquot_account_share(device).charges[slots[i]];
         nvmlProcessDetail_v1_t info = {.pid = pid_of(slots[i]),
                                        .usedGpuMemory = bytes_of(charge),
-                                       .gpuInstanceId = UINT32_MAX, /* not of a MIG device */
+                                       .gpuInstanceId = UINT32_MAX, /* not a MIG device */
                                        .computeInstanceId = UINT32_MAX};
         memcpy((char *)infos + i * size, &info, size);
     }
@@ -162,7 +162,7 @@ static nvmlReturn_t list_none(unsigned int *count) {
     return NVML_SUCCESS;
 }
 
-/* What the driver answers to a question for the number of its own entries, if nothing is wrong. */
+/* Whether the driver's result is one of those expected from a query of the number of entries. */
 static bool is_expected_result(nvmlReturn_t result) {
     return result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE || result == NVML_ERROR_NOT_FOUND;
 }
@@ -178,8 +178,7 @@ static bool is_expected_result(nvmlReturn_t result) {
         return is_expected_result(result) ? ours : result;                                                             \
     }
 
-/* Whoever has memory of the GPU is shown as computing; graphics and MPS clients of others are nobody's business here.
- */
+/* A process with memory on the GPU is listed as a compute process. Graphics and MPS clients are not shown. */
 #define COMPUTE_PROCESSES(function, info)                                                                              \
     RUNNING_PROCESSES(function, info, list_processes(device, count, infos, sizeof *infos))
 #define NO_PROCESSES(function, info) RUNNING_PROCESSES(function, info, list_none(count))
@@ -200,7 +199,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t handle, nvmlProc
         return aliquot_real.nvmlDeviceGetRunningProcessDetailList(handle, details);
     }
     if (details->version != nvmlProcessDetailList_v1) {
-        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH; /* also where the driver knows more */
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH; /* even if the driver knows newer versions */
     }
     nvmlProcessDetailList_t size = {.version = details->version, .mode = details->mode};
     result = aliquot_real.nvmlDeviceGetRunningProcessDetailList(handle, &size);
@@ -213,14 +212,14 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t handle, nvmlProc
                : list_none(&details->numProcArrayEntries);
 }
 
-/* ---- utilisation: of the share ---- */
+/* ---- utilization of the share ---- */
 
-/* GPU time is counted where it is limited. */
+/* GPU time is counted if it is limited. */
 static bool is_counted(const struct aliquot_share *share) {
     return share->cores > 0 && share->policy != ALIQUOT_POLICY_NONE;
 }
 
-/* Of the GPU time that the share gives, the part used; at most 100, also where more was granted for a while. */
+/* Used GPU time in percent of what the share gives; at most 100, even if more was granted for a while. */
 static unsigned int percent_of_share(uint64_t used, uint64_t elapsed, const struct aliquot_share *share) {
     double part = elapsed == 0 ? 0 : 100.0 * (double)used / ((double)elapsed * share->cores / 100);
     return part >= 100 ? 100 : part > 0 && part < 1 ? 1 : (unsigned int)(part + 0.5);
@@ -237,7 +236,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUtilization_
         struct aliquot_usage usage =
             aliquot_usage_since(&share.region->gpu_time, share.region->history, 0, aliquot_os_clock());
         utilization->gpu = percent_of_share(usage.used, usage.elapsed, &share);
-        /* Whose kernels used the memory, the driver doesn't tell: not ours while none of ours ran. */
+        /* The driver does not attribute memory utilization: show no more than the container's GPU utilization. */
         utilization->memory = utilization->memory < utilization->gpu ? utilization->memory : utilization->gpu;
     }
     return result;
@@ -248,7 +247,7 @@ struct sample {
     unsigned int percent;
 };
 
-/* The processes that used the device since a time (microseconds since 1970; 0: in the last second), until now. */
+/* Samples the processes that used the device since a time (microseconds since 1970; 0: in the last second). */
 static unsigned int sample_processes(int device, uint64_t since, uint64_t now, struct sample samples[]) {
     uint16_t slots[ALIQUOT_REGION_PROCESSES];
     struct aliquot_share share = aliquot_account_share(device);
@@ -266,7 +265,7 @@ static unsigned int sample_processes(int device, uint64_t since, uint64_t now, s
     return busy;
 }
 
-/* How the two functions below answer that have found so many, for so much room. */
+/* Result of the next two functions, for the number of entries found and the capacity in *count. */
 static nvmlReturn_t check_room(unsigned int found, const void *infos, unsigned int *count) {
     unsigned int room = infos == NULL ? 0 : *count;
     *count = found;
@@ -319,7 +318,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t handle, nvmlProc
     return result;
 }
 
-/* ---- accounting: of the living processes, always on ---- */
+/* ---- accounting of live processes, always enabled ---- */
 
 nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t handle, nvmlEnableState_t *mode) {
     NVML_HOOK_BEGIN(nvmlDeviceGetAccountingMode, handle)

@@ -13,46 +13,46 @@
 #include <stdatomic.h>
 
 #define DEVICES ALIQUOT_LIMITS_VGPUS_MAX
-#define TRIM_RETRIES 100 /* to reserve room that other threads make and take */
+#define TRIM_RETRIES 100 /* to reserve bytes while other threads reserve and release, too */
 
 enum pool_kind {
     POOL_CHARGED,   /* charged to its device */
-    POOL_UNCHARGED, /* host memory, imported */
-    POOL_OF_GRAPHS, /* has no handle */
-    POOL_DESTROYED, /* lives on until its last allocation is freed; has no handle any more */
+    POOL_UNCHARGED, /* host memory, or imported */
+    POOL_OF_GRAPHS, /* graph memory of a device; has no handle */
+    POOL_DESTROYED, /* destroyed, but holds memory until its last allocation is freed; has no handle */
 };
 
 struct aliquot_pool {
     enum pool_kind kind;
-    int device; /* the account's number, -1: nothing was granted on it */
+    int device; /* as numbered in account.h; -1: the limit file does not name the device */
     CUdevice ordinal;
-    bool created_by_program; /* made by it, so that it may destroy it */
+    bool created_by_program; /* the program created it and may destroy it */
     CUmemoryPool handle;
-    uint64_t charged;          /* bytes: what the driver said last, and what is in flight */
+    uint64_t charged;          /* bytes: the driver's last figure plus in_flight */
     uint64_t in_flight;        /* bytes reserved for calls that have not returned */
-    unsigned growing;          /* operations that may have made it grow and have not charged that yet */
-    bool over_limit;           /* one of them found no room for it */
-    uint64_t live_allocations; /* allocations not yet freed */
+    unsigned growing;          /* operations that may have grown the pool and have not charged it yet */
+    bool over_limit;           /* one of them found no room for the growth */
+    uint64_t live_allocations; /* allocations not freed */
     struct aliquot_pool *next;
 };
 
-/* Guards all entries. The driver is asked under it what a pool holds, and to trim it; it never waits for the GPU then.
-   Allocations are not made under it: they may have to wait for work that another thread is about to start. */
+/* Guards all pools. Under it the driver is only asked what a pool holds and told to trim it, neither of which waits
+   for the GPU. Allocation calls are made without it: they may wait for work that another thread is about to submit. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct aliquot_pool *pools;
 static struct aliquot_slab pool_slab;
 static atomic_bool any_pools;
 
 void aliquot_pool_reset(void) {
-    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a fork may have come while a thread had it */
+    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread of the parent may have held it */
     pools = NULL;
     pool_slab.unused = NULL;
     atomic_store(&any_pools, false);
 }
 
-/* A stream may be capturing, and even to ask a pool for its attributes would spoil that (NVIDIA/cccl#11360). In relaxed
-   mode nothing that this thread does spoils it (cuda.h, cuThreadExchangeStreamCaptureMode). */
-static CUstreamCaptureMode mode_before; /* of the thread that has the mutex */
+/* If a stream is capturing, even a query of a pool's attributes invalidates the capture (NVIDIA/cccl#11360). In
+   capture mode RELAXED no call of this thread does (cuda.h, cuThreadExchangeStreamCaptureMode). */
+static CUstreamCaptureMode mode_before; /* of the thread that holds the mutex */
 
 static void lock_pools(void) {
     pthread_mutex_lock(&mutex);
@@ -69,7 +69,7 @@ static void unlock_pools(void) {
     pthread_mutex_unlock(&mutex);
 }
 
-/* ---- with the mutex ---- */
+/* ---- these require the mutex ---- */
 
 static struct aliquot_pool *find_pool(enum pool_kind kind, CUmemoryPool handle, int device) {
     struct aliquot_pool *pool = pools;
@@ -90,7 +90,7 @@ static struct aliquot_pool *add_pool(enum pool_kind kind, CUmemoryPool handle, i
     return pool;
 }
 
-/* What the driver says that the pool holds. */
+/* Bytes that the pool holds, as the driver reports. */
 static uint64_t driver_reserved_bytes(const struct aliquot_pool *pool) {
     cuuint64_t bytes = 0;
     CUresult result =
@@ -101,7 +101,7 @@ static uint64_t driver_reserved_bytes(const struct aliquot_pool *pool) {
         : aliquot_real.cuMemPoolGetAttribute == NULL
             ? CUDA_ERROR_NOT_SUPPORTED
             : aliquot_real.cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
-    return result == CUDA_SUCCESS ? bytes : pool->charged - pool->in_flight; /* as it was */
+    return result == CUDA_SUCCESS ? bytes : pool->charged - pool->in_flight; /* unchanged */
 }
 
 static void uncharge_pool(struct aliquot_pool *pool, uint64_t bytes) {
@@ -111,8 +111,9 @@ static void uncharge_pool(struct aliquot_pool *pool, uint64_t bytes) {
     }
 }
 
-/* Gives back what is charged too much; answers what is charged too little. What is in flight may be in the driver's
-   figure already: until it has landed it is charged twice, and the others are told that its thread is undecided. */
+/* Releases what is charged too much; returns what is charged too little. Bytes in flight may already be in the
+   driver's figure: until their operation settles they are charged twice, and other processes see its thread as
+   undecided. */
 static uint64_t refresh_charge(struct aliquot_pool *pool) {
     if (pool->kind != POOL_CHARGED && pool->kind != POOL_OF_GRAPHS) {
         return 0;
@@ -131,7 +132,8 @@ static void force_charge(struct aliquot_pool *pool, uint64_t bytes) {
     }
 }
 
-/* Trues up a pool that somebody else may be using: who made it grow will charge that, if there is room. */
+/* Sets the charge to the driver's figure. If other threads are growing the pool, they charge its growth, subject to
+   the limit. */
 static void true_up_pool(struct aliquot_pool *pool) {
     uint64_t more = refresh_charge(pool);
     if (pool->growing == 0) {
@@ -165,7 +167,7 @@ static void count_free(struct aliquot_pool *pool) {
     remove_pool_if_unused(pool);
 }
 
-/* The pool gives back up to so many bytes. What it has in use it keeps. */
+/* Trims up to this many bytes from the pool. Memory in use stays. */
 static void trim_pool(struct aliquot_pool *pool, uint64_t bytes) {
     uint64_t held = driver_reserved_bytes(pool);
     if (pool->kind == POOL_OF_GRAPHS && aliquot_real.cuDeviceGraphMemTrim != NULL) {
@@ -175,7 +177,7 @@ static void trim_pool(struct aliquot_pool *pool, uint64_t bytes) {
         uint64_t keep = bytes < held ? held - bytes : 0;
         aliquot_real.cuMemPoolTrimTo(pool->handle, keep);
         if (keep > 0 && driver_reserved_bytes(pool) > keep) {
-            aliquot_real.cuMemPoolTrimTo(pool->handle, 0); /* it gives back whole chunks only */
+            aliquot_real.cuMemPoolTrimTo(pool->handle, 0); /* a pool releases whole chunks only */
         }
     }
     true_up_pool(pool);
@@ -196,7 +198,7 @@ static uint64_t charged_on(int device) {
     return sum;
 }
 
-/* Pools give back what they hold in vain, until so many bytes have room. False: there is no hope of that. */
+/* Trims pools until this many bytes fit. False: they cannot fit. */
 static bool trim_pools(int device, uint64_t bytes) {
     if (!atomic_load_explicit(&any_pools, memory_order_acquire) || bytes > aliquot_account_limit(device)) {
         return false;
@@ -205,7 +207,7 @@ static bool trim_pools(int device, uint64_t bytes) {
     uint64_t before = charged_on(device);
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
         if (pool->device == device && pool->charged > 0) {
-            true_up_pool(pool); /* it may have shrunk by itself */
+            true_up_pool(pool); /* the pool may have shrunk by itself */
         }
     }
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
@@ -216,10 +218,10 @@ static bool trim_pools(int device, uint64_t bytes) {
     }
     bool won = charged_on(device) < before;
     unlock_pools();
-    return won || aliquot_account_may_fit(device, bytes); /* another thread may have won it, or be about to */
+    return won || aliquot_account_may_fit(device, bytes); /* another thread may have released bytes, or be about to */
 }
 
-/* Room that is made may be gone before it is reserved, and new room be there to be made. */
+/* Repeats, because other threads may take the released bytes first, and release more. */
 static bool reserve_with_trim(int device, uint64_t bytes, bool (*from_account)(int device, uint64_t bytes)) {
     bool reserved = from_account(device, bytes);
     for (int i = 0; i < TRIM_RETRIES && !reserved && trim_pools(device, bytes); i++) {
@@ -276,7 +278,8 @@ bool aliquot_pool_settle_growth(struct aliquot_pool *pool, uint64_t bytes) {
             pool->charged += more;
         }
         uint64_t before = more;
-        more = refresh_charge(pool); /* another thread may have charged the same, or what was in flight has landed */
+        more =
+            refresh_charge(pool); /* another thread may have charged the same growth, or bytes in flight have settled */
         if (!room && more >= before) {
             force_charge(pool, more);
             pool->over_limit = true;
@@ -334,9 +337,9 @@ void aliquot_pool_last_context_ended(int device) {
     unlock_pools();
 }
 
-/* ---- whose pool, and is it charged? ---- */
+/* ---- which pool, and is it charged? ---- */
 
-/* The context of a stream is made current for a moment, if it isn't. */
+/* Device of a stream. Makes the stream's context current for the query if it is not. */
 static CUresult ordinal_of_stream(CUstream stream, CUdevice *ordinal) {
     CUcontext current = NULL, context = NULL, popped = NULL;
     CUresult result = CUDA_SUCCESS;
@@ -358,8 +361,8 @@ static CUresult ordinal_of_stream(CUstream stream, CUdevice *ordinal) {
     return result;
 }
 
-/* The pool's entry, made if need be. What is not known as something else is a pool of the device. A new pool may have
-   an old one's handle, whose end was not seen. */
+/* Returns the pool's entry, and adds it if it is unknown: a pool of the device unless kind says otherwise. A new
+   pool may have the handle of an old one that was destroyed without a hook. */
 static struct aliquot_pool *find_or_add_pool(CUmemoryPool handle, enum pool_kind kind, CUdevice ordinal, bool new) {
     lock_pools();
     struct aliquot_pool *pool = find_pool(kind, handle, 0);
@@ -378,7 +381,7 @@ static struct aliquot_pool *find_or_add_pool(CUmemoryPool handle, enum pool_kind
     return pool;
 }
 
-/* Pools of host memory cost the device nothing; managed memory may all come to lie on it, wherever it begins. */
+/* Pools of host memory use no device memory. Managed memory may move to the device completely, wherever it starts. */
 static enum pool_kind kind_of(CUmemLocation location, CUmemAllocationType type, CUdevice *ordinal) {
     *ordinal = location.id;
     if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
@@ -391,8 +394,8 @@ static enum pool_kind kind_of(CUmemLocation location, CUmemAllocationType type, 
 
 /* ---- allocating ---- */
 
-/* The pool that an allocation is charged to; NULL with CUDA_SUCCESS: to none. What is captured belongs to a graph, and
-   is charged when that is launched. All that is asked here is allowed while a stream captures. */
+/* Returns the pool to charge for an allocation; NULL with CUDA_SUCCESS: none. A captured allocation belongs to a
+   graph and is charged at its launch. All driver calls here are allowed while a stream captures. */
 static CUresult pool_for_allocation(CUmemoryPool handle, CUstream stream, struct aliquot_pool **pool) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUdevice ordinal = 0;
@@ -401,7 +404,7 @@ static CUresult pool_for_allocation(CUmemoryPool handle, CUstream stream, struct
     if (mode != ALIQUOT_MODE_ENFORCE) {
         return mode == ALIQUOT_MODE_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
     }
-    /* When it can't be told, the driver is going to refuse the allocation for the same reason. */
+    /* If the query fails, the driver rejects the allocation for the same reason. */
     if ((aliquot_real.cuStreamIsCapturing != NULL &&
          aliquot_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS) ||
         status != CU_STREAM_CAPTURE_STATUS_NONE || ordinal_of_stream(stream, &ordinal) != CUDA_SUCCESS) {
@@ -421,7 +424,8 @@ static CUresult pool_for_allocation(CUmemoryPool handle, CUstream stream, struct
     return CUDA_SUCCESS;
 }
 
-/* Remembers what was allocated; false: it must go, since it took the container over its limit or can't be kept. */
+/* Records an allocation. False: the caller must free it, because it exceeds the limit or there is no memory for the
+   record. */
 static bool record_pool_allocation(struct aliquot_pool *pool, uint64_t bytes, CUdeviceptr address) {
     struct aliquot_allocation allocation = {
         .bytes = bytes, .owner = pool, .device = (uint32_t)pool->device, .pooled = true};
@@ -437,13 +441,13 @@ static bool record_pool_allocation(struct aliquot_pool *pool, uint64_t bytes, CU
     return false;
 }
 
-/* After what was made is freed again. */
+/* After a rejected allocation has been freed. */
 static void finish_rejected_allocation(struct aliquot_pool *pool) {
     trim_pools(pool->device, aliquot_account_limit(pool->device));
     aliquot_pool_finish_growth(pool);
 }
 
-/* stream_asked: the stream in words that every flavour understands. */
+/* stream_asked: the stream, with an explicit handle for the per-thread default stream. */
 #define ALLOC_FROM_POOL(symbol, parameters, handle, stream_asked, free, ...)                                           \
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
@@ -506,12 +510,12 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, CU
     ALIQUOT_REQUIRE(cuMemPoolImportFromShareableHandle)
     CUresult result = aliquot_real.cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
     if (result == CUDA_SUCCESS && aliquot_config_mode() == ALIQUOT_MODE_ENFORCE) {
-        find_or_add_pool(*pool, POOL_UNCHARGED, 0, true); /* charged where it was made */
+        find_or_add_pool(*pool, POOL_UNCHARGED, 0, true); /* charged where it was created */
     }
     return result;
 }
 
-/* Where a program can get a pool that it didn't make. */
+/* Functions that return a pool that the program did not create. */
 #define GET_POOL(symbol)                                                                                               \
     CUresult symbol(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type) {                           \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
@@ -536,8 +540,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes) {
     return result;
 }
 
-/* A pool that is destroyed while some of its memory is in use lives on until that is freed, but can't be asked any
-   more: so it gives back first what it can, and keeps its charge until nothing of it is left. */
+/* A pool that is destroyed while memory of it is in use exists until that is freed, but can no longer be queried. So
+   it is trimmed first, and keeps its charge until it is empty. */
 CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     ALIQUOT_REQUIRE(cuMemPoolDestroy)
     lock_pools();
@@ -549,7 +553,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     if (pool != NULL) {
         pool->kind = POOL_DESTROYED;
         pool->handle = NULL;
-        pool->live_allocations++; /* until here it is over */
+        pool->live_allocations++; /* keeps the entry until this function returns */
     }
     unlock_pools();
     CUresult result = aliquot_real.cuMemPoolDestroy(handle);
@@ -565,7 +569,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     return result;
 }
 
-/* After these a pool may hold less. */
+/* A pool may shrink in these calls. */
 #define SYNCHRONIZE(symbol, parameters, arguments)                                                                     \
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
