@@ -61,14 +61,14 @@ static enum aliquot_mode refuse_cuda(const char *path, const char *reason) {
 static bool read_limits(char error[ALIQUOT_LIMITS_ERROR]) {
     int fd = aliquot_os_open(limits_path, false);
     if (fd < 0) {
-        snprintf(error, ALIQUOT_LIMITS_ERROR, "can't be opened");
+        snprintf(error, ALIQUOT_LIMITS_ERROR, "cannot be opened");
         return false;
     }
     bool regular = aliquot_os_stat_fd(fd, &limits_file) == 0 && limits_file.regular;
     long length = regular ? aliquot_os_read(fd, text, sizeof text) : -1;
     aliquot_os_close(fd);
     if (length < 0) {
-        snprintf(error, ALIQUOT_LIMITS_ERROR, "can't be read");
+        snprintf(error, ALIQUOT_LIMITS_ERROR, "cannot be read");
         return false;
     }
     return aliquot_limits_parse(text, (size_t)length, &limits, error);

@@ -31,7 +31,7 @@ struct hook {
     enum library library;
     const char *symbol;
     void *hook_address;
-    size_t real_offset; /* offset in aliquot_bare */
+    size_t real_offset; /* offset in struct aliquot_real */
     const char *name;   /* for cuGetProcAddress */
     int version;
     cuuint64_t flags;

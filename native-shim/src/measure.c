@@ -15,24 +15,24 @@
 #define OPEN_BATCHES_PER_THREAD 4 /* streams */
 #define COSTS_PER_BATCH 6         /* functions or graphs */
 #define COSTS_PER_GROUP 16
-#define BATCH_WORK_NS 1000000                    /* ends a batch; also the unit in which unmeasured work is counted */
-#define BATCH_LAUNCHES_MAX 64                    /* ends a batch */
-#define BATCH_ABANDONED_NS INT64_C(1000000000)   /* the thread of an older open batch is assumed dead */
-#define UNMEASURED_WORK_NS INT64_C(100000000)    /* an unmeasured launch may be on the GPU for this long */
-#define LATE_INITIAL_NS 12000                    /* threshold for a late event until it is learned */
-#define LATE_MIN_NS 8000                         /* lower bound of the threshold */
-#define LATE_MAX_NS 100000                       /* upper bound of the threshold */
-#define DELAY_SAMPLES 64                         /* delays of punctual events from which the threshold is learned */
-#define CLOCK_DRIFT_DIVISOR 20000                /* drift of the GPU's clock against the host's: 1/20000, 50 ppm */
-#define SLOW_RECORD_NS 50000                     /* recording took so long that the thread was preempted */
-#define ALONE_EVENTS_MIN 8                       /* events needed to conclude that the process is alone */
-#define ALONE_LATE_DIVISOR 24                    /* at most 1 in 24 events is late if the process is alone */
-#define PENDING_PROBES_MAX 64                    /* recorded and not completed */
-#define PROBE_RESULTS_MAX 1024                   /* last results kept */
-#define PROBE_INTERVAL_NS INT64_C(800000)        /* ns */
-#define RECENTLY_THROTTLED_NS INT64_C(200000000) /* ns */
+#define BATCH_WORK_NS 1000000                  /* ends a batch; also the unit in which unmeasured work is counted */
+#define BATCH_LAUNCHES_MAX 64                  /* ends a batch */
+#define BATCH_ABANDONED_NS INT64_C(1000000000) /* the thread of an older open batch is assumed dead */
+#define UNMEASURED_WORK_NS INT64_C(100000000)  /* an unmeasured launch may be on the GPU for this long */
+#define LATE_INITIAL_NS 12000                  /* threshold for a late event until it is learned */
+#define LATE_MIN_NS 8000                       /* lower bound of the threshold */
+#define LATE_MAX_NS 100000                     /* upper bound of the threshold */
+#define DELAY_SAMPLES 64                       /* delays of punctual events from which the threshold is learned */
+#define CLOCK_DRIFT_DIVISOR 20000              /* drift of the GPU's clock against the host's: 1/20000, 50 ppm */
+#define SLOW_RECORD_NS 50000                   /* recording took so long that the thread was preempted */
+#define ALONE_EVENTS_MIN 8                     /* events needed to conclude that the process is alone */
+#define ALONE_LATE_DIVISOR 24                  /* at most 1 in 24 events is late if the process is alone */
+#define PENDING_PROBES_MAX 64                  /* recorded and not completed */
+#define PROBE_RESULTS_MAX 1024                 /* last results kept */
+#define PROBE_INTERVAL_NS INT64_C(800000)
+#define RECENTLY_THROTTLED_NS INT64_C(200000000)
 #define GROUP_WORK_NS 16000000 /* measured time after which a group is learned from while others share the GPU */
-#define HELPER_INTERVAL_NS INT64_C(5000000) /* ns */
+#define HELPER_INTERVAL_NS INT64_C(5000000)
 #define HELPER_IDLE_NS INT64_C(100000000)
 
 enum batch_state { BATCH_FREE, BATCH_OPEN, BATCH_CLOSING, BATCH_PENDING };
@@ -136,7 +136,7 @@ struct thread_batches {
     unsigned open_count;
     struct meter *meter; /* of the last launch */
     int device;
-    uint64_t uncounted; /* ns charged for unmeasured launches and not yet counted as used */
+    uint64_t uncounted;
     struct open_batch open[OPEN_BATCHES_PER_THREAD];
 };
 

@@ -8,27 +8,27 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DECISION_LOCK_TIMEOUT_NS 1000000000 /* ns */
-#define LOCK_POLL_NS 50000                  /* ns */
+#define DECISION_LOCK_TIMEOUT_NS 1000000000
+#define LOCK_POLL_NS 50000
 #define PIN_SIZE 4096
-#define CLAIM_ATTEMPTS 3 /* a reaper may hold a free slot's lock for a moment */
+#define CLAIM_ATTEMPTS 3 /* another process may hold the lock of a free slot briefly while it zeroes charges */
 
-/* Guards everything below, and is held by whoever probes locks: two threads that probe through one open file
-   description would both be given the same dead slot. */
+/* Guards the following, and is held while locks are probed: two threads that probe through one open file description
+   could both acquire the same dead slot. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /*
- * No descriptor stays open: programs close what they didn't open, daemons for example, and then open other files under
- * the same numbers. A mapping keeps the open file description alive that it was made from, and with it the
- * description's locks (Linux drops OFD locks in __fput, after the last reference): so the lock on our slot belongs to
- * the description behind `pin`, a mapping that serves nothing else.
+ * The region is kept open by mappings only. Programs close descriptors that they did not open (daemons do), and then
+ * reuse their numbers. A mapping keeps its open file description alive, and with it the description's locks (Linux
+ * releases OFD locks in __fput, after the last reference). So the lock on this process's slot belongs to the
+ * description behind lock_pin, a mapping that has no other purpose.
  */
 static struct aliquot_region *region;
 static void *lock_pin;
 static bool is_file;
 static char region_path[1024];
 static struct aliquot_os_file region_file;
-static int decision_fd = -1; /* while this process is deciding */
+static int decision_fd = -1; /* while this process decides */
 static atomic_int slot = -1;
 
 static bool fail_with(char *error, const char *reason) {
@@ -48,7 +48,7 @@ static void repair_header(struct aliquot_header *header) {
         .process_size = sizeof(struct aliquot_process),
         .charge_size = sizeof(struct aliquot_charge),
     };
-    /* Others may be doing the same: all write the same constants, and nothing below depends on their order. */
+    /* Concurrent repairs write the same constants, in any order. */
     const size_t constants = offsetof(struct aliquot_header, reserved0);
     if (memcmp(header, &right, constants) != 0) {
         memcpy(header, &right, constants);
@@ -60,14 +60,14 @@ static bool map_file(int fd, char *error) {
         return fail_with(error, "is not a regular file");
     }
     if (region_file.size < ALIQUOT_REGION_SIZE && aliquot_os_extend(fd, ALIQUOT_REGION_SIZE) != 0) {
-        return fail_with(error, "is too short and can't be extended");
+        return fail_with(error, "is too short and cannot be extended");
     }
     region = aliquot_os_map(fd, ALIQUOT_REGION_SIZE);
     if (region == NULL) {
-        return fail_with(error, "can't be mapped");
+        return fail_with(error, "cannot be mapped");
     }
     if (region->header.magic == ALIQUOT_REGION_MAGIC && region->header.version != ALIQUOT_REGION_VERSION) {
-        return fail_with(error, "has another version than this library's, which is 1");
+        return fail_with(error, "has another version than this library, which needs 1");
     }
     repair_header(&region->header);
     return true;
@@ -76,21 +76,21 @@ static bool map_file(int fd, char *error) {
 static bool open_file(const char *path, char *error) {
     size_t length = strlen(path);
     if (length >= sizeof region_path) {
-        return fail_with(error, "has too long a name");
+        return fail_with(error, "has a path that is too long");
     }
     memcpy(region_path, path, length + 1);
     int fd = aliquot_os_open(path, true);
     if (fd < 0) {
         return fail_with(error, errno == EACCES || errno == EPERM || errno == EROFS
-                                    ? "can't be written by this user; expected mode 0666"
-                                    : "can't be opened");
+                                    ? "cannot be written by this user; expected mode 0666"
+                                    : "cannot be opened");
     }
     bool mapped = map_file(fd, error);
     aliquot_os_close(fd);
     return mapped;
 }
 
-/* A new open file description of the mapped file, -1 if its name now means another file or none. */
+/* Opens the mapped file again, with a new open file description. -1: its path now names another file or none. */
 static int reopen_region(void) {
     struct aliquot_os_file file;
     int fd = is_file ? aliquot_os_open(region_path, true) : -1;
@@ -122,7 +122,7 @@ bool aliquot_shared_open(const char *path, char error[ALIQUOT_SHARED_ERROR]) {
         opened = open_file(path, error);
     } else {
         region = aliquot_os_map(-1, ALIQUOT_REGION_SIZE);
-        opened = region != NULL || fail_with(error, "there is no memory for it");
+        opened = region != NULL || fail_with(error, "out of memory");
     }
     if (!opened) {
         unmap_all();
@@ -160,7 +160,7 @@ static void store_zero(uint64_t *field) {
     __atomic_store_n(field, 0, __ATOMIC_SEQ_CST);
 }
 
-/* All that a dead process leaves; what its GPU and its container have used stays. */
+/* Zeroes what a dead process left. The totals of the GPU and the container stay. */
 static void zero_charges(int process) {
     for (int device = 0; device < ALIQUOT_REGION_DEVICES; device++) {
         struct aliquot_charge *charge = &region->charge[device][process];
@@ -174,7 +174,7 @@ static void zero_charges(int process) {
     }
 }
 
-/* The PID comes last: as long as it is 0, what stands in the slot is of nobody known. */
+/* Writes the owner of a slot. The PID comes last: while it is 0, the owner is unknown. */
 static void register_owner(int process) {
     struct aliquot_process *owner = &region->process[process];
     __atomic_store_n(&owner->pid, 0, __ATOMIC_SEQ_CST);
@@ -198,7 +198,7 @@ static void raise_high_water(uint32_t wanted) {
     }
 }
 
-/* The first slot whose owner is dead or never was, locked through fd; -1: there is none. */
+/* Locks the first slot without a living owner through fd. -1: there is none. */
 static int lock_slot(int fd) {
     for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
         if (aliquot_os_lock(fd, ALIQUOT_REGION_PROCESS_LOCK(i))) {
@@ -219,7 +219,7 @@ static int claim_slot(void) {
     }
     if (claimed >= 0) {
         register_owner(claimed);
-        raise_high_water((uint32_t)claimed + 1); /* before there is anything to see in it */
+        raise_high_water((uint32_t)claimed + 1); /* before the slot holds anything */
     }
     return claimed;
 }
@@ -253,7 +253,7 @@ uint32_t aliquot_shared_high_water(void) {
     return high_water < ALIQUOT_REGION_PROCESSES ? high_water : ALIQUOT_REGION_PROCESSES;
 }
 
-/* Through fd, which is of none of the descriptions that hold our own lock. */
+/* Uses fd, whose description holds none of this process's locks. */
 static void reap_dead_slots(int fd) {
     int own_slot = atomic_load(&slot);
     int high_water = (int)aliquot_shared_high_water();
@@ -297,7 +297,7 @@ size_t aliquot_shared_live_slots(uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
         count = find_live_slots(fd, slots);
         aliquot_os_close(fd);
     } else if (atomic_load(&slot) >= 0) {
-        slots[count++] = (uint16_t)atomic_load(&slot); /* nobody else can be asked after */
+        slots[count++] = (uint16_t)atomic_load(&slot); /* other processes cannot be tested */
     }
     pthread_mutex_unlock(&mutex);
     errno = saved;
@@ -322,7 +322,7 @@ void aliquot_shared_begin_decision(void) {
 void aliquot_shared_end_decision(void) {
     int saved = errno;
     if (decision_fd >= 0) {
-        aliquot_os_close(decision_fd); /* and its lock with it */
+        aliquot_os_close(decision_fd); /* also releases its lock */
         decision_fd = -1;
     }
     pthread_mutex_unlock(&mutex);
@@ -338,7 +338,7 @@ void aliquot_shared_after_fork_in_parent(void) {
 }
 
 void aliquot_shared_after_fork_in_child(void) {
-    /* The parent's lock would outlive it in our mappings. */
+    /* The child's mappings would keep the parent's lock alive. */
     unmap_all();
     pthread_mutex_unlock(&mutex);
 }

@@ -1,7 +1,7 @@
 /*
- * Open addressing with linear probing, at most 3/4 full; a removal closes its gap by moving later entries back, so
- * there are no tombstones, and 10,000 live allocations cost what 10 cost. 64 shards: the driver serialises allocations
- * anyway, shards only keep us from adding to that.
+ * Open addressing with linear probing, at most 3/4 full. A removal moves later entries back, so there are no
+ * tombstones, and an operation costs the same with 10 and with 10,000 live allocations. 64 shards, because the driver
+ * serializes allocations anyway; shards only keep the shim from adding contention.
  */
 #include "table.h"
 
@@ -13,7 +13,7 @@
 #define SHARDS ALIQUOT_TABLE_SHARDS
 #define FIRST_CAPACITY ALIQUOT_TABLE_FIRST
 
-/* Fibonacci hashing: the high bits are mixed best. */
+/* Fibonacci hashing: the upper bits are mixed best. */
 static uint64_t hash_of(uint64_t address) {
     return address * UINT64_C(0x9e3779b97f4a7c15);
 }
@@ -26,7 +26,7 @@ static uint32_t home_of(const struct aliquot_table_shard *shard, uint64_t addres
     return (uint32_t)(hash_of(address) >> (64 - SHARD_BITS - 32)) & (shard->capacity - 1);
 }
 
-/* The address's entry, or the free one where it would go. */
+/* Index of the address's entry, or of the free one where it belongs. */
 static uint32_t find_entry(const struct aliquot_table_shard *shard, uint64_t address) {
     uint32_t index = home_of(shard, address);
     while (shard->entries[index].address != 0 && shard->entries[index].address != address) {
@@ -121,7 +121,7 @@ void aliquot_table_remove_owner(struct aliquot_table *table, const void *owner,
             struct aliquot_table_entry *entry = &shard->entries[index];
             if (entry->address != 0 && entry->allocation.owner == owner) {
                 struct aliquot_allocation allocation = entry->allocation;
-                remove_at(shard, index); /* may move another one here: look again */
+                remove_at(shard, index); /* may move another entry here: check this index again */
                 each(&allocation);
             } else {
                 index++;
@@ -135,7 +135,7 @@ void aliquot_table_reset(struct aliquot_table *table) {
     for (size_t i = 0; i < SHARDS; i++) {
         struct aliquot_table_shard *shard = &table->shards[i];
         if (shard->capacity > 0) {
-            /* A larger array stays mapped: the fork may have come in the middle of its exchange. */
+            /* A larger array stays mapped: the parent may have been replacing it at the fork. */
             for (size_t index = 0; index < FIRST_CAPACITY; index++) {
                 shard->first[index].address = 0;
             }

@@ -11,40 +11,40 @@
 
 #define BUCKETS 4096
 
-/* Physical memory. */
+/* An allocation of physical memory. */
 struct physical_allocation {
     uint64_t bytes;
     int device;
-    unsigned references; /* handles to release, mappings, calls under way */
+    unsigned references; /* unreleased handles, mappings, driver calls in progress */
 };
 
 enum reference_kind { REFERENCE_HANDLE, REFERENCE_MAPPING, REFERENCE_TILE };
 
-/* What refers to an allocation. */
+/* A reference to an allocation. */
 struct reference {
     enum reference_kind kind;
-    uint64_t key;                           /* the handle, the address, the array */
+    uint64_t key;                           /* handle, address or array */
     uint64_t size;                          /* of a mapping */
-    CUarrayMapInfo tile;                    /* of a tile: which part of the array */
-    struct physical_allocation *allocation; /* NULL: a mapping of something that isn't charged */
-    struct reference *next;                 /* in its bucket, or in a list of those taken out */
+    CUarrayMapInfo tile;                    /* for a tile: the part of the array */
+    struct physical_allocation *allocation; /* NULL: a mapping of uncharged memory */
+    struct reference *next;                 /* in its bucket, or in a list of unlinked references */
 };
 
-/* Guards all below; the driver is not called under it. */
+/* Guards the following; the driver is not called under it. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct reference *buckets[BUCKETS];
 static struct aliquot_slab references, allocations;
 static atomic_bool any_tile;
 
 void aliquot_vmm_reset(void) {
-    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a fork may have come while a thread had it */
+    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread of the parent may have held it */
     memset(buckets, 0, sizeof buckets);
     references.unused = NULL;
     allocations.unused = NULL;
     atomic_store(&any_tile, false);
 }
 
-/* ---- with the mutex ---- */
+/* ---- these require the mutex ---- */
 
 static struct reference **bucket_of(enum reference_kind kind, uint64_t key) {
     return &buckets[((key ^ (uint64_t)kind << 32) * UINT64_C(0x9e3779b97f4a7c15)) >> 52];
@@ -82,7 +82,7 @@ static void release_reference(struct reference *reference) {
     aliquot_slab_give(&references, reference);
 }
 
-/* False: there is no memory for it. */
+/* False: out of memory. */
 static bool add_reference(enum reference_kind kind, uint64_t key, uint64_t size,
                           struct physical_allocation *allocation) {
     struct reference *reference = aliquot_slab_take(&references, sizeof *reference);
@@ -97,7 +97,7 @@ static bool add_reference(enum reference_kind kind, uint64_t key, uint64_t size,
     return true;
 }
 
-/* The mapping that an address is in. */
+/* The mapping that contains an address. */
 static struct reference *mapping_containing(uint64_t address) {
     struct reference *found = *find_reference(REFERENCE_MAPPING, address);
     for (size_t i = 0; i < BUCKETS && found == NULL; i++) {
@@ -108,7 +108,7 @@ static struct reference *mapping_containing(uint64_t address) {
     return found;
 }
 
-/* Takes out all mappings in a range. One after the other as a rule; where one is not known, all are looked at. */
+/* Unlinks all mappings in a range. They are usually adjacent; if one is unknown, all buckets are searched. */
 static struct reference *unlink_mappings(uint64_t start, uint64_t size) {
     struct reference *taken = NULL;
     uint64_t done = 0;
@@ -166,7 +166,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     pthread_mutex_lock(&mutex);
     struct reference **old = find_reference(REFERENCE_HANDLE, made);
     if (*old != NULL) {
-        release_reference(unlink_reference(old)); /* released in a way that we don't see */
+        release_reference(unlink_reference(old)); /* released without a hook */
     }
     struct physical_allocation *allocation = aliquot_slab_take(&allocations, sizeof *allocation);
     bool kept = false;
@@ -187,12 +187,13 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     return CUDA_SUCCESS;
 }
 
-/* A handle that was retained more than once stands here as often, and is released as often. */
+/* A handle that was retained repeatedly has a reference for each time. */
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     ALIQUOT_REQUIRE(cuMemRelease)
     pthread_mutex_lock(&mutex);
     struct reference **link = find_reference(REFERENCE_HANDLE, handle);
-    struct reference *reference = *link == NULL ? NULL : unlink_reference(link); /* before it may be another's */
+    struct reference *reference =
+        *link == NULL ? NULL : unlink_reference(link); /* before another thread may get the same handle */
     pthread_mutex_unlock(&mutex);
     CUresult result = aliquot_real.cuMemRelease(handle);
     if (reference != NULL) {
@@ -207,7 +208,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     return result;
 }
 
-/* The allocation of a handle, with a reference to it while the driver is called; NULL: it isn't charged. */
+/* Retains the allocation of a handle during a driver call; NULL: it is not charged. */
 static struct physical_allocation *retain_allocation(CUmemGenericAllocationHandle handle) {
     struct reference *reference = *find_reference(REFERENCE_HANDLE, handle);
     if (reference != NULL) {
@@ -231,7 +232,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
     if (result == CUDA_SUCCESS) {
         struct reference **old = find_reference(REFERENCE_MAPPING, address);
         if (*old != NULL) {
-            release_reference(unlink_reference(old)); /* unmapped in a way that we don't see */
+            release_reference(unlink_reference(old)); /* unmapped without a hook */
         }
         kept = add_reference(REFERENCE_MAPPING, address, size, allocation);
     }
@@ -299,8 +300,8 @@ static bool is_same_tile(const CUarrayMapInfo *one, const CUarrayMapInfo *other)
                          sizeof one->subresource.sparseLevel) == 0);
 }
 
-/* With the mutex. What is mapped or unmapped in other pieces than before keeps its old pieces until the array ends:
-   rather too much is charged than too little. */
+/* Requires the mutex. If tiles are mapped or unmapped in other pieces than before, the old pieces stay charged until
+   the array ends: rather too much than too little. */
 static void record_tile(const CUarrayMapInfo *info) {
     uint64_t array = array_in(info);
     struct reference **link = bucket_of(REFERENCE_TILE, array);

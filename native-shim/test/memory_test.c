@@ -747,7 +747,7 @@ TEST(a_limit_file_that_is_a_folder_fails_closed) {
     sandbox_empty();
     write_file(sandbox_region, "", 0);
     CHECK(mkdir(sandbox_limits, 0777) == 0, "%s", sandbox_limits);
-    check_closed("can't be read");
+    check_closed("cannot be read");
     rmdir(sandbox_limits);
 }
 
@@ -760,7 +760,7 @@ TEST(a_missing_limit_file_beside_a_region_fails_closed) {
 TEST(a_missing_region_fails_closed) {
     sandbox_empty();
     write_limits(100 * MIB, 0);
-    check_closed("can't be opened");
+    check_closed("cannot be opened");
 }
 
 TEST(any_user_is_limited_who_can_write_the_region_and_who_cannot_is_told) {
@@ -797,7 +797,7 @@ TEST(a_region_without_room_for_the_GPU_fails_closed) {
     sandbox_empty();
     write_limits(100 * MIB, 0);
     write_file(sandbox_region, &image, sizeof image);
-    check_closed("no place in the state file");
+    check_closed("no free entry for a GPU");
 }
 
 TEST(a_region_that_is_a_device_fails_closed) {
