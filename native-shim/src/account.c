@@ -52,7 +52,7 @@ static bool add_account(const struct aliquot_vgpu *vgpu, char *error) {
     int place = aliquot_shared_device(vgpu->uuid);
     int count = atomic_load(&account_count);
     if (place < 0 || count == ALIQUOT_LIMITS_VGPUS_MAX) {
-        snprintf(error, ALIQUOT_LIMITS_ERROR, "the region has no free entry for a GPU; it holds %d",
+        snprintf(error, ALIQUOT_LIMITS_ERROR, "the region has no free entry for a GPU; it has %d entries",
                  ALIQUOT_REGION_DEVICES);
         return false;
     }

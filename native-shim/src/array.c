@@ -164,15 +164,15 @@ static uint64_t mipmap_bytes(CUmipmappedArray array, const CUDA_ARRAY3D_DESCRIPT
     CUresult symbol(CUarray *array, const type *descriptor) {                                                          \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
         CUDA_ARRAY3D_DESCRIPTOR_v2 wide = {0};                                                                         \
-        CUarray made = NULL;                                                                                           \
+        CUarray created = NULL;                                                                                        \
         if (descriptor != NULL) {                                                                                      \
             wide = (CUDA_ARRAY3D_DESCRIPTOR_v2){descriptor->Width,  descriptor->Height,      depth,                    \
                                                 descriptor->Format, descriptor->NumChannels, flags};                   \
         }                                                                                                              \
         ALIQUOT_CHARGED_ALLOCATION(&arrays, computed_bytes(&wide, 1),                                                  \
-                                   aliquot_real.symbol(array == NULL ? NULL : &made, descriptor),                      \
-                                   array_bytes(made, &wide), made, aliquot_real.cuArrayDestroy(made));                 \
-        *array = made;                                                                                                 \
+                                   aliquot_real.symbol(array == NULL ? NULL : &created, descriptor),                   \
+                                   array_bytes(created, &wide), created, aliquot_real.cuArrayDestroy(created));        \
+        *array = created;                                                                                              \
         return CUDA_SUCCESS;                                                                                           \
     }
 
@@ -184,12 +184,12 @@ CREATE_ARRAY(cuArray3DCreate_v2, CUDA_ARRAY3D_DESCRIPTOR_v2, descriptor->Depth, 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor,
                                 unsigned int levels) {
     ALIQUOT_REQUIRE(cuMipmappedArrayCreate)
-    CUmipmappedArray made = NULL;
+    CUmipmappedArray created = NULL;
     ALIQUOT_CHARGED_ALLOCATION(&arrays, computed_bytes(descriptor, levels),
-                               aliquot_real.cuMipmappedArrayCreate(array == NULL ? NULL : &made, descriptor, levels),
-                               mipmap_bytes(made, descriptor, levels), made,
-                               aliquot_real.cuMipmappedArrayDestroy(made));
-    *array = made;
+                               aliquot_real.cuMipmappedArrayCreate(array == NULL ? NULL : &created, descriptor, levels),
+                               mipmap_bytes(created, descriptor, levels), created,
+                               aliquot_real.cuMipmappedArrayDestroy(created));
+    *array = created;
     return CUDA_SUCCESS;
 }
 

@@ -61,13 +61,13 @@ bool aliquot_charge_record(const struct aliquot_allocation *charge, struct aliqu
     if (charge->owner == NULL) {
         return true;
     }
-    bool kept = aliquot_table_put(table, key, charge, &old, &replaced);
+    bool recorded = aliquot_table_put(table, key, charge, &old, &replaced);
     if (replaced && !old.pooled) {
         aliquot_charge_release(&old); /* freed in a way that bypasses the hooks: the driver reused the key */
     } else if (replaced) {
         aliquot_pool_freed(&old, false);
     }
-    return kept;
+    return recorded;
 }
 
 /* Written in place: copying data that was just written costs as much as taking a lock. */

@@ -153,7 +153,7 @@ CREATE_CONTEXT(cuCtxCreate_v4,
 /* The end of a context releases what was allocated in it, except for memory pools. */
 static void release_context_memory(CUcontext context) {
     aliquot_device_invalidate_contexts();
-    aliquot_table_remove_owner(&aliquot_memory, context, aliquot_charge_release);
+    aliquot_table_remove_owner(&aliquot_memory_allocations, context, aliquot_charge_release);
     aliquot_array_context_ended(context);
     aliquot_pool_true_up();
 }

@@ -188,11 +188,11 @@ uint64_t aliquot_cost_learn(const struct aliquot_cost_part *parts, size_t count,
     if (quality == ALIQUOT_COST_EXACT) {
         return measured;
     }
-    uint64_t worth = 0;
+    uint64_t charge_due = 0;
     for (size_t i = 0; i < count; i++) {
-        worth += expected_cost(&parts[i]);
+        charge_due += expected_cost(&parts[i]);
     }
-    return worth < measured ? worth : measured;
+    return charge_due < measured ? charge_due : measured;
 }
 
 void aliquot_cost_reset(void) {

@@ -13,14 +13,14 @@
 #include <stdint.h>
 #include <string.h>
 
-#define ORDINALS 64
-#define CONTEXTS 64
+#define ORDINAL_CACHE_ENTRIES 64
+#define CONTEXT_CACHE_ENTRIES 64
 #define CONTEXT_SHIFT 16
 #define GENERATION_SHIFT 8
 #define DEVICE_MASK UINT64_C(0xff)
 
-static atomic_schar device_of_ordinal[ORDINALS]; /* device + 1; 0: unknown */
-static _Atomic uint64_t device_of_context[CONTEXTS];
+static atomic_schar device_of_ordinal[ORDINAL_CACHE_ENTRIES]; /* device + 1; 0: unknown */
+static _Atomic uint64_t device_of_context[CONTEXT_CACHE_ENTRIES];
 static atomic_uchar context_generation;
 
 void aliquot_device_invalidate_contexts(void) {
@@ -28,16 +28,16 @@ void aliquot_device_invalidate_contexts(void) {
 }
 
 void aliquot_device_reset(void) {
-    for (size_t i = 0; i < ORDINALS; i++) {
+    for (size_t i = 0; i < ORDINAL_CACHE_ENTRIES; i++) {
         atomic_store_explicit(&device_of_ordinal[i], 0, memory_order_relaxed);
     }
-    for (size_t i = 0; i < CONTEXTS; i++) {
+    for (size_t i = 0; i < CONTEXT_CACHE_ENTRIES; i++) {
         atomic_store_explicit(&device_of_context[i], 0, memory_order_relaxed);
     }
 }
 
 int aliquot_device_of_ordinal(CUdevice ordinal) {
-    bool cacheable = ordinal >= 0 && ordinal < ORDINALS;
+    bool cacheable = ordinal >= 0 && ordinal < ORDINAL_CACHE_ENTRIES;
     int cached = cacheable ? atomic_load_explicit(&device_of_ordinal[ordinal], memory_order_relaxed) : 0;
     if (cached > 0) {
         return cached - 1;
@@ -80,7 +80,7 @@ CUresult aliquot_device_of_current(CUcontext *context, int *device) {
     uint64_t address = (uint64_t)(uintptr_t)*context;
     uint64_t tag = address << CONTEXT_SHIFT | (uint64_t)atomic_load_explicit(&context_generation, memory_order_acquire)
                                                   << GENERATION_SHIFT;
-    _Atomic uint64_t *entry = &device_of_context[(address >> 6 ^ address >> 12) % CONTEXTS];
+    _Atomic uint64_t *entry = &device_of_context[(address >> 6 ^ address >> 12) % CONTEXT_CACHE_ENTRIES];
     uint64_t found = atomic_load_explicit(entry, memory_order_relaxed);
     if ((found & ~DEVICE_MASK) == tag && (found & DEVICE_MASK) != 0) {
         *device = (int)(found & DEVICE_MASK) - 1;

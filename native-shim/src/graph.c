@@ -74,23 +74,23 @@ static void sum_node(struct allocation_sums *sum, CUgraphNode node, int depth) {
 }
 
 static void sum_graph(struct allocation_sums *sum, CUgraph graph, int depth) {
-    CUgraphNode few[NODES_ON_STACK], *nodes = few;
+    CUgraphNode on_stack[NODES_ON_STACK], *nodes = on_stack;
     size_t count = 0;
     if (depth > NESTING_MAX || aliquot_real.cuGraphGetNodes == NULL || aliquot_real.cuGraphNodeGetType == NULL ||
         aliquot_real.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS) {
         return;
     }
-    size_t room = count;
+    size_t capacity = count;
     if (count > NODES_ON_STACK) {
         nodes = aliquot_os_map(-1, count * sizeof *nodes);
     }
     if (nodes != NULL && count > 0 && aliquot_real.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS) {
-        for (size_t i = 0; i < count && i < room; i++) {
+        for (size_t i = 0; i < count && i < capacity; i++) {
             sum_node(sum, nodes[i], depth);
         }
     }
-    if (nodes != NULL && nodes != few) {
-        aliquot_os_unmap(nodes, room * sizeof *nodes);
+    if (nodes != NULL && nodes != on_stack) {
+        aliquot_os_unmap(nodes, capacity * sizeof *nodes);
     }
 }
 
@@ -132,14 +132,14 @@ static bool add_graph_allocations(CUgraphExec graph, const struct allocation_sum
 }
 
 /* After an instantiation: records what the graph allocates. */
-static CUresult record_executable_graph(CUgraphExec *made, CUgraph graph, CUresult result) {
+static CUresult record_executable_graph(CUgraphExec *created, CUgraph graph, CUresult result) {
     struct allocation_sums sum = {{0}, {0}};
     if (result != CUDA_SUCCESS || aliquot_config_mode() != ALIQUOT_MODE_ENFORCE) {
         return result;
     }
     sum_graph(&sum, graph, 0);
-    if (!add_graph_allocations(*made, &sum)) {
-        aliquot_real.cuGraphExecDestroy(*made);
+    if (!add_graph_allocations(*created, &sum)) {
+        aliquot_real.cuGraphExecDestroy(*created);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     aliquot_pool_true_up();
@@ -149,18 +149,18 @@ static CUresult record_executable_graph(CUgraphExec *made, CUgraph graph, CUresu
 #define INSTANTIATE(symbol, parameters, ...)                                                                           \
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
-        return record_executable_graph(made, graph, aliquot_real.symbol(made, graph, __VA_ARGS__));                    \
+        return record_executable_graph(created, graph, aliquot_real.symbol(created, graph, __VA_ARGS__));              \
     }
 
-INSTANTIATE(cuGraphInstantiate, (CUgraphExec * made, CUgraph graph, CUgraphNode *node, char *log, size_t size), node,
+INSTANTIATE(cuGraphInstantiate, (CUgraphExec * created, CUgraph graph, CUgraphNode *node, char *log, size_t size), node,
             log, size)
-INSTANTIATE(cuGraphInstantiate_v2, (CUgraphExec * made, CUgraph graph, CUgraphNode *node, char *log, size_t size), node,
-            log, size)
-INSTANTIATE(cuGraphInstantiateWithFlags, (CUgraphExec * made, CUgraph graph, unsigned long long flags), flags)
+INSTANTIATE(cuGraphInstantiate_v2, (CUgraphExec * created, CUgraph graph, CUgraphNode *node, char *log, size_t size),
+            node, log, size)
+INSTANTIATE(cuGraphInstantiateWithFlags, (CUgraphExec * created, CUgraph graph, unsigned long long flags), flags)
 INSTANTIATE(cuGraphInstantiateWithParams,
-            (CUgraphExec * made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), parameters)
+            (CUgraphExec * created, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), parameters)
 INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
-            (CUgraphExec * made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), parameters)
+            (CUgraphExec * created, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), parameters)
 
 CUresult cuGraphExecDestroy(CUgraphExec graph) {
     ALIQUOT_REQUIRE(cuGraphExecDestroy)
@@ -197,7 +197,7 @@ struct launch_reservation {
     struct {
         struct aliquot_pool *pool;
         uint64_t bytes;
-    } on[ALIQUOT_LIMITS_VGPUS_MAX];
+    } device_bytes[ALIQUOT_LIMITS_VGPUS_MAX];
 };
 
 /* Requires the mutex. Lists the graph's allocations; those already reserved since the last trim get 0 bytes. */
@@ -205,8 +205,9 @@ static void collect_allocations(struct launch_reservation *reservation, CUgraphE
     unsigned now = atomic_load(&trim_generation);
     for (struct graph_allocation *entry = graph_allocations; entry != NULL; entry = entry->next) {
         if (entry->graph == graph && reservation->count < ALIQUOT_LIMITS_VGPUS_MAX) {
-            reservation->on[reservation->count].pool = entry->pool;
-            reservation->on[reservation->count++].bytes = entry->reserved_generation == now ? 0 : entry->bytes;
+            reservation->device_bytes[reservation->count].pool = entry->pool;
+            reservation->device_bytes[reservation->count++].bytes =
+                entry->reserved_generation == now ? 0 : entry->bytes;
             entry->reserved_generation = now;
         }
     }
@@ -222,8 +223,8 @@ static void mark_unreserved(CUgraphExec graph) {
 
 static void settle_reservation(const struct launch_reservation *reservation) {
     for (int i = 0; i < reservation->count; i++) {
-        aliquot_pool_settle_growth(reservation->on[i].pool, reservation->on[i].bytes);
-        aliquot_pool_finish_growth(reservation->on[i].pool);
+        aliquot_pool_settle_growth(reservation->device_bytes[i].pool, reservation->device_bytes[i].bytes);
+        aliquot_pool_finish_growth(reservation->device_bytes[i].pool);
     }
 }
 
@@ -238,12 +239,12 @@ static bool reserve_for_launch(struct launch_reservation *reservation, CUgraphEx
         return true; /* the captured launch becomes a node of another graph */
     }
     for (int i = 0; i < wanted.count; i++) {
-        if (!aliquot_pool_reserve_growth(wanted.on[i].pool, wanted.on[i].bytes)) {
+        if (!aliquot_pool_reserve_growth(wanted.device_bytes[i].pool, wanted.device_bytes[i].bytes)) {
             settle_reservation(reservation);
             mark_unreserved(graph);
             return false;
         }
-        reservation->on[reservation->count++] = wanted.on[i];
+        reservation->device_bytes[reservation->count++] = wanted.device_bytes[i];
     }
     return true;
 }

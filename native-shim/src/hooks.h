@@ -132,15 +132,15 @@
     HOOK(CUDA, CUresult, cuCtxSynchronize_v2, "cuCtxSynchronize", 13000, 0, (CUcontext context)) \
     /* graphs' memory */ \
     HOOK(CUDA, CUresult, cuGraphInstantiate, "cuGraphInstantiate", 10000, 0, \
-         (CUgraphExec *made, CUgraph graph, CUgraphNode *node, char *log, size_t size)) \
+         (CUgraphExec *created, CUgraph graph, CUgraphNode *node, char *log, size_t size)) \
     HOOK(CUDA, CUresult, cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, 0, \
-         (CUgraphExec *made, CUgraph graph, CUgraphNode *node, char *log, size_t size)) \
+         (CUgraphExec *created, CUgraph graph, CUgraphNode *node, char *log, size_t size)) \
     HOOK(CUDA, CUresult, cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, 0, \
-         (CUgraphExec *made, CUgraph graph, unsigned long long flags)) \
+         (CUgraphExec *created, CUgraph graph, unsigned long long flags)) \
     HOOK(CUDA, CUresult, cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, 0, \
-         (CUgraphExec *made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)) \
+         (CUgraphExec *created, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)) \
     HOOK(CUDA, CUresult, cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12000, 2, \
-         (CUgraphExec *made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)) \
+         (CUgraphExec *created, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)) \
     HOOK(CUDA, CUresult, cuGraphUpload, "cuGraphUpload", 11010, 0, (CUgraphExec graph, CUstream stream)) \
     HOOK(CUDA, CUresult, cuGraphUpload_ptsz, "cuGraphUpload", 11010, 2, (CUgraphExec graph, CUstream stream)) \
     HOOK(CUDA, CUresult, cuGraphExecDestroy, "cuGraphExecDestroy", 10000, 0, (CUgraphExec graph)) \

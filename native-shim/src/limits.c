@@ -136,18 +136,18 @@ static bool parse_setting(const struct parser *parser, struct span key, struct s
                fail_expected(parser, "memory=<1 to 16777216>Mi once");
     }
     if (span_equals(key, "cores")) {
-        bool right = is_first_use(seen, SEEN_CORES) && parse_number(value, 0, 100, &number);
+        bool valid = is_first_use(seen, SEEN_CORES) && parse_number(value, 0, 100, &number);
         vgpu->cores = (uint32_t)number;
-        return right || fail_expected(parser, "cores=<0 to 100> once");
+        return valid || fail_expected(parser, "cores=<0 to 100> once");
     }
     if (span_equals(key, "policy")) {
         return (is_first_use(seen, SEEN_POLICY) && parse_policy(value, &vgpu->policy)) ||
                fail_expected(parser, "policy=fixed, elastic or none once");
     }
     if (span_equals(key, "priority")) {
-        bool right = is_first_use(seen, SEEN_PRIORITY) && parse_number(value, 0, PRIORITY_MAX, &number);
+        bool valid = is_first_use(seen, SEEN_PRIORITY) && parse_number(value, 0, PRIORITY_MAX, &number);
         vgpu->priority = (uint32_t)number;
-        return right || fail_expected(parser, "priority=<0 to 1000000> once");
+        return valid || fail_expected(parser, "priority=<0 to 1000000> once");
     }
     if (span_equals(key, "context")) {
         return (is_first_use(seen, SEEN_CONTEXT) && parse_mebibytes(value, 0, &vgpu->context_bytes)) ||

@@ -12,10 +12,10 @@ struct aliquot_lock {
 
 /* A waiting thread only reads: a write would take the cache line away from the holder. */
 static inline void aliquot_lock(struct aliquot_lock *lock) {
-    int looks = 0;
+    int spins = 0;
     while (atomic_exchange_explicit(&lock->taken, true, memory_order_acquire)) {
         do {
-            if (++looks > 64) {
+            if (++spins > 64) {
                 sched_yield(); /* the holder may not be running */
             } else {
 #if defined(__x86_64__)

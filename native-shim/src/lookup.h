@@ -24,7 +24,8 @@ extern struct aliquot_real aliquot_real;
 extern atomic_bool aliquot_lookup_cuda_done;
 bool aliquot_lookup_cuda_now(void);
 
-/* Loads libcuda and resolves its functions. False: it cannot be loaded. */
+/* Makes sure that libcuda is loaded and its functions are resolved. False: it cannot be loaded. The two declarations
+   above are its fast and slow path. */
 static inline bool aliquot_lookup_cuda(void) {
     return atomic_load_explicit(&aliquot_lookup_cuda_done, memory_order_acquire) || aliquot_lookup_cuda_now();
 }
@@ -35,6 +36,7 @@ static inline bool aliquot_lookup_cuda(void) {
         return CUDA_ERROR_NOT_SUPPORTED;                                                                               \
     }
 
+/* The same for NVML. */
 bool aliquot_lookup_nvml(void);
 
 /* Address of a symbol in the global scope, or NULL. Call it after aliquot_lookup_cuda(). */

@@ -204,9 +204,9 @@ static struct thread_batches *thread_batches(void) {
 }
 
 /* Index of this thread's open batch for the launch; -1: none. */
-static int find_open_batch(const struct thread_batches *my, const struct aliquot_launch *launch) {
-    for (int i = 0; my->open_count > 0 && i < OPEN_BATCHES_PER_THREAD; i++) {
-        const struct open_batch *open = &my->open[i];
+static int find_open_batch(const struct thread_batches *thread, const struct aliquot_launch *launch) {
+    for (int i = 0; thread->open_count > 0 && i < OPEN_BATCHES_PER_THREAD; i++) {
+        const struct open_batch *open = &thread->open[i];
         if (open->stream == launch->stream && open->context == launch->context && open->batch != NULL) {
             return i;
         }
@@ -214,20 +214,20 @@ static int find_open_batch(const struct thread_batches *my, const struct aliquot
     return -1;
 }
 
-static __attribute__((noinline, cold)) void flush_unmeasured(struct thread_batches *my) {
-    aliquot_compute_add_used(my->device, my->uncounted);
-    my->uncounted = 0;
+static __attribute__((noinline, cold)) void flush_unmeasured(struct thread_batches *thread) {
+    aliquot_compute_add_used(thread->device, thread->uncounted);
+    thread->uncounted = 0;
 }
 
 /* Counts unmeasured launches as used, with the time that they were charged. */
-static void count_unmeasured(struct thread_batches *my, int device, uint64_t charged) {
-    if (my->device != device && my->uncounted > 0) {
-        flush_unmeasured(my);
+static void count_unmeasured(struct thread_batches *thread, int device, uint64_t charged) {
+    if (thread->device != device && thread->uncounted > 0) {
+        flush_unmeasured(thread);
     }
-    my->device = device;
-    my->uncounted += charged;
-    if (my->uncounted >= BATCH_WORK_NS) {
-        flush_unmeasured(my);
+    thread->device = device;
+    thread->uncounted += charged;
+    if (thread->uncounted >= BATCH_WORK_NS) {
+        flush_unmeasured(thread);
     }
 }
 
@@ -308,10 +308,10 @@ static bool ensure_reference_event(struct meter *meter, CUstream stream) {
 }
 
 /* Index of the new batch; -1: none could be opened. */
-static __attribute__((noinline)) int open_batch(struct thread_batches *my, struct meter *meter,
+static __attribute__((noinline)) int open_batch(struct thread_batches *thread, struct meter *meter,
                                                 const struct aliquot_launch *launch) {
-    int number = (int)(my->next++ % OPEN_BATCHES_PER_THREAD);
-    struct open_batch *open = &my->open[number];
+    int number = (int)(thread->next++ % OPEN_BATCHES_PER_THREAD);
+    struct open_batch *open = &thread->open[number];
     if (open->batch != NULL) {
         discard_batch(open);
     }
@@ -341,21 +341,21 @@ static __attribute__((noinline)) int open_batch(struct thread_batches *my, struc
         *open = (struct open_batch){
             .meter = meter, .context = launch->context, .stream = launch->stream, .batch = batch, .word = word};
         atomic_store(&batch->word, word);
-        my->open_count++;
+        thread->open_count++;
     }
     restore_capture_mode(mode);
     return number;
 }
 
 void aliquot_measure_begin(struct aliquot_launch *launch, bool throttled) {
-    struct thread_batches *my = thread_batches();
-    launch->batch = find_open_batch(my, launch);
+    struct thread_batches *thread = thread_batches();
+    launch->batch = find_open_batch(thread, launch);
     if (launch->batch >= 0) {
         return;
     }
-    struct meter *meter = my->meter;
+    struct meter *meter = thread->meter;
     if (meter == NULL || atomic_load_explicit(&meter->context, memory_order_acquire) != launch->context) {
-        meter = my->meter = can_measure() ? find_or_claim_meter(launch->context, launch->device) : NULL;
+        meter = thread->meter = can_measure() ? find_or_claim_meter(launch->context, launch->device) : NULL;
     }
     if (meter == NULL) {
         aliquot_cost_reset_guess(launch->cost);
@@ -369,7 +369,7 @@ void aliquot_measure_begin(struct aliquot_launch *launch, bool throttled) {
     if (now - atomic_load_explicit(&meter->last_throttled, memory_order_relaxed) < RECENTLY_THROTTLED_NS || full ||
         launch->charged >= BATCH_WORK_NS || aliquot_cost_is_guess(launch->cost) ||
         now != atomic_load_explicit(&meter->last_opened, memory_order_relaxed)) {
-        launch->batch = open_batch(my, meter, launch);
+        launch->batch = open_batch(thread, meter, launch);
     } else if (now != atomic_load_explicit(&meter->last_unmeasured, memory_order_relaxed)) {
         atomic_store_explicit(
             &meter->last_unmeasured, now,
@@ -387,9 +387,9 @@ static __attribute__((noinline)) void close_batch(struct open_batch *open, bool 
         return;
     }
     uint64_t word = open->word;
-    bool ours = set_batch_state(open, BATCH_CLOSING);
+    bool still_owned = set_batch_state(open, BATCH_CLOSING);
     detach_batch(open);
-    if (!ours) {
+    if (!still_owned) {
         count_unmeasured(&this_thread, meter->device, open->charged);
         return;
     }
@@ -428,32 +428,32 @@ static bool count_launch(struct open_batch *open, struct aliquot_cost *cost) {
 }
 
 void aliquot_measure_launched(const struct aliquot_launch *launch, bool succeeded) {
-    struct thread_batches *my = thread_batches();
-    struct open_batch *open = launch->batch < 0 ? NULL : &my->open[launch->batch];
+    struct thread_batches *thread = thread_batches();
+    struct open_batch *open = launch->batch < 0 ? NULL : &thread->open[launch->batch];
     if (!succeeded) {
         return;
     }
     if (open == NULL || open->batch == NULL) { /* NULL if a signal handler has forked meanwhile */
-        count_unmeasured(my, launch->device, launch->charged);
+        count_unmeasured(thread, launch->device, launch->charged);
         return;
     }
     open->launches++;
     open->charged += launch->charged;
-    bool room = count_launch(open, launch->cost);
+    bool has_room = count_launch(open, launch->cost);
     /* With many pending batches only the work limit ends a batch, so that batches remain for all work that may be in
        flight. */
     bool many = open->launches >= atomic_load_explicit(&open->meter->target, memory_order_relaxed) &&
                 atomic_load_explicit(&open->meter->pending_batches, memory_order_relaxed) < BATCHES_PER_METER / 2;
-    if (!room || open->charged >= BATCH_WORK_NS || many || aliquot_cost_is_guess(launch->cost)) {
+    if (!has_room || open->charged >= BATCH_WORK_NS || many || aliquot_cost_is_guess(launch->cost)) {
         close_batch(open, true);
     }
 }
 
 void aliquot_measure_pause(void) {
-    struct thread_batches *my = thread_batches();
+    struct thread_batches *thread = thread_batches();
     for (int i = 0; i < OPEN_BATCHES_PER_THREAD; i++) {
-        if (my->open[i].batch != NULL) {
-            close_batch(&my->open[i], false);
+        if (thread->open[i].batch != NULL) {
+            close_batch(&thread->open[i], false);
         }
     }
 }
@@ -552,7 +552,7 @@ static void collect_probes(struct meter *meter) {
     }
 }
 
-/* Adds the probes recorded from from to to (GPU's clock) to the group, and counts the late ones. */
+/* Adds the probes recorded between two times of the GPU's clock to the group, and counts the late ones. */
 static void count_probes(const struct meter *meter, double from, double to, struct batch_group *group) {
     for (uint64_t i = 1; i <= PROBE_RESULTS_MAX && i <= meter->probe_result_count; i++) {
         const struct probe_result *result = &meter->probe_results[(meter->probe_result_count - i) % PROBE_RESULTS_MAX];
@@ -568,9 +568,9 @@ static void count_probes(const struct meter *meter, double from, double to, stru
 
 static void settle_charge(struct meter *meter, const struct aliquot_cost_part *parts, size_t count, uint64_t charged,
                           uint64_t measured, enum aliquot_cost_quality quality) {
-    uint64_t worth = measured == 0 ? 0 : aliquot_cost_learn(parts, count, measured, quality);
-    aliquot_compute_adjust(meter->device, (int64_t)worth - (int64_t)charged);
-    aliquot_compute_add_used(meter->device, worth);
+    uint64_t charge_due = measured == 0 ? 0 : aliquot_cost_learn(parts, count, measured, quality);
+    aliquot_compute_adjust(meter->device, (int64_t)charge_due - (int64_t)charged);
+    aliquot_compute_add_used(meter->device, charge_due);
 }
 
 static void learn_group(struct meter *meter) {
@@ -582,8 +582,8 @@ static void learn_group(struct meter *meter) {
             group->measured >= GROUP_WORK_NS / 4 && (uint64_t)group->probes * PROBE_INTERVAL_NS > group->measured / 4;
         uint64_t measured = group->measured;
         if (enough_probes && !known_alone) {
-            double ours = 1 - (double)group->late_probes / group->probes;
-            measured = (uint64_t)((double)measured * (ours > 1.0 / 16 ? ours : 1.0 / 16));
+            double own_part = 1 - (double)group->late_probes / group->probes;
+            measured = (uint64_t)((double)measured * (own_part > 1.0 / 16 ? own_part : 1.0 / 16));
         }
         enum aliquot_cost_quality quality = alone || enough_probes ? ALIQUOT_COST_EXACT : ALIQUOT_COST_SHARED;
         settle_charge(meter, group->parts, group->part_count, group->charged, measured, quality);

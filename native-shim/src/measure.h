@@ -17,14 +17,14 @@
  *   is pending, the helper thread records such probes every 0.8 ms (every 5 ms while none is late). The fraction of
  *   late probes is the fraction of time that other processes had, and is subtracted. A few probes say little, so this
  *   is done over 16 ms at a time. Probes must be spread evenly over that time: it begins in the process's own slice, so
- *   late probes alone would overestimate the others. The offset of the GPU's clock is the smallest delay seen; the
+ *   probes that start late overestimate the others. The offset of the GPU's clock is the smallest delay seen; the
  *   threshold for "late" is a few times the median delay of events that came soon. If no probe is late, or the node
  *   agent reports no other process, the measurement is exact. Without probes the cost is learned from the minimum of
  *   many samples (cost.h).
  *
  * What is certainly overcharged is returned as soon as a batch has finished, the rest when it is learned from. While
- * launches are neither throttled nor new, at most one batch begins per tick of the coarse clock, so that a program with
- * many launches does not pay for unneeded events.
+ * launches are neither throttled nor new, at most one batch per context begins in a tick of the coarse clock, so that a
+ * program with many launches does not pay for unneeded events.
  *
  * The helper thread starts when a batch is pending, sleeps 0.8 or 5 ms at a time on average, blocks all signals, is
  * detached, and exits after 100 ms without work. The functions here switch the calling thread to capture mode RELAXED

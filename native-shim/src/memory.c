@@ -7,10 +7,10 @@
 #include "device.h"
 #include "pool.h"
 
-struct aliquot_table aliquot_memory;
+struct aliquot_table aliquot_memory_allocations;
 
 void aliquot_memory_reset(void) {
-    aliquot_table_reset(&aliquot_memory);
+    aliquot_table_reset(&aliquot_memory_allocations);
 }
 
 static uint64_t limit_of(int device) {
@@ -52,12 +52,12 @@ static void limit_memory_info(uint64_t *free, uint64_t *total) {
     }
     int device = aliquot_device_current();
     aliquot_pool_true_up();
-    uint64_t room = remaining_bytes(device);
+    uint64_t remaining = remaining_bytes(device);
     *total = limit_of(device);
-    *free = room < *free ? room : *free;
+    *free = remaining < *free ? remaining : *free;
 }
 
-#define MEMORY_INFO(symbol, type, shown)                                                                               \
+#define MEMORY_INFO(symbol, type, converted)                                                                           \
     CUresult symbol(type *free, type *total) {                                                                         \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
         type real_free = 0, real_total = 0;                                                                            \
@@ -68,10 +68,10 @@ static void limit_memory_info(uint64_t *free, uint64_t *total) {
         uint64_t free_bytes = real_free, total_bytes = real_total;                                                     \
         limit_memory_info(&free_bytes, &total_bytes);                                                                  \
         if (free != NULL) {                                                                                            \
-            *free = shown(free_bytes);                                                                                 \
+            *free = converted(free_bytes);                                                                             \
         }                                                                                                              \
         if (total != NULL) {                                                                                           \
-            *total = shown(total_bytes);                                                                               \
+            *total = converted(total_bytes);                                                                           \
         }                                                                                                              \
         return CUDA_SUCCESS;                                                                                           \
     }
@@ -82,10 +82,11 @@ MEMORY_INFO(cuMemGetInfo_v2, size_t, (size_t))
 #define ALLOC_PLAIN(symbol, free, pointer, size)                                                                       \
     CUresult symbol(pointer *address, size bytes) {                                                                    \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
-        pointer made = 0;                                                                                              \
-        ALIQUOT_CHARGED_ALLOCATION(&aliquot_memory, bytes, aliquot_real.symbol(address == NULL ? NULL : &made, bytes), \
-                                   bytes, made, aliquot_real.free(made));                                              \
-        *address = made;                                                                                               \
+        pointer created = 0;                                                                                           \
+        ALIQUOT_CHARGED_ALLOCATION(&aliquot_memory_allocations, bytes,                                                 \
+                                   aliquot_real.symbol(address == NULL ? NULL : &created, bytes), bytes, created,      \
+                                   aliquot_real.free(created));                                                        \
+        *address = created;                                                                                            \
         return CUDA_SUCCESS;                                                                                           \
     }
 
@@ -94,11 +95,11 @@ ALLOC_PLAIN(cuMemAlloc_v2, cuMemFree_v2, CUdeviceptr, size_t)
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flags) {
     ALIQUOT_REQUIRE(cuMemAllocManaged)
-    CUdeviceptr made = 0;
-    ALIQUOT_CHARGED_ALLOCATION(&aliquot_memory, bytes,
-                               aliquot_real.cuMemAllocManaged(address == NULL ? NULL : &made, bytes, flags), bytes,
-                               made, aliquot_real.cuMemFree_v2(made));
-    *address = made;
+    CUdeviceptr created = 0;
+    ALIQUOT_CHARGED_ALLOCATION(&aliquot_memory_allocations, bytes,
+                               aliquot_real.cuMemAllocManaged(address == NULL ? NULL : &created, bytes, flags), bytes,
+                               created, aliquot_real.cuMemFree_v2(created));
+    *address = created;
     return CUDA_SUCCESS;
 }
 
@@ -111,14 +112,14 @@ static uint64_t pitched_bytes(uint64_t width, uint64_t height) {
 #define ALLOC_PITCHED(symbol, free, pointer, size)                                                                     \
     CUresult symbol(pointer *address, size *pitch, size width, size height, unsigned int element) {                    \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
-        pointer made = 0;                                                                                              \
-        size made_pitch = 0;                                                                                           \
-        ALIQUOT_CHARGED_ALLOCATION(&aliquot_memory, pitched_bytes(width, height),                                      \
-                                   aliquot_real.symbol(address == NULL ? NULL : &made,                                 \
-                                                       pitch == NULL ? NULL : &made_pitch, width, height, element),    \
-                                   pitched_bytes(made_pitch, height), made, aliquot_real.free(made));                  \
-        *address = made;                                                                                               \
-        *pitch = made_pitch;                                                                                           \
+        pointer created = 0;                                                                                           \
+        size created_pitch = 0;                                                                                        \
+        ALIQUOT_CHARGED_ALLOCATION(&aliquot_memory_allocations, pitched_bytes(width, height),                          \
+                                   aliquot_real.symbol(address == NULL ? NULL : &created,                              \
+                                                       pitch == NULL ? NULL : &created_pitch, width, height, element), \
+                                   pitched_bytes(created_pitch, height), created, aliquot_real.free(created));         \
+        *address = created;                                                                                            \
+        *pitch = created_pitch;                                                                                        \
         return CUDA_SUCCESS;                                                                                           \
     }
 
@@ -130,8 +131,9 @@ ALLOC_PITCHED(cuMemAllocPitch_v2, cuMemFree_v2, CUdeviceptr, size_t)
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
         struct aliquot_pending_free pending;                                                                           \
-        aliquot_charge_before_free(&pending, &aliquot_memory, address);                                                \
-        CUresult result = aliquot_charge_after_free(&pending, &aliquot_memory, aliquot_real.symbol arguments);         \
+        aliquot_charge_before_free(&pending, &aliquot_memory_allocations, address);                                    \
+        CUresult result =                                                                                              \
+            aliquot_charge_after_free(&pending, &aliquot_memory_allocations, aliquot_real.symbol arguments);           \
         if (result == CUDA_SUCCESS && pending.known && pending.allocation.pooled) {                                    \
             aliquot_pool_freed(&pending.allocation, at_once);                                                          \
         }                                                                                                              \

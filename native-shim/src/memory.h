@@ -5,7 +5,7 @@
 #include "table.h"
 
 /* Allocations by device address, including those from memory pools. */
-extern struct aliquot_table aliquot_memory;
+extern struct aliquot_table aliquot_memory_allocations;
 
 /* Resets the state in a forked child. */
 void aliquot_memory_reset(void);

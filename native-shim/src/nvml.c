@@ -58,15 +58,15 @@ struct memory {
     unsigned long long total, free, used; /* bytes */
 };
 
-static struct memory limited_memory(int device, unsigned long long really_free) {
+static struct memory limited_memory(int device, unsigned long long device_free) {
     if (device == NOT_GRANTED) {
         return (struct memory){0, 0, 0};
     }
     aliquot_shared_reap(); /* a monitor expects current figures */
     aliquot_pool_true_up();
     struct memory memory = {.total = aliquot_account_limit(device), .used = aliquot_account_used(device)};
-    unsigned long long room = memory.used < memory.total ? memory.total - memory.used : 0;
-    memory.free = room < really_free ? room : really_free;
+    unsigned long long remaining = memory.used < memory.total ? memory.total - memory.used : 0;
+    memory.free = remaining < device_free ? remaining : device_free;
     return memory;
 }
 
@@ -138,9 +138,9 @@ static nvmlReturn_t list_processes(int device, unsigned int *count, void *infos,
     if (count == NULL || (infos == NULL && *count != 0)) {
         return NVML_ERROR_INVALID_ARGUMENT;
     }
-    unsigned int room = *count;
+    unsigned int capacity = *count;
     *count = find_users(device, slots);
-    if (*count > room) {
+    if (*count > capacity) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
     }
     for (unsigned int i = 0; i < *count; i++) {
@@ -266,10 +266,10 @@ static unsigned int sample_processes(int device, uint64_t since, uint64_t now, s
 }
 
 /* Result of the next two functions, for the number of entries found and the capacity in *count. */
-static nvmlReturn_t check_room(unsigned int found, const void *infos, unsigned int *count) {
-    unsigned int room = infos == NULL ? 0 : *count;
+static nvmlReturn_t check_capacity(unsigned int found, const void *infos, unsigned int *count) {
+    unsigned int capacity = infos == NULL ? 0 : *count;
     *count = found;
-    return found == 0 ? NVML_ERROR_NOT_FOUND : found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+    return found == 0 ? NVML_ERROR_NOT_FOUND : found > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle, nvmlProcessUtilizationSample_t *infos,
@@ -286,7 +286,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle, nvmlProcessUti
     struct sample samples[ALIQUOT_REGION_PROCESSES];
     uint64_t now = aliquot_os_time();
     unsigned int busy = sample_processes(device, since, now, samples);
-    result = check_room(busy, infos, count);
+    result = check_capacity(busy, infos, count);
     for (unsigned int i = 0; i < busy && result == NVML_SUCCESS; i++) {
         infos[i] =
             (nvmlProcessUtilizationSample_t){.pid = samples[i].pid, .timeStamp = now, .smUtil = samples[i].percent};
@@ -310,7 +310,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t handle, nvmlProc
     struct sample samples[ALIQUOT_REGION_PROCESSES];
     uint64_t now = aliquot_os_time();
     unsigned int busy = sample_processes(device, info->lastSeenTimeStamp, now, samples);
-    result = check_room(busy, info->procUtilArray, &info->processSamplesCount);
+    result = check_capacity(busy, info->procUtilArray, &info->processSamplesCount);
     for (unsigned int i = 0; i < busy && result == NVML_SUCCESS; i++) {
         info->procUtilArray[i] =
             (nvmlProcessUtilizationInfo_v1_t){.pid = samples[i].pid, .timeStamp = now, .smUtil = samples[i].percent};

@@ -326,7 +326,7 @@ void aliquot_pool_last_context_ended(int device) {
     for (struct aliquot_pool *pool = pools, *next = NULL; pool != NULL; pool = next) {
         next = pool->next;
         if (pool->device == device && pool->growing == 0) {
-            aliquot_table_remove_owner(&aliquot_memory, pool, ignore_allocation);
+            aliquot_table_remove_owner(&aliquot_memory_allocations, pool, ignore_allocation);
             uncharge_pool(pool, pool->charged);
             pool->live_allocations = 0;
             if (pool->kind == POOL_DESTROYED) {
@@ -367,7 +367,7 @@ static struct aliquot_pool *find_or_add_pool(CUmemoryPool handle, enum pool_kind
     lock_pools();
     struct aliquot_pool *pool = find_pool(kind, handle, 0);
     if (pool != NULL && new) {
-        aliquot_table_remove_owner(&aliquot_memory, pool, ignore_allocation);
+        aliquot_table_remove_owner(&aliquot_memory_allocations, pool, ignore_allocation);
         remove_pool(pool);
         pool = NULL;
     }
@@ -433,7 +433,7 @@ static bool record_pool_allocation(struct aliquot_pool *pool, uint64_t bytes, CU
     lock_pools();
     pool->live_allocations++;
     unlock_pools();
-    if (fits && aliquot_charge_record(&allocation, &aliquot_memory, address)) {
+    if (fits && aliquot_charge_record(&allocation, &aliquot_memory_allocations, address)) {
         aliquot_pool_finish_growth(pool);
         return true;
     }
@@ -452,7 +452,7 @@ static void finish_rejected_allocation(struct aliquot_pool *pool) {
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
         struct aliquot_pool *charged = NULL;                                                                           \
-        CUdeviceptr made = 0;                                                                                          \
+        CUdeviceptr created = 0;                                                                                       \
         CUresult result = pool_for_allocation(handle, stream_asked, &charged);                                         \
         if (result != CUDA_SUCCESS) {                                                                                  \
             return result;                                                                                             \
@@ -460,7 +460,7 @@ static void finish_rejected_allocation(struct aliquot_pool *pool) {
         if (charged != NULL && !aliquot_pool_reserve_growth(charged, bytes)) {                                         \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                                           \
         }                                                                                                              \
-        result = aliquot_real.symbol(address == NULL ? NULL : &made, __VA_ARGS__);                                     \
+        result = aliquot_real.symbol(address == NULL ? NULL : &created, __VA_ARGS__);                                  \
         if (result != CUDA_SUCCESS) {                                                                                  \
             if (charged != NULL) {                                                                                     \
                 aliquot_pool_settle_growth(charged, bytes);                                                            \
@@ -468,12 +468,12 @@ static void finish_rejected_allocation(struct aliquot_pool *pool) {
             }                                                                                                          \
             return result;                                                                                             \
         }                                                                                                              \
-        if (charged != NULL && !record_pool_allocation(charged, bytes, made)) {                                        \
-            aliquot_real.free(made, stream);                                                                           \
+        if (charged != NULL && !record_pool_allocation(charged, bytes, created)) {                                     \
+            aliquot_real.free(created, stream);                                                                        \
             finish_rejected_allocation(charged);                                                                       \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                                           \
         }                                                                                                              \
-        *address = made;                                                                                               \
+        *address = created;                                                                                            \
         return CUDA_SUCCESS;                                                                                           \
     }
 
@@ -553,7 +553,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     if (pool != NULL) {
         pool->kind = POOL_DESTROYED;
         pool->handle = NULL;
-        pool->live_allocations++; /* keeps the entry until this function returns */
+        pool->live_allocations++; /* counted until this function returns, which keeps the entry */
     }
     unlock_pools();
     CUresult result = aliquot_real.cuMemPoolDestroy(handle);

@@ -80,8 +80,8 @@ bool aliquot_table_put(struct aliquot_table *table, uint64_t address, const stru
     struct aliquot_table_shard *shard = shard_of(table, address);
     *replaced = false;
     aliquot_lock(&shard->lock);
-    bool room = ensure_capacity(shard);
-    if (room) {
+    bool has_capacity = ensure_capacity(shard);
+    if (has_capacity) {
         struct aliquot_table_entry *entry = &shard->entries[find_entry(shard, address)];
         if (entry->address == address) {
             *replaced = true;
@@ -93,7 +93,7 @@ bool aliquot_table_put(struct aliquot_table *table, uint64_t address, const stru
         entry->allocation = *allocation;
     }
     aliquot_unlock(&shard->lock);
-    return room;
+    return has_capacity;
 }
 
 bool aliquot_table_remove(struct aliquot_table *table, uint64_t address, struct aliquot_allocation *allocation) {

@@ -110,7 +110,7 @@ static struct reference *mapping_containing(uint64_t address) {
 
 /* Unlinks all mappings in a range. They are usually adjacent; if one is unknown, all buckets are searched. */
 static struct reference *unlink_mappings(uint64_t start, uint64_t size) {
-    struct reference *taken = NULL;
+    struct reference *unlinked = NULL;
     uint64_t done = 0;
     while (done < size) {
         struct reference **link = find_reference(REFERENCE_MAPPING, start + done);
@@ -119,21 +119,21 @@ static struct reference *unlink_mappings(uint64_t start, uint64_t size) {
         }
         struct reference *mapping = unlink_reference(link);
         done += mapping->size;
-        mapping->next = taken;
-        taken = mapping;
+        mapping->next = unlinked;
+        unlinked = mapping;
     }
     for (size_t i = 0; i < BUCKETS && done < size; i++) {
         for (struct reference **link = &buckets[i]; *link != NULL;) {
             if ((*link)->kind == REFERENCE_MAPPING && (*link)->key - start < size) {
                 struct reference *mapping = unlink_reference(link);
-                mapping->next = taken;
-                taken = mapping;
+                mapping->next = unlinked;
+                unlinked = mapping;
             } else {
                 link = &(*link)->next;
             }
         }
     }
-    return taken;
+    return unlinked;
 }
 
 /* ---- */
@@ -145,7 +145,7 @@ static bool is_enforcing(void) {
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
                      unsigned long long flags) {
     ALIQUOT_REQUIRE(cuMemCreate)
-    CUmemGenericAllocationHandle made = 0;
+    CUmemGenericAllocationHandle created = 0;
     enum aliquot_mode mode = aliquot_config_mode();
     if (mode == ALIQUOT_MODE_REFUSE) {
         return CUDA_ERROR_NOT_PERMITTED;
@@ -158,32 +158,32 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     if (device < 0 || !aliquot_charge_reserve(device, size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = aliquot_real.cuMemCreate(handle == NULL ? NULL : &made, size, properties, flags);
+    CUresult result = aliquot_real.cuMemCreate(handle == NULL ? NULL : &created, size, properties, flags);
     if (result != CUDA_SUCCESS) {
         aliquot_account_release(device, size);
         return result;
     }
     pthread_mutex_lock(&mutex);
-    struct reference **old = find_reference(REFERENCE_HANDLE, made);
+    struct reference **old = find_reference(REFERENCE_HANDLE, created);
     if (*old != NULL) {
         release_reference(unlink_reference(old)); /* released without a hook */
     }
     struct physical_allocation *allocation = aliquot_slab_take(&allocations, sizeof *allocation);
-    bool kept = false;
+    bool recorded = false;
     if (allocation != NULL) {
         *allocation = (struct physical_allocation){.bytes = size, .device = device};
-        kept = add_reference(REFERENCE_HANDLE, made, 0, allocation);
+        recorded = add_reference(REFERENCE_HANDLE, created, 0, allocation);
     }
-    if (!kept && allocation != NULL) {
+    if (!recorded && allocation != NULL) {
         aliquot_slab_give(&allocations, allocation);
     }
     pthread_mutex_unlock(&mutex);
-    if (!kept) {
-        aliquot_real.cuMemRelease(made);
+    if (!recorded) {
+        aliquot_real.cuMemRelease(created);
         aliquot_account_release(device, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *handle = made;
+    *handle = created;
     return CUDA_SUCCESS;
 }
 
@@ -227,18 +227,18 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
     struct physical_allocation *allocation = retain_allocation(handle);
     pthread_mutex_unlock(&mutex);
     CUresult result = aliquot_real.cuMemMap(address, size, offset, handle, flags);
-    bool kept = true;
+    bool recorded = true;
     pthread_mutex_lock(&mutex);
     if (result == CUDA_SUCCESS) {
         struct reference **old = find_reference(REFERENCE_MAPPING, address);
         if (*old != NULL) {
             release_reference(unlink_reference(old)); /* unmapped without a hook */
         }
-        kept = add_reference(REFERENCE_MAPPING, address, size, allocation);
+        recorded = add_reference(REFERENCE_MAPPING, address, size, allocation);
     }
     release_allocation(allocation);
     pthread_mutex_unlock(&mutex);
-    if (!kept) {
+    if (!recorded) {
         aliquot_real.cuMemUnmap(address, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -248,13 +248,13 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
 CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
     ALIQUOT_REQUIRE(cuMemUnmap)
     pthread_mutex_lock(&mutex);
-    struct reference *taken = is_enforcing() ? unlink_mappings(address, size) : NULL;
+    struct reference *unlinked = is_enforcing() ? unlink_mappings(address, size) : NULL;
     pthread_mutex_unlock(&mutex);
     CUresult result = aliquot_real.cuMemUnmap(address, size);
     pthread_mutex_lock(&mutex);
-    while (taken != NULL) {
-        struct reference *mapping = taken;
-        taken = taken->next;
+    while (unlinked != NULL) {
+        struct reference *mapping = unlinked;
+        unlinked = unlinked->next;
         if (result == CUDA_SUCCESS) {
             release_reference(mapping);
         } else {
@@ -273,10 +273,10 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     }
     pthread_mutex_lock(&mutex);
     struct reference *mapping = mapping_containing((uint64_t)(uintptr_t)address);
-    bool kept = mapping == NULL || mapping->allocation == NULL ||
-                add_reference(REFERENCE_HANDLE, *handle, 0, mapping->allocation);
+    bool recorded = mapping == NULL || mapping->allocation == NULL ||
+                    add_reference(REFERENCE_HANDLE, *handle, 0, mapping->allocation);
     pthread_mutex_unlock(&mutex);
-    if (!kept) {
+    if (!recorded) {
         aliquot_real.cuMemRelease(*handle);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
