@@ -33,7 +33,7 @@ void aliquot_charge_release(const struct aliquot_allocation *allocation) {
     aliquot_account_release((int)allocation->device, allocation->bytes);
 }
 
-bool aliquot_charge_true_up(struct aliquot_allocation *charge, uint64_t bytes) {
+bool aliquot_charge_adjust(struct aliquot_allocation *charge, uint64_t bytes) {
     uint64_t reserved = charge->bytes;
     if (charge->owner == NULL || bytes == reserved) {
         return true;

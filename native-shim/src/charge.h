@@ -32,7 +32,7 @@
         if (charge_result != CUDA_SUCCESS) {                                                                           \
             return aliquot_charge_cancel(&charged_allocation, charge_result);                                          \
         }                                                                                                              \
-        if (!aliquot_charge_true_up(&charged_allocation, taken) ||                                                     \
+        if (!aliquot_charge_adjust(&charged_allocation, taken) ||                                                      \
             !aliquot_charge_record(&charged_allocation, table, (uint64_t)(uintptr_t)(key))) {                          \
             undo;                                                                                                      \
             return aliquot_charge_cancel(&charged_allocation, CUDA_ERROR_OUT_OF_MEMORY);                               \
@@ -48,7 +48,7 @@ bool aliquot_charge_reserve(int device, uint64_t bytes);
 CUresult aliquot_charge_begin(struct aliquot_allocation *charge, uint64_t bytes);
 
 /* Changes the charge to the bytes that the driver took. False: they exceed the limit. */
-bool aliquot_charge_true_up(struct aliquot_allocation *charge, uint64_t bytes);
+bool aliquot_charge_adjust(struct aliquot_allocation *charge, uint64_t bytes);
 
 /* Releases the charge after a failed call. Returns result. */
 CUresult aliquot_charge_cancel(const struct aliquot_allocation *charge, CUresult result);

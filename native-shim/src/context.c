@@ -155,7 +155,7 @@ static void release_context_memory(CUcontext context) {
     aliquot_device_invalidate_contexts();
     aliquot_table_remove_owner(&aliquot_memory_allocations, context, aliquot_charge_release);
     aliquot_array_context_ended(context);
-    aliquot_pool_true_up();
+    aliquot_pool_update_charges();
 }
 
 static CUresult after_context_destroy(CUcontext context, CUresult result) {

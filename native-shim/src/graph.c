@@ -22,12 +22,12 @@ struct graph_allocation {
     struct graph_allocation *next;
 };
 
-static pthread_mutex_t mutex =
-    PTHREAD_MUTEX_INITIALIZER; /* guards the following; the driver is not called under it, except through pool.h */
+/* Guards the following. The driver is not called under it, except through pool.h. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct graph_allocation *graph_allocations;
 static struct aliquot_slab graph_allocation_slab;
-static atomic_uint trim_generation =
-    1; /* not guarded; each trim starts a new one, because graphs may have lost their memory */
+/* Not guarded. Each trim starts a new generation, because graphs may have lost their memory. */
+static atomic_uint trim_generation = 1;
 static atomic_bool any_graph_allocations;
 
 void aliquot_graph_reset(void) {
@@ -142,7 +142,7 @@ static CUresult record_executable_graph(CUgraphExec *created, CUgraph graph, CUr
         aliquot_real.cuGraphExecDestroy(*created);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    aliquot_pool_true_up();
+    aliquot_pool_update_charges();
     return result;
 }
 
@@ -170,7 +170,7 @@ CUresult cuGraphExecDestroy(CUgraphExec graph) {
         pthread_mutex_unlock(&mutex);
     }
     CUresult result = aliquot_real.cuGraphExecDestroy(graph);
-    aliquot_pool_true_up();
+    aliquot_pool_update_charges();
     return result;
 }
 
@@ -179,7 +179,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
     CUresult result = aliquot_real.cuDeviceGraphMemTrim(device);
     if (result == CUDA_SUCCESS) {
         aliquot_graph_was_trimmed();
-        aliquot_pool_true_up();
+        aliquot_pool_update_charges();
     }
     return result;
 }

@@ -29,7 +29,8 @@
     HOOK(CUDA, CUresult, cuMemAlloc, "cuMemAlloc", 2000, 0, (CUdeviceptr_v1 *address, unsigned int bytes)) \
     HOOK(CUDA, CUresult, cuMemAlloc_v2, "cuMemAlloc", 3020, 0, (CUdeviceptr *address, size_t bytes)) \
     HOOK(CUDA, CUresult, cuMemAllocPitch, "cuMemAllocPitch", 2000, 0, \
-         (CUdeviceptr_v1 *address, unsigned int *pitch, unsigned int width, unsigned int height, unsigned int element)) \
+         (CUdeviceptr_v1 *address, unsigned int *pitch, unsigned int width, unsigned int height, \
+          unsigned int element)) \
     HOOK(CUDA, CUresult, cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, 0, \
          (CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)) \
     HOOK(CUDA, CUresult, cuMemAllocManaged, "cuMemAllocManaged", 6000, 0, \
@@ -198,7 +199,8 @@
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetUtilizationRates, NULL, 0, 0, \
          (nvmlDevice_t device, nvmlUtilization_t *utilization)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetProcessUtilization, NULL, 0, 0, \
-         (nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, unsigned int *count, unsigned long long since)) \
+         (nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, unsigned int *count, \
+          unsigned long long since)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetProcessesUtilizationInfo, NULL, 0, 0, \
          (nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingMode, NULL, 0, 0, \

@@ -371,9 +371,8 @@ void aliquot_measure_begin(struct aliquot_launch *launch, bool throttled) {
         now != atomic_load_explicit(&meter->last_opened, memory_order_relaxed)) {
         launch->batch = open_batch(thread, meter, launch);
     } else if (now != atomic_load_explicit(&meter->last_unmeasured, memory_order_relaxed)) {
-        atomic_store_explicit(
-            &meter->last_unmeasured, now,
-            memory_order_relaxed); /* written once per tick, because the context's threads share the cache line */
+        /* Written once per tick, because the context's threads share the cache line. */
+        atomic_store_explicit(&meter->last_unmeasured, now, memory_order_relaxed);
     }
 }
 

@@ -51,7 +51,7 @@ static void limit_memory_info(uint64_t *free, uint64_t *total) {
         return;
     }
     int device = aliquot_device_current();
-    aliquot_pool_true_up();
+    aliquot_pool_update_charges();
     uint64_t remaining = remaining_bytes(device);
     *total = limit_of(device);
     *free = remaining < *free ? remaining : *free;

@@ -63,7 +63,7 @@ static struct memory limited_memory(int device, unsigned long long device_free) 
         return (struct memory){0, 0, 0};
     }
     aliquot_shared_reap(); /* a monitor expects current figures */
-    aliquot_pool_true_up();
+    aliquot_pool_update_charges();
     struct memory memory = {.total = aliquot_account_limit(device), .used = aliquot_account_used(device)};
     unsigned long long remaining = memory.used < memory.total ? memory.total - memory.used : 0;
     memory.free = remaining < device_free ? remaining : device_free;

@@ -134,7 +134,7 @@ static void force_charge(struct aliquot_pool *pool, uint64_t bytes) {
 
 /* Sets the charge to the driver's figure. If other threads are growing the pool, they charge its growth, subject to
    the limit. */
-static void true_up_pool(struct aliquot_pool *pool) {
+static void update_pool_charge(struct aliquot_pool *pool) {
     uint64_t more = refresh_charge(pool);
     if (pool->growing == 0) {
         force_charge(pool, more);
@@ -180,7 +180,7 @@ static void trim_pool(struct aliquot_pool *pool, uint64_t bytes) {
             aliquot_real.cuMemPoolTrimTo(pool->handle, 0); /* a pool releases whole chunks only */
         }
     }
-    true_up_pool(pool);
+    update_pool_charge(pool);
 }
 
 /* ---- */
@@ -207,7 +207,7 @@ static bool trim_pools(int device, uint64_t bytes) {
     uint64_t before = charged_on(device);
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
         if (pool->device == device && pool->charged > 0) {
-            true_up_pool(pool); /* the pool may have shrunk by itself */
+            update_pool_charge(pool); /* the pool may have shrunk by itself */
         }
     }
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
@@ -216,9 +216,10 @@ static bool trim_pools(int device, uint64_t bytes) {
             trim_pool(pool, lack);
         }
     }
-    bool won = charged_on(device) < before;
+    bool released = charged_on(device) < before;
     unlock_pools();
-    return won || aliquot_account_may_fit(device, bytes); /* another thread may have released bytes, or be about to */
+    return released ||
+           aliquot_account_may_fit(device, bytes); /* another thread may have released bytes, or be about to */
 }
 
 /* Repeats, because other threads may take the released bytes first, and release more. */
@@ -239,14 +240,14 @@ static bool reserve_growth(int device, uint64_t bytes) {
            reserve_with_trim(device, bytes, aliquot_account_reserve_undecided);
 }
 
-void aliquot_pool_true_up(void) {
+void aliquot_pool_update_charges(void) {
     if (!atomic_load_explicit(&any_pools, memory_order_acquire)) {
         return;
     }
     lock_pools();
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
         if (pool->charged > 0) {
-            true_up_pool(pool);
+            update_pool_charge(pool);
         }
     }
     unlock_pools();
@@ -297,7 +298,7 @@ void aliquot_pool_finish_growth(struct aliquot_pool *pool) {
     lock_pools();
     if (--pool->growing == 0) {
         pool->over_limit = false;
-        true_up_pool(pool);
+        update_pool_charge(pool);
         remove_pool_if_unused(pool);
     }
     unlock_pools();
@@ -307,7 +308,7 @@ void aliquot_pool_freed(const struct aliquot_allocation *allocation, bool at_onc
     struct aliquot_pool *pool = allocation->owner;
     lock_pools();
     if (at_once) {
-        true_up_pool(pool);
+        update_pool_charge(pool);
     }
     count_free(pool);
     unlock_pools();
@@ -535,7 +536,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes) {
     ALIQUOT_REQUIRE(cuMemPoolTrimTo)
     CUresult result = aliquot_real.cuMemPoolTrimTo(pool, keep_bytes);
     if (result == CUDA_SUCCESS) {
-        aliquot_pool_true_up();
+        aliquot_pool_update_charges();
     }
     return result;
 }
@@ -575,7 +576,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
         ALIQUOT_REQUIRE(symbol)                                                                                        \
         CUresult result = aliquot_real.symbol arguments;                                                               \
         if (result == CUDA_SUCCESS) {                                                                                  \
-            aliquot_pool_true_up();                                                                                    \
+            aliquot_pool_update_charges();                                                                             \
         }                                                                                                              \
         return result;                                                                                                 \
     }

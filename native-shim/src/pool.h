@@ -25,10 +25,10 @@ bool aliquot_pool_settle_growth(struct aliquot_pool *pool, uint64_t bytes);
 void aliquot_pool_finish_growth(struct aliquot_pool *pool);
 
 /* Records a free of memory from a pool. at_once: not in stream order. */
-void aliquot_pool_freed(const struct aliquot_allocation *holding, bool at_once);
+void aliquot_pool_freed(const struct aliquot_allocation *allocation, bool at_once);
 
 /* Sets the charges of all pools to what the driver reports. Free while no pool is known. */
-void aliquot_pool_true_up(void);
+void aliquot_pool_update_charges(void);
 
 /* Reserves bytes on a device. If they do not fit, trims the pools first. False: no room. */
 bool aliquot_pool_reserve_on_device(int device, uint64_t bytes);
