@@ -84,14 +84,14 @@ static bool charge_with_advance(const struct aliquot_launch *launch) {
     if (launch->charged >= ADVANCE_NS / 2) {
         return throttle(launch, launch->charged);
     }
-    bool held_back = throttle(launch, ADVANCE_NS);
+    bool throttled = throttle(launch, ADVANCE_NS);
     if (thread_advance.device != launch->device && thread_advance.credit > 0) {
         aliquot_compute_adjust(thread_advance.device, -(int64_t)thread_advance.credit);
         thread_advance.credit = 0;
     }
     thread_advance.device = launch->device;
     thread_advance.credit += ADVANCE_NS - launch->charged;
-    return held_back;
+    return throttled;
 }
 
 /* Charges a launch before it is forwarded, and throttles it if needed. False: the launch is not limited, so
@@ -108,8 +108,8 @@ static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind 
     launch->stream = stream;
     launch->cost = aliquot_cost_of(kind, handle, blocks);
     launch->charged = aliquot_cost_next(launch->cost);
-    bool held_back = charge_with_advance(launch);
-    aliquot_measure_begin(launch, held_back);
+    bool throttled = charge_with_advance(launch);
+    aliquot_measure_begin(launch, throttled);
     return true;
 }
 

@@ -64,7 +64,7 @@ struct batch {
    ones. */
 struct batch_group {
     uint64_t measured, charged;
-    unsigned late_probes, probes; /* probes in its time, and how many of them were late */
+    unsigned late_probes, probes; /* recorded in the time of the group: late ones, all */
     size_t part_count;
     struct aliquot_cost_part parts[COSTS_PER_GROUP];
 };
@@ -80,6 +80,7 @@ struct probe_result {
     bool late;
 };
 
+/* Measures one CUDA context: its batches, probes, and what was learned about the clocks and the other processes. */
 struct meter {
     _Atomic(CUcontext) context; /* NULL: the meter is free */
     int device;
