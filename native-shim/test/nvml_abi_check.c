@@ -22,7 +22,7 @@
 #define CHECK_HOOK(library, result, symbol, name, version, flags, parameters) library(result, symbol, parameters)
 #define CHECK_BARE(library, result, symbol, parameters) library(result, symbol, parameters)
 ALIQUOT_HOOKS(CHECK_HOOK)
-ALIQUOT_BARE(CHECK_BARE)
+ALIQUOT_UNHOOKED(CHECK_BARE)
 #endif
 
 #define SIZE(type) printf("sizeof " #type " %zu\n", sizeof(type));
