@@ -13,7 +13,7 @@ import java.util.stream.IntStream;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ObjectNode;
 
-/** The objects of the training cluster, from recorded ones, as a real API server served them (resources of this package). */
+/** The objects of the training cluster, made from recorded ones, which are resources of this package. */
 final class ClusterObjects {
     static final String NAMESPACE = "aliquot";
     static final String SCHEDULER_POD = "aliquot-scheduler-0";
@@ -60,7 +60,7 @@ final class ClusterObjects {
         return (ObjectNode) ApiServer.JSON.readTree(json);
     }
 
-    /** What the scheduler finds when it starts: nodes, their agents' pods, its webhooks, and a Lease that it held before. */
+    /** What the scheduler finds when it starts: nodes, its webhooks, and the Lease that a process before it held. */
     void createInitial(int nodes) {
         String node = recorded("node.json");
         for (int i = 0; i < nodes; i++) {

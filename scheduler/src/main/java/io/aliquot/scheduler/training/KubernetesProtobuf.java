@@ -8,6 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import tools.jackson.databind.JsonNode;
 
 /**
@@ -98,19 +99,23 @@ final class KubernetesProtobuf {
         return MESSAGES.containsKey(resource);
     }
 
+    private static Map<String, Field> fields(String resource) {
+        return Objects.requireNonNull(MESSAGES.get(resource));
+    }
+
     /** A PodList or a NodeList. */
     static byte[] list(String resource, String version, List<JsonNode> items) {
         return envelope(resource.equals("pods") ? "PodList" : "NodeList", bytes(list -> {
             list.writeByteArray(1, bytes(metadata -> metadata.writeString(2, version)));
             for (JsonNode item : items) {
-                list.writeByteArray(2, encode(MESSAGES.get(resource), item));
+                list.writeByteArray(2, encode(fields(resource), item));
             }
         }));
     }
 
     /** A frame of a watch: a WatchEvent behind its length. */
     static byte[] event(String resource, String type, JsonNode object) {
-        byte[] raw = envelope(resource.equals("pods") ? "Pod" : "Node", encode(MESSAGES.get(resource), object));
+        byte[] raw = envelope(resource.equals("pods") ? "Pod" : "Node", encode(fields(resource), object));
         byte[] event = bytes(out -> {
             out.writeString(1, type);
             out.writeByteArray(2, bytes(extension -> extension.writeByteArray(1, raw)));

@@ -20,7 +20,7 @@ final class Load {
     /** Bindings on their way at once, each on a connection of its own, as kube-scheduler has them. */
     private static final int BINDS = 24;
 
-    private static final Duration LIMIT = Duration.ofMinutes(1);
+    private static final Duration LIMIT = Duration.ofMinutes(5);
 
     private final ClusterObjects objects;
     private final ApiServer apiServer;
@@ -107,13 +107,10 @@ final class Load {
         JsonNode fitting = post(extender, "/filter", filterArgs(pod, nodes)).path("NodeNames");
         if (fitting.isEmpty()) {
             objects.markUnschedulable(i);
-            post(
-                    extender,
-                    "/preempt",
-                    ApiServer.JSON
-                            .createObjectNode()
-                            .<ObjectNode>set("Pod", pod)
-                            .set("NodeNameToMetaVictims", ApiServer.JSON.createObjectNode()));
+            ObjectNode arguments = ApiServer.JSON.createObjectNode();
+            arguments.set("Pod", pod);
+            arguments.putObject("NodeNameToMetaVictims");
+            post(extender, "/preempt", arguments);
             return false;
         }
         List<String> names = fitting.values().stream().map(JsonNode::asString).toList();

@@ -15,8 +15,8 @@ import java.util.stream.Stream;
 /*
  * An AOT cache (JEP 483, 514) holds a program's classes as they lie in memory, and profiles of its methods (JEP 515), so
  * that the JVM compiles the hot ones as soon as they are first called. Both are only as good as the run that recorded
- * them. So the scheduler runs unchanged, with its own main class, over TLS and HTTP, and this process stands for
- * everything that it talks to. A cache recorded in one process with the API server's stand-in would hold its classes, too.
+ * them. So the scheduler runs unchanged, with its own main class, over TLS and HTTP, and this process stands for all that it
+ * talks to. In one process with the scheduler, its classes would be in the cache, too.
  */
 /**
  * The training run: starts the scheduler as a process of its own, acts as its API server and as its kube-scheduler for
