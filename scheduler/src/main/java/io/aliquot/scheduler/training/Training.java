@@ -13,10 +13,9 @@ import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 
 /*
- * An AOT cache (JEP 483, 514) holds a program's classes as they lie in memory, and profiles of its methods (JEP 515), so
- * that the JVM compiles the hot ones as soon as they are first called. Both are only as good as the run that recorded
- * them. So the scheduler runs unchanged, with its own main class, over TLS and HTTP, and this process stands for all that it
- * talks to. In one process with the scheduler, its classes would be in the cache, too.
+ * An AOT cache (JEP 483, 514, 515) holds a program's classes and the profiles of its methods, so that the JVM compiles the
+ * hot methods as soon as they are called. The cache is as good as the run that recorded it. So the scheduler runs
+ * unchanged, over TLS and HTTP, in a process that loads nothing else.
  */
 /**
  * The training run: starts the scheduler as a process of its own, acts as its API server and as its kube-scheduler for
