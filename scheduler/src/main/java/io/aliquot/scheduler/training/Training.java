@@ -13,8 +13,8 @@ import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 
 /*
- * An AOT cache (JEP 483, 514, 515) holds a program's classes and the profiles of its methods, so that the JVM compiles the
- * hot methods as soon as they are called. The cache is as good as the run that recorded it. So the scheduler runs
+ * An AOT cache (JEP 483, 514, 515) holds a program's classes and the profiles of its methods, so that the JVM compiles
+ * the hot methods as soon as they are called. The cache is as good as the run that recorded it. So the scheduler runs
  * unchanged, over TLS and HTTP, in a process that loads nothing else.
  */
 /**
