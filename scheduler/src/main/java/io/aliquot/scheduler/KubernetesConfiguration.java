@@ -11,7 +11,8 @@ import org.springframework.context.annotation.Configuration;
 class KubernetesConfiguration {
     @Bean
     KubernetesClient kubernetes() {
-        // Each caller has retries of its own. By default the client also retries ten times, with pauses of up to 51 s, so
+        // Each caller has retries of its own. By default the client also retries ten times, with pauses of up to 51 s,
+        // so
         // that a caller would notice a restarted API server up to a minute late.
         var config = new ConfigBuilder()
                 .withRequestRetryBackoffLimit(0)

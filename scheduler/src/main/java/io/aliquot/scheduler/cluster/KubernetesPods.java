@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.cluster;
 
 import io.aliquot.api.FormatException;
-import io.aliquot.scheduler.inspection.PodLookup;
 import io.aliquot.scheduler.inspection.ApiServerUnavailableException;
+import io.aliquot.scheduler.inspection.PodLookup;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;

@@ -150,8 +150,7 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         long memoryMiB = Math.max(0, request.memory().on(card.vgpuMiB()) - freeMiB);
         int cores = Math.max(0, cores(request, card) - Math.max(0, card.cores() - allocated.cores()));
         int slots = allocated.slots() < card.slots() ? 0 : 1;
-        double distance =
-                (double) memoryMiB / card.memoryMiB() + (double) cores / card.cores() + slots * SLOT_DISTANCE;
+        double distance = (double) memoryMiB / card.memoryMiB() + (double) cores / card.cores() + slots * SLOT_DISTANCE;
         return new RankedGpu(
                 new GpuShortfall(container.name(), gpu, lacks(memoryMiB, cores, slots), memoryMiB, cores, slots),
                 distance);

@@ -54,10 +54,7 @@ final class Suggestions {
         GpuRequest request = container.request();
         return switch (request.memory()) {
             case Percentage(int percent) ->
-                text(
-                        Resources.MEMORY_PERCENTAGE,
-                        percentage(container, percent),
-                        Integer.toString(percent));
+                text(Resources.MEMORY_PERCENTAGE, percentage(container, percent), Integer.toString(percent));
             case Mebibytes(int amount) ->
                 text(Resources.MEMORY, mebibytes(container, amount), Integer.toString(amount));
             case WholeCard() ->
@@ -70,26 +67,36 @@ final class Suggestions {
 
     private OptionalInt percentage(ContainerGpuRequest container, int current) {
         GpuRequest request = container.request();
-        return largestFitting(1, current, percent -> with(
-                container, changed(request, request.vgpus(), new Percentage(percent), request.cores())));
+        return largestFitting(
+                1,
+                current,
+                percent ->
+                        with(container, changed(request, request.vgpus(), new Percentage(percent), request.cores())));
     }
 
     private OptionalInt mebibytes(ContainerGpuRequest container, int current) {
         GpuRequest request = container.request();
-        return largestFitting(1, current, memoryMiB -> with(
-                container, new GpuRequest(request.vgpus(), new Mebibytes(memoryMiB), request.cores(), false)));
+        return largestFitting(
+                1,
+                current,
+                memoryMiB -> with(
+                        container, new GpuRequest(request.vgpus(), new Mebibytes(memoryMiB), request.cores(), false)));
     }
 
     private OptionalInt cores(ContainerGpuRequest container) {
         GpuRequest request = container.request();
-        return largestFitting(0, request.cores(), cores -> with(
-                container, changed(request, request.vgpus(), request.memory(), cores)));
+        return largestFitting(
+                0,
+                request.cores(),
+                cores -> with(container, changed(request, request.vgpus(), request.memory(), cores)));
     }
 
     private OptionalInt vgpus(ContainerGpuRequest container) {
         GpuRequest request = container.request();
-        return largestFitting(1, request.vgpus(), vgpus -> with(
-                container, changed(request, vgpus, request.memory(), request.cores())));
+        return largestFitting(
+                1,
+                request.vgpus(),
+                vgpus -> with(container, changed(request, vgpus, request.memory(), request.cores())));
     }
 
     private static Optional<String> text(String resource, OptionalInt amount, String current) {

@@ -178,7 +178,6 @@ final class ApiMapper {
     }
 
     private static ApiTypes.ReservedAmount reservedAmount(String gpu, GpuAmount amount) {
-        return new ApiTypes.ReservedAmount(
-                gpu, amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
+        return new ApiTypes.ReservedAmount(gpu, amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
     }
 }

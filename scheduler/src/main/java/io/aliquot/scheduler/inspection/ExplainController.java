@@ -118,11 +118,10 @@ final class ExplainController {
     }
 
     private String gpuPlacement(PodLookup.Pod pod) {
-        Optional<Placement> ofPod =
-                switch (pod.request()) {
-                    case ParsedRequest.Valid(PodGpuRequest request) -> request.gpuPlacement();
-                    case ParsedRequest.Invalid invalid -> Optional.empty();
-                };
+        Optional<Placement> ofPod = switch (pod.request()) {
+            case ParsedRequest.Valid(PodGpuRequest request) -> request.gpuPlacement();
+            case ParsedRequest.Invalid invalid -> Optional.empty();
+        };
         return ofPod.map(policy -> policy.print() + ", set by the pod")
                 .or(() -> ledger.view(pod.node()).map(ExplainController::gpuPlacement))
                 .orElse("");
@@ -215,10 +214,7 @@ final class ExplainController {
         String namespace = victim.pod().namespace();
         boolean visible = access.isAllowed(caller, new Access("list", "pods", namespace, ""));
         return new Victim(
-                visible ? namespace : "",
-                visible ? victim.pod().name() : "",
-                victim.priority(),
-                victim.terminating());
+                visible ? namespace : "", visible ? victim.pod().name() : "", victim.priority(), victim.terminating());
     }
 
     private static List<GpuShortfall> gpuShortfalls(List<Explanation.GpuShortfall> shortfalls) {

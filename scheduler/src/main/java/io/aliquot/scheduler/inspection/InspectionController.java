@@ -41,8 +41,7 @@ final class InspectionController {
         access.require(caller, new Access("get", "nodes", "", name));
         return mapper.view(name)
                 .map(ApiMapper::node)
-                .orElseThrow(
-                        () -> ApiException.notFound("there is no node " + name + " with shared GPUs"));
+                .orElseThrow(() -> ApiException.notFound("there is no node " + name + " with shared GPUs"));
     }
 
     @GetMapping("/api/v1/gpus")
@@ -50,8 +49,9 @@ final class InspectionController {
         QueryParameters query = QueryParameters.of(request, "node", QueryParameters.LIMIT, QueryParameters.AFTER);
         String node = query.name("node");
         access.require(caller, new Access("list", "nodes", "", ""));
-        List<ApiTypes.Gpu> gpus =
-                mapper.views(node).flatMap(view -> ApiMapper.gpus(view).stream()).toList();
+        List<ApiTypes.Gpu> gpus = mapper.views(node)
+                .flatMap(view -> ApiMapper.gpus(view).stream())
+                .toList();
         return query.page(gpus, gpu -> String.format("%s/%06d/%s", gpu.node(), gpu.index(), gpu.uuid()), gpu -> gpu);
     }
 

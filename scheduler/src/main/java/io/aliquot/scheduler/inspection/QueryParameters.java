@@ -98,8 +98,8 @@ final class QueryParameters {
      */
     static String checkName(String where, String name) {
         if (name.length() > 253 || !NAME.matcher(name).matches()) {
-            throw ApiException.badRequest(
-                    where + ": write the name of a Kubernetes object: lower-case letters, digits, - and ., at most 253");
+            throw ApiException.badRequest(where
+                    + ": write the name of a Kubernetes object: lower-case letters, digits, - and ., at most 253");
         }
         return name;
     }

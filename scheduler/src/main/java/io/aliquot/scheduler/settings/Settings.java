@@ -91,8 +91,7 @@ public record Settings(
         return value;
     }
 
-    private static String name(
-            Function<String, @Nullable String> environment, String variable, String defaultValue) {
+    private static String name(Function<String, @Nullable String> environment, String variable, String defaultValue) {
         String value = environment.apply(variable);
         if (value == null || value.isEmpty()) {
             return defaultValue;

@@ -78,7 +78,9 @@ class ExplainerTest {
         assertThat(binpack).extracting(ScoredNode::node).containsExactly("n2", "n1");
         assertThat(binpack.get(1).terms())
                 .containsExactly(new ScoreTerm("fullness", 1000 * binpack.get(1).score()));
-        assertThat(bestNodes(request, Placement.SPREAD)).extracting(ScoredNode::node).containsExactly("n1", "n2");
+        assertThat(bestNodes(request, Placement.SPREAD))
+                .extracting(ScoredNode::node)
+                .containsExactly("n1", "n2");
         // On n2 the pod uses a GPU that is too full for a second pod of this kind; both GPUs of n1 stay usable.
         List<ScoredNode> fragmentation = bestNodes(request, Placement.FRAGMENTATION);
         assertThat(fragmentation).extracting(ScoredNode::node).containsExactly("n2", "n1");
@@ -105,9 +107,11 @@ class ExplainerTest {
         hold("c", 2, 1, 36_000, 80, 0);
         Explanation explanation = explain(Gpus.ask("APP:main: gpumem=12000 gpucores=30"));
         assertThat(explanation.summary())
-                .isEqualTo("0 of 2 nodes fit: 2 no GPU with 12000 MiB free; closest is n1, where "
-                        + Gpus.uuid(1, 0) + " lacks 2000 MiB");
-        assertThat(explanation.nearest()).extracting(Explanation.NodeShortfall::node).containsExactly("n1", "n2");
+                .isEqualTo("0 of 2 nodes fit: 2 no GPU with 12000 MiB free; closest is n1, where " + Gpus.uuid(1, 0)
+                        + " lacks 2000 MiB");
+        assertThat(explanation.nearest())
+                .extracting(Explanation.NodeShortfall::node)
+                .containsExactly("n1", "n2");
         assertThat(explanation.nearest().get(0).gpus())
                 .containsExactly(new Explanation.GpuShortfall("main", Gpus.uuid(1, 0), "lacks 2000 MiB", 2000, 0, 0));
         assertThat(explanation.suggestions()).containsExactly("nvidia.com/gpumem: 10000 instead of 12000");
@@ -219,7 +223,9 @@ class ExplainerTest {
                         new Explanation.PreemptionOption("n2", List.of(victim("other", 50))));
         assertThat(explainer.explain(POD, request, 6, true, ledger.nodeNames()).preemptionOptions())
                 .isEmpty();
-        assertThat(explainer.explain(POD, request, 60, false, ledger.nodeNames()).preemptionOptions())
+        assertThat(explainer
+                        .explain(POD, request, 60, false, ledger.nodeNames())
+                        .preemptionOptions())
                 .isEmpty();
     }
 

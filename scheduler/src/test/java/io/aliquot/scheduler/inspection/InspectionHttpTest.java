@@ -123,12 +123,14 @@ class InspectionHttpTest {
         JsonNode explanation = ok("admin", "/api/v1/pods/team/big/explain?node=n2");
         assertThat(explanation.get("state").asString()).isEqualTo("pending");
         assertThat(explanation.get("summary").asString())
-                .isEqualTo("0 of 3 nodes fit: 3 no GPU with 12000 MiB free; closest is n1, where "
-                        + Gpus.uuid(1, 0) + " lacks 2000 MiB" + ALL_NODES);
-        assertThat(explanation.get("suggestions").toString()).isEqualTo("[\"nvidia.com/gpumem: 10000 instead of 12000\"]");
+                .isEqualTo("0 of 3 nodes fit: 3 no GPU with 12000 MiB free; closest is n1, where " + Gpus.uuid(1, 0)
+                        + " lacks 2000 MiB" + ALL_NODES);
+        assertThat(explanation.get("suggestions").toString())
+                .isEqualTo("[\"nvidia.com/gpumem: 10000 instead of 12000\"]");
         assertThat(explanation.get("gpus")).hasSize(2);
         assertThat(explanation.at("/refusals/0/nodes/count").asInt()).isEqualTo(3);
-        assertThat(explanation.at("/preemptionOptions/0/victims/0/name").asString()).isEqualTo("p1-4");
+        assertThat(explanation.at("/preemptionOptions/0/victims/0/name").asString())
+                .isEqualTo("p1-4");
         // A caller that may not list the pods of that namespace sees the victim without its name.
         JsonNode seen = ok("team", "/api/v1/pods/team/big/explain");
         assertThat(seen.at("/preemptionOptions/0/victims/0").toString())
@@ -173,8 +175,8 @@ class InspectionHttpTest {
                         BodyHandlers.ofString());
         assertThat(refused.body()).contains("no GPU with 12000 MiB free");
         assertThat(ok("admin", "/api/v1/pods/team/picky/explain").get("summary").asString())
-                .isEqualTo("0 of 1 node fit: 1 no GPU with 12000 MiB free; closest is n2, where "
-                        + Gpus.uuid(2, 0) + " lacks 2000 MiB");
+                .isEqualTo("0 of 1 node fit: 1 no GPU with 12000 MiB free; closest is n2, where " + Gpus.uuid(2, 0)
+                        + " lacks 2000 MiB");
     }
 
     @Test
@@ -411,7 +413,14 @@ class InspectionHttpTest {
 
     private static PodLookup.Pod pod(String name, ParsedRequest request, String schedulerMessage) {
         return new PodLookup.Pod(
-                new PodId("team", name, "uid-" + name), "", false, "aliquot-scheduler", request, 5, true, schedulerMessage);
+                new PodId("team", name, "uid-" + name),
+                "",
+                false,
+                "aliquot-scheduler",
+                request,
+                5,
+                true,
+                schedulerMessage);
     }
 
     private static JsonNode ok(String token, String path) throws Exception {
