@@ -12,8 +12,7 @@ class KubernetesConfiguration {
     @Bean
     KubernetesClient kubernetes() {
         // Each caller has retries of its own. By default the client also retries ten times, with pauses of up to 51 s,
-        // so
-        // that a caller would notice a restarted API server up to a minute late.
+        // and would notice a restarted API server up to a minute late.
         var config = new ConfigBuilder()
                 .withRequestRetryBackoffLimit(0)
                 // With HTTP/2 all requests share one connection, and keep using it after the network has dropped it

@@ -66,8 +66,8 @@ public final class Explainer {
     }
 
     /**
-     * Explains in full which nodes fit a pod, why the others refuse it, and what would help. Takes up to some seconds in
-     * a cluster of 1,000 nodes.
+     * Explains in full which nodes fit a pod, why the others refuse it, and what would help. Takes up to some seconds
+     * in a cluster of 1,000 nodes.
      *
      * @param priority the pod's priority in Kubernetes; it may preempt pods of lower priority
      * @param mayPreempt false for {@code preemptionPolicy: Never}
@@ -100,8 +100,8 @@ public final class Explainer {
     }
 
     /**
-     * The explanation in one line, for an event: {@link Explanation#summary} and suggestions for the nearest nodes. Empty
-     * if a node fits the pod. Takes some microseconds for each node.
+     * The explanation in one line, for an event: {@link Explanation#summary} and suggestions for the nearest nodes.
+     * Empty if a node fits the pod. Takes some microseconds for each node.
      */
     public Optional<String> oneLiner(PodId pod, PodGpuRequest request, Collection<String> nodes) {
         Evaluation evaluation = evaluate(pod, request, nodes);
@@ -134,8 +134,8 @@ public final class Explainer {
     }
 
     /**
-     * What each GPU of a node lacks, one entry for each container and GPU. The text of an entry is empty if that GPU fits
-     * a vGPU of that container. Empty for a node that the ledger does not know.
+     * What each GPU of a node lacks, one entry for each container and GPU. The text of an entry is empty if that GPU
+     * fits a vGPU of that container. Empty for a node that the ledger does not know.
      */
     public List<GpuShortfall> gpuShortfalls(PodId pod, PodGpuRequest request, String node) {
         return ledger.view(node)
@@ -187,11 +187,11 @@ public final class Explainer {
         if (evaluation.nodes() == 0) {
             return "the scheduler knows no node with shared GPUs";
         }
-        String nodes = evaluation.nodes() == 1 ? "1 node" : evaluation.nodes() + " nodes";
         if (!evaluation.fitting().isEmpty()) {
             String names = evaluation.fitting().stream().limit(MAX_EXAMPLES).collect(Collectors.joining(", "));
             String more = evaluation.fitting().size() > MAX_EXAMPLES ? ", …" : "";
-            return evaluation.fitting().size() + " of " + nodes + " fit the pod's GPU requests (" + names + more + ")";
+            return evaluation.fitting().size() + "/" + evaluation.nodes() + " nodes fit the pod's GPU requests ("
+                    + names + more + ")";
         }
         String reasons = evaluation.refusals().stream()
                 .limit(MAX_REASONS_IN_SUMMARY)
@@ -205,8 +205,8 @@ public final class Explainer {
                 .findFirst()
                 .map(shortfall -> "; closest is " + shortfall.node().node() + ", where " + shortfall.text())
                 .orElse("; no eviction would help");
-        return "0 of " + nodes + " fit: " + reasons + (others > 0 ? ", " + others + " for other reasons" : "")
-                + nearest;
+        return "0/" + evaluation.nodes() + " nodes fit: " + reasons
+                + (others > 0 ? ", " + others + " for other reasons" : "") + nearest;
     }
 
     private List<NodeFreeCapacity> sharingNodes(PodId pod, Collection<String> nodes) {

@@ -61,7 +61,7 @@ class ExplainerTest {
         node(1, 2);
         Explanation explanation = explain(Gpus.ask("APP:main: gpumem=100"));
         assertThat(explanation.fittingNodes()).containsExactly("n1");
-        assertThat(explanation.summary()).isEqualTo("1 of 1 node fit the pod's GPU requests (n1)");
+        assertThat(explanation.summary()).isEqualTo("1/1 nodes fit the pod's GPU requests (n1)");
         assertThat(explanation.suggestions()).isEmpty();
         assertThat(explanation.preemptionOptions()).isEmpty();
     }
@@ -107,7 +107,7 @@ class ExplainerTest {
         hold("c", 2, 1, 36_000, 80, 0);
         Explanation explanation = explain(Gpus.ask("APP:main: gpumem=12000 gpucores=30"));
         assertThat(explanation.summary())
-                .isEqualTo("0 of 2 nodes fit: 2 no GPU with 12000 MiB free; closest is n1, where " + Gpus.uuid(1, 0)
+                .isEqualTo("0/2 nodes fit: 2 no GPU with 12000 MiB free; closest is n1, where " + Gpus.uuid(1, 0)
                         + " lacks 2000 MiB");
         assertThat(explanation.nearest())
                 .extracting(Explanation.NodeShortfall::node)
@@ -288,7 +288,7 @@ class ExplainerTest {
         assertThat(explainer
                         .oneLiner(POD, Gpus.ask("APP:main: gpumem=50000"), ledger.nodeNames())
                         .orElseThrow())
-                .isEqualTo("0 of 1 node fit: 1 no GPU that large: 50000 MiB; no eviction would help;"
+                .isEqualTo("0/1 nodes fit: 1 no GPU that large: 50000 MiB; no eviction would help;"
                         + " would fit: nvidia.com/gpumem: 40000 instead of 50000");
     }
 
@@ -406,7 +406,7 @@ class ExplainerTest {
         Explanation explanation = explain(Gpus.ask(Map.of(Annotations.NUMA, "required"), two));
 
         assertThat(explanation.summary())
-                .isEqualTo("0 of 1 node fit: 1 no NUMA domain with 2 such GPUs free; closest is n1, where the "
+                .isEqualTo("0/1 nodes fit: 1 no NUMA domain with 2 such GPUs free; closest is n1, where the "
                         + "GPUs that would fit are in different NUMA domains");
         assertThat(explanation.suggestions()).contains("aliquot.io/numa: preferred instead of required");
         assertThat(explain(Gpus.ask(two)).fittingNodes()).containsExactly("n1");

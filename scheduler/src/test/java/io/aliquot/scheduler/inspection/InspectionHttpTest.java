@@ -123,7 +123,7 @@ class InspectionHttpTest {
         JsonNode explanation = ok("admin", "/api/v1/pods/team/big/explain?node=n2");
         assertThat(explanation.get("state").asString()).isEqualTo("pending");
         assertThat(explanation.get("summary").asString())
-                .isEqualTo("0 of 3 nodes fit: 3 no GPU with 12000 MiB free; closest is n1, where " + Gpus.uuid(1, 0)
+                .isEqualTo("0/3 nodes fit: 3 no GPU with 12000 MiB free; closest is n1, where " + Gpus.uuid(1, 0)
                         + " lacks 2000 MiB" + ALL_NODES);
         assertThat(explanation.get("suggestions").toString())
                 .isEqualTo("[\"nvidia.com/gpumem: 10000 instead of 12000\"]");
@@ -141,7 +141,7 @@ class InspectionHttpTest {
     void explainQuotesKubeSchedulerIfGpusAreNotTheObstacle() throws Exception {
         addPending("small", Gpus.ask("APP:main: gpumem=100"));
         assertThat(ok("admin", "/api/v1/pods/team/small/explain").get("summary").asString())
-                .isEqualTo("3 of 3 nodes fit the pod's GPU requests (n1, n2, n3);"
+                .isEqualTo("3/3 nodes fit the pod's GPU requests (n1, n2, n3);"
                         + " kube-scheduler has not reported a failed attempt"
                         + ALL_NODES);
         JsonNode scores = ok("admin", "/api/v1/pods/team/small/explain").get("scores");
@@ -153,7 +153,7 @@ class InspectionHttpTest {
         addPending("small", Gpus.ask("APP:main: gpumem=100"), message);
         JsonNode explanation = ok("admin", "/api/v1/pods/team/small/explain");
         assertThat(explanation.get("summary").asString())
-                .isEqualTo("3 of 3 nodes fit the pod's GPU requests (n1, n2, n3); kube-scheduler's last attempt: "
+                .isEqualTo("3/3 nodes fit the pod's GPU requests (n1, n2, n3); kube-scheduler's last attempt: "
                         + message + ALL_NODES);
         assertThat(explanation.get("kubeScheduler").asString()).isEqualTo(message);
     }
@@ -175,7 +175,7 @@ class InspectionHttpTest {
                         BodyHandlers.ofString());
         assertThat(refused.body()).contains("no GPU with 12000 MiB free");
         assertThat(ok("admin", "/api/v1/pods/team/picky/explain").get("summary").asString())
-                .isEqualTo("0 of 1 node fit: 1 no GPU with 12000 MiB free; closest is n2, where " + Gpus.uuid(2, 0)
+                .isEqualTo("0/1 nodes fit: 1 no GPU with 12000 MiB free; closest is n2, where " + Gpus.uuid(2, 0)
                         + " lacks 2000 MiB");
     }
 
