@@ -22,8 +22,8 @@ import java.util.function.Predicate;
 import java.util.stream.Collectors;
 
 /**
- * Finds pods without which a Pending pod would fit: pods that terminate already, and of the pods of lower priority those
- * that preemption would select.
+ * Finds pods without which a Pending pod would fit: pods that terminate already, and of the pods of lower priority
+ * those that preemption would select.
  */
 final class PreemptionOptions {
     private final PodId pod;

@@ -18,8 +18,8 @@ import java.util.OptionalInt;
 import java.util.function.IntFunction;
 
 /**
- * Finds smaller requests with which a pod would fit now. Each suggestion lowers one number of one container by as little
- * as possible. The placement code itself verifies it, so that a pod that follows a suggestion does fit.
+ * Finds smaller requests with which a pod would fit now. Each suggestion lowers one number of one container by as
+ * little as possible. The placement code itself verifies it, so that a pod that follows a suggestion does fit.
  */
 final class Suggestions {
     private final PodGpuRequest pod;

@@ -12,9 +12,9 @@ import org.jspecify.annotations.Nullable;
 import org.springframework.http.HttpStatus;
 
 /**
- * Authenticates and authorizes callers through the API server. Its answers are cached for {@link #TIME_TO_LIVE}: a client
- * that polls every second costs the API server little, and a revoked token or permission is refused after that time.
- * Thread-safe.
+ * Authenticates and authorizes callers through the API server. Its answers are cached for {@link #TIME_TO_LIVE}: a
+ * client that polls every second costs the API server little, and a revoked token or permission is refused after that
+ * time. Thread-safe.
  */
 final class AccessControl {
     static final Duration TIME_TO_LIVE = Duration.ofSeconds(10);

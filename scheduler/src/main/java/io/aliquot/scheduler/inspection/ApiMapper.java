@@ -23,8 +23,8 @@ import java.util.stream.Stream;
 /** Reads the ledger and maps it to {@link ApiTypes}. Each node is read at one instant, two nodes at different ones. */
 final class ApiMapper {
     /**
-     * The states of pods that hold shares. A pod that was deleted by force and then created again is in the ledger twice
-     * under one name; the API shows the holding whose state comes first here.
+     * The states of pods that hold shares. A pod that was deleted by force and then created again is in the ledger
+     * twice under one name; the API shows the holding whose state comes first here.
      */
     private static final List<State> HOLDING_STATES = List.of(State.HELD, State.ASSUMED, State.LINGERING);
 

@@ -5,7 +5,8 @@ import java.util.List;
 /**
  * The answer of {@code explain}.
  *
- * @param state {@code pending}, {@code bound}, {@code ended}, {@code no-gpu}, {@code invalid} or {@code other-scheduler}
+ * @param state {@code pending}, {@code bound}, {@code ended}, {@code no-gpu}, {@code invalid} or
+ *     {@code other-scheduler}
  * @param summary the answer in one line
  * @param kubeScheduler why kube-scheduler found no node in its last attempt, in its own words; empty if it has made no
  *     attempt or has found a node

@@ -8,8 +8,8 @@ import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The settings of the scheduler's process, read from environment variables that the chart sets. An empty variable counts
- * as not set. Names are names of Kubernetes objects.
+ * The settings of the scheduler's process, read from environment variables that the chart sets. An empty variable
+ * counts as not set. Names are names of Kubernetes objects.
  *
  * @param podName {@code POD_NAME}, required: this pod; its kube-scheduler holds the Lease as {@code <podName>_<uuid>}
  * @param namespace {@code POD_NAMESPACE}, required: the namespace of the release
@@ -17,26 +17,26 @@ import org.jspecify.annotations.Nullable;
  *     the pods that this scheduler binds
  * @param leaseName {@code ALIQUOT_LEASE_NAME}, default {@code aliquot-scheduler}: the Lease of kube-scheduler's leader
  *     election, in {@code namespace}
- * @param nodePlacement {@code ALIQUOT_NODE_PLACEMENT}, default {@code fragmentation}: the policy that selects the node of
- *     a pod that sets none
+ * @param nodePlacement {@code ALIQUOT_NODE_PLACEMENT}, default {@code fragmentation}: the policy that selects the node
+ *     of a pod that sets none
  * @param gpuPlacement {@code ALIQUOT_GPU_PLACEMENT}, default {@code fragmentation}: the policy that selects GPUs if
  *     neither the pod nor the node sets one
- * @param compatibility {@code ALIQUOT_COMPATIBILITY}, default {@code none}: what resources mean on a pod that does not set
- *     it
+ * @param compatibility {@code ALIQUOT_COMPATIBILITY}, default {@code none}: what resources mean on a pod that does not
+ *     set it
  * @param nodesPerFilter {@code ALIQUOT_NODES_PER_FILTER}, 0 to 100,000, default 100: the maximum number of nodes in an
  *     answer to Filter; 0 for all that fit
  * @param runtimeClass {@code ALIQUOT_RUNTIME_CLASS}, default none: the RuntimeClass that the webhook sets on pods that
  *     request GPUs
- * @param webhookService {@code ALIQUOT_WEBHOOK_SERVICE}, default {@code aliquot-webhook}: the Service through which the API
- *     server calls the webhooks
- * @param webhookSecret {@code ALIQUOT_WEBHOOK_SECRET}, default {@code aliquot-webhook-tls}: the Secret with the webhooks'
- *     certificate
- * @param webhookConfiguration {@code ALIQUOT_WEBHOOK_CONFIGURATION}, default {@code aliquot}: the webhook configurations
- *     whose {@code caBundle} the scheduler writes
- * @param apiService {@code ALIQUOT_API_SERVICE}, default none: the Service through which users reach {@code /api/v1}; the
- *     port is closed without it
- * @param logFormat {@code ALIQUOT_LOG_FORMAT}, default text: one of {@link #LOG_FORMATS}. Spring Boot reads the variable
- *     before this class ({@code application.properties})
+ * @param webhookService {@code ALIQUOT_WEBHOOK_SERVICE}, default {@code aliquot-webhook}: the Service through which the
+ *     API server calls the webhooks
+ * @param webhookSecret {@code ALIQUOT_WEBHOOK_SECRET}, default {@code aliquot-webhook-tls}: the Secret with the
+ *     webhooks' certificate
+ * @param webhookConfiguration {@code ALIQUOT_WEBHOOK_CONFIGURATION}, default {@code aliquot}: the webhook
+ *     configurations whose {@code caBundle} the scheduler writes
+ * @param apiService {@code ALIQUOT_API_SERVICE}, default none: the Service through which users reach {@code /api/v1};
+ *     the port is closed without it
+ * @param logFormat {@code ALIQUOT_LOG_FORMAT}, default text: one of {@link #LOG_FORMATS}. Spring Boot reads the
+ *     variable before this class ({@code application.properties})
  */
 public record Settings(
         String podName,

@@ -21,7 +21,8 @@ import org.springframework.context.ConfigurableApplicationContext;
 
 /**
  * Schemathesis generates requests from {@code openapi.json} and checks the responses against it. The test is skipped if
- * the program is not on the PATH. {@code ./aliquot test} installs it; by hand: {@code pip install -r lab/schemathesis.txt}.
+ * the program is not on the PATH. {@code ./aliquot test} installs it; by hand:
+ * {@code pip install -r lab/schemathesis.txt}.
  */
 class SchemathesisTest {
     private static final String PROGRAM = "schemathesis";
