@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.aliquot.api.Compatibility;
+import io.aliquot.scheduler.admission.certificate.CertificateKeeperFixture;
 import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.fabric8.kubernetes.client.KubernetesClient;
@@ -23,9 +24,7 @@ import java.security.KeyStore;
 import java.security.cert.CertificateFactory;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.Base64;
-import java.util.List;
 import java.util.Optional;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLException;
@@ -52,10 +51,8 @@ class WebhooksTest {
     @SuppressWarnings("NullAway.Init") // set by the extension
     private KubernetesClient kubernetes;
 
-    private final MovedClock clock = new MovedClock(Instant.now());
-
     @SuppressWarnings("NullAway.Init")
-    private CertificateKeeper keeper;
+    private CertificateKeeperFixture keeper;
 
     @SuppressWarnings("NullAway.Init")
     private ConfigurableApplicationContext context;
@@ -67,7 +64,7 @@ class WebhooksTest {
             excludeFilters =
                     @Filter(
                             type = FilterType.REGEX,
-                            pattern = {".*AdmissionConfiguration", ".*Test\\$.*"}))
+                            pattern = {".*(Admission|Certificate)Configuration", ".*Test\\$.*"}))
     @Import(RandomPorts.class)
     static class Program {
         @Bean
@@ -83,11 +80,9 @@ class WebhooksTest {
 
     @BeforeEach
     void start() {
-        kubernetes.resource(CertificateKeeperTest.configuration()).create();
-        keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.NAMES, clock);
+        keeper = new CertificateKeeperFixture(kubernetes);
         context = new SpringApplicationBuilder(Program.class)
-                .initializers(starting -> ((GenericApplicationContext) starting)
-                        .registerBean("keeper", CertificateKeeper.class, () -> keeper))
+                .initializers(starting -> keeper.registerIn((GenericApplicationContext) starting))
                 .run();
     }
 
@@ -154,10 +149,7 @@ class WebhooksTest {
     void thePortIsOpenButUntrustedUntilTheFirstLook() throws Exception {
         KeyStore nobody = KeyStore.getInstance("PKCS12");
         nobody.load(null, null);
-        nobody.setCertificateEntry(
-                "x",
-                ServingCertificate.create(List.of("x"), clock.instant(), Optional.empty())
-                        .certificate());
+        nobody.setCertificateEntry("x", keeper.otherCertificate());
 
         assertThatThrownBy(() -> post(nobody, "/admission/gpu", "{}")).isInstanceOf(SSLException.class);
         assertThat(ready()).startsWith("waits for the webhooks' certificate");
@@ -170,7 +162,7 @@ class WebhooksTest {
         keeper.look();
         KeyStore before = bundle();
         String review = AdmissionReviewTest.review(Pods.share()).toString();
-        clock.advance(Duration.ofDays(60));
+        keeper.advance(Duration.ofDays(60));
 
         // The API server may still work with the old bundle when the new one has just been written …
         keeper.look();
@@ -182,7 +174,7 @@ class WebhooksTest {
         assertThat(post("/admission/gpu", review).status()).isEqualTo(200);
         assertThatThrownBy(() -> post(before, "/admission/gpu", review)).isInstanceOf(SSLException.class);
 
-        clock.advance(Duration.ofHours(2));
+        keeper.advance(Duration.ofHours(2));
         keeper.look();
         assertThat(bundle().size()).isEqualTo(1);
         assertThat(post("/admission/gpu", review).status()).isEqualTo(200);
@@ -201,7 +193,7 @@ class WebhooksTest {
         var tls = SSLContext.getInstance("TLS");
         tls.init(null, trust.getTrustManagers(), null);
         byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
-        String host = CertificateKeeperTest.NAMES.host();
+        String host = CertificateKeeperFixture.host();
         try (var plain = new Socket(InetAddress.getLoopbackAddress(), RandomPorts.webhooks(context));
                 var socket = (SSLSocket) tls.getSocketFactory().createSocket(plain, host, 443, true)) {
             var parameters = socket.getSSLParameters();

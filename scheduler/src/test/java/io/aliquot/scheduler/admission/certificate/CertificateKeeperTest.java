@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.admission;
+package io.aliquot.scheduler.admission.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
@@ -28,7 +28,7 @@ class CertificateKeeperTest {
     @SuppressWarnings("NullAway.Init") // set by the extension
     private KubernetesClient kubernetes;
 
-    private final MovedClock clock = new MovedClock(Instant.parse("2026-03-01T00:00:00Z"));
+    private final ManualClock clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
 
     @BeforeEach
     void webhooks() {

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.admission;
+package io.aliquot.scheduler.admission.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;

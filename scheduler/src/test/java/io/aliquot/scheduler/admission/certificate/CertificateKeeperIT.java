@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.admission;
+package io.aliquot.scheduler.admission.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -37,7 +37,7 @@ class CertificateKeeperIT {
                             .build())
                     .create();
             client.resource(configuration()).create();
-            var clock = new MovedClock(Instant.parse("2026-03-01T00:00:00Z"));
+            var clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
             List<CertificateKeeper> keepers = Stream.generate(() -> new CertificateKeeper(client, NAMES, clock))
                     .limit(3)
                     .toList();

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.admission;
+package io.aliquot.scheduler.admission.certificate;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.server.CertificateSource.Identity;
