@@ -78,8 +78,8 @@ record AdmissionReview(String uid, ObjectNode pod, Optional<ObjectNode> before) 
     /** The names of the containers that the pod has already. */
     Set<String> there() {
         return before.stream()
-                .flatMap(pod -> Container.withEphemeral(pod).stream())
-                .map(Container::name)
+                .flatMap(pod -> JsonContainer.withEphemeral(pod).stream())
+                .map(JsonContainer::name)
                 .collect(Collectors.toSet());
     }
 

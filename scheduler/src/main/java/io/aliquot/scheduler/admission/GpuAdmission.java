@@ -26,13 +26,13 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
     @Override
     public void admit(ObjectNode pod) {
         Map<String, String> annotations = metadata(pod, "annotations");
-        List<Container> containers = Container.of(pod);
-        var wishes = new PreferenceAnnotations(
-                annotations, compatibility, containers.stream().anyMatch(Container::inAcksNames));
+        List<JsonContainer> containers = JsonContainer.of(pod);
+        var wishes = new DerivedAnnotations(
+                annotations, compatibility, containers.stream().anyMatch(JsonContainer::inAcksNames));
         Map<String, String> labels = metadata(pod, "labels");
-        var gpuContainers = new ArrayList<Container>();
-        var others = new ArrayList<Container>();
-        for (Container container : containers) {
+        var gpuContainers = new ArrayList<JsonContainer>();
+        var others = new ArrayList<JsonContainer>();
+        for (JsonContainer container : containers) {
             wishes.add(container, container.translateAliases(labels, wishes.compatibility()));
             (container.request().isPresent() ? gpuContainers : others).add(container);
         }
@@ -51,7 +51,7 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
                 spec.put("runtimeClassName", runtimeClass.get());
             }
             addVolumes(spec, gpuContainers);
-            for (Container container : gpuContainers) {
+            for (JsonContainer container : gpuContainers) {
                 container.defaultToOneGpu();
                 container.showGrantedGpus();
                 container.mountVolume();
@@ -63,7 +63,7 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
         }
         others.stream()
                 .filter(container -> container.grantedByAnother().isEmpty())
-                .forEach(Container::hideGpus);
+                .forEach(JsonContainer::hideGpus);
     }
 
     private static Map<String, String> metadata(ObjectNode pod, String field) {
@@ -82,7 +82,7 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
                 });
     }
 
-    private static void checkGrantedByUs(Container container) {
+    private static void checkGrantedByUs(JsonContainer container) {
         container.grantedByAnother().ifPresent(resource -> {
             throw container.denied(resource + " is granted by another device plugin, whose devices a pod with shares of"
                     + " GPUs can't have too; put the two into pods of their own");
@@ -102,7 +102,7 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
         }
     }
 
-    private static void checkConfined(Container container) {
+    private static void checkConfined(JsonContainer container) {
         if (container.privileged()) {
             throw container.denied("a privileged container sees every GPU of its node, so it can't be given a share;"
                     + " remove securityContext.privileged, or what it asks of nvidia.com");
@@ -115,9 +115,9 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
     }
 
     /** Long names are cut and hashed into annotation keys; somebody may have made two that meet. */
-    private static void checkKeysDiffer(List<Container> containers) {
+    private static void checkKeysDiffer(List<JsonContainer> containers) {
         var names = new HashMap<String, String>();
-        for (Container container : containers) {
+        for (JsonContainer container : containers) {
             String other = names.put(container.key(), container.name());
             if (other != null && !other.equals(container.name())) { // the API server refuses equal names
                 throw container.denied("rename it, since its short form is that of container " + other);
@@ -125,13 +125,13 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
         }
     }
 
-    private static void addVolumes(ObjectNode spec, List<Container> containers) {
+    private static void addVolumes(ObjectNode spec, List<JsonContainer> containers) {
         var present = new HashMap<String, ObjectNode>();
         for (ObjectNode volume : JsonTree.objects(spec, "volumes")) {
             JsonTree.text(volume, "name").ifPresent(name -> present.put(name, volume));
         }
         ArrayNode volumes = JsonTree.ensureArray(spec, "volumes");
-        for (Container container : containers) {
+        for (JsonContainer container : containers) {
             ObjectNode ours = container.volume();
             ObjectNode other = present.putIfAbsent(container.volumeName(), ours);
             if (other == null) {

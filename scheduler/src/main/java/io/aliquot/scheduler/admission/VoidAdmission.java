@@ -13,10 +13,10 @@ import java.util.Set;
 record VoidAdmission(Set<String> there) implements Admission {
     @Override
     public void admit(ObjectNode pod) {
-        Container.withEphemeral(pod).stream()
+        JsonContainer.withEphemeral(pod).stream()
                 .filter(container -> !there.contains(container.name())
                         && !container.namesOurResources()
                         && container.grantedByAnother().isEmpty())
-                .forEach(Container::hideGpus);
+                .forEach(JsonContainer::hideGpus);
     }
 }

@@ -89,7 +89,7 @@ class GoldenManifestsTest {
     private static Admission admission(Path folder, ObjectNode pod) {
         Compatibility compatibility =
                 folder.startsWith(FOLDER.resolve("hami-compatible")) ? Compatibility.HAMI : Compatibility.NONE;
-        return Container.of(pod).stream().anyMatch(Container::namesOurResources)
+        return JsonContainer.of(pod).stream().anyMatch(JsonContainer::namesOurResources)
                 ? new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"), compatibility)
                 : new VoidAdmission(Set.of());
     }

@@ -10,7 +10,7 @@ import java.util.OptionalInt;
 import java.util.TreeMap;
 
 /** What a pod wishes by its annotations, and by resources that are annotations in our names. */
-final class PreferenceAnnotations {
+final class DerivedAnnotations {
     private final Map<String, String> annotations;
     private final Compatibility byDefault;
     private final Compatibility compatibility;
@@ -23,7 +23,7 @@ final class PreferenceAnnotations {
      * @param byDefault whose meaning a pod's resources have that doesn't say
      * @param inAcksNames whether they are named as ACK does, and so not for another product's meaning
      */
-    PreferenceAnnotations(Map<String, String> annotations, Compatibility byDefault, boolean inAcksNames) {
+    DerivedAnnotations(Map<String, String> annotations, Compatibility byDefault, boolean inAcksNames) {
         this.annotations = annotations;
         this.byDefault = byDefault;
         String own = annotations.get(Annotations.COMPATIBILITY);
@@ -40,7 +40,7 @@ final class PreferenceAnnotations {
         return compatibility;
     }
 
-    void add(Container container, Container.Translation said) {
+    void add(JsonContainer container, JsonContainer.Translation said) {
         if (said.priority().isPresent()) {
             if (priority.isPresent() && !priority.equals(said.priority())) {
                 throw container.denied("a pod has one priority: write the same " + ForeignResources.PRIORITY

@@ -20,7 +20,7 @@ import java.util.OptionalInt;
 import java.util.stream.Stream;
 
 /** One container in the tree of its pod. */
-final class Container {
+final class JsonContainer {
     private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
     /** NVIDIA's runtime then injects nothing and, unlike for an empty value, asks nobody else (container toolkit). */
     private static final String NO_DEVICES = "void";
@@ -33,27 +33,27 @@ final class Container {
     private final ObjectNode tree;
     private final String name;
 
-    private Container(ObjectNode tree) {
+    private JsonContainer(ObjectNode tree) {
         this.tree = tree;
         this.name = JsonTree.text(tree, "name").orElse(""); // the API server validates after us, and will say so
     }
 
     /** Those that a pod is created with, in the order they start. */
-    static List<Container> of(ObjectNode pod) {
+    static List<JsonContainer> of(ObjectNode pod) {
         return of(pod, "initContainers", "containers");
     }
 
     /** Those that were added to it since, too. */
-    static List<Container> withEphemeral(ObjectNode pod) {
+    static List<JsonContainer> withEphemeral(ObjectNode pod) {
         return of(pod, "initContainers", "containers", "ephemeralContainers");
     }
 
-    private static List<Container> of(ObjectNode pod, String... fields) {
+    private static List<JsonContainer> of(ObjectNode pod, String... fields) {
         ObjectNode spec = JsonTree.object(pod, "spec")
                 .orElseThrow(() -> new MalformedReviewException("expected the pod to have a spec"));
         return Stream.of(fields)
                 .flatMap(field -> JsonTree.objects(spec, field).stream())
-                .map(Container::new)
+                .map(JsonContainer::new)
                 .toList();
     }
 
@@ -74,7 +74,7 @@ final class Container {
      *
      * @param labels the pod's
      */
-    Container.Translation translateAliases(Map<String, String> labels, Compatibility compatibility) {
+    JsonContainer.Translation translateAliases(Map<String, String> labels, Compatibility compatibility) {
         Map<String, String> limits = resources("limits");
         resources("requests").keySet().stream()
                 .filter(name -> isOurs(name) && !limits.containsKey(name))
@@ -87,7 +87,7 @@ final class Container {
             if (!ours.equals(limits)) {
                 replace(limits, ours);
             }
-            return new Container.Translation(
+            return new JsonContainer.Translation(
                     ForeignResources.priority(limits, compatibility), ForeignResources.wantsLinks(limits));
         } catch (FormatException e) {
             throw denied(e);
@@ -111,7 +111,7 @@ final class Container {
     boolean namesOurResources() {
         return Stream.of("limits", "requests")
                 .flatMap(kind -> resources(kind).keySet().stream())
-                .anyMatch(Container::isOurs);
+                .anyMatch(JsonContainer::isOurs);
     }
 
     /** A resource of NVIDIA's that another device plugin grants, and by which that one shows the container a device. */
