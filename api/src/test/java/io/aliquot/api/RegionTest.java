@@ -17,14 +17,14 @@ final class RegionTest {
     private static final Path GOLDEN = Path.of("..", "native-shim", "golden");
 
     @Test
-    void theGoldenFileReadsAsTheShimReadsIt() throws IOException {
+    void readsTheGoldenFileAsTheShimDoes() throws IOException {
         byte[] golden = Files.readAllBytes(GOLDEN.resolve("region.bin"));
 
         assertThat(print(golden)).isEqualTo(Files.readString(GOLDEN.resolve("region.expected")));
     }
 
     @Test
-    void aFreshFileHasTheGoldenHeaderAndZerosElsewhere() throws IOException {
+    void aFreshRegionHasTheGoldenHeaderAndZerosElsewhere() throws IOException {
         ByteBuffer golden = ByteBuffer.wrap(Files.readAllBytes(GOLDEN.resolve("region.bin")));
         ByteBuffer fresh = ByteBuffer.wrap(Region.fresh());
 
@@ -33,7 +33,7 @@ final class RegionTest {
     }
 
     @Test
-    void anEmptyFileIsAFreshOne() {
+    void anEmptyFileEqualsAFreshRegion() {
         Region region = Region.parse(new byte[0]);
 
         assertThat(region.devices()).isEmpty();
@@ -41,7 +41,7 @@ final class RegionTest {
     }
 
     @Test
-    void anEntryOfWhichOnlyHalfTheUuidIsWrittenIsNoDeviceYet() {
+    void ignoresADeviceWhoseUuidIsHalfWritten() {
         byte[] file = Region.fresh();
         file[4096] = 1;
 
@@ -49,7 +49,7 @@ final class RegionTest {
     }
 
     @Test
-    void whatAContainerScribbledIsRefusedWithWhatWasExpected() {
+    void rejectsInvalidContentAndSaysWhatWasExpected() {
         assertThatThrownBy(() -> Region.parse(new byte[100]))
                 .isInstanceOf(FormatException.class)
                 .hasMessage("expected a region's size 565248, found \"100\"");
