@@ -1,7 +1,6 @@
 package io.aliquot.scheduler.admission;
 
 import io.aliquot.scheduler.settings.Settings;
-import java.util.Optional;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
@@ -9,9 +8,6 @@ import org.springframework.context.annotation.Configuration;
 class AdmissionConfiguration {
     @Bean
     GpuAdmission gpuAdmission(Settings settings) {
-        return new GpuAdmission(
-                settings.schedulerName(),
-                Optional.of(settings.runtimeClass()).filter(name -> !name.isEmpty()),
-                settings.compatibility());
+        return new GpuAdmission(settings.schedulerName(), settings.runtimeClass(), settings.compatibility());
     }
 }

@@ -6,31 +6,36 @@ import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.PlacementPreferences;
 import java.util.Map;
-import java.util.OptionalInt;
 import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
 
-/** What a pod wishes by its annotations, and by resources that are annotations in our names. */
+/**
+ * The annotations that the webhook adds to a pod, because the pod states them by resources: its priority, its wish for
+ * well-linked GPUs and the meaning of its resources. Not thread-safe.
+ */
 final class DerivedAnnotations {
-    private final Map<String, String> annotations;
-    private final Compatibility byDefault;
+    private final Map<String, String> podAnnotations;
+    private final Compatibility defaultCompatibility;
     private final Compatibility compatibility;
-    private OptionalInt priority = OptionalInt.empty();
-    private boolean links;
+    private @Nullable Integer priority;
+    private boolean bestLinked;
 
     /**
-     * Wishes.
+     * Determines the pod's compatibility.
      *
-     * @param byDefault whose meaning a pod's resources have that doesn't say
-     * @param inAcksNames whether they are named as ACK does, and so not for another product's meaning
+     * @param defaultCompatibility for pods without the annotation {@link Annotations#COMPATIBILITY}
+     * @param usesAckResources whether a container names ACK's resources, which have one meaning only
+     * @throws DeniedException if the annotation is invalid
      */
-    DerivedAnnotations(Map<String, String> annotations, Compatibility byDefault, boolean inAcksNames) {
-        this.annotations = annotations;
-        this.byDefault = byDefault;
-        String own = annotations.get(Annotations.COMPATIBILITY);
+    DerivedAnnotations(
+            Map<String, String> podAnnotations, Compatibility defaultCompatibility, boolean usesAckResources) {
+        this.podAnnotations = podAnnotations;
+        this.defaultCompatibility = defaultCompatibility;
+        String annotation = podAnnotations.get(Annotations.COMPATIBILITY);
         try {
-            this.compatibility = own != null
-                    ? Compatibility.parse("annotation " + Annotations.COMPATIBILITY, own)
-                    : inAcksNames ? Compatibility.NONE : byDefault;
+            this.compatibility = annotation != null
+                    ? Compatibility.parse("annotation " + Annotations.COMPATIBILITY, annotation)
+                    : usesAckResources ? Compatibility.NONE : defaultCompatibility;
         } catch (FormatException e) {
             throw new DeniedException(String.valueOf(e.getMessage()), e);
         }
@@ -40,50 +45,53 @@ final class DerivedAnnotations {
         return compatibility;
     }
 
-    void add(JsonContainer container, JsonContainer.Translation said) {
-        if (said.priority().isPresent()) {
-            if (priority.isPresent() && !priority.equals(said.priority())) {
+    /** @throws DeniedException if another container states another priority */
+    void add(JsonContainer container, JsonContainer.Translation translation) {
+        Integer stated = translation.priority();
+        if (stated != null) {
+            if (priority != null && !priority.equals(stated)) {
                 throw container.denied("a pod has one priority: write the same " + ForeignResources.PRIORITY
                         + " in all its containers, or the annotation " + Annotations.PRIORITY + " instead");
             }
-            priority = said.priority();
+            priority = stated;
         }
-        links |= said.links();
+        bestLinked |= translation.bestLinked();
     }
 
-    /** For a pod that asks for no GPU. */
-    void checkNone() {
-        if (priority.isPresent()) {
+    /** @throws DeniedException if a pod that requests no GPU states a priority */
+    void requireNoPriority() {
+        if (priority != null) {
             throw new DeniedException(
-                    "remove " + ForeignResources.PRIORITY + ", or ask for a GPU: it is the priority on that");
+                    "remove " + ForeignResources.PRIORITY + ", or request a GPU: it is the priority on that GPU");
         }
     }
 
     /**
-     * What the pod shall have beside its own annotations.
+     * The annotations to add.
      *
-     * @throws DeniedException where those make no sense
+     * @throws DeniedException if the pod's own annotations are invalid or contradict its resources
      */
-    Map<String, String> annotations() {
-        PlacementPreferences own;
+    Map<String, String> toAdd() {
+        PlacementPreferences preferences;
         try {
-            own = PlacementPreferences.parse(annotations);
+            preferences = PlacementPreferences.parse(podAnnotations);
         } catch (FormatException e) {
             throw new DeniedException(String.valueOf(e.getMessage()), e);
         }
         var added = new TreeMap<String, String>();
-        // Ours is said too where it is not the default: asked again, the webhook finds ACK's names no more.
-        if (own.compatibility().isEmpty() && byDefault != Compatibility.NONE) {
+        // Compatibility.NONE is written too where it is not the default: when the API server reinvokes the webhook,
+        // ACK's resource names, which imply it, have been translated.
+        if (preferences.compatibility().isEmpty() && defaultCompatibility != Compatibility.NONE) {
             added.put(Annotations.COMPATIBILITY, compatibility.print());
         }
-        if (priority.isPresent()) {
-            if (annotations.containsKey(Annotations.PRIORITY) && own.priority() != priority.getAsInt()) {
+        if (priority != null) {
+            if (podAnnotations.containsKey(Annotations.PRIORITY) && preferences.priority() != priority) {
                 throw new DeniedException("the annotation " + Annotations.PRIORITY + " and the resource "
                         + ForeignResources.PRIORITY + " differ: remove one of them");
             }
-            added.put(Annotations.PRIORITY, Integer.toString(priority.getAsInt()));
+            added.put(Annotations.PRIORITY, Integer.toString(priority));
         }
-        if (links && own.gpuPlacement().isEmpty() && !own.topology()) {
+        if (bestLinked && preferences.gpuPlacement().isEmpty() && !preferences.topology()) {
             added.put(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);
         }
         return added;

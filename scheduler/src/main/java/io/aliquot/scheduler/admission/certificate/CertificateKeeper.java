@@ -12,6 +12,7 @@ import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import java.net.HttpURLConnection;
+import java.security.cert.X509Certificate;
 import java.time.Clock;
 import java.util.List;
 import java.util.Map;
@@ -20,23 +21,26 @@ import java.util.Optional;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Keeps the webhooks trusted. Every few seconds it looks at the Secret, which all replicas share and whoever comes first
- * writes, and at the webhooks' {@code caBundle}, and puts right what is wrong with either; each look starts from what it
- * finds, so it may be killed anywhere.
+ * Keeps a valid certificate in a Secret and the webhooks' {@code caBundle} trusting it. Every 5 s each replica reads
+ * both and repairs them; the first replica writes, the others adopt. A reconciliation depends only on what it reads and
+ * on the certificate that this replica serves, so the process may be killed at any point.
  *
- * <p>A renewed certificate takes over without a failed call: the Secret gets it, the bundle then trusts both, and only a
- * later look that finds the bundle so begins to show it.
+ * <p>A renewal fails no call: the Secret gets the new certificate, the {@code caBundle} then trusts both, and a replica
+ * serves the new one only after a later reconciliation has found the {@code caBundle} in that state.
+ *
+ * <p>One thread reconciles; {@link #current} and {@link #waitsFor} are thread-safe.
  */
 final class CertificateKeeper implements CertificateSource, Readiness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(CertificateKeeper.class);
     private static final long PERIOD_SECONDS = 5;
-    private static final int TRIES = 5;
-    /** Unprocessable Content: what a JSON patch's test finds otherwise (k8s.io/apiserver, handlers/patch.go). */
-    private static final int FAILED_TEST = 422;
+    private static final int MAX_ATTEMPTS = 5;
+    /** HTTP status if the test of a JSON Patch fails (k8s.io/apiserver, handlers/patch.go). */
+    private static final int UNPROCESSABLE_CONTENT = 422;
 
     private static final String REQUIRED = "gpu.aliquot.io";
     private static final List<String> WEBHOOKS = List.of(REQUIRED, "void.aliquot.io", "debug.aliquot.io");
@@ -45,25 +49,31 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     private final Names names;
     private final Clock clock;
     private final ScheduledExecutorService timer;
-    private volatile Optional<ServingCertificate> shown = Optional.empty();
-    private volatile Optional<String> waitsFor = Optional.of("the webhooks' certificate");
-    /** What the look before left trusted: long enough ago for the API server to have heard of it. */
-    private Optional<ServingCertificate> seenTrusted = Optional.empty();
+    private volatile @Nullable ServingCertificate served;
+    /** What this replica waits for before it is ready; empty once it is ready. */
+    private volatile String waitingFor = "the webhooks' certificate";
+    /** The certificate that the previous reconciliation left trusted; the API server has noticed it since. */
+    private @Nullable ServingCertificate trustedBefore;
 
-    private String trouble = "";
+    private String lastError = "";
 
     /**
-     * Where things are.
+     * The Kubernetes objects involved.
      *
-     * @param services by which we are reached, in {@code namespace}; by the first the API server reaches the webhooks
+     * @param services that lead to this program, in {@code namespace}, at least one; the API server reaches the webhooks
+     *     by the first
      * @param secret in {@code namespace}
      * @param configuration a MutatingWebhookConfiguration
      */
     record Names(String namespace, List<String> services, String secret, String configuration) {
         Names {
             services = List.copyOf(services);
+            if (services.isEmpty()) {
+                throw new IllegalArgumentException("expected the webhooks' Service, found none");
+            }
         }
 
+        /** The DNS name by which the API server calls the webhooks. */
         String host() {
             return hosts().get(0);
         }
@@ -87,7 +97,7 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     }
 
     void start() {
-        var unused = timer.scheduleWithFixedDelay(this::lookAndLog, 0, PERIOD_SECONDS, TimeUnit.SECONDS);
+        var unused = timer.scheduleWithFixedDelay(this::reconcileAndLog, 0, PERIOD_SECONDS, TimeUnit.SECONDS);
     }
 
     @Override
@@ -97,28 +107,28 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
 
     @Override
     public Optional<Identity> current() {
-        return shown.map(ServingCertificate::identity);
+        return Optional.ofNullable(served).map(ServingCertificate::identity);
     }
 
     @Override
     public Optional<String> waitsFor() {
-        return waitsFor;
+        return Optional.of(waitingFor).filter(text -> !text.isEmpty());
     }
 
     /**
-     * Looks once and puts right what is wrong.
+     * Reads the Secret and the webhooks once and repairs them.
      *
-     * @throws KubernetesClientException where the API server can't be asked or refuses
+     * @throws KubernetesClientException if the API server is unreachable or refuses
      */
-    void look() {
-        for (int i = 1; ; i++) {
+    void reconcile() {
+        for (int attempt = 1; ; attempt++) {
             try {
-                lookOnce();
+                tryReconcile();
                 return;
             } catch (KubernetesClientException e) {
-                // Another replica was faster: it has changed what we were about to, since we read it.
-                boolean raced = e.getCode() == HttpURLConnection.HTTP_CONFLICT || e.getCode() == FAILED_TEST;
-                if (!raced || i == TRIES) {
+                // Another replica changed the object after this one read it.
+                boolean raced = e.getCode() == HttpURLConnection.HTTP_CONFLICT || e.getCode() == UNPROCESSABLE_CONTENT;
+                if (!raced || attempt == MAX_ATTEMPTS) {
                     throw e;
                 }
             }
@@ -126,40 +136,41 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     }
 
     /**
-     * Reads the webhooks before the Secret and writes them only as they were read: who was held up in between must not
-     * put back a bundle that another replica has meanwhile followed with a newer certificate.
+     * Reads the webhooks before the Secret, and writes the webhooks only in the version that it read. A replica that is
+     * delayed between the two therefore cannot overwrite a {@code caBundle} with an older certificate than another
+     * replica has written meanwhile.
      */
-    private void lookOnce() {
-        Optional<MutatingWebhookConfiguration> configuration = Optional.ofNullable(kubernetes
+    private void tryReconcile() {
+        MutatingWebhookConfiguration configuration = kubernetes
                 .admissionRegistration()
                 .v1()
                 .mutatingWebhookConfigurations()
                 .withName(names.configuration())
-                .get());
-        ServingCertificate kept = keep();
-        boolean trusted = bundleWasRight(configuration, kept);
-        if (shown.isEmpty() || (trusted && seenTrusted.equals(Optional.of(kept)))) {
-            shown = Optional.of(kept);
+                .get();
+        ServingCertificate stored = ensureSecret();
+        boolean trusted = ensureTrusted(configuration, stored);
+        if (served == null || (trusted && stored.equals(trustedBefore))) {
+            served = stored;
         }
-        seenTrusted = Optional.of(kept);
-        waitsFor = Optional.empty();
+        trustedBefore = stored;
+        waitingFor = "";
     }
 
-    private void lookAndLog() {
+    private void reconcileAndLog() {
         try {
-            look();
-            trouble = "";
+            reconcile();
+            lastError = "";
         } catch (RuntimeException e) {
-            String now = e.getMessage() + (e.getCause() == null ? "" : " (" + e.getCause() + ")");
-            if (!now.equals(trouble)) { // the same at every look would drown the log
-                LOG.warn("cannot keep the webhooks' certificate, and tries again every {} s: {}", PERIOD_SECONDS, now);
+            String error = e.getMessage() + (e.getCause() == null ? "" : " (" + e.getCause() + ")");
+            if (!error.equals(lastError)) { // logs an error once, not every 5 s
+                LOG.warn("Cannot keep the webhooks' certificate; retrying every {} s: {}", PERIOD_SECONDS, error);
             }
-            trouble = now;
+            lastError = error;
         }
     }
 
-    /** What the Secret holds, after putting there what it should. */
-    private ServingCertificate keep() {
+    /** The Secret's certificate, after creation, replacement or renewal where needed. */
+    private ServingCertificate ensureSecret() {
         Secret secret = kubernetes
                 .secrets()
                 .inNamespace(names.namespace())
@@ -168,45 +179,48 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
         if (secret == null) {
             ServingCertificate created = create();
             kubernetes
-                    .resource(empty().toBuilder().withData(created.print()).build())
+                    .resource(
+                            emptySecret().toBuilder().withData(created.print()).build())
                     .create();
-            LOG.info("created secret {} with {}", names.secret(), created);
+            LOG.info("Created Secret {} with {}", names.secret(), created);
             return created;
         }
-        ServingCertificate kept;
+        ServingCertificate stored;
         try {
             Map<String, String> data = Objects.requireNonNullElse(secret.getData(), Map.of());
-            kept = ServingCertificate.parse(data, names.host(), clock.instant());
+            stored = ServingCertificate.parse(data, names.host(), clock.instant());
         } catch (FormatException e) {
             ServingCertificate created = create();
             update(secret, created);
-            LOG.warn("replaced the content of secret {} with {}: {}", names.secret(), created, e.getMessage());
+            LOG.warn("Replaced the content of Secret {} with {}: {}", names.secret(), created, e.getMessage());
             return created;
         }
-        if (kept.dueForRenewal(names.hosts(), clock.instant())) {
-            if (shown.isEmpty()) { // just started, so it is this one that the webhooks trust
-                shown = Optional.of(kept);
+        if (stored.dueForRenewal(names.hosts(), clock.instant())) {
+            if (served == null) { // the process has just started, and the webhooks trust the stored certificate
+                served = stored;
             }
             ServingCertificate renewed =
-                    ServingCertificate.create(names.hosts(), clock.instant(), Optional.of(kept.certificate()));
+                    ServingCertificate.create(names.hosts(), clock.instant(), List.of(stored.certificate()));
             update(secret, renewed);
-            LOG.info("renewed {} with {}", kept, renewed);
+            LOG.info("Renewed {} with {}", stored, renewed);
             return renewed;
         }
-        ServingCertificate settled = kept.settled(clock.instant());
-        if (!settled.equals(kept)) {
-            update(secret, settled);
-            LOG.info("the webhooks' certificate before {} is no longer trusted", settled);
+        ServingCertificate trimmed = stored.withoutOldPredecessor(clock.instant());
+        if (!trimmed.equals(stored)) {
+            update(secret, trimmed);
+            LOG.info("Ended the trust in the webhooks' certificate before {}", trimmed);
         }
-        return settled;
+        return trimmed;
     }
 
-    /** Trusting what we still show, so that its end disturbs nobody. */
+    /** A new certificate; the one that this replica serves stays trusted until it serves the new one. */
     private ServingCertificate create() {
-        return ServingCertificate.create(names.hosts(), clock.instant(), shown.map(ServingCertificate::certificate));
+        ServingCertificate predecessor = served;
+        List<X509Certificate> predecessors = predecessor == null ? List.of() : List.of(predecessor.certificate());
+        return ServingCertificate.create(names.hosts(), clock.instant(), predecessors);
     }
 
-    private Secret empty() {
+    private Secret emptySecret() {
         return new SecretBuilder()
                 .withNewMetadata()
                 .withNamespace(names.namespace())
@@ -217,49 +231,47 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
                 .build();
     }
 
-    /** Only if nobody else has: the secret carries the resourceVersion it was read with. */
+    /** Fails with a conflict if the Secret has changed since: it carries the resourceVersion that was read. */
     private void update(Secret secret, ServingCertificate certificate) {
         kubernetes
                 .resource(secret.toBuilder().withData(certificate.print()).build())
                 .update();
     }
 
-    /** Whether the webhooks trusted it already; afterwards they do. */
-    private boolean bundleWasRight(Optional<MutatingWebhookConfiguration> configuration, ServingCertificate kept) {
-        List<MutatingWebhook> webhooks =
-                configuration.map(MutatingWebhookConfiguration::getWebhooks).orElse(List.of());
-        if (webhooks.stream().noneMatch(webhook -> REQUIRED.equals(webhook.getName()))) {
-            waitsFor = Optional.of("webhook " + REQUIRED + " in MutatingWebhookConfiguration " + names.configuration());
-            throw new IllegalStateException("there is no " + waitsFor.orElseThrow());
+    /** Makes the webhooks trust the certificate. Returns whether they did before. */
+    private boolean ensureTrusted(@Nullable MutatingWebhookConfiguration configuration, ServingCertificate stored) {
+        List<MutatingWebhook> webhooks = configuration == null ? List.of() : configuration.getWebhooks();
+        if (configuration == null || webhooks.stream().noneMatch(webhook -> REQUIRED.equals(webhook.getName()))) {
+            waitingFor = "webhook " + REQUIRED + " in MutatingWebhookConfiguration " + names.configuration();
+            throw new IllegalStateException("expected " + waitingFor + ", found none; install the chart's webhooks");
         }
         var patch = new StringBuilder();
         for (int i = 0; i < webhooks.size(); i++) {
             MutatingWebhook webhook = webhooks.get(i);
             if (WEBHOOKS.contains(webhook.getName())
-                    && !kept.caBundle().equals(webhook.getClientConfig().getCaBundle())) {
-                patch.append(',').append(trust(i, webhook.getName(), kept.caBundle()));
+                    && !stored.caBundle().equals(webhook.getClientConfig().getCaBundle())) {
+                patch.append(',').append(setCaBundle(i, webhook.getName(), stored.caBundle()));
             }
         }
         if (patch.isEmpty()) {
             return true;
         }
-        waitsFor = Optional.of("the webhooks' caBundle");
-        MutatingWebhookConfiguration read = configuration.orElseThrow();
+        waitingFor = "the webhooks' caBundle";
         kubernetes
-                .resource(read)
+                .resource(configuration)
                 .patch(
                         PatchContext.of(PatchType.JSON),
-                        "[" + unchanged(read.getMetadata().getResourceVersion()) + patch + "]");
-        LOG.info("put the webhooks' caBundle right: {}", kept);
+                        "[" + testVersion(configuration.getMetadata().getResourceVersion()) + patch + "]");
+        LOG.info("Updated the webhooks' caBundle to trust {}", stored);
         return false;
     }
 
-    private static String unchanged(String resourceVersion) {
+    private static String testVersion(String resourceVersion) {
         return """
             {"op":"test","path":"/metadata/resourceVersion","value":"%s"}""".formatted(resourceVersion);
     }
 
-    private static String trust(int index, String name, String caBundle) {
+    private static String setCaBundle(int index, String name, String caBundle) {
         String webhook = "/webhooks/" + index;
         return """
             {"op":"test","path":"%1$s/name","value":"%2$s"},\

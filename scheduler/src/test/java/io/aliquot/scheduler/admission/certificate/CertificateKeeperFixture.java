@@ -5,15 +5,14 @@ import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
-import java.util.Optional;
 import org.springframework.context.support.GenericApplicationContext;
 
-/** A certificate keeper whose clock the test moves, for tests of other packages. */
+/** A certificate keeper with a manual clock, for tests of other packages. */
 public final class CertificateKeeperFixture {
     private final ManualClock clock = new ManualClock(Instant.now());
     private final CertificateKeeper keeper;
 
-    /** Creates the keeper and the MutatingWebhookConfiguration that it keeps. */
+    /** Creates the keeper and its MutatingWebhookConfiguration. */
     public CertificateKeeperFixture(KubernetesClient kubernetes) {
         kubernetes.resource(CertificateKeeperTest.configuration()).create();
         keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.NAMES, clock);
@@ -28,8 +27,8 @@ public final class CertificateKeeperFixture {
         context.registerBean("keeper", CertificateKeeper.class, () -> keeper);
     }
 
-    public void look() {
-        keeper.look();
+    public void reconcile() {
+        keeper.reconcile();
     }
 
     public void advance(Duration by) {
@@ -38,7 +37,7 @@ public final class CertificateKeeperFixture {
 
     /** A certificate that the webhooks do not serve. */
     public X509Certificate otherCertificate() {
-        return ServingCertificate.create(List.of("x"), clock.instant(), Optional.empty())
+        return ServingCertificate.create(List.of("x"), clock.instant(), List.of())
                 .certificate();
     }
 }

@@ -6,7 +6,7 @@ import java.time.Instant;
 import java.time.ZoneId;
 import java.time.ZoneOffset;
 
-/** Stands still unless moved. */
+/** A clock that stands still until the test advances it. */
 final class ManualClock extends Clock {
     private volatile Instant now;
 
