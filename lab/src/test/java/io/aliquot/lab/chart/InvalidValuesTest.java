@@ -10,8 +10,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** What the chart refuses, and whether one then knows what to do. */
-class RefusalsTest {
+/** Values that the chart refuses, with a message that says what to set instead. */
+class InvalidValuesTest {
     @Test
     void namespaceDefaultIsRefused() {
         assertThatThrownBy(() -> Chart.template().withNamespace("default").call())
@@ -29,7 +29,7 @@ class RefusalsTest {
     }
 
     @Test
-    void kubernetes130IsEnoughEvenWithAProvidersSuffix() {
+    void kubernetes130IsAcceptedAlsoWithAProvidersSuffix() {
         assertThatCode(() -> Chart.template().withKubeVersion("v1.30.0-gke.1").call())
                 .doesNotThrowAnyException();
     }
@@ -40,7 +40,7 @@ class RefusalsTest {
     }
 
     @Test
-    void leaderElectionThatKubeSchedulerWouldRefuseIsRefused() {
+    void leaderElectionTimesThatKubeSchedulerRejectsAreRefused() {
         refused(Map.of("kubeScheduler.leaderElection.renewDeadline", "15s"), "longer than renewDeadline");
         refused(Map.of("kubeScheduler.leaderElection.retryPeriod", "9s"), "longer than 1.2 x retryPeriod");
     }
@@ -51,7 +51,7 @@ class RefusalsTest {
     }
 
     @Test
-    void fakeDriverWithNamesItDoesNotKnowIsRefused() {
+    void fakeDriverWithUnknownDeviceNamesIsRefused() {
         TemplateCommand command = Chart.template()
                 .withValuesFile(Chart.FOLDER.resolve("ci/fake-driver-values.yaml"))
                 .set("devicePlugin.visibleDevices", "runtime.nvidia.com/gpu={uuid}");
@@ -79,7 +79,7 @@ class RefusalsTest {
         "metrics.podMonitors.enabled,     true,          podMonitors",
         "runtimeClass.handler,            Nvidia,        /runtimeClass/handler",
     })
-    void valueOutOfRangeIsRefusedByItsName(String value, String given, String named) {
+    void invalidValueIsRefusedWithItsName(String value, String given, String named) {
         refused(Map.of(value, given), named);
     }
 

@@ -8,13 +8,13 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 
-/** {@code simulate}, run as a user would. */
-final class Simulator {
+/** The command {@code simulate} of the scheduler's jar, run as a user runs it. */
+final class SimulateCommand {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    private Simulator() {}
+    private SimulateCommand() {}
 
-    /** What it reports; {@code folder} is for its file. */
+    /** Runs the command and returns its JSON report, which it writes into {@code folder}. */
     static JsonNode run(Lab lab, Path folder, String... arguments) throws IOException {
         Path json = folder.resolve("out.json");
         var command = new ArrayList<>(List.of(

@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.PROMPT;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.PROMPTLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
@@ -18,49 +18,50 @@ import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What a pod with a share of a GPU sees, and what it doesn't. */
+/** A container with a share of a GPU sees that share and can allocate no more; other containers see no GPU. */
 @ExtendWith(LabExtension.class)
-class FirstPodIT {
-    private static final Map<String, String> SHARE =
+class GpuIsolationIT {
+    private static final Map<String, String> LIMITS =
             Map.of(Resources.GPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
 
     @Test
-    void aPodThatAsksFor3000MebibytesAnd30PercentRunsWithin5Seconds(Lab lab, Space space) {
-        space.create(Pods.asking(lab, "first", SHARE));
+    void aPodThatRequests3000MebibytesAnd30PercentRunsWithin5Seconds(Lab lab, TestNamespace namespace) {
+        namespace.create(Pods.withLimits(lab, "first", LIMITS));
 
-        Pod pod = space.awaitRunning("first", PROMPT);
+        Pod pod = namespace.awaitRunning("first", PROMPTLY);
 
-        assertThat(Holdings.of(pod, Pods.MAIN)).singleElement().satisfies(vgpu -> {
+        assertThat(Allocations.of(pod, Pods.MAIN)).singleElement().satisfies(vgpu -> {
             assertThat(vgpu.memoryMiB()).isEqualTo(3000);
             assertThat(vgpu.cores()).isEqualTo(30);
             assertThat(vgpu.exclusive()).isFalse();
         });
-        assertThat(space.exec("first", "cat", "/etc/aliquot/vgpu").expectSuccess())
+        assertThat(namespace.exec("first", "cat", "/etc/aliquot/vgpu").expectSuccess())
                 .as("the limit file")
-                .isEqualTo(space.annotation("first", Annotations.vgpu(Pods.MAIN)));
+                .isEqualTo(namespace.annotation("first", Annotations.vgpu(Pods.MAIN)));
     }
 
     @Test
-    void nvidiaSmiShowsOneGpuOf3000Mebibytes(Lab lab, Space space) {
-        Pod pod = space.run(Pods.asking(lab, "smi", SHARE));
+    void nvidiaSmiShowsOneGpuOf3000Mebibytes(Lab lab, TestNamespace namespace) {
+        Pod pod = namespace.run(Pods.withLimits(lab, "smi", LIMITS));
 
-        String shown = space.exec("smi", "nvidia-smi").expectSuccess();
+        String output = namespace.exec("smi", "nvidia-smi").expectSuccess();
 
-        assertThat(shown.split("0MiB / 3000MiB", -1)).as(shown).hasSize(2);
-        assertThat(space.exec("smi", "nvidia-smi", "-L").expectSuccess().lines())
+        assertThat(output.split("0MiB / 3000MiB", -1)).as(output).hasSize(2);
+        assertThat(namespace.exec("smi", "nvidia-smi", "-L").expectSuccess().lines())
                 .singleElement()
                 .asString()
-                .contains(Holdings.gpu(pod));
+                .contains(Allocations.gpuOf(pod));
     }
 
     @Test
-    void anAllocationPastTheLimitIsRefusedAndTheProgramGoesOn(Lab lab, Space space) {
-        space.run(Pods.asking(lab, "limit", SHARE));
+    void anAllocationBeyondTheLimitIsRefusedAndTheProgramContinues(Lab lab, TestNamespace namespace) {
+        namespace.run(Pods.withLimits(lab, "limit", LIMITS));
 
-        String steps = space.exec("limit", "vgpu-sample", "alloc", "2900", "alloc", "200", "free", "alloc", "200")
+        String output = namespace
+                .exec("limit", "vgpu-sample", "alloc", "2900", "alloc", "200", "free", "alloc", "200")
                 .expectSuccess();
 
-        assertThat(steps.lines().filter(line -> line.startsWith("alloc")))
+        assertThat(output.lines().filter(line -> line.startsWith("alloc")))
                 .containsExactly(
                         "alloc 2900 MiB: CUDA_SUCCESS",
                         "alloc 200 MiB: CUDA_ERROR_OUT_OF_MEMORY",
@@ -68,10 +69,10 @@ class FirstPodIT {
     }
 
     @Test
-    void twoProcessesOfAContainerShareItsMemory(Lab lab, Space space) {
-        space.run(Pods.asking(lab, "two", SHARE));
+    void twoProcessesOfAContainerShareItsMemoryLimit(Lab lab, TestNamespace namespace) {
+        namespace.run(Pods.withLimits(lab, "two", LIMITS));
 
-        Lab.Output output = space.exec("two", "bash", "-c", """
+        Lab.Output output = namespace.exec("two", "bash", "-c", """
                 set -e
                 vgpu-sample alloc 2000 hold > /tmp/first &
                 until grep -q alloc /tmp/first; do sleep 0.05; done
@@ -93,8 +94,8 @@ class FirstPodIT {
     }
 
     @Test
-    void twoContainersOfAPodHaveEachTheirOwnMemory(Lab lab, Space space) {
-        Pod one = Pods.memory(lab, "pair", 3000);
+    void twoContainersOfAPodHaveSeparateMemoryLimits(Lab lab, TestNamespace namespace) {
+        Pod one = Pods.withGpuMemory(lab, "pair", 3000);
         Container container = one.getSpec().getContainers().get(0);
         Pod pair = one.edit()
                 .editSpec()
@@ -102,20 +103,22 @@ class FirstPodIT {
                         withMemory(container.edit().withName("other"), 500).build())
                 .endSpec()
                 .build();
-        space.run(pair);
+        namespace.run(pair);
 
-        assertThat(space.exec("pair", "vgpu-sample", "alloc", "3000", "alloc", "1")
+        assertThat(namespace
+                        .exec("pair", "vgpu-sample", "alloc", "3000", "alloc", "1")
                         .expectSuccess())
                 .contains("alloc 3000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
-        assertThat(space.execIn("pair", "other", "vgpu-sample", "alloc", "500", "alloc", "1")
+        assertThat(namespace
+                        .execIn("pair", "other", "vgpu-sample", "alloc", "500", "alloc", "1")
                         .expectSuccess())
                 .contains("alloc 500 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
     }
 
-    /** A sidecar is an init container that is restarted (KEP-753). */
+    /** A sidecar is an init container with the restartPolicy Always (KEP-753). */
     @Test
-    void anInitContainerAndASidecarHaveEachTheirOwnMemory(Lab lab, Space space) {
-        Pod one = Pods.memory(lab, "family", 3000);
+    void anInitContainerAndASidecarHaveSeparateMemoryLimits(Lab lab, TestNamespace namespace) {
+        Pod one = Pods.withGpuMemory(lab, "family", 3000);
         Container container = one.getSpec().getContainers().get(0);
         Pod family = one.edit()
                 .editSpec()
@@ -128,22 +131,24 @@ class FirstPodIT {
                                 .build())
                 .endSpec()
                 .build();
-        space.run(family);
+        namespace.run(family);
 
-        assertThat(lab.kubectl("logs", "family", "--namespace", space.name(), "--container", "init")
+        assertThat(lab.kubectl("logs", "family", "--namespace", namespace.name(), "--container", "init")
                         .expectSuccess())
                 .contains("alloc 4000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
-        assertThat(space.execIn("family", "sidecar", "vgpu-sample", "alloc", "500", "alloc", "1")
+        assertThat(namespace
+                        .execIn("family", "sidecar", "vgpu-sample", "alloc", "500", "alloc", "1")
                         .expectSuccess())
                 .contains("alloc 500 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
-        assertThat(space.exec("family", "vgpu-sample", "alloc", "3000", "alloc", "1")
+        assertThat(namespace
+                        .exec("family", "vgpu-sample", "alloc", "3000", "alloc", "1")
                         .expectSuccess())
                 .contains("alloc 3000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
     }
 
     @Test
-    void aPodWithoutARequestSeesNoGpuEvenIfItsSpecNamesAllOfThem(Lab lab, Space space) {
-        Pod nosy = Pods.plain(lab, "nosy")
+    void aPodWithoutAGpuRequestSeesNoGpuEvenIfItsSpecNamesAll(Lab lab, TestNamespace namespace) {
+        Pod noRequest = Pods.withoutGpu(lab, "no-request")
                 .edit()
                 .editSpec()
                 .editFirstContainer()
@@ -154,21 +159,24 @@ class FirstPodIT {
                 .endContainer()
                 .endSpec()
                 .build();
-        space.run(nosy);
+        namespace.run(noRequest);
 
-        assertThat(space.exec("nosy", "printenv", "NVIDIA_VISIBLE_DEVICES").expectSuccess())
+        assertThat(namespace
+                        .exec("no-request", "printenv", "NVIDIA_VISIBLE_DEVICES")
+                        .expectSuccess())
                 .isEqualTo("void\n");
-        assertThat(space.exec("nosy", "sh", "-c", "command -v nvidia-smi; ls /run/aliquot-fake-driver/gpus")
+        assertThat(namespace
+                        .exec("no-request", "sh", "-c", "command -v nvidia-smi; ls /run/aliquot-fake-driver/gpus")
                         .out())
                 .isEmpty();
     }
 
     @Test
-    void aContainerWithoutARequestBesideOneWithSeesNoGpu(Lab lab, Space space) {
-        Pod one = Pods.memory(lab, "sidecar", 3000);
-        space.run(one.edit()
+    void aContainerWithoutAGpuRequestSeesNoGpuBesideOneWithARequest(Lab lab, TestNamespace namespace) {
+        Pod one = Pods.withGpuMemory(lab, "sidecar", 3000);
+        namespace.run(one.edit()
                 .editSpec()
-                .addToContainers(Pods.plain(lab, "sidecar")
+                .addToContainers(Pods.withoutGpu(lab, "sidecar")
                         .getSpec()
                         .getContainers()
                         .get(0)
@@ -178,23 +186,24 @@ class FirstPodIT {
                 .endSpec()
                 .build());
 
-        assertThat(space.execIn("sidecar", "side", "printenv", "NVIDIA_VISIBLE_DEVICES")
+        assertThat(namespace
+                        .execIn("sidecar", "side", "printenv", "NVIDIA_VISIBLE_DEVICES")
                         .expectSuccess())
                 .isEqualTo("void\n");
-        assertThat(space.exec("sidecar", "nvidia-smi", "-L").expectSuccess().lines())
+        assertThat(namespace.exec("sidecar", "nvidia-smi", "-L").expectSuccess().lines())
                 .hasSize(1);
     }
 
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
-    void aContainerThatKubectlDebugAddsSeesNoGpu(boolean share, Lab lab, Space space) {
-        space.run(share ? Pods.memory(lab, "debugged", 3000) : Pods.plain(lab, "debugged"));
-        for (String name : List.of("one", "two")) { // the first one is there when the second one comes
+    void anEphemeralContainerOfKubectlDebugSeesNoGpu(boolean gpu, Lab lab, TestNamespace namespace) {
+        namespace.run(gpu ? Pods.withGpuMemory(lab, "debugged", 3000) : Pods.withoutGpu(lab, "debugged"));
+        for (String name : List.of("one", "two")) { // the second is added to a pod that already has one
             lab.kubectl(
                             "debug",
                             "debugged",
-                            "--namespace=" + space.name(),
-                            "--image=" + lab.image(),
+                            "--namespace=" + namespace.name(),
+                            "--image=" + lab.sampleImage(),
                             "--image-pull-policy=Never",
                             "--container=" + name,
                             "--env=NVIDIA_VISIBLE_DEVICES=all",
@@ -203,14 +212,15 @@ class FirstPodIT {
                             "infinity")
                     .expectSuccess();
         }
-        Space.awaitTrue(
-                "the second one runs",
+        TestNamespace.awaitTrue(
+                "the second ephemeral container runs",
                 EVENTUALLY,
-                () -> space.get("debugged").getStatus().getEphemeralContainerStatuses().stream()
+                () -> namespace.get("debugged").getStatus().getEphemeralContainerStatuses().stream()
                         .anyMatch(status -> status.getName().equals("two")
                                 && status.getState().getRunning() != null));
 
-        assertThat(space.execIn("debugged", "two", "printenv", "NVIDIA_VISIBLE_DEVICES")
+        assertThat(namespace
+                        .execIn("debugged", "two", "printenv", "NVIDIA_VISIBLE_DEVICES")
                         .expectSuccess())
                 .isEqualTo("void\n");
     }

@@ -24,19 +24,19 @@ import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
 import java.util.function.Predicate;
 
-/** A namespace of one test's own, and what tests do in it. Closing it waits until its pods are gone. */
-final class Space implements AutoCloseable {
-    /** What a user may expect of a cluster with room: the pod runs within this. */
-    static final Duration PROMPT = Duration.ofSeconds(5);
+/** The namespace of one test. Closing it deletes its pods and waits until they are gone. */
+final class TestNamespace implements AutoCloseable {
+    /** The time in which a pod must run if the cluster has free capacity for it. */
+    static final Duration PROMPTLY = Duration.ofSeconds(5);
 
-    /** For steps whose speed is not what is tested, on a busy machine. */
+    /** The timeout of steps whose speed is not under test, on a busy machine. */
     static final Duration EVENTUALLY = Duration.ofSeconds(60);
 
     private final Lab lab;
     private final KubernetesClient client;
     private final String name;
 
-    Space(Lab lab, String name) {
+    TestNamespace(Lab lab, String name) {
         this.lab = lab;
         this.client = lab.client();
         this.name = name;
@@ -46,9 +46,9 @@ final class Space implements AutoCloseable {
                         .endMetadata()
                         .build())
                 .create();
-        // A pod is refused before its service account exists, which the controller manager makes.
+        // Pods are refused until kube-controller-manager has created the namespace's service account.
         awaitTrue(
-                "a service account in " + name,
+                "a service account in namespace " + name,
                 EVENTUALLY,
                 () -> client.serviceAccounts()
                                 .inNamespace(name)
@@ -73,7 +73,7 @@ final class Space implements AutoCloseable {
         return client.resource(pod).inNamespace(name).create();
     }
 
-    /** One that the cluster gives out for a service account of the space. */
+    /** A token of a service account of the namespace, issued by the API server. */
     String token(String account) {
         return lab.kubectl("create", "token", account, "--namespace", name)
                 .expectSuccess()
@@ -91,70 +91,66 @@ final class Space implements AutoCloseable {
     }
 
     Pod awaitRunning(String pod, Duration within) {
-        return await(pod, "runs", within, Space::runs);
+        return await(pod, "runs", within, TestNamespace::isRunning);
     }
 
-    /** Waits until a pod is what it should be, or fails with all that is known about it. */
+    /** Waits until a pod meets a condition; fails with the pod's description. */
     Pod await(String pod, String what, Duration within, Predicate<Pod> condition) {
         try {
             return resource(pod)
                     .waitUntilCondition(p -> p != null && condition.test(p), within.toMillis(), TimeUnit.MILLISECONDS);
         } catch (KubernetesClientTimeoutException e) {
-            throw new AssertionError("not within " + within + ": pod " + pod + " " + what + "\n" + describe(pod), e);
+            throw new AssertionError(
+                    "timed out after " + within + ": pod " + pod + " " + what + "\n" + describe(pod), e);
         }
     }
 
-    /** Waits until the scheduler has said that a pod must wait, and returns what it said. */
+    /** Waits until a pod is marked Unschedulable, and returns the message of the condition. */
     String awaitUnschedulable(String pod) {
-        return await(
-                        pod,
-                        "is said to be unschedulable",
-                        EVENTUALLY,
-                        p -> unschedulable(p).isPresent())
+        return await(pod, "is marked Unschedulable", EVENTUALLY, p -> isUnschedulable(p))
                 .getStatus()
                 .getConditions()
                 .stream()
-                .filter(Space::isUnschedulable)
+                .filter(TestNamespace::saysUnschedulable)
                 .map(PodCondition::getMessage)
                 .findFirst()
                 .orElseThrow();
     }
 
-    static boolean runs(Pod pod) {
+    static boolean isRunning(Pod pod) {
         List<ContainerStatus> containers = pod.getStatus().getContainerStatuses();
         return containers.size() == pod.getSpec().getContainers().size()
                 && containers.stream().allMatch(c -> c.getState().getRunning() != null);
     }
 
-    static boolean bound(Pod pod) {
+    static boolean isBound(Pod pod) {
         return pod.getSpec().getNodeName() != null;
     }
 
-    /** Whether the scheduler has said that it must. */
-    static boolean waits(Pod pod) {
-        return unschedulable(pod).isPresent();
+    static boolean isUnschedulable(Pod pod) {
+        return unschedulableCondition(pod).isPresent();
     }
 
-    static boolean ready(Pod pod) {
+    static boolean isReady(Pod pod) {
         return pod.getStatus().getConditions().stream()
                 .anyMatch(condition -> condition.getType().equals("Ready")
                         && condition.getStatus().equals("True"));
     }
 
-    static ContainerStatus status(Pod pod, String container) {
+    static ContainerStatus containerStatus(Pod pod, String container) {
         return pod.getStatus().getContainerStatuses().stream()
                 .filter(status -> status.getName().equals(container))
                 .findFirst()
                 .orElseThrow();
     }
 
-    private static Optional<PodCondition> unschedulable(Pod pod) {
+    private static Optional<PodCondition> unschedulableCondition(Pod pod) {
         return pod.getStatus().getConditions().stream()
-                .filter(Space::isUnschedulable)
+                .filter(TestNamespace::saysUnschedulable)
                 .findFirst();
     }
 
-    private static boolean isUnschedulable(PodCondition condition) {
+    private static boolean saysUnschedulable(PodCondition condition) {
         return condition.getType().equals("PodScheduled") && "Unschedulable".equals(condition.getReason());
     }
 
@@ -181,30 +177,32 @@ final class Space implements AutoCloseable {
         return execIn(pod, Pods.MAIN, command);
     }
 
-    /** Says of a pod on a node without kubelet what that would say when the pod's containers have done their work. */
-    void end(String pod) {
+    /** Sets the phase of a pod to Succeeded, as the kubelet does; for nodes without a kubelet. */
+    void markSucceeded(String pod) {
         resource(pod)
                 .subresource("status")
                 .patch(PatchContext.of(PatchType.JSON_MERGE), "{\"status\":{\"phase\":\"Succeeded\"}}");
     }
 
-    /** Deletes a pod and waits until it is gone, and its share free. */
+    /** Deletes a pod and waits until it is gone and its share is free. */
     void delete(String pod) {
-        tellToLeave(get(pod));
+        requestDeletion(get(pod));
         resource(pod).waitUntilCondition(p -> p == null, EVENTUALLY.toMillis(), TimeUnit.MILLISECONDS);
     }
 
-    /** Deletes all pods and waits until they are gone, and their shares free. */
-    void empty() {
-        client.pods().inNamespace(name).list().getItems().forEach(this::tellToLeave);
+    /** Deletes all pods and waits until they are gone and their shares are free. */
+    void deleteAllPods() {
+        client.pods().inNamespace(name).list().getItems().forEach(this::requestDeletion);
         awaitTrue(
-                "no pods in " + name,
+                "no pods in namespace " + name,
                 EVENTUALLY,
                 () -> client.pods().inNamespace(name).list().getItems().isEmpty());
     }
 
-    /** What a kubelet has is not deleted by force, as it would hold its share for seconds after it is gone. */
-    void tellToLeave(Pod pod) {
+    /**
+     * Requests a pod's deletion, without force if a kubelet runs the pod: its share would stay allocated for seconds.
+     */
+    void requestDeletion(Pod pod) {
         boolean hasKubelet = lab.nodes().contains(String.valueOf(pod.getSpec().getNodeName()));
         client.resource(pod).withGracePeriod(hasKubelet ? 1 : 0).delete();
     }
@@ -236,12 +234,12 @@ final class Space implements AutoCloseable {
         return client.pods().inNamespace(name).withName(pod);
     }
 
-    /** Polls what has no watch. */
+    /** Polls a condition until it holds. */
     static void awaitTrue(String what, Duration within, BooleanSupplier condition) {
         long end = System.nanoTime() + within.toNanos();
         while (!condition.getAsBoolean()) {
             if (System.nanoTime() > end) {
-                throw new AssertionError("not within " + within + ": " + what);
+                throw new AssertionError("timed out after " + within + ": " + what);
             }
             try {
                 TimeUnit.MILLISECONDS.sleep(100);
@@ -252,8 +250,8 @@ final class Space implements AutoCloseable {
         }
     }
 
-    /** All that one would look at after a failure. */
-    String describe() {
+    /** The namespace's pods and the extender's last log lines, to add to a failure. */
+    String diagnostics() {
         return lab.kubectl("describe", "pods", "--namespace", name)
                 + "\n"
                 + lab.kubectl(
@@ -268,7 +266,7 @@ final class Space implements AutoCloseable {
 
     @Override
     public void close() {
-        empty();
+        deleteAllPods();
         client.namespaces().withName(name).delete();
     }
 }

@@ -17,9 +17,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-/** Who holds what of which GPU, read from the cluster as anybody could. */
-final class Holdings {
-    private Holdings() {}
+/** What is allocated of each GPU, read from the annotations of pods and nodes. */
+final class Allocations {
+    private Allocations() {}
 
     /** The inventory that a node's agent has written. */
     static Inventory inventory(Lab lab, String node) {
@@ -29,7 +29,7 @@ final class Holdings {
                 .orElseThrow(() -> new AssertionError(node + " has no annotation " + Annotations.GPUS)));
     }
 
-    /** The vGPUs of a pod's container; empty if it holds none. */
+    /** The vGPUs that are allocated to a container; empty if there are none. */
     static List<Vgpu> of(Pod pod, String container) {
         String text = pod.getMetadata().getAnnotations() == null
                 ? null
@@ -37,14 +37,14 @@ final class Holdings {
         return text == null ? List.of() : Vgpus.parse(text).list();
     }
 
-    /** The GPU of a pod whose one container holds one. */
-    static String gpu(Pod pod) {
-        List<Vgpu> held = of(pod, Pods.MAIN);
-        assertThat(held).as("vGPUs of pod %s", pod.getMetadata().getName()).hasSize(1);
-        return held.get(0).uuid();
+    /** The UUID of the GPU of a pod with exactly one vGPU. */
+    static String gpuOf(Pod pod) {
+        List<Vgpu> allocated = of(pod, Pods.MAIN);
+        assertThat(allocated).as("vGPUs of pod %s", pod.getMetadata().getName()).hasSize(1);
+        return allocated.get(0).uuid();
     }
 
-    /** Fails if any GPU of the cluster is given out beyond what it has, or a pod is bound without its allocation. */
+    /** Fails if a GPU is over-allocated or a pod is bound without its allocation. */
     static void expectNoGpuOverCapacity(Lab lab) {
         var memory = new HashMap<String, Integer>();
         var cores = new HashMap<String, Integer>();
@@ -55,40 +55,40 @@ final class Holdings {
                 continue;
             }
             for (Container container : pod.getSpec().getContainers()) {
-                List<Vgpu> held = of(pod, container.getName());
-                assertThat(held.size())
+                List<Vgpu> allocated = of(pod, container.getName());
+                assertThat(allocated.size())
                         .as("vGPUs of %s", pod.getMetadata().getName())
-                        .isEqualTo(asked(container));
-                for (Vgpu vgpu : held) {
+                        .isEqualTo(requested(container));
+                for (Vgpu vgpu : allocated) {
                     memory.merge(vgpu.uuid(), vgpu.memoryMiB(), Integer::sum);
                     cores.merge(vgpu.uuid(), vgpu.cores(), Integer::sum);
                     vgpus.merge(vgpu.uuid(), 1, Integer::sum);
                 }
             }
         }
-        var known = new ArrayList<String>();
+        var existing = new ArrayList<String>();
         for (String node : lab.nodes()) {
             Inventory inventory = inventory(lab, node);
             for (Gpu gpu : inventory.gpus()) {
-                known.add(gpu.uuid());
+                existing.add(gpu.uuid());
                 assertThat(memory.getOrDefault(gpu.uuid(), 0)).isLessThanOrEqualTo(gpu.memoryMiB());
                 assertThat(cores.getOrDefault(gpu.uuid(), 0)).isLessThanOrEqualTo(100);
                 assertThat(vgpus.getOrDefault(gpu.uuid(), 0)).isLessThanOrEqualTo(inventory.slots());
             }
         }
-        assertThat(known).as("GPUs that exist").containsAll(memory.keySet());
+        assertThat(existing).as("existing GPUs").containsAll(memory.keySet());
     }
 
-    private static int asked(Container container) {
+    private static int requested(Container container) {
         var limits = container.getResources().getLimits();
         var quantity = limits == null ? null : limits.get(Resources.GPU);
         return quantity == null ? 0 : quantity.getNumericalAmount().intValueExact();
     }
 
-    /** How many of these pods each GPU has. */
-    static Map<String, Integer> count(List<Pod> pods) {
+    /** The number of these pods on each GPU, by UUID. */
+    static Map<String, Integer> podsPerGpu(List<Pod> pods) {
         var count = new HashMap<String, Integer>();
-        pods.forEach(pod -> count.merge(gpu(pod), 1, Integer::sum));
+        pods.forEach(pod -> count.merge(gpuOf(pod), 1, Integer::sum));
         return count;
     }
 }

@@ -5,8 +5,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import com.marcnuri.helm.Helm;
 import io.aliquot.api.Annotations;
 import io.aliquot.testing.ApiServer;
-import io.aliquot.testing.ApiServer.Answer;
 import io.aliquot.testing.ApiServer.Caller;
+import io.aliquot.testing.ApiServer.Response;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -26,12 +26,12 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * What the chart's policies refuse and let through, asked of a real API server. Pods live in a namespace that the
- * webhooks leave alone, for nobody answers them here; so the pods are those that the webhook would have made.
+ * What the chart's policies deny and allow, on a real API server. No webhook runs here: pods are created in a namespace
+ * that the webhooks exclude, in the form in which the webhook stores them.
  */
-class PoliciesIT {
+class AdmissionPoliciesIT {
     private static final String PODS = "/api/v1/namespaces/tenant/pods";
-    private static final String DRY = "?dryRun=All";
+    private static final String DRY_RUN = "?dryRun=All";
     private static final AtomicInteger NAMES = new AtomicInteger();
 
     private static ApiServer server;
@@ -71,28 +71,28 @@ class PoliciesIT {
             """).expectSuccess();
         scheduler = server.account("aliquot-scheduler");
         agent1 = server.account("aliquot-device-plugin", "agent-of-node1");
-        lease("nobody", 0);
+        lease("no-leader", 0);
         awaitPolicies();
     }
 
-    /** A policy takes effect some 100 ms after it is created. Each of them is waited for by something it refuses. */
+    /** Waits until every policy denies a request: a policy takes effect some 100 ms after its creation. */
     private static void awaitPolicies() throws InterruptedException {
         String node = "/api/v1/nodes/node1";
-        for (Supplier<Answer> refused : List.<Supplier<Answer>>of(
-                () -> admin.post(PODS + DRY, pod("probe", "annotations: {aliquot.io/fence: x}")),
-                () -> admin.post(PODS + DRY, gpuPod("probe").replace("value: void", "value: all")),
-                () -> admin.patch(node + DRY, annotation("aliquot.io/gpus", "x")),
+        for (Supplier<Response> refused : List.<Supplier<Response>>of(
+                () -> admin.post(PODS + DRY_RUN, pod("probe", "annotations: {aliquot.io/fence: x}")),
+                () -> admin.post(PODS + DRY_RUN, gpuPod("probe").replace("value: void", "value: all")),
+                () -> admin.patch(node + DRY_RUN, annotation("aliquot.io/gpus", "x")),
                 () -> admin.patch(
-                        node + "/status" + DRY, "{\"status\": {\"capacity\": {\"nvidia.com/gpumem\": \"1\"}}}"),
-                () -> agent1.patch(node + DRY, annotation("x", "x")),
-                () -> scheduler.patch(node + DRY, annotation("x", "x")),
-                () -> scheduler.post(PODS + "/none/binding" + DRY, binding("none", "{aliquot.io/vgpu.main: x}")))) {
-            Answer answer = refused.get();
-            for (int i = 0; i < 100 && answer.code() != 403; i++) {
+                        node + "/status" + DRY_RUN, "{\"status\": {\"capacity\": {\"nvidia.com/gpumem\": \"1\"}}}"),
+                () -> agent1.patch(node + DRY_RUN, annotation("x", "x")),
+                () -> scheduler.patch(node + DRY_RUN, annotation("x", "x")),
+                () -> scheduler.post(PODS + "/none/binding" + DRY_RUN, binding("none", "{aliquot.io/vgpu.main: x}")))) {
+            Response response = refused.get();
+            for (int i = 0; i < 100 && response.code() != 403; i++) {
                 TimeUnit.MILLISECONDS.sleep(100);
-                answer = refused.get();
+                response = refused.get();
             }
-            forbidden(answer, "");
+            forbidden(response, "");
         }
     }
 
@@ -111,7 +111,7 @@ class PoliciesIT {
                     "aliquot.io/fence",
                     "aliquot.io/resize-fence"
                 })
-        void nobodyElseWritesThemOnAPod(String key) {
+        void administratorMayNotWriteThem(String key) {
             String name = create(plainPod());
 
             forbidden(admin.post(PODS, pod(unique(), "annotations: {%s: forged}".formatted(key))), "scheduler alone");
@@ -124,7 +124,7 @@ class PoliciesIT {
         }
 
         @Test
-        void nobodyElseChangesOrRemovesThemAndAllElseIsFree() {
+        void administratorMayNotChangeOrRemoveThemAndMayChangeAllElse() {
             lease("pod-a_1", 1);
             String name = create(plainPod());
             scheduler
@@ -155,7 +155,7 @@ class PoliciesIT {
         private static final String GRANTED = "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}";
 
         @Test
-        void leaderChangesWhatAPodHoldsIfThePodIsWhatItBelieves() {
+        void leaderChangesAPodsAllocationIfItKnowsThePodsVersion() {
             String name = bound();
             String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
 
@@ -171,7 +171,7 @@ class PoliciesIT {
         }
 
         @Test
-        void whoNoLongerLeadsDoesNot() {
+        void formerLeaderMayNotResize() {
             String name = bound();
             String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
 
@@ -181,7 +181,7 @@ class PoliciesIT {
         }
 
         @Test
-        void fenceOfTheBindingStays() {
+        void resizeKeepsTheFenceOfTheBinding() {
             String name = bound();
             String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
             String resize = resize(version, "aliquot.io/resize-fence", "pod-a_1/3");
@@ -201,7 +201,7 @@ class PoliciesIT {
         }
 
         @Test
-        void nothingElseOfAPodIsTheSchedulersToChange() {
+        void schedulerMayChangeNothingElseOfAPod() {
             String name = bound();
 
             for (String key : new String[] {
@@ -212,7 +212,10 @@ class PoliciesIT {
             forbidden(scheduler.patch(PODS + "/" + name, "{\"metadata\": {\"labels\": {\"x\": \"y\"}}}"), "only");
         }
 
-        /** What an answer that was lost is decided by: after it the pod is another version, and a Binding for the old one fails. */
+        /**
+         * How the scheduler resolves a Binding without a response: it writes a new version of the pod, after which a
+         * Binding for the old version fails.
+         */
         @Test
         void bindingForAnOlderVersionOfThePodIsAConflict() {
             lease("pod-a_1", 3);
@@ -248,7 +251,7 @@ class PoliciesIT {
     @Nested
     class Fence {
         @Test
-        void presentLeaderBinds() {
+        void currentLeaderBinds() {
             lease("pod-a_1", 3);
             String name = create(plainPod());
 
@@ -264,7 +267,7 @@ class PoliciesIT {
 
         @ParameterizedTest
         @ValueSource(strings = {"pod-a_1/2", "pod-b_2/3", "pod-a_1", ""})
-        void whoNoLongerLeadsDoesNot(String fence) throws InterruptedException {
+        void formerLeaderMayNotBind(String fence) throws InterruptedException {
             lease("pod-a_1", 3);
             String name = create(plainPod());
             String body = binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: \"%s\"}".formatted(fence));
@@ -275,7 +278,7 @@ class PoliciesIT {
         }
 
         @Test
-        void gpusAreNotBoundWithoutAFence() {
+        void gpuPodIsNotBoundWithoutAFence() {
             lease("pod-a_1", 3);
             String name = create(plainPod());
 
@@ -285,7 +288,7 @@ class PoliciesIT {
         }
 
         @Test
-        void othersBindOrdinaryPodsAsEver() {
+        void otherSchedulersBindPodsWithoutGpus() {
             lease("pod-a_1", 3);
             String name = create(plainPod());
 
@@ -293,7 +296,7 @@ class PoliciesIT {
         }
 
         @Test
-        void missingLeaseStopsNobody() throws InterruptedException {
+        void missingLeaseDeniesNoBinding() throws InterruptedException {
             lease("pod-a_1", 3);
             admin.delete(LEASES + "/aliquot-scheduler").expectSuccess();
             TimeUnit.MILLISECONDS.sleep(200);
@@ -306,7 +309,7 @@ class PoliciesIT {
     @Nested
     class GpuPods {
         @Test
-        void podAsTheWebhookMakesItIsStored() {
+        void podAsTheWebhookStoresItIsAllowed() {
             admin.post(PODS, gpuPod(unique())).expectSuccess();
         }
 
@@ -317,7 +320,7 @@ class PoliciesIT {
                     "a-container-whose-name-has-forty-seven-chars-xx",
                     "a-container-whose-name-has-as-many-characters-as-there-may-be-x"
                 })
-        void longNamesAreThoseThatOurSchedulerCutsAndHashes(String container) {
+        void longContainerNamesAreTruncatedAndHashedAsTheSchedulerDoes(String container) {
             assertThat(container.length()).isIn(46, 47, 63);
             String pod = gpuPod(unique())
                     .replace("name: main", "name: " + container)
@@ -328,8 +331,8 @@ class PoliciesIT {
         }
 
         @Test
-        void twoContainersDoNotShareAShare() {
-            // 46 characters: what a longer name with the same beginning is cut and hashed to
+        void twoContainersWithTheSameAnnotationAreDenied() {
+            // 46 characters: the truncated and hashed form of the longer name
             String one = "a-container-whose-name-has-forty-seven-chars-xx";
             String key = Annotations.vgpu(one).substring(Annotations.VGPU_PREFIX.length());
             String pod = gpuPod(unique())
@@ -365,7 +368,7 @@ class PoliciesIT {
                     "name: first, image: i, env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}] | name: first, image: i | container first asks for no GPU",
                     "image: gpu-image | image: gpu-image~    securityContext: {privileged: true} | privileged container",
                 })
-        void podThatWasChangedAfterwardsIsNot(String from, String to, String why) {
+        void podThatWasChangedAfterTheWebhookIsDenied(String from, String to, String why) {
             String changed = gpuPod(unique()).replace(from, to.replace("~", "\n"));
 
             forbidden(admin.post(PODS, changed), why);
@@ -379,7 +382,7 @@ class PoliciesIT {
                     "aliyun.com/gpu-mem",
                     "aliyun.com/gpu-core.percentage"
                 })
-        void podThatStillNamesWhatTheWebhookTurnsIntoOursIsNot(String resource) {
+        void podThatStillNamesAResourceThatTheWebhookReplacesIsDenied(String resource) {
             String amounts = "limits: {%1$s: 1}, requests: {%1$s: 1}".formatted(resource);
             String beside = gpuPod(unique())
                     .replace("  - name: side\n", "  - name: side\n    resources: {%s}\n".formatted(amounts));
@@ -391,7 +394,7 @@ class PoliciesIT {
                     admin.post(
                             PODS, alone.replace("  containers:", "  schedulerName: aliquot-scheduler\n  containers:")),
                     "container main names a resource");
-            // Of another scheduler in a namespace that is not ours to look after.
+            // Allowed for another scheduler in a namespace that the webhooks exclude.
             admin.post(PODS, alone).expectSuccess();
         }
 
@@ -410,7 +413,7 @@ class PoliciesIT {
                     "/usr/local",
                     "/usr/local/aliquot/region"
                 })
-        void mountInOurWayIsNot(String path) {
+        void mountOverAReservedPathIsDenied(String path) {
             forbidden(
                     admin.post(
                             PODS,
@@ -419,7 +422,7 @@ class PoliciesIT {
         }
 
         @Test
-        void terminationMessageInOurWayIsNot() {
+        void terminationMessageAtAReservedPathIsDenied() {
             forbidden(
                     admin.post(
                             PODS,
@@ -432,13 +435,13 @@ class PoliciesIT {
 
         @ParameterizedTest
         @ValueSource(strings = {"/data", "/etc/app", "/usr/lib/x", "relative"})
-        void mountElsewhereIs(String path) {
+        void mountElsewhereIsAllowed(String path) {
             admin.post(PODS, gpuPod(unique()).replace("# mounts", "- {name: theirs, mountPath: \"" + path + "\"}"))
                     .expectSuccess();
         }
 
         @Test
-        void podThatAsksForZeroGpusIsAnOrdinaryOne() {
+        void podThatRequestsZeroGpusIsNoGpuPod() {
             admin.post(PODS, plainPod().replace("resources: {}", "resources: {limits: {nvidia.com/gpu: 0}}"))
                     .expectSuccess();
         }
@@ -447,7 +450,7 @@ class PoliciesIT {
         @ValueSource(
                 strings = {"nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
                 })
-        void eachOfOurResourcesMakesAPodOurs(String resource) {
+        void eachGpuResourceMakesAPodAGpuPod(String resource) {
             forbidden(
                     admin.post(
                             PODS,
@@ -456,7 +459,7 @@ class PoliciesIT {
         }
 
         @Test
-        void largePodCostsNoMoreThanTheApiServerAllows() {
+        void largePodStaysWithinTheApiServersCelCostLimit() {
             var pod = new StringBuilder(gpuPod(unique()));
             String env = "{name: VARIABLE_%d, value: something}, ";
             for (int container = 0; container < 60; container++) {
@@ -475,7 +478,7 @@ class PoliciesIT {
         }
 
         @Test
-        void debuggingContainerSeesNoGpu() {
+        void ephemeralContainerWithoutVoidDevicesIsDenied() {
             String name = unique();
             admin.post(PODS, gpuPod(name)).expectSuccess();
             String path = PODS + "/" + name + "/ephemeralcontainers";
@@ -494,7 +497,7 @@ class PoliciesIT {
         private static final String NODE2 = "/api/v1/nodes/node2";
 
         @Test
-        void agentWritesItsOwnNodesInventoryAndTotals() {
+        void agentWritesTheInventoryAndTotalsOfItsOwnNode() {
             agent1.patch(NODE1, annotation("aliquot.io/gpus", unique())).expectSuccess();
             agent1.patch(NODE1 + "/status", annotation("aliquot.io/gpus", unique()))
                     .expectSuccess();
@@ -502,13 +505,13 @@ class PoliciesIT {
         }
 
         @Test
-        void agentWritesNoOtherNodes() {
+        void agentMayNotWriteOtherNodes() {
             forbidden(agent1.patch(NODE2, annotation("aliquot.io/gpus", "[]")), "own");
             forbidden(agent1.patch(NODE2 + "/status", totals(1)), "own");
         }
 
         @Test
-        void agentsAccountOutsideAPodWritesNothing() {
+        void tokenOfTheAgentsAccountOutsideAPodMayNotWrite() {
             Caller stolen = server.account("aliquot-device-plugin");
 
             forbidden(stolen.patch(NODE1, annotation("aliquot.io/gpus", "[]")), "own");
@@ -528,7 +531,7 @@ class PoliciesIT {
                     "{\"spec\": {\"unschedulable\": true}}",
                     "{\"spec\": {\"taints\": [{\"key\": \"a\", \"effect\": \"NoExecute\"}]}}"
                 })
-        void agentChangesNothingElseOfItsNode(String patch) {
+        void agentMayChangeNothingElseOfItsNode(String patch) {
             forbidden(agent1.patch(NODE1, patch), "agent may change");
         }
 
@@ -547,7 +550,7 @@ class PoliciesIT {
                     "{\"nodeInfo\": {\"kernelVersion\": \"0\"}}",
                     "{\"volumesAttached\": [{\"name\": \"a\", \"devicePath\": \"b\"}]}"
                 })
-        void agentChangesNothingElseOfItsNodesStatus(String patch) {
+        void agentMayChangeNothingElseOfItsNodesStatus(String patch) {
             forbidden(agent1.patch(NODE1 + "/status", "{\"status\": %s}".formatted(patch)), "agent may change");
         }
 
@@ -562,7 +565,7 @@ class PoliciesIT {
         }
 
         @Test
-        void administratorChangesNoGpuResourcesAndAllElse() {
+        void administratorMayNotChangeGpuResourcesAndMayChangeAllElse() {
             forbidden(admin.patch(NODE1 + "/status", totals(1)), "own kubelet");
             forbidden(
                     admin.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"nvidia.com/gpu\": \"1\"}}}"),
@@ -579,7 +582,7 @@ class PoliciesIT {
         }
 
         @Test
-        void kubeletOwnsItsNodesStatus() {
+        void kubeletMayWriteItsOwnNodesStatus() {
             Caller kubelet = server.kubelet("node1");
 
             kubelet.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"nvidia.com/gpu\": \"19\"}}}")
@@ -591,7 +594,7 @@ class PoliciesIT {
         }
 
         @Test
-        void schedulerWakesAndDoesNothingElse() {
+        void schedulerMayWriteTheWakeAnnotationOfANodeAndNothingElse() {
             scheduler.patch(NODE1, annotation("aliquot.io/wake", unique())).expectSuccess();
             forbidden(scheduler.patch(NODE1, annotation("aliquot.io/slots", "1")), "aliquot.io/wake");
             forbidden(scheduler.patch(NODE1, annotation("aliquot.io/gpus", "[]")), "aliquot.io/");
@@ -613,14 +616,14 @@ class PoliciesIT {
                 "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/aliquot";
         private static final String RUNTIME_CLASS = "/apis/node.k8s.io/v1/runtimeclasses/nvidia";
 
-        /** The program puts the caBundle right again; until then GPU pods would be refused. */
+        /** Without a caBundle the API server would refuse GPU pods until the scheduler writes it again. */
         @Test
-        void upgradeKeepsWhatTheProgramWroteAndTheRuntimeClass() throws IOException {
+        void upgradeKeepsTheCaBundleAndTheRuntimeClass() throws IOException {
             String bundle = Base64.getEncoder().encodeToString(Files.readAllBytes(server.certificate()));
             scheduler.patchJson(CONFIGURATION, """
                         [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "%1$s"},
                          {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "%1$s"}]""".formatted(bundle)).expectSuccess();
-            String made = admin.get(RUNTIME_CLASS).expectSuccess().field("metadata", "uid");
+            String created = admin.get(RUNTIME_CLASS).expectSuccess().field("metadata", "uid");
 
             for (int revision = 0; revision < 2; revision++) {
                 new Helm(Chart.FOLDER)
@@ -633,7 +636,7 @@ class PoliciesIT {
 
                 assertThat(admin.get(CONFIGURATION).body().split(Pattern.quote(bundle), -1))
                         .hasSize(3);
-                assertThat(admin.get(RUNTIME_CLASS).field("metadata", "uid")).isEqualTo(made);
+                assertThat(admin.get(RUNTIME_CLASS).field("metadata", "uid")).isEqualTo(created);
             }
             assertThat(admin.get("/apis/apps/v1/namespaces/" + Chart.NAMESPACE + "/deployments/aliquot-scheduler")
                             .body())
@@ -644,7 +647,7 @@ class PoliciesIT {
     @Nested
     class Rights {
         @Test
-        void schedulerUsesItsOwnSecretLeaseAndWebhooksAndNoOthers() {
+        void schedulerMayUseItsOwnSecretLeaseAndWebhooksAndNoOthers() {
             String secrets = "/api/v1/namespaces/" + Chart.NAMESPACE + "/secrets";
             String webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 
@@ -666,7 +669,7 @@ class PoliciesIT {
         }
 
         @Test
-        void agentSeesNodesAndNothingElse() {
+        void agentMayReadNodesAndNothingElse() {
             agent1.get("/api/v1/nodes?fieldSelector=metadata.name%3Dnode1").expectSuccess();
             forbidden(agent1.get("/api/v1/pods"), "");
             forbidden(agent1.get("/api/v1/namespaces/" + Chart.NAMESPACE + "/secrets"), "");
@@ -676,7 +679,7 @@ class PoliciesIT {
 
     private static final String LEASES = "/apis/coordination.k8s.io/v1/namespaces/" + Chart.NAMESPACE + "/leases";
 
-    /** What kube-scheduler keeps while it leads. */
+    /** Sets the scheduler's Lease, which kube-scheduler keeps while it leads. */
     private static void lease(String holder, int transitions) {
         scheduler.post(LEASES, """
             {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: aliquot-scheduler}}""");
@@ -690,9 +693,9 @@ class PoliciesIT {
                 .expectSuccess();
     }
 
-    private static void forbidden(Answer answer, String why) {
-        assertThat(answer.code()).as(answer.body()).isEqualTo(403);
-        assertThat(answer.field("message")).contains(why);
+    private static void forbidden(Response response, String why) {
+        assertThat(response.code()).as(response.body()).isEqualTo(403);
+        assertThat(response.field("message")).contains(why);
     }
 
     private static String unique() {
@@ -735,7 +738,7 @@ class PoliciesIT {
             """.formatted(name, metadata);
     }
 
-    /** As package io.aliquot.scheduler.admission leaves it, with one sidecar, an init container and room for mounts. */
+    /** A GPU pod as the admission webhook stores it, with a sidecar, an init container and a place for more mounts. */
     private static String gpuPod(String name) {
         return """
             apiVersion: v1

@@ -20,12 +20,14 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What our accounts may do: this and nothing more. Whoever adds a right adds its reason beside it, and a line here. */
-class AccessTest {
+/**
+ * The complete RBAC rights of Aliquot's accounts. A new right needs its reason beside it in the chart, and a line here.
+ */
+class RbacTest {
     private static final List<Rendered> RENDERED = Chart.render();
 
     @Test
-    void schedulerMayDoThisInAllNamespaces() {
+    void schedulerHasTheseRightsInAllNamespaces() {
         assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-scheduler")
                         .getRules()))
                 .containsExactlyInAnyOrder(
@@ -41,7 +43,7 @@ class AccessTest {
     }
 
     @Test
-    void schedulerMayDoThisInItsOwn() {
+    void schedulerHasTheseRightsInItsOwnNamespace() {
         assertThat(rules(Chart.the(RENDERED, Role.class, "aliquot-scheduler").getRules()))
                 .containsExactlyInAnyOrder(
                         "coordination.k8s.io/leases aliquot-scheduler: get list watch update",
@@ -51,14 +53,14 @@ class AccessTest {
     }
 
     @Test
-    void agentMayDoThis() {
+    void agentHasTheseRights() {
         assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-device-plugin")
                         .getRules()))
                 .containsExactlyInAnyOrder("nodes: list watch patch", "nodes/status: patch");
     }
 
     @Test
-    void nobodyElseGetsAnything() {
+    void noOtherAccountGetsRights() {
         List<Subject> subjects = new ArrayList<>();
         Chart.all(RENDERED, ClusterRoleBinding.class).forEach(binding -> subjects.addAll(binding.getSubjects()));
         Chart.all(RENDERED, RoleBinding.class).forEach(binding -> subjects.addAll(binding.getSubjects()));
@@ -71,7 +73,7 @@ class AccessTest {
     }
 
     @Test
-    void agentIsBoundToItsOwnRoleAlone() {
+    void agentIsBoundToItsOwnRoleOnly() {
         assertThat(Chart.all(RENDERED, ClusterRoleBinding.class))
                 .filteredOn(binding -> binding.getSubjects().get(0).getName().equals("aliquot-device-plugin"))
                 .extracting(binding -> binding.getRoleRef().getName())
@@ -88,7 +90,7 @@ class AccessTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"scheduler/clusterrole.yaml", "scheduler/role.yaml", "device-plugin/clusterrole.yaml"})
-    void everyRuleHasItsReasonBesideIt(String template) throws IOException {
+    void everyRuleHasAReasonAboveIt(String template) throws IOException {
         List<String> lines =
                 Files.readAllLines(Chart.FOLDER.resolve("templates").resolve(Path.of(template)));
 
@@ -110,7 +112,7 @@ class AccessTest {
     }
 
     @Test
-    void nothingReadsSecretsOfOthers() {
+    void noClusterRoleReadsSecrets() {
         assertThat(RENDERED)
                 .extracting(Rendered::object)
                 .extracting(HasMetadata::getKind)
@@ -121,7 +123,7 @@ class AccessTest {
                 .doesNotContain("secrets", "*");
     }
 
-    /** One line a resource: {@code group/resource names: verbs}. */
+    /** One line per resource: {@code group/resource names: verbs}. */
     private static List<String> rules(List<PolicyRule> rules) {
         return rules.stream()
                 .flatMap(rule -> rule.getApiGroups().stream()

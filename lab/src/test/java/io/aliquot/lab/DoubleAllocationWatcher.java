@@ -23,57 +23,57 @@ import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
- * An auditor from outside: sees every version of every pod in the order in which etcd took them, and adds up what is
- * held of each GPU after each. Shares no code with what it audits: names and formats are written out here once more.
+ * Detects double allocation from outside Aliquot: watches every version of every pod in etcd's order and, after each,
+ * sums what is allocated of each GPU. Shares no code with Aliquot, so it repeats the names and formats of annotations.
  */
-final class Observer implements Watcher<Pod>, AutoCloseable {
-    private static final String ALLOCATION = "aliquot.io/vgpu.";
+final class DoubleAllocationWatcher implements Watcher<Pod>, AutoCloseable {
+    private static final String ALLOCATION_PREFIX = "aliquot.io/vgpu.";
     private static final Pattern LINE =
             Pattern.compile("(GPU-[0-9a-f-]{36}) (?:.* )?memory=([0-9]+)Mi (?:.* )?cores=([0-9]+)( .*)?");
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    private record Size(long memory, long slots) {}
+    private record GpuCapacity(long memory, long slots) {}
 
-    private record Share(String gpu, long memory, long cores, boolean exclusive) {}
+    private record Allocation(String gpu, long memory, long cores, boolean exclusive) {}
 
     /**
-     * A pod has got its node.
+     * The binding of a pod to a node.
      *
-     * @param at by {@link System#nanoTime}
-     * @param scheduler the kube-scheduler under whose leadership it was bound, as the Lease names it
+     * @param at when it was seen, by {@link System#nanoTime}
+     * @param scheduler the kube-scheduler that led at the binding, as the Lease names it
      */
-    record Bound(long at, String scheduler) {}
+    record Binding(long at, String scheduler) {}
 
-    private final Map<String, Size> gpus = new HashMap<>();
-    private final Map<String, List<Share>> holdings = new HashMap<>();
-    private final Map<String, String> names = new HashMap<>();
+    private final Map<String, GpuCapacity> gpus = new HashMap<>();
+    private final Map<String, List<Allocation>> allocationsByPod = new HashMap<>();
+    private final Map<String, String> podNames = new HashMap<>();
     private final List<String> violations = new ArrayList<>();
-    private final List<Bound> bound = new ArrayList<>();
+    private final List<Binding> bindings = new ArrayList<>();
     private final KubernetesClient client;
     private @Nullable Watch watch;
     private boolean closed;
 
-    /** Begins with what is there now. */
-    Observer(KubernetesClient client) {
+    /** Starts with the pods and nodes that exist now. */
+    DoubleAllocationWatcher(KubernetesClient client) {
         this.client = client;
         for (Node node : client.nodes().list().getItems()) {
             Map<String, String> annotations = node.getMetadata().getAnnotations();
             String text = annotations == null ? null : annotations.get("aliquot.io/gpus");
             if (text != null) {
-                learn(text);
+                addGpus(text);
             }
         }
-        look();
-        bound.clear();
+        listAndWatch();
+        bindings.clear();
     }
 
-    /** Takes what is there for all that there is, and watches from there on. */
-    private synchronized void look() {
+    /** Replaces what is known by a list of all pods, and watches from there on. */
+    private synchronized void listAndWatch() {
         var pods = client.pods().inAnyNamespace().list();
-        Set<String> known = Set.copyOf(holdings.keySet());
-        // All of them before any is added: of two that had the same one after the other only the latter is there still.
-        holdings.clear();
-        pods.getItems().forEach(pod -> hold(pod, known));
+        Set<String> known = Set.copyOf(allocationsByPod.keySet());
+        // Forgets all pods before it adds any: a listed pod may have the GPU of a pod that no longer exists.
+        allocationsByPod.clear();
+        pods.getItems().forEach(pod -> apply(pod, known));
         watch = client.pods()
                 .inAnyNamespace()
                 .watch(
@@ -84,13 +84,13 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
                         this);
     }
 
-    private void learn(String text) {
+    private void addGpus(String text) {
         try {
             JsonNode inventory = JSON.readTree(text);
             for (JsonNode gpu : inventory.get("gpus")) {
                 gpus.put(
                         gpu.get("uuid").asText(),
-                        new Size(
+                        new GpuCapacity(
                                 gpu.get("memoryMiB").asLong(),
                                 inventory.get("slots").asLong()));
             }
@@ -102,70 +102,70 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
     @Override
     public synchronized void eventReceived(Action action, Pod pod) {
         if (action == Action.DELETED) {
-            holdings.remove(pod.getMetadata().getUid());
+            allocationsByPod.remove(pod.getMetadata().getUid());
         } else if (action != Action.BOOKMARK) {
-            hold(pod, holdings.keySet());
+            apply(pod, allocationsByPod.keySet());
         }
     }
 
-    /** {@code known}: uids of those whose being bound was seen already. */
-    private void hold(Pod pod, Set<String> known) {
+    /** {@code known}: UIDs of the pods whose binding was seen before. */
+    private void apply(Pod pod, Set<String> known) {
         String uid = pod.getMetadata().getUid();
         String phase =
                 pod.getStatus() == null ? "" : String.valueOf(pod.getStatus().getPhase());
         if (Set.of("Succeeded", "Failed").contains(phase)) {
-            holdings.remove(uid);
+            allocationsByPod.remove(uid);
             return;
         }
         if (pod.getSpec().getNodeName() == null) {
             return;
         }
-        List<Share> shares = shares(pod);
-        if (shares.isEmpty() && asks(pod)) {
+        List<Allocation> allocations = parseAllocations(pod);
+        if (allocations.isEmpty() && requestsGpu(pod)) {
             violations.add(name(pod) + " is bound without an allocation");
         }
-        names.put(uid, name(pod));
-        if (!known.contains(uid) && asks(pod)) {
+        podNames.put(uid, name(pod));
+        if (!known.contains(uid) && requestsGpu(pod)) {
             String fence = pod.getMetadata().getAnnotations().getOrDefault("aliquot.io/fence", "");
-            bound.add(new Bound(System.nanoTime(), fence.replaceFirst("/.*", "")));
+            bindings.add(new Binding(System.nanoTime(), fence.replaceFirst("/.*", "")));
         }
-        holdings.put(uid, shares);
-        shares.forEach(share -> check(share.gpu(), pod));
+        allocationsByPod.put(uid, allocations);
+        allocations.forEach(allocation -> check(allocation.gpu(), pod));
     }
 
     private static String name(Pod pod) {
         return pod.getMetadata().getNamespace() + "/" + pod.getMetadata().getName();
     }
 
-    private static boolean asks(Pod pod) {
+    private static boolean requestsGpu(Pod pod) {
         return pod.getSpec().getContainers().stream()
                 .anyMatch(container -> container.getResources() != null
                         && container.getResources().getLimits() != null
                         && container.getResources().getLimits().containsKey("nvidia.com/gpu"));
     }
 
-    private List<Share> shares(Pod pod) {
-        var shares = new ArrayList<Share>();
+    private List<Allocation> parseAllocations(Pod pod) {
+        var allocations = new ArrayList<Allocation>();
         Map<String, String> annotations = pod.getMetadata().getAnnotations();
         if (annotations != null) {
             annotations.forEach((key, text) -> {
-                if (key.startsWith(ALLOCATION)) {
+                if (key.startsWith(ALLOCATION_PREFIX)) {
                     text.lines().forEach(line -> {
                         Matcher matcher = LINE.matcher(line);
                         if (matcher.matches()) {
-                            shares.add(new Share(
+                            allocations.add(new Allocation(
                                     matcher.group(1),
                                     Long.parseLong(matcher.group(2)),
                                     Long.parseLong(matcher.group(3)),
                                     line.contains(" exclusive")));
                         } else {
-                            violations.add(name(pod) + " has an allocation that nobody understands: " + line);
+                            violations.add(name(pod) + " has an allocation of unknown format: " + line);
                         }
                     });
                 }
             });
         }
-        return shares;
+        return allocations;
     }
 
     private void check(String gpu, Pod latest) {
@@ -173,75 +173,76 @@ final class Observer implements Watcher<Pod>, AutoCloseable {
         long cores = 0;
         long vgpus = 0;
         boolean exclusive = false;
-        var holders = new ArrayList<String>();
-        for (Map.Entry<String, List<Share>> holding : holdings.entrySet()) {
-            for (Share share : holding.getValue()) {
-                if (share.gpu().equals(gpu)) {
-                    memory += share.memory();
-                    cores += share.cores();
+        var pods = new ArrayList<String>();
+        for (Map.Entry<String, List<Allocation>> allocated : allocationsByPod.entrySet()) {
+            for (Allocation allocation : allocated.getValue()) {
+                if (allocation.gpu().equals(gpu)) {
+                    memory += allocation.memory();
+                    cores += allocation.cores();
                     vgpus++;
-                    exclusive |= share.exclusive();
-                    holders.add(names.get(holding.getKey()) + " " + share.memory() + " MiB " + share.cores() + " %");
+                    exclusive |= allocation.exclusive();
+                    pods.add(podNames.get(allocated.getKey()) + " " + allocation.memory() + " MiB " + allocation.cores()
+                            + " %");
                 }
             }
         }
-        Size size = gpus.get(gpu);
-        if (size == null) {
-            violations.add(name(latest) + " was given a GPU that doesn't exist: " + gpu);
-        } else if (memory > size.memory() || cores > 100 || vgpus > size.slots() || (exclusive && vgpus > 1)) {
-            violations.add(gpu + " is sold twice with " + name(latest) + ": " + holders);
+        GpuCapacity capacity = gpus.get(gpu);
+        if (capacity == null) {
+            violations.add(name(latest) + " is allocated a GPU that does not exist: " + gpu);
+        } else if (memory > capacity.memory() || cores > 100 || vgpus > capacity.slots() || (exclusive && vgpus > 1)) {
+            violations.add(gpu + " is over-allocated since it was allocated to " + name(latest) + ": " + pods);
         }
     }
 
-    /** An API server that has just started tells nothing of what was before: what is there then is looked at anew. */
+    /** A restarted API server answers 410 Gone, as it has no earlier events; the watcher then lists all pods again. */
     @Override
     public void onClose(WatcherException cause) {
         if (cause.isHttpGone()) {
-            new Thread(this::lookAnew, "observer").start();
+            new Thread(this::relist, "double-allocation-watcher").start();
         } else {
-            lost(cause);
+            watchFailed(cause);
         }
     }
 
-    private void lookAnew() {
+    private void relist() {
         try {
-            Space.awaitTrue("the API server", Space.EVENTUALLY, () -> {
+            TestNamespace.awaitTrue("the API server", TestNamespace.EVENTUALLY, () -> {
                 try {
-                    look();
+                    listAndWatch();
                     return true;
                 } catch (KubernetesClientException e) {
                     return false;
                 }
             });
         } catch (AssertionError e) {
-            lost(e);
+            watchFailed(e);
         }
     }
 
-    private synchronized void lost(Throwable cause) {
+    private synchronized void watchFailed(Throwable cause) {
         if (!closed) {
-            violations.add("the observer lost sight of the pods: " + cause);
+            violations.add("the watch of the pods failed: " + cause);
         }
     }
 
-    /** What must never have been, in the order in which it was. */
+    /** Every violation seen, in the order of occurrence. */
     synchronized List<String> violations() {
         return List.copyOf(violations);
     }
 
-    /** The bindings since it began. */
-    synchronized List<Bound> bound() {
-        return List.copyOf(bound);
+    /** The bindings since the watcher started. */
+    synchronized List<Binding> bindings() {
+        return List.copyOf(bindings);
     }
 
-    /** The longest time in which nothing was bound, between two instants of {@link System#nanoTime}. */
-    Duration longestPause(long from, long to) {
+    /** The longest time without a binding, between two instants of {@link System#nanoTime}. */
+    Duration longestTimeWithoutBinding(long from, long to) {
         long longest = 0;
         long last = from;
-        for (Bound one : bound()) {
-            if (one.at() > from && one.at() < to) {
-                longest = Math.max(longest, one.at() - last);
-                last = one.at();
+        for (Binding binding : bindings()) {
+            if (binding.at() > from && binding.at() < to) {
+                longest = Math.max(longest, binding.at() - last);
+                last = binding.at();
             }
         }
         return Duration.ofNanos(Math.max(longest, to - last));

@@ -18,9 +18,9 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Pods that are refused when they are created, with a sentence that says what to write instead. */
+/** Pods that admission refuses, with a message that says what to write instead. */
 @ExtendWith(LabExtension.class)
-class RefusalsIT {
+class AdmissionRefusalsIT {
     @ParameterizedTest(name = "{0}: {1}")
     @CsvSource({
         "nvidia.com/gpumem, 3Gi, write 3072 instead of 3Gi",
@@ -34,37 +34,40 @@ class RefusalsIT {
         "nvidia.com/priority, 1, or request a GPU",
         "aliyun.com/gpu-mem, 3Gi, instead of 3Gi",
     })
-    void amountsThatMakeNoSenseAreRefused(String resource, String amount, String advice, Lab lab, Space space) {
-        KubernetesClientException refusal = refused(space, Pods.asking(lab, "bad", Map.of(resource, amount)));
+    void invalidAmountsAreRefused(String resource, String amount, String advice, Lab lab, TestNamespace namespace) {
+        KubernetesClientException refusal =
+                expectRefusal(namespace, Pods.withLimits(lab, "bad", Map.of(resource, amount)));
 
         assertThat(refusal.getMessage()).contains(resource).contains(advice);
         assertThat(refusal.getCode()).isIn(403, 422);
     }
 
     @Test
-    void memoryAndPercentageTogetherAreRefused(Lab lab, Space space) {
-        Pod both = Pods.asking(lab, "both", Map.of(Resources.MEMORY, "3000", Resources.MEMORY_PERCENTAGE, "10"));
+    void memoryAndPercentageTogetherAreRefused(Lab lab, TestNamespace namespace) {
+        Pod both = Pods.withLimits(lab, "both", Map.of(Resources.MEMORY, "3000", Resources.MEMORY_PERCENTAGE, "10"));
 
-        assertThat(refused(space, both)).hasMessageContaining("not both").matches(e -> code(e) == 403);
+        assertThat(expectRefusal(namespace, both))
+                .hasMessageContaining("not both")
+                .matches(e -> code(e) == 403);
     }
 
     @Test
-    void aPresetNodeNameIsRefusedWithTheWayToChooseANode(Lab lab, Space space) {
-        Pod preset = Pods.memory(lab, "preset", 3000)
+    void aPresetNodeNameIsRefusedWithTheNodeSelectorToUse(Lab lab, TestNamespace namespace) {
+        Pod preset = Pods.withGpuMemory(lab, "preset", 3000)
                 .edit()
                 .editSpec()
                 .withNodeName(lab.nodes().get(0))
                 .endSpec()
                 .build();
 
-        assertThat(refused(space, preset))
+        assertThat(expectRefusal(namespace, preset))
                 .hasMessageContaining(
                         "nodeSelector: {kubernetes.io/hostname: " + lab.nodes().get(0) + "}");
     }
 
     @Test
-    void aPrivilegedContainerThatWantsAShareIsRefused(Lab lab, Space space) {
-        Pod privileged = Pods.memory(lab, "privileged", 3000)
+    void aPrivilegedContainerThatRequestsAShareIsRefused(Lab lab, TestNamespace namespace) {
+        Pod privileged = Pods.withGpuMemory(lab, "privileged", 3000)
                 .edit()
                 .editSpec()
                 .editFirstContainer()
@@ -75,21 +78,26 @@ class RefusalsIT {
                 .endSpec()
                 .build();
 
-        assertThat(refused(space, privileged)).hasMessageContaining("remove securityContext.privileged");
+        assertThat(expectRefusal(namespace, privileged)).hasMessageContaining("remove securityContext.privileged");
     }
 
     @Test
-    void anUnknownPolicyIsRefusedWithTheAllowedOnes(Lab lab, Space space) {
-        Pod unknown = Pods.annotated(Pods.memory(lab, "unknown", 3000), Map.of(Annotations.GPU_PLACEMENT, "tightest"));
+    void anUnknownPolicyIsRefusedWithTheAllowedOnes(Lab lab, TestNamespace namespace) {
+        Pod unknown = Pods.withAnnotations(
+                Pods.withGpuMemory(lab, "unknown", 3000), Map.of(Annotations.GPU_PLACEMENT, "tightest"));
 
-        assertThat(refused(space, unknown)).hasMessageContaining("binpack").hasMessageContaining("spread");
+        assertThat(expectRefusal(namespace, unknown))
+                .hasMessageContaining("binpack")
+                .hasMessageContaining("spread");
     }
 
     @Test
-    void anAnnotationThatIsNotSupportedYetIsRefused(Lab lab, Space space) {
-        Pod early = Pods.annotated(Pods.memory(lab, "early", 3000), Map.of("nvidia.com/vgpu-mode", "mig"));
+    void anUnsupportedAnnotationValueIsRefused(Lab lab, TestNamespace namespace) {
+        Pod unsupported = Pods.withAnnotations(
+                Pods.withGpuMemory(lab, "unsupported", 3000), Map.of("nvidia.com/vgpu-mode", "mig"));
 
-        assertThat(refused(space, early)).hasMessageContaining("is not supported yet; allowed: hami-core");
+        assertThat(expectRefusal(namespace, unsupported))
+                .hasMessageContaining("is not supported yet; allowed: hami-core");
     }
 
     @ParameterizedTest
@@ -105,22 +113,24 @@ class RefusalsIT {
                 "/usr/local/aliquot/region",
                 "/usr/local"
             })
-    void aMountOverWhatEnforcesTheShareIsRefused(String path, Lab lab, Space space) {
-        Pod mounts = mounting(Pods.memory(lab, "mounts", 3000), path);
+    void aMountOverFilesThatEnforceTheShareIsRefused(String path, Lab lab, TestNamespace namespace) {
+        Pod mounts = mounting(Pods.withGpuMemory(lab, "mounts", 3000), path);
 
-        assertThat(refused(space, mounts)).matches(e -> code(e) == 403).hasMessageContaining("mountPath");
+        assertThat(expectRefusal(namespace, mounts))
+                .matches(e -> code(e) == 403)
+                .hasMessageContaining("mountPath");
     }
 
     @Test
-    void aPodThatAvoidsTheWebhookIsRefusedByPolicy(Lab lab, Space space) {
-        lab.kubectl("label", "namespace", space.name(), Labels.WEBHOOK + "=" + Labels.WEBHOOK_IGNORE)
+    void aPodThatBypassesTheWebhookIsRefusedByAnAdmissionPolicy(Lab lab, TestNamespace namespace) {
+        lab.kubectl("label", "namespace", namespace.name(), Labels.WEBHOOK + "=" + Labels.WEBHOOK_IGNORE)
                 .expectSuccess();
-        // The API server hears of the label a moment later; until then the webhook sees the pod, and lets it in.
-        Pod dodger = Pods.asking(lab, "dodger", Map.of(Resources.GPU, "1"));
-        Space.awaitTrue("a refusal", Space.EVENTUALLY, () -> {
+        // The API server sees the label a moment later; until then it calls the webhook, which admits the pod.
+        Pod bypassing = Pods.withLimits(lab, "bypassing", Map.of(Resources.GPU, "1"));
+        TestNamespace.awaitTrue("a refusal", TestNamespace.EVENTUALLY, () -> {
             try {
-                space.create(dodger);
-                space.delete("dodger");
+                namespace.create(bypassing);
+                namespace.delete("bypassing");
                 return false;
             } catch (KubernetesClientException e) {
                 assertThat(e.getCode()).isEqualTo(403);
@@ -148,11 +158,11 @@ class RefusalsIT {
                 .build();
     }
 
-    private static KubernetesClientException refused(Space space, Pod pod) {
-        return refused(() -> space.create(pod));
+    private static KubernetesClientException expectRefusal(TestNamespace namespace, Pod pod) {
+        return expectRefusal(() -> namespace.create(pod));
     }
 
-    private static KubernetesClientException refused(ThrowingCallable request) {
+    private static KubernetesClientException expectRefusal(ThrowingCallable request) {
         var refusal = catchThrowableOfType(KubernetesClientException.class, request);
         assertThat(refusal).as("a refusal").isNotNull();
         return refusal;

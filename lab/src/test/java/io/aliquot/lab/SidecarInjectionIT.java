@@ -30,54 +30,55 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Another webhook, called after ours, puts a sidecar in front of the container that asks for a GPU. */
+/** Another webhook, called after Aliquot's, adds a sidecar before the container that requests a GPU. */
 @ExtendWith(LabExtension.class)
-class InjectionIT {
+class SidecarInjectionIT {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String PASSWORD = "not-secret";
 
     @Test
-    void aSidecarInjectedAfterOurWebhookSeesNoGpuAndTheContainerKeepsIts(Lab lab, Space space, @TempDir Path folder)
-            throws IOException, GeneralSecurityException {
-        String address = URI.create(lab.get("API_SERVER")).getHost();
+    void aSidecarInjectedAfterAliquotsWebhookSeesNoGpuAndTheGpuContainerKeepsIts(
+            Lab lab, TestNamespace namespace, @TempDir Path folder) throws IOException, GeneralSecurityException {
+        String address = URI.create(lab.setting("API_SERVER")).getHost();
         Path store = folder.resolve("keys.p12");
         keytool("-genkeypair", "-keyalg", "EC", "-dname", "CN=injector", "-ext", "san=ip:" + address, store);
         byte[] certificate = keytool("-exportcert", "-rfc", store).getBytes(UTF_8);
 
-        HttpsServer injector = serve(address, store, lab.image());
+        HttpsServer injector = serve(address, store, lab.sampleImage());
         MutatingWebhookConfiguration webhook = configuration(
-                space, "https://" + address + ":" + injector.getAddress().getPort() + "/", certificate);
+                namespace, "https://" + address + ":" + injector.getAddress().getPort() + "/", certificate);
         try {
             lab.client().resource(webhook).create();
-            // The API server hears of a new webhook a moment after it has stored it.
-            Space.awaitTrue("a sidecar in every pod", Space.EVENTUALLY, () -> {
-                Pod pod = space.create(Pods.memory(lab, "meshed", 3000));
+            // The API server calls a new webhook only a moment after it has stored it.
+            TestNamespace.awaitTrue("a sidecar in every pod", TestNamespace.EVENTUALLY, () -> {
+                Pod pod = namespace.create(Pods.withGpuMemory(lab, "meshed", 3000));
                 boolean injected = pod.getSpec().getContainers().size() == 2;
                 if (!injected) {
-                    space.delete("meshed");
+                    namespace.delete("meshed");
                 }
                 return injected;
             });
 
-            Pod pod = space.awaitRunning("meshed", Space.EVENTUALLY);
+            Pod pod = namespace.awaitRunning("meshed", TestNamespace.EVENTUALLY);
 
             assertThat(pod.getSpec().getContainers())
                     .extracting(container -> container.getName())
                     .containsExactly("sidecar", Pods.MAIN);
-            assertThat(space.execIn("meshed", "sidecar", "printenv", "NVIDIA_VISIBLE_DEVICES")
+            assertThat(namespace
+                            .execIn("meshed", "sidecar", "printenv", "NVIDIA_VISIBLE_DEVICES")
                             .expectSuccess())
                     .isEqualTo("void\n");
-            assertThat(space.exec("meshed", "nvidia-smi").expectSuccess()).contains("0MiB / 3000MiB");
+            assertThat(namespace.exec("meshed", "nvidia-smi").expectSuccess()).contains("0MiB / 3000MiB");
         } finally {
             lab.client().resource(webhook).delete();
             injector.stop(0);
         }
     }
 
-    private static MutatingWebhookConfiguration configuration(Space space, String url, byte[] certificate) {
+    private static MutatingWebhookConfiguration configuration(TestNamespace namespace, String url, byte[] certificate) {
         return new MutatingWebhookConfigurationBuilder()
                 .withNewMetadata()
-                .withName("zz-" + space.name()) // webhooks are called in the order of their configurations' names
+                .withName("zz-" + namespace.name()) // webhooks are called in the order of their configurations' names
                 .endMetadata()
                 .addNewWebhook()
                 .withName("injector.example.com")
@@ -86,7 +87,7 @@ class InjectionIT {
                 .withFailurePolicy("Ignore")
                 .withTimeoutSeconds(5)
                 .withNewNamespaceSelector()
-                .addToMatchLabels("kubernetes.io/metadata.name", space.name())
+                .addToMatchLabels("kubernetes.io/metadata.name", namespace.name())
                 .endNamespaceSelector()
                 .withNewClientConfig()
                 .withUrl(url)

@@ -9,21 +9,21 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 
-/** The scheduler's pods, and which of them leads. */
-final class Replicas {
+/** The pods of the scheduler, and which of them is the leader. */
+final class SchedulerReplicas {
     static final String EXTENDER = "extender";
     static final String KUBE_SCHEDULER = "kube-scheduler";
     private static final String NAME = "aliquot-scheduler";
 
     private final Lab lab;
 
-    Replicas(Lab lab) {
+    SchedulerReplicas(Lab lab) {
         this.lab = lab;
     }
 
-    /** Those that are not on their way out. */
+    /** The replicas that are not terminating. */
     List<Pod> all() {
-        return lab.partsOf("scheduler");
+        return lab.componentPods("scheduler");
     }
 
     /** The name of the pod whose kube-scheduler holds the Lease; empty if none does. */
@@ -31,12 +31,12 @@ final class Replicas {
         return holder().replaceFirst("_.*", "");
     }
 
-    /** Who holds the Lease: another one after each start of a kube-scheduler. */
+    /** The Lease's holderIdentity, which each start of a kube-scheduler changes; empty if there is no holder. */
     String holder() {
         return lease().map(LeaseSpec::getHolderIdentity).orElse("");
     }
 
-    /** What the leader's writes must carry. */
+    /** The fence that the leader's writes must carry. */
     Fence fence() {
         return new Fence(holder(), lease().map(LeaseSpec::getLeaseTransitions).orElse(0));
     }
@@ -60,17 +60,17 @@ final class Replicas {
     void signal(Pod replica, String container, String signal) {
         lab.signal(
                 replica.getSpec().getNodeName(),
-                Space.status(replica, container).getContainerID(),
+                TestNamespace.containerStatus(replica, container).getContainerID(),
                 signal);
     }
 
-    /** Replaces all, as an upgrade does, and waits until the old ones are gone. */
+    /** Replaces all replicas, as an upgrade does, and waits until the old ones are gone and the new ones are ready. */
     void restart(Duration within) {
         List<String> old =
                 all().stream().map(pod -> pod.getMetadata().getName()).toList();
         lab.kubectl("-n", Lab.NAMESPACE, "rollout", "restart", "deployment/" + NAME)
                 .expectSuccess();
-        Space.awaitTrue("the old replicas of the scheduler are gone", within, () -> {
+        TestNamespace.awaitTrue("the old replicas of the scheduler are gone", within, () -> {
             try {
                 return old.stream()
                         .allMatch(pod -> lab.client()
@@ -86,11 +86,11 @@ final class Replicas {
         awaitReady(within);
     }
 
-    /** Waits until as many as there should be are ready and one of them leads. */
+    /** Waits until all replicas of the Deployment are ready and one of them leads. */
     void awaitReady(Duration within) {
-        Space.awaitTrue("all replicas of the scheduler ready, and one leads", within, () -> {
+        TestNamespace.awaitTrue("all replicas of the scheduler are ready and one leads", within, () -> {
             try {
-                int wanted = lab.client()
+                int replicas = lab.client()
                         .apps()
                         .deployments()
                         .inNamespace(Lab.NAMESPACE)
@@ -99,8 +99,8 @@ final class Replicas {
                         .getSpec()
                         .getReplicas();
                 List<Pod> pods = all();
-                return pods.size() == wanted
-                        && pods.stream().allMatch(Space::ready)
+                return pods.size() == replicas
+                        && pods.stream().allMatch(TestNamespace::isReady)
                         && pods.stream()
                                 .anyMatch(pod -> pod.getMetadata().getName().equals(leader()));
             } catch (KubernetesClientException e) {

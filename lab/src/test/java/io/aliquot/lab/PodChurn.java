@@ -11,32 +11,32 @@ import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
 
-/** Pods that come and go on {@link HollowNodes}, always more of them than there is room for. */
-final class Churn implements AutoCloseable {
-    /** Of some 25 GB on average; a hollow node has 160. */
-    private static final int WANTED_PER_NODE = 9;
+/** Creates and deletes pods on {@link HollowNodes} all the time, and keeps more of them than fit. */
+final class PodChurn implements AutoCloseable {
+    /** A pod requests about 25 GB of GPU memory on average; a hollow node has 160 GB. */
+    private static final int PODS_PER_NODE = 9;
 
-    private static final long LIVES_MS = 2000;
+    private static final long LIFETIME_MS = 2000;
     private static final int[] MEMORY = {8000, 16000, 24000, 40000, 60000};
     private static final int[] CORES = {0, 0, 20, 40, 60};
 
-    private final Space space;
-    private final int wanted;
+    private final TestNamespace namespace;
+    private final int target;
     private final Random random;
     private final List<String> refusals = Collections.synchronizedList(new ArrayList<>());
     private final Thread thread = new Thread(this::run, "churn");
     private volatile boolean closed;
-    private int made;
+    private int created;
 
-    Churn(Space space, int nodes, long seed) {
-        this.space = space;
-        this.wanted = nodes * WANTED_PER_NODE;
+    PodChurn(TestNamespace namespace, int nodes, long seed) {
+        this.namespace = namespace;
+        this.target = nodes * PODS_PER_NODE;
         this.random = new Random(seed);
         thread.setDaemon(true);
         thread.start();
     }
 
-    /** What the API server said against pods that it should have taken. */
+    /** Messages of the requests that the API server refused or did not answer. */
     List<String> refusals() {
         synchronized (refusals) {
             return List.copyOf(refusals);
@@ -47,22 +47,23 @@ final class Churn implements AutoCloseable {
         var boundAt = new HashMap<String, Long>();
         while (!closed) {
             try {
-                List<Pod> pods = space.client()
+                List<Pod> pods = namespace
+                        .client()
                         .pods()
-                        .inNamespace(space.name())
+                        .inNamespace(namespace.name())
                         .withLabel("churn")
                         .list()
                         .getItems();
                 long now = System.nanoTime();
                 for (Pod pod : pods) {
                     String name = pod.getMetadata().getName();
-                    if (Space.bound(pod)
+                    if (TestNamespace.isBound(pod)
                             && now - boundAt.computeIfAbsent(name, key -> now)
-                                    > TimeUnit.MILLISECONDS.toNanos(LIVES_MS)) {
-                        end(pod);
+                                    > TimeUnit.MILLISECONDS.toNanos(LIFETIME_MS)) {
+                        delete(pod);
                     }
                 }
-                for (int i = pods.size(); i < wanted && !closed; i++) {
+                for (int i = pods.size(); i < target && !closed; i++) {
                     create();
                 }
             } catch (KubernetesClientException e) {
@@ -81,27 +82,27 @@ final class Churn implements AutoCloseable {
         int memory = MEMORY[random.nextInt(MEMORY.length)];
         int cores = CORES[random.nextInt(CORES.length)];
         limits.put(Resources.GPU, random.nextInt(5) == 0 ? "2" : "1");
-        if (random.nextInt(12) != 0) { // else whole cards
+        if (random.nextInt(12) != 0) { // the others request whole cards
             limits.put(Resources.MEMORY, Integer.toString(memory));
             if (cores > 0) {
                 limits.put(Resources.CORES, Integer.toString(cores));
             }
         }
-        Pod pod = HollowNodes.only(Pods.asking(space.lab(), "churn-" + made, limits));
-        made++;
-        space.create(pod.edit()
+        Pod pod = HollowNodes.require(Pods.withLimits(namespace.lab(), "churn-" + created, limits));
+        created++;
+        namespace.create(pod.edit()
                 .editMetadata()
                 .withLabels(Map.of("churn", ""))
                 .endMetadata()
                 .build());
     }
 
-    /** Half of them end by themselves, as Jobs do, the others are deleted. */
-    private void end(Pod pod) {
+    /** Deletes a pod. Half of the pods first reach the phase Succeeded, as a Job's pods do. */
+    private void delete(Pod pod) {
         if (random.nextBoolean()) {
-            space.end(pod.getMetadata().getName());
+            namespace.markSucceeded(pod.getMetadata().getName());
         }
-        space.tellToLeave(pod);
+        namespace.requestDeletion(pod);
     }
 
     @Override

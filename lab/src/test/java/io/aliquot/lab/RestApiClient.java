@@ -12,8 +12,8 @@ import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
 
-/** The scheduler's REST API as somebody with a token and curl finds it, at the replica that leads. */
-final class Api {
+/** Calls the leader's REST API with curl and a bearer token, as a user does. */
+final class RestApiClient {
     private static final String HOST = "aliquot-api." + Lab.NAMESPACE + ".svc";
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -21,16 +21,16 @@ final class Api {
     private final Path authority;
     private final String token;
 
-    record Answer(int code, JsonNode body) {}
+    record Response(int code, JsonNode body) {}
 
-    private Api(String address, Path authority, String token) {
+    private RestApiClient(String address, Path authority, String token) {
         this.address = address;
         this.authority = authority;
         this.token = token;
     }
 
-    static Api as(Lab lab, String token) {
-        var replicas = new Replicas(lab);
+    static RestApiClient withToken(Lab lab, String token) {
+        var replicas = new SchedulerReplicas(lab);
         replicas.awaitReady(Duration.ofMinutes(4)); // an earlier test may have killed one
         String bundle = lab.client()
                 .admissionRegistration()
@@ -46,20 +46,20 @@ final class Api {
             Path authority = Files.createTempFile("aliquot-api", ".crt");
             authority.toFile().deleteOnExit();
             Files.write(authority, Base64.getDecoder().decode(bundle));
-            return new Api(replicas.get(replicas.leader()).getStatus().getPodIP(), authority, token);
+            return new RestApiClient(replicas.get(replicas.leader()).getStatus().getPodIP(), authority, token);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
     }
 
-    Answer get(String path) {
-        return ask(path);
+    Response get(String path) {
+        return send(path);
     }
 
-    /** Changes one share of a pod. */
-    Answer patchShares(Space space, String pod, String share) {
-        return ask(
-                "/pods/" + space.name() + "/" + pod + "/shares",
+    /** Resizes one container's share of a pod. */
+    Response patchShares(TestNamespace namespace, String pod, String share) {
+        return send(
+                "/pods/" + namespace.name() + "/" + pod + "/shares",
                 "--request",
                 "PATCH",
                 "--header",
@@ -68,7 +68,7 @@ final class Api {
                 "{\"shares\": [" + share + "]}");
     }
 
-    private Answer ask(String path, String... more) {
+    private Response send(String path, String... more) {
         var command = new ArrayList<>(List.of(
                 "curl",
                 "--silent",
@@ -86,9 +86,9 @@ final class Api {
         String out = Lab.execute(Duration.ofSeconds(30), command).expectSuccess();
         int end = out.lastIndexOf('\n');
         try {
-            return new Answer(Integer.parseInt(out.substring(end + 1)), JSON.readTree(out.substring(0, end)));
+            return new Response(Integer.parseInt(out.substring(end + 1)), JSON.readTree(out.substring(0, end)));
         } catch (IOException e) {
-            throw new UncheckedIOException("no JSON: " + out, e);
+            throw new UncheckedIOException("expected JSON, found " + out, e);
         }
     }
 }
