@@ -40,12 +40,12 @@ public final class ForeignResources {
     private ForeignResources() {}
 
     /** Whether a container names a resource of ACK, which has the same meaning with every {@link Compatibility}. */
-    public static boolean inAcksNames(Map<String, String> limits) {
+    public static boolean usesAckResources(Map<String, String> limits) {
         return ACK.stream().anyMatch(limits::containsKey);
     }
 
     /** Whether a container requests GPUs with the best links, as ACK's resource {@value #ACK_GPU} does. */
-    public static boolean wantsLinks(Map<String, String> limits) {
+    public static boolean requestsBestLinks(Map<String, String> limits) {
         return limits.containsKey(ACK_GPU);
     }
 
@@ -57,11 +57,11 @@ public final class ForeignResources {
      * @param compatibility the product whose meaning {@code nvidia.com} resources have
      * @throws FormatException if an amount is invalid, with what to write instead
      */
-    public static Map<String, String> asOurs(
+    public static Map<String, String> toAliquot(
             Map<String, String> limits, Map<String, String> labels, Compatibility compatibility) {
         var translated = new LinkedHashMap<>(limits);
         translated.remove(PRIORITY);
-        if (inAcksNames(limits)) {
+        if (usesAckResources(limits)) {
             translateAck(translated, labels);
         }
         if (compatibility == Compatibility.HAMI) {

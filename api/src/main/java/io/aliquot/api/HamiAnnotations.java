@@ -59,7 +59,7 @@ final class HamiAnnotations {
      *
      * @throws FormatException if a value is unknown or not supported
      */
-    static Map<String, String> asOurs(Map<String, String> annotations) {
+    static Map<String, String> toAliquot(Map<String, String> annotations) {
         for (String name : UNSUPPORTED) {
             if (annotations.containsKey(name)) {
                 throw new FormatException("annotation " + name + " is not supported yet; remove it");

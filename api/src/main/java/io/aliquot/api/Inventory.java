@@ -39,12 +39,12 @@ public record Inventory(
     }
 
     /** Memory of a GPU for all its vGPUs together, in MiB. A single vGPU never gets more than the physical memory. */
-    public long sellableMiB(Gpu gpu) {
+    public long allocatableMiB(Gpu gpu) {
         return Math.max(1, memoryScaling.of(gpu.memoryMiB()));
     }
 
     /** Compute of a GPU for all its vGPUs together, in percent of the GPU. */
-    public int sellableCores() {
+    public int allocatableCores() {
         return (int) coreScaling.of(100);
     }
 
@@ -55,14 +55,14 @@ public record Inventory(
      * can get, also if the scaling is below 1. If compute is not reserved, {@link Resources#CORES} is 100 for each
      * slot, because kube-scheduler counts the requests all the same.
      */
-    public Map<String, Long> totals(SharingMode mode) {
+    public Map<String, Long> extendedResources(SharingMode mode) {
         return Map.of(
                 Resources.MEMORY,
-                gpus.stream().mapToLong(this::sellableMiB).sum(),
+                gpus.stream().mapToLong(this::allocatableMiB).sum(),
                 Resources.MEMORY_PERCENTAGE,
                 Math.max(100, memoryScaling.of(100)) * gpus.size(),
                 Resources.CORES,
-                (long) (mode == SharingMode.MEMORY ? 100 * slots : sellableCores()) * gpus.size());
+                (long) (mode == SharingMode.MEMORY ? 100 * slots : allocatableCores()) * gpus.size());
     }
 
     public static Inventory parse(String text) {

@@ -75,7 +75,7 @@ public final class PlacementPreferences {
      * @throws FormatException if a value is unknown, with the allowed ones
      */
     public static PlacementPreferences parse(Map<String, String> annotations) {
-        Map<String, String> translated = HamiAnnotations.asOurs(annotations);
+        Map<String, String> translated = HamiAnnotations.toAliquot(annotations);
         return Collections.disjoint(translated.keySet(), NAMES) ? NONE : new PlacementPreferences(translated);
     }
 

@@ -27,7 +27,7 @@ public final class Region {
     /** The maximum number of a container's processes that hold device memory at the same time. */
     public static final int PROCESSES = 512;
 
-    /** The size in bytes of the header, which {@link #unplacedAddresses(ByteBuffer)} reads. */
+    /** The size in bytes of the header, which {@link #unhookedFunctions(ByteBuffer)} reads. */
     public static final int HEADER_SIZE = 4096;
 
     private static final long MAGIC = 0x31544f5551494c41L; // "ALIQUOT1", little-endian
@@ -56,8 +56,8 @@ public final class Region {
     private static final int DEVICE_GPU_TIME_AT = 72;
     private static final int THROTTLED_AT = 80;
     private static final int WANTED_AT = 88;
-    private static final int RULING_AT = 128;
-    private static final int RULING_SIZE = 20;
+    private static final int AGENT_FIELDS_AT = 128;
+    private static final int AGENT_FIELDS_SIZE = 20;
 
     // Offsets in a process and in a charge.
     private static final int PID_AT = 0;
@@ -129,7 +129,7 @@ public final class Region {
                                 file.getLong(at + DEVICE_GPU_TIME_AT),
                                 file.getLong(at + THROTTLED_AT),
                                 file.getLong(at + WANTED_AT)),
-                        Ruling.parse(file.slice(at + RULING_AT, RULING_SIZE))));
+                        AgentFields.parse(file.slice(at + AGENT_FIELDS_AT, AGENT_FIELDS_SIZE))));
             }
         }
         return devices;
@@ -169,9 +169,9 @@ public final class Region {
      * @param region the container's file, open for writing
      * @param device the device's index in the file, 0 to {@value #DEVICES} - 1
      */
-    public static void write(FileChannel region, int device, Ruling ruling) throws IOException {
-        ByteBuffer bytes = ruling.bytes();
-        int at = deviceAt(Objects.checkIndex(device, DEVICES)) + RULING_AT;
+    public static void write(FileChannel region, int device, AgentFields agentFields) throws IOException {
+        ByteBuffer bytes = agentFields.bytes();
+        int at = deviceAt(Objects.checkIndex(device, DEVICES)) + AGENT_FIELDS_AT;
         while (bytes.hasRemaining()) {
             region.write(bytes, (long) at + bytes.position());
         }
@@ -186,8 +186,8 @@ public final class Region {
      * How often the driver returned a function that the shim must hook but does not know ({@code unplaced_addresses} in
      * region.h). Calls of such a function bypass the limits.
      */
-    public long unplacedAddresses() {
-        return unplacedAddresses(file);
+    public long unhookedFunctions() {
+        return unhookedFunctions(file);
     }
 
     /**
@@ -196,7 +196,7 @@ public final class Region {
      * @param header the file's first {@link #HEADER_SIZE} bytes or more, from index 0
      * @throws FormatException if it is not the header of a region of this version
      */
-    public static long unplacedAddresses(ByteBuffer header) {
+    public static long unhookedFunctions(ByteBuffer header) {
         ByteBuffer file = header.duplicate().order(ByteOrder.LITTLE_ENDIAN);
         if (file.limit() < HEADER_SIZE) {
             throw FormatException.expected("a region's header", file.limit() + " bytes");
@@ -242,9 +242,9 @@ public final class Region {
      * @param usedBytes the charges of all process slots, including those of dead processes until another process clears
      *     them
      * @param compute GPU time, as the container's processes wrote it
-     * @param ruling the node agent's fields
+     * @param agentFields the node agent's fields
      */
-    public record Device(int index, String uuid, long usedBytes, Compute compute, Ruling ruling) {}
+    public record Device(int index, String uuid, long usedBytes, Compute compute, AgentFields agentFields) {}
 
     /**
      * A container's use of a GPU's time. All values are nanoseconds; points in time are of {@code CLOCK_MONOTONIC}.
@@ -263,20 +263,21 @@ public final class Region {
      * @param unattributedBytes memory that the host sees the container use in addition to its charges; counts as used
      * @param active the number of containers that use the GPU now, including this one, at most 2^32 - 1; 0: unknown
      */
-    public record Ruling(Grant grant, long unattributedBytes, long active) {
-        public Ruling {
+    public record AgentFields(Grant grant, long unattributedBytes, long active) {
+        public AgentFields {
             if (active < 0 || active > 0xffff_ffffL) {
                 throw FormatException.expected("active containers from 0 to 4294967295", Long.toString(active));
             }
         }
 
-        private static Ruling parse(ByteBuffer slice) {
+        private static AgentFields parse(ByteBuffer slice) {
             ByteBuffer bytes = slice.order(ByteOrder.LITTLE_ENDIAN);
-            return new Ruling(Grant.of(bytes.getLong(0)), bytes.getLong(8), Integer.toUnsignedLong(bytes.getInt(16)));
+            return new AgentFields(
+                    Grant.of(bytes.getLong(0)), bytes.getLong(8), Integer.toUnsignedLong(bytes.getInt(16)));
         }
 
         private ByteBuffer bytes() {
-            ByteBuffer bytes = ByteBuffer.allocate(RULING_SIZE).order(ByteOrder.LITTLE_ENDIAN);
+            ByteBuffer bytes = ByteBuffer.allocate(AGENT_FIELDS_SIZE).order(ByteOrder.LITTLE_ENDIAN);
             return bytes.putLong(grant.word())
                     .putLong(unattributedBytes)
                     .putInt((int) active)

@@ -17,7 +17,7 @@ public final class Resources {
     public static final List<String> SUPPORTED = List.of(GPU, MEMORY, MEMORY_PERCENTAGE, CORES);
 
     /** The resources that the node agent writes to the node's status; the kubelet writes {@link #GPU}. */
-    public static final List<String> TOTALS = List.of(MEMORY, MEMORY_PERCENTAGE, CORES);
+    public static final List<String> NODE_STATUS = List.of(MEMORY, MEMORY_PERCENTAGE, CORES);
 
     private Resources() {}
 }

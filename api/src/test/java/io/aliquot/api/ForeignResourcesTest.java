@@ -14,11 +14,11 @@ class ForeignResourcesTest {
     private static final Map<String, String> NO_LABELS = Map.of();
 
     private static Map<String, String> translated(Map<String, String> limits) {
-        return ForeignResources.asOurs(limits, NO_LABELS, Compatibility.NONE);
+        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.NONE);
     }
 
     private static Map<String, String> translatedForHami(Map<String, String> limits) {
-        return ForeignResources.asOurs(limits, NO_LABELS, Compatibility.HAMI);
+        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.HAMI);
     }
 
     @Test
@@ -31,10 +31,10 @@ class ForeignResourcesTest {
 
     @Test
     void dividesGibibytesOverTheNumberOfGpusInThePodsLabel() {
-        assertThat(ForeignResources.asOurs(
+        assertThat(ForeignResources.toAliquot(
                         Map.of("aliyun.com/gpu-mem", "8"), Map.of("aliyun.com/gpu-count", "2"), Compatibility.NONE))
                 .isEqualTo(Map.of("nvidia.com/gpu", "2", "nvidia.com/gpumem", "4096"));
-        assertThatThrownBy(() -> ForeignResources.asOurs(
+        assertThatThrownBy(() -> ForeignResources.toAliquot(
                         Map.of("aliyun.com/gpu-mem", "9"), Map.of("aliyun.com/gpu-count", "2"), Compatibility.NONE))
                 .hasMessageContaining("9 GiB cannot be divided equally over 2 GPUs")
                 .hasMessageContaining("write a multiple of 2");
@@ -43,7 +43,7 @@ class ForeignResourcesTest {
     @ParameterizedTest
     @ValueSource(strings = {"", "0", "two", "-1", "1025", "1.0"})
     void rejectsALabelThatIsNotANumberOfGpus(String count) {
-        assertThatThrownBy(() -> ForeignResources.asOurs(
+        assertThatThrownBy(() -> ForeignResources.toAliquot(
                         Map.of("aliyun.com/gpu-mem", "8"), Map.of("aliyun.com/gpu-count", count), Compatibility.NONE))
                 .hasMessageContaining("is not a number of GPUs from 1 to 1024");
     }
@@ -51,11 +51,11 @@ class ForeignResourcesTest {
     @Test
     void distinguishesAcksResourcesFromAliquotsAndHamis() {
         for (String ack : List.of("aliyun.com/gpu", "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage")) {
-            assertThat(ForeignResources.inAcksNames(Map.of("cpu", "1", ack, "1")))
+            assertThat(ForeignResources.usesAckResources(Map.of("cpu", "1", ack, "1")))
                     .as(ack)
                     .isTrue();
         }
-        assertThat(ForeignResources.inAcksNames(Map.of("nvidia.com/gpu", "1", "nvidia.com/priority", "1")))
+        assertThat(ForeignResources.usesAckResources(Map.of("nvidia.com/gpu", "1", "nvidia.com/priority", "1")))
                 .isFalse();
     }
 
@@ -64,8 +64,8 @@ class ForeignResourcesTest {
         Map<String, String> limits = Map.of("aliyun.com/gpu", "4");
 
         assertThat(translated(limits)).isEqualTo(Map.of("nvidia.com/gpu", "4"));
-        assertThat(ForeignResources.wantsLinks(limits)).isTrue();
-        assertThat(ForeignResources.wantsLinks(translated(limits))).isFalse();
+        assertThat(ForeignResources.requestsBestLinks(limits)).isTrue();
+        assertThat(ForeignResources.requestsBestLinks(translated(limits))).isFalse();
     }
 
     @Test

@@ -117,8 +117,8 @@ class InventoryTest {
         var gpu = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 81_921, 0, -1, true, Gpu.SHIM, Map.of());
         var inventory = new Inventory(new VisibleDevices("{uuid}"), new Scaling(150), new Scaling(80), 1, List.of(gpu));
 
-        assertThat(inventory.sellableMiB(gpu)).isEqualTo(122_881);
-        assertThat(inventory.sellableCores()).isEqualTo(80);
+        assertThat(inventory.allocatableMiB(gpu)).isEqualTo(122_881);
+        assertThat(inventory.allocatableCores()).isEqualTo(80);
     }
 
     /** With less, kube-scheduler would refuse a pod that requests 100 percent of a GPU. */
@@ -129,9 +129,9 @@ class InventoryTest {
         var less = new Inventory(visible, new Scaling(90), Scaling.ONE, 1, List.of(gpu));
         var more = new Inventory(visible, new Scaling(150), Scaling.ONE, 1, List.of(gpu));
 
-        assertThat(less.totals(SharingMode.CORE_MEMORY))
+        assertThat(less.extendedResources(SharingMode.CORE_MEMORY))
                 .containsEntry(Resources.MEMORY, 900L)
                 .containsEntry(Resources.MEMORY_PERCENTAGE, 100L);
-        assertThat(more.totals(SharingMode.CORE_MEMORY)).containsEntry(Resources.MEMORY_PERCENTAGE, 150L);
+        assertThat(more.extendedResources(SharingMode.CORE_MEMORY)).containsEntry(Resources.MEMORY_PERCENTAGE, 150L);
     }
 }

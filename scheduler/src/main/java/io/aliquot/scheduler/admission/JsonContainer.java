@@ -84,20 +84,20 @@ final class JsonContainer {
                     throw denied("write " + name + " under resources.limits; requests alone set no limit");
                 });
         try {
-            Map<String, String> translated = ForeignResources.asOurs(limits, labels, compatibility);
+            Map<String, String> translated = ForeignResources.toAliquot(limits, labels, compatibility);
             if (!translated.equals(limits)) {
                 replaceAmounts(limits, translated);
             }
             OptionalInt priority = ForeignResources.priority(limits, compatibility);
             return new Translation(
-                    priority.isPresent() ? priority.getAsInt() : null, ForeignResources.wantsLinks(limits));
+                    priority.isPresent() ? priority.getAsInt() : null, ForeignResources.requestsBestLinks(limits));
         } catch (FormatException e) {
             throw denied(e);
         }
     }
 
     boolean usesAckResources() {
-        return ForeignResources.inAcksNames(resources("limits"));
+        return ForeignResources.usesAckResources(resources("limits"));
     }
 
     /** @throws DeniedException if an amount is invalid */
