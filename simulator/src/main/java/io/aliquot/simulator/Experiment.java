@@ -21,7 +21,7 @@ import java.util.stream.LongStream;
  * @param offered GPU that drawn pods ask for altogether, or at a time where they end, in percent of what there is
  * @param lifetimes how many mean lifetimes pods come and go for; 0 if they stay
  */
-record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
+record Experiment(Trace trace, ArrivalOrder arrivals, int offered, int lifetimes) {
     /** Of a thread, so that others on the same cores don't count. */
     private static final ThreadMXBean CPU = ManagementFactory.getThreadMXBean();
 
@@ -41,30 +41,30 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
     }
 
     /** Offers a workload's pods to a policy. */
-    Outcome run(List<Pod> workload, Contender contender, long seed) {
+    Outcome run(List<TracePod> workload, Policy contender, long seed) {
         var run = new Run(workload, contender, seed);
         return departures() ? run.comeAndGo() : run.stay();
     }
 
     /** Something that was placed, and when it ends. */
-    private record Ending(double at, Pod pod, Placed placed) {}
+    private record Ending(double at, TracePod pod, Placed placed) {}
 
     private final class Run {
         private final long start = System.nanoTime();
-        private final List<Pod> workload;
+        private final List<TracePod> workload;
         private final long seed;
         private final Replay replay;
         private final TypicalPods typical;
         private final Map<FreeCapacity, Double> fragmentation = new HashMap<>();
         private final List<Outcome.Sample> samples = new ArrayList<>();
-        private final Map<Failure, Integer> failed = new EnumMap<>(Failure.class);
+        private final Map<UnschedulableReason, Integer> failed = new EnumMap<>(UnschedulableReason.class);
         /** In nanoseconds. */
         private final LongStream.Builder decisions = LongStream.builder();
 
         /** What the pods that are there asked for. */
         private long placed;
 
-        Run(List<Pod> workload, Contender contender, long seed) {
+        Run(List<TracePod> workload, Policy contender, long seed) {
             this.workload = workload;
             this.seed = seed;
             this.replay = new Replay(trace.nodes(), contender, workload, seed);
@@ -72,10 +72,10 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
         }
 
         Outcome stay() {
-            List<Pod> pods = arrivals.of(trace, workload, trace.capacity() * offered / 100, seed);
+            List<TracePod> pods = arrivals.of(trace, workload, trace.capacity() * offered / 100, seed);
             long asked = 0;
             samples.add(sample());
-            for (Pod pod : pods) {
+            for (TracePod pod : pods) {
                 var unused = offer(pod);
                 asked += trace.asked(pod);
                 if (reached(asked)) {
@@ -93,16 +93,16 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
         }
 
         Outcome comeAndGo() {
-            var coming = new Traffic(trace, workload, offered, seed);
+            var coming = new ArrivalProcess(trace, workload, offered, seed);
             double step = TIME_STEP * coming.meanLifetime();
             double end = lifetimes * coming.meanLifetime();
             var endings = new PriorityQueue<Ending>(Comparator.comparingDouble(Ending::at));
             int pods = 0;
-            for (Traffic.Arrival there : coming.start()) {
+            for (ArrivalProcess.Arrival there : coming.start()) {
                 offer(there, endings);
                 pods++;
             }
-            for (Traffic.Arrival next = coming.next(); next.at() < end; next = coming.next()) {
+            for (ArrivalProcess.Arrival next = coming.next(); next.at() < end; next = coming.next()) {
                 pass(endings, next.at(), step);
                 offer(next, endings);
                 pods++;
@@ -141,20 +141,20 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
             }
         }
 
-        private void offer(Traffic.Arrival arrival, PriorityQueue<Ending> endings) {
+        private void offer(ArrivalProcess.Arrival arrival, PriorityQueue<Ending> endings) {
             offer(arrival.pod())
                     .ifPresent(
                             found -> endings.add(new Ending(arrival.at() + arrival.lifetime(), arrival.pod(), found)));
         }
 
-        private Optional<Placed> offer(Pod pod) {
+        private Optional<Placed> offer(TracePod pod) {
             long begin = CPU.getCurrentThreadCpuTime();
             Optional<Placed> found = replay.offer(pod);
             decisions.add(CPU.getCurrentThreadCpuTime() - begin);
             if (found.isPresent()) {
                 placed += trace.asked(pod);
             } else {
-                failed.merge(Failure.of(replay.demand(pod), replay.nodes()), 1, Integer::sum);
+                failed.merge(UnschedulableReason.of(replay.demand(pod), replay.nodes()), 1, Integer::sum);
             }
             return found;
         }

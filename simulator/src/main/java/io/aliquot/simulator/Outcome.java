@@ -24,7 +24,7 @@ record Outcome(
         double allocated,
         double placed,
         double stranded,
-        Map<Failure, Integer> failed,
+        Map<UnschedulableReason, Integer> failed,
         int pods,
         List<List<Double>> gpus,
         List<List<GpuAmount>> held,

@@ -51,14 +51,14 @@ final class Replay {
     private static final class Host {
         final Node node;
         final FreeCapacity.Shape shape;
-        Counted left;
+        ResourceVector left;
 
         FreeCapacity room;
 
         Host(Node node, FreeCapacity.Shape shape) {
             this.node = node;
             this.shape = shape;
-            this.left = Counted.of(node);
+            this.left = ResourceVector.of(node);
             this.room = FreeCapacity.of(shape);
         }
     }
@@ -68,9 +68,9 @@ final class Replay {
      *
      * @param gpus UUIDs of those that it has
      */
-    record Placed(String node, Set<String> gpus, PodId id, Counted requests) {}
+    record Placed(String node, Set<String> gpus, PodId id, ResourceVector requests) {}
 
-    private final Contender contender;
+    private final Policy contender;
     private final Random random;
     private final Ledger ledger;
     private final GpuModels models = new GpuModels();
@@ -88,7 +88,7 @@ final class Replay {
      *
      * @param workload that pods are drawn from
      */
-    Replay(List<Node> nodes, Contender contender, List<Pod> workload, long seed) {
+    Replay(List<Node> nodes, Policy contender, List<TracePod> workload, long seed) {
         this.contender = contender;
         // Not the numbers that the pods were drawn by.
         this.random = new Random(new SplittableRandom(seed).nextLong());
@@ -131,11 +131,11 @@ final class Replay {
     }
 
     /** What a pod asks for, in the units that rooms are counted in. */
-    DemandVector demand(Pod pod) {
+    DemandVector demand(TracePod pod) {
         return models.demand(ask(pod));
     }
 
-    private static PodGpuRequest ask(Pod pod) {
+    private static PodGpuRequest ask(TracePod pod) {
         return pod.ask().requesting(pod.requests());
     }
 
@@ -172,10 +172,10 @@ final class Replay {
     }
 
     /** Places a pod; empty if it fits nowhere. */
-    Optional<Placed> offer(Pod pod) {
+    Optional<Placed> offer(TracePod pod) {
         PodGpuRequest ask = ask(pod);
         var id = new PodId("", pod.name(), Long.toString(pods++));
-        Counted requests = Counted.of(ask);
+        ResourceVector requests = ResourceVector.of(ask);
         List<Host> passed =
                 byName.stream().filter(host -> host.left.holds(requests)).toList();
         if (passed.isEmpty()) {
@@ -184,7 +184,7 @@ final class Replay {
         if (!ask.containers().isEmpty()) {
             ledger.observe(id.uid(), ask);
         }
-        return contender == Contender.RANDOM ? any(id, ask, passed) : best(id, ask, passed);
+        return contender == Policy.RANDOM ? any(id, ask, passed) : best(id, ask, passed);
     }
 
     /** A pod ends. */
@@ -240,7 +240,7 @@ final class Replay {
 
     private Placed bind(PodId id, PodGpuRequest ask, PodGpuRequest asBound, Host host) {
         var granted = (Granted) ledger.commit(id, host.node.name(), asBound, 1);
-        Counted requests = Counted.of(ask);
+        ResourceVector requests = ResourceVector.of(ask);
         host.left = host.left.minus(requests);
         look(host);
         Set<String> gpus = granted.containers().values().stream()

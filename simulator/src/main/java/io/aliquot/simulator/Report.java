@@ -105,7 +105,7 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
             double placed,
             double stranded,
             double pods,
-            Map<Failure, Double> failed,
+            Map<UnschedulableReason, Double> failed,
             double seconds,
             Outcome.Decisions decisionMillis) {}
 
@@ -120,7 +120,7 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
     record Band(List<Double> mean, List<Double> min, List<Double> max) {}
 
     /** Sums up replays of a workload with a policy. */
-    static Result result(String workload, Contender policy, int pods, List<Outcome> outcomes, Experiment experiment) {
+    static Result result(String workload, Policy policy, int pods, List<Outcome> outcomes, Experiment experiment) {
         return new Result(
                 workload,
                 policy.toString(),
@@ -178,8 +178,8 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
     }
 
     private static Figures mean(List<Outcome> outcomes, Experiment experiment) {
-        Map<Failure, Double> failed = new EnumMap<>(Failure.class);
-        for (Failure failure : Failure.values()) {
+        Map<UnschedulableReason, Double> failed = new EnumMap<>(UnschedulableReason.class);
+        for (UnschedulableReason failure : UnschedulableReason.values()) {
             double pods = mean(outcomes, outcome -> outcome.failed().getOrDefault(failure, 0));
             if (pods > 0) {
                 failed.put(failure, pods);

@@ -59,10 +59,10 @@ final class Simulate implements Callable<Integer> {
         @Option(
                 names = "--trace",
                 paramLabel = "DIR",
-                description = "Folder of the openb trace, " + Openb.NODES + " and " + Openb.PODS
-                        + "*.csv, or of files in its form. Those may tell each GPU's memory (" + Openb.CARD_MIB
-                        + " of nodes), and pods then ask for memory and cores of each GPU (" + Openb.MIB + ", "
-                        + Openb.CORES + " in percent) in place of " + Openb.MILLI + ".")
+                description = "Folder of the openb trace, " + OpenbTrace.NODES + " and " + OpenbTrace.PODS
+                        + "*.csv, or of files in its form. Those may tell each GPU's memory (" + OpenbTrace.CARD_MIB
+                        + " of nodes), and pods then ask for memory and cores of each GPU (" + OpenbTrace.MIB + ", "
+                        + OpenbTrace.CORES + " in percent) in place of " + OpenbTrace.MILLI + ".")
         private @Nullable Path trace;
 
         @Option(
@@ -105,7 +105,7 @@ final class Simulate implements Callable<Integer> {
             paramLabel = "NAME",
             split = ",",
             description = "Policies: ${COMPLETION-CANDIDATES}. All if not given.")
-    private List<Contender> policies = List.of(Contender.values());
+    private List<Policy> policies = List.of(Policy.values());
 
     @Option(
             names = "--arrivals",
@@ -113,7 +113,7 @@ final class Simulate implements Callable<Integer> {
             description = "given: the pods in the order of their creation (default of --dump and --live); shuffled: in"
                     + " random order; drawn: these and more like them, drawn at random, in random order (default of"
                     + " --trace).")
-    private @Nullable Arrivals arrivals;
+    private @Nullable ArrivalOrder arrivals;
 
     @Option(
             names = "--offered",
@@ -128,7 +128,7 @@ final class Simulate implements Callable<Integer> {
             description =
                     "Pods end: a Poisson process of pods drawn from the workload that would hold --offered percent of"
                             + " the GPUs, with lifetimes drawn from the workload's or, where it has none, from those of the"
-                            + " workload " + Traffic.LIFETIMES + ". Measured after the first mean lifetime.")
+                            + " workload " + ArrivalProcess.LIFETIMES + ". Measured after the first mean lifetime.")
     private boolean departures;
 
     @Option(
@@ -171,7 +171,7 @@ final class Simulate implements Callable<Integer> {
     private CommandSpec spec;
 
     /** One column of a line of the table. */
-    private record Cell(String workload, Contender policy) {}
+    private record Cell(String workload, Policy policy) {}
 
     /** The jar's. */
     static final class Version implements IVersionProvider {
@@ -207,9 +207,9 @@ final class Simulate implements Callable<Integer> {
         check();
         Trace read = read();
         read.remarks().forEach(remark -> spec.commandLine().getErr().println("note: " + remark));
-        Arrivals order =
-                arrivals != null ? arrivals : source.trace != null || departures ? Arrivals.DRAWN : Arrivals.GIVEN;
-        Map<String, List<Pod>> chosen = chosen(read);
+        ArrivalOrder order =
+                arrivals != null ? arrivals : source.trace != null || departures ? ArrivalOrder.DRAWN : ArrivalOrder.GIVEN;
+        Map<String, List<TracePod>> chosen = chosen(read);
         var experiment = new Experiment(read, order, offered, departures ? lifetimes : 0);
         Map<Cell, List<Outcome>> outcomes = replay(experiment, chosen);
         var results = new ArrayList<Report.Result>();
@@ -234,11 +234,11 @@ final class Simulate implements Callable<Integer> {
                         read.remarks()),
                 Report.nodes(read),
                 results);
-        Output.table(report, spec.commandLine().getOut());
-        Output.decisions(report, spec.commandLine().getErr());
-        write(json, report, Output::json);
-        write(csv, report, Output::csv);
-        write(html, report, Output::html);
+        ReportWriter.table(report, spec.commandLine().getOut());
+        ReportWriter.decisions(report, spec.commandLine().getErr());
+        write(json, report, ReportWriter::json);
+        write(csv, report, ReportWriter::csv);
+        write(html, report, ReportWriter::html);
         return 0;
     }
 
@@ -257,7 +257,7 @@ final class Simulate implements Callable<Integer> {
                     spec.commandLine(),
                     "--lifetimes is " + lifetimes + "; expected at least 2, of which the first is not measured");
         }
-        if (departures && arrivals != null && arrivals != Arrivals.DRAWN) {
+        if (departures && arrivals != null && arrivals != ArrivalOrder.DRAWN) {
             throw new ParameterException(
                     spec.commandLine(), "--departures draws pods; leave out --arrivals " + arrivals);
         }
@@ -286,14 +286,14 @@ final class Simulate implements Callable<Integer> {
 
     private Trace read() {
         if (source.trace != null) {
-            return Openb.read(source.trace);
+            return OpenbTrace.read(source.trace);
         }
         if (!source.live) {
-            return Survey.of(Snapshot.of(source.dump, System.in));
+            return ClusterTrace.of(Snapshot.of(source.dump, System.in));
         }
         try (KubernetesClient client =
                 new KubernetesClientBuilder().withConfig(config()).build()) {
-            return Survey.of(Snapshot.of(client));
+            return ClusterTrace.of(Snapshot.of(client));
         }
     }
 
@@ -316,10 +316,10 @@ final class Simulate implements Callable<Integer> {
                 : "dump " + String.join(" ", source.dump);
     }
 
-    private Map<String, List<Pod>> chosen(Trace read) {
-        Map<String, List<Pod>> chosen = new LinkedHashMap<>();
+    private Map<String, List<TracePod>> chosen(Trace read) {
+        Map<String, List<TracePod>> chosen = new LinkedHashMap<>();
         for (String name : workloads) {
-            List<Pod> pods = read.workloads().get(name);
+            List<TracePod> pods = read.workloads().get(name);
             if (pods == null) {
                 throw new ParameterException(
                         spec.commandLine(),
@@ -331,7 +331,7 @@ final class Simulate implements Callable<Integer> {
         return chosen.isEmpty() ? read.workloads() : chosen;
     }
 
-    private Map<Cell, List<Outcome>> replay(Experiment experiment, Map<String, List<Pod>> chosen)
+    private Map<Cell, List<Outcome>> replay(Experiment experiment, Map<String, List<TracePod>> chosen)
             throws InterruptedException {
         ExecutorService pool = Executors.newFixedThreadPool(threads);
         try {

@@ -16,7 +16,7 @@ final class Trace {
     static final int WHOLE = 1000;
 
     private final List<Node> nodes;
-    private final SortedMap<String, List<Pod>> workloads;
+    private final SortedMap<String, List<TracePod>> workloads;
     private final List<String> remarks;
     private final long capacity;
     private final int meanMiB;
@@ -28,7 +28,7 @@ final class Trace {
      * @param workloads pods of each, by its name
      * @param remarks what of the input is not in it, a sentence each
      */
-    Trace(List<Node> nodes, SortedMap<String, List<Pod>> workloads, List<String> remarks) {
+    Trace(List<Node> nodes, SortedMap<String, List<TracePod>> workloads, List<String> remarks) {
         this.nodes = List.copyOf(nodes);
         this.workloads = Collections.unmodifiableSortedMap(new TreeMap<>(workloads));
         this.remarks = List.copyOf(remarks);
@@ -46,7 +46,7 @@ final class Trace {
         return nodes;
     }
 
-    SortedMap<String, List<Pod>> workloads() {
+    SortedMap<String, List<TracePod>> workloads() {
         return workloads;
     }
 
@@ -74,7 +74,7 @@ final class Trace {
      * What a pod asks for, in thousandths of a GPU: of each the memory or the cores, whichever is more. Memory is measured
      * by what the GPUs have in the mean, for which of them the pod will get is not known.
      */
-    long asked(Pod pod) {
+    long asked(TracePod pod) {
         long peak = 0;
         long running = 0;
         for (ContainerGpuRequest container : pod.ask().containers()) {

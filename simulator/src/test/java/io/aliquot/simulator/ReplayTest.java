@@ -31,13 +31,13 @@ class ReplayTest {
             node("small-1", 8_000, 32, 1, "S"),
             node("large-0", 96_000, 384, 8, "L"),
             node("large-1", 96_000, 384, 8, "L"));
-    private static final Pod HALF = pod("half", 4_000, 8, request(1, 500), Map.of());
-    private static final Pod WHOLE = pod("whole", 4_000, 8, request(1, Trace.WHOLE), Map.of());
-    private static final Pod EIGHT = pod("eight", 8_000, 8, request(8, Trace.WHOLE), Map.of());
-    private static final Pod CPU = pod("cpu", 8_000, 1, Optional.empty(), Map.of());
-    private static final Pod OF_MODEL_L =
+    private static final TracePod HALF = pod("half", 4_000, 8, request(1, 500), Map.of());
+    private static final TracePod WHOLE = pod("whole", 4_000, 8, request(1, Trace.WHOLE), Map.of());
+    private static final TracePod EIGHT = pod("eight", 8_000, 8, request(8, Trace.WHOLE), Map.of());
+    private static final TracePod CPU = pod("cpu", 8_000, 1, Optional.empty(), Map.of());
+    private static final TracePod OF_MODEL_L =
             pod("large", 1_000, 1, request(1, 300), Map.of(Annotations.USE_GPU_MODEL, "L"));
-    private static final List<Pod> ALL = List.of(HALF, WHOLE, EIGHT, CPU, OF_MODEL_L);
+    private static final List<TracePod> ALL = List.of(HALF, WHOLE, EIGHT, CPU, OF_MODEL_L);
 
     private static Node node(String name, int cpuMillis, int gibibytes, int gpus, String model) {
         return Node.of(
@@ -53,25 +53,25 @@ class ReplayTest {
                         : new GpuRequest(gpus, new MemoryRequest.WholeCard(), 0, true));
     }
 
-    private static Pod pod(
+    private static TracePod pod(
             String name, int cpuMillis, int gibibytes, Optional<GpuRequest> request, Map<String, String> annotations) {
         PodGpuRequest ask = PodGpuRequest.of(
                 request.map(one -> new ContainerGpuRequest("main", ContainerKind.APP, one)).stream()
                         .toList(),
                 annotations,
                 false);
-        return new Pod(name, ask, new HostResources(cpuMillis, (long) gibibytes << 30), Instant.EPOCH, Instant.MAX);
+        return new TracePod(name, ask, new HostResources(cpuMillis, (long) gibibytes << 30), Instant.EPOCH, Instant.MAX);
     }
 
     @ParameterizedTest
     @EnumSource
-    void neverMoreThanThereIsAndNobodyIsRefusedForWhomThereIsRoom(Contender contender) {
+    void neverMoreThanThereIsAndNobodyIsRefusedForWhomThereIsRoom(Policy contender) {
         for (long seed = 0; seed < 20; seed++) {
             var replay = new Replay(NODES, contender, ALL, seed);
             var random = new Random(seed);
             List<Placed> placed = new ArrayList<>();
             for (int i = 0; i < 100; i++) {
-                Pod pod = ALL.get(random.nextInt(ALL.size()));
+                TracePod pod = ALL.get(random.nextInt(ALL.size()));
                 boolean room =
                         replay.nodes().stream().anyMatch(node -> node.room().fits(replay.demand(pod)));
                 Optional<Placed> one = replay.offer(pod);
@@ -96,11 +96,11 @@ class ReplayTest {
 
     @ParameterizedTest
     @EnumSource
-    void equalInputsGiveEqualPlacements(Contender contender) {
+    void equalInputsGiveEqualPlacements(Policy contender) {
         assertThat(placed(contender)).isEqualTo(placed(contender));
     }
 
-    private static List<Optional<Placed>> placed(Contender contender) {
+    private static List<Optional<Placed>> placed(Policy contender) {
         var replay = new Replay(NODES, contender, ALL, 1);
         List<Optional<Placed>> placed = new ArrayList<>();
         for (int i = 0; i < 30; i++) {
@@ -111,7 +111,7 @@ class ReplayTest {
 
     @Test
     void aPodThatTakesOneModelGoesToNoOther() {
-        var replay = new Replay(NODES.subList(0, 1), Contender.BEST_FIT, ALL, 0);
+        var replay = new Replay(NODES.subList(0, 1), Policy.BEST_FIT, ALL, 0);
 
         assertThat(replay.offer(OF_MODEL_L)).isEmpty();
         assertThat(replay.offer(HALF)).map(Placed::node).contains("small-0");
@@ -119,8 +119,8 @@ class ReplayTest {
 
     @Test
     void binpackFillsANodeAndSpreadTakesTheEmptiest() {
-        var binpack = new Replay(NODES, Contender.BINPACK, ALL, 0);
-        var spread = new Replay(NODES, Contender.SPREAD, ALL, 0);
+        var binpack = new Replay(NODES, Policy.BINPACK, ALL, 0);
+        var spread = new Replay(NODES, Policy.SPREAD, ALL, 0);
 
         assertThat(List.of(binpack.offer(HALF), binpack.offer(HALF)))
                 .extracting(placed -> placed.orElseThrow().node())
@@ -134,7 +134,7 @@ class ReplayTest {
     void whatBelongsToANodeIsRequestedThereAndCountsForItsFullness() {
         Node other = NODES.get(1);
         var busy = new Node("zz", other.facts(), new HostResources(4_000, 8L << 30));
-        var replay = new Replay(List.of(other, busy), Contender.BINPACK, ALL, 0);
+        var replay = new Replay(List.of(other, busy), Policy.BINPACK, ALL, 0);
 
         // The fuller one, although by its name it comes last; then its CPU is out.
         assertThat(replay.offer(HALF)).map(Placed::node).contains("zz");
@@ -143,7 +143,7 @@ class ReplayTest {
 
     @Test
     void whatPodsHoldIsToldByGpu() {
-        var replay = new Replay(NODES.subList(1, 3), Contender.SPREAD, ALL, 0);
+        var replay = new Replay(NODES.subList(1, 3), Policy.SPREAD, ALL, 0);
         replay.offer(HALF);
         replay.offer(EIGHT);
         replay.offer(OF_MODEL_L);
@@ -156,10 +156,10 @@ class ReplayTest {
     /** As kube-scheduler doesn't ask about them. */
     @ParameterizedTest
     @MethodSource("greedy")
-    void whoeverFindsNotAsMuchOnAnyNodeIsNotLearntFrom(Pod greedy) {
-        List<Pod> pods = List.of(HALF, WHOLE, HALF, OF_MODEL_L, WHOLE, HALF, EIGHT, HALF);
-        var with = new Replay(NODES, Contender.FRAGMENTATION, ALL, 0);
-        var without = new Replay(NODES, Contender.FRAGMENTATION, ALL, 0);
+    void whoeverFindsNotAsMuchOnAnyNodeIsNotLearntFrom(TracePod greedy) {
+        List<TracePod> pods = List.of(HALF, WHOLE, HALF, OF_MODEL_L, WHOLE, HALF, EIGHT, HALF);
+        var with = new Replay(NODES, Policy.FRAGMENTATION, ALL, 0);
+        var without = new Replay(NODES, Policy.FRAGMENTATION, ALL, 0);
 
         for (int i = 0; i < 50; i++) {
             assertThat(with.offer(greedy)).isEmpty();
@@ -169,7 +169,7 @@ class ReplayTest {
                         pods.stream().map(without::offer).map(ReplayTest::where).toList());
     }
 
-    private static Stream<Pod> greedy() {
+    private static Stream<TracePod> greedy() {
         return Stream.of(
                 pod("cpu", 1_000_000, 8, request(1, 100), Map.of()),
                 pod("vgpus", 1, 1, Optional.of(new GpuRequest(801, new Mebibytes(100), 0, false)), Map.of()),
@@ -190,11 +190,11 @@ class ReplayTest {
                 "whole", ContainerKind.APP, new GpuRequest(1, new MemoryRequest.WholeCard(), 0, true));
         var load = new HostResources(1, 2);
 
-        assertThat(Counted.of(PodGpuRequest.of(List.of(first, proxy, second, main, whole), Map.of(), false)
+        assertThat(ResourceVector.of(PodGpuRequest.of(List.of(first, proxy, second, main, whole), Map.of(), false)
                         .requesting(load)))
-                .isEqualTo(new Counted(load, 4, 700, 70, 80));
-        assertThat(Counted.of(NODES.get(2)))
-                .isEqualTo(new Counted(NODES.get(2).facts().allocatable(), 800, 8000, 800, 800));
+                .isEqualTo(new ResourceVector(load, 4, 700, 70, 80));
+        assertThat(ResourceVector.of(NODES.get(2)))
+                .isEqualTo(new ResourceVector(NODES.get(2).facts().allocatable(), 800, 8000, 800, 800));
     }
 
     private static String where(Optional<Placed> placed) {
@@ -204,17 +204,17 @@ class ReplayTest {
     @Test
     void theWorkloadsPodsAllComeAndTheSurplusEndsBeforeItIsTooMuch() {
         var trace = new Trace(NODES, new TreeMap<>(Map.of("all", ALL)), List.of());
-        List<Pod> arrivals = Arrivals.DRAWN.of(trace, ALL, 30_000, 5);
+        List<TracePod> arrivals = ArrivalOrder.DRAWN.of(trace, ALL, 30_000, 5);
 
         assertThat(arrivals).containsAll(ALL);
         assertThat(arrivals.stream().mapToLong(trace::asked).sum()).isBetween(30_000L - 8_000, 30_000L);
-        assertThat(Arrivals.DRAWN.of(trace, ALL, 30_000, 5)).isEqualTo(arrivals);
-        assertThat(Arrivals.DRAWN.of(trace, ALL, 30_000, 6)).isNotEqualTo(arrivals);
+        assertThat(ArrivalOrder.DRAWN.of(trace, ALL, 30_000, 5)).isEqualTo(arrivals);
+        assertThat(ArrivalOrder.DRAWN.of(trace, ALL, 30_000, 6)).isNotEqualTo(arrivals);
     }
 
     @Test
     void fragmentationIsTheFreeGpuThatTypicalPodsCannotUse() {
-        var replay = new Replay(NODES.subList(2, 3), Contender.BINPACK, ALL, 0);
+        var replay = new Replay(NODES.subList(2, 3), Policy.BINPACK, ALL, 0);
         replay.offer(HALF);
         FreeCapacity node = replay.rooms().get(0); // 7.5 GPUs and 92 CPUs left
 
@@ -225,7 +225,7 @@ class ReplayTest {
         assertThat(fragmentation(replay, node, HALF, EIGHT)).isEqualTo(3_750);
     }
 
-    private static double fragmentation(Replay replay, FreeCapacity node, Pod... pods) {
+    private static double fragmentation(Replay replay, FreeCapacity node, TracePod... pods) {
         return TypicalPods.of(List.of(pods).stream().map(replay::demand).toList())
                 .fragmentation(node);
     }

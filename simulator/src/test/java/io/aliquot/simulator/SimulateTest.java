@@ -26,7 +26,7 @@ class SimulateTest {
     @BeforeEach
     void trace() throws IOException {
         Files.writeString(
-                folder.resolve(Openb.NODES),
+                folder.resolve(OpenbTrace.NODES),
                 "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,64000,262144,2,P100\n");
         Files.writeString(
                 folder.resolve("openb_pod_list_tiny.csv"),
@@ -89,7 +89,7 @@ class SimulateTest {
         Path html = folder.resolve("out.html");
         String name = "<img src=x onerror=alert(1)> & {{data}} -->";
         Files.writeString(
-                folder.resolve(Openb.NODES),
+                folder.resolve(OpenbTrace.NODES),
                 "sn,cpu_milli,memory_mib,gpu,model\n<" + "/script><b>n0,64000,262144,2,P100\n");
         Files.move(folder.resolve("openb_pod_list_tiny.csv"), folder.resolve("openb_pod_list_" + name + ".csv"));
 
@@ -176,7 +176,7 @@ class SimulateTest {
     void podsThatAskForMemoryAndCoresFindBothOrNoPlace() throws IOException {
         Path json = folder.resolve("out.json");
         Path html = folder.resolve("out.html");
-        Files.writeString(folder.resolve(Openb.NODES), """
+        Files.writeString(folder.resolve(OpenbTrace.NODES), """
                 sn,cpu_milli,memory_mib,gpu,model,gpu_memory_mib
                 n0,64000,262144,1,T4,16000
                 n1,64000,262144,1,L40S,48000

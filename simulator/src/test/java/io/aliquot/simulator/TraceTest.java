@@ -38,7 +38,7 @@ class TraceTest {
 
     private static long asked(ContainerGpuRequest... containers) {
         PodGpuRequest ask = PodGpuRequest.of(Arrays.asList(containers), Map.of(), false);
-        return TRACE.asked(new Pod("p", ask, HostResources.NONE, Instant.EPOCH, Instant.MAX));
+        return TRACE.asked(new TracePod("p", ask, HostResources.NONE, Instant.EPOCH, Instant.MAX));
     }
 
     @Test

@@ -35,7 +35,7 @@ import org.jspecify.annotations.Nullable;
  * {@code uuid,slots,MiB,cores,type,numa,healthy:…} (github.com/Project-HAMi/HAMi, docs/develop/protocol.md) or, in later
  * versions, a JSON array. ACK: labels {@code aliyun.accelerator/nvidia_name}, {@code _mem}, {@code _count}.
  */
-final class GpuNodes {
+final class GpuNodeReader {
     static final String HAMI = "hami.io/node-nvidia-register";
     private static final String PRODUCT = "nvidia.com/gpu.product";
     private static final String MEMORY = "nvidia.com/gpu.memory";

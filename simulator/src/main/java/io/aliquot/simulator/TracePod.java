@@ -14,7 +14,7 @@ import java.util.Optional;
  * @param created when it was; {@link Instant#EPOCH} where that is not known
  * @param ends when it ended; {@link Instant#MAX} where that is not known
  */
-record Pod(String name, PodGpuRequest ask, HostResources requests, Instant created, Instant ends) {
+record TracePod(String name, PodGpuRequest ask, HostResources requests, Instant created, Instant ends) {
     /** From its creation to its end, if both are known. */
     Optional<Duration> lifetime() {
         return ends.equals(Instant.MAX) ? Optional.empty() : Optional.of(Duration.between(created, ends));

@@ -33,7 +33,7 @@ import java.util.stream.Stream;
  * {@value #MIB} and {@value #CORES}, what production knows as {@value Resources#MEMORY} and {@value Resources#CORES}, in the
  * place of {@value #MILLI}.
  */
-final class Openb {
+final class OpenbTrace {
     static final String NODES = "openb_node_list_gpu_node.csv";
     static final String PODS = "openb_pod_list_";
     static final String CARD_MIB = "gpu_memory_mib";
@@ -50,7 +50,7 @@ final class Openb {
 
     private final Map<PodGpuRequest, PodGpuRequest> asks = new HashMap<>();
 
-    private Openb(boolean sized) {
+    private OpenbTrace(boolean sized) {
         this.sized = sized;
     }
 
@@ -61,11 +61,11 @@ final class Openb {
      */
     static Trace read(Path folder) {
         Csv nodes = Csv.read(folder.resolve(NODES), "sn", "cpu_milli", "memory_mib", "gpu", "model");
-        return new Openb(nodes.has(CARD_MIB)).trace(folder, nodes);
+        return new OpenbTrace(nodes.has(CARD_MIB)).trace(folder, nodes);
     }
 
     private Trace trace(Path folder, Csv nodes) {
-        SortedMap<String, List<Pod>> workloads = new TreeMap<>();
+        SortedMap<String, List<TracePod>> workloads = new TreeMap<>();
         for (Path file : files(folder)) {
             String name = file.getFileName().toString();
             workloads.put(name.substring(PODS.length(), name.length() - CSV.length()), pods(file));
@@ -100,11 +100,11 @@ final class Openb {
         }
     }
 
-    private List<Pod> pods(Path file) {
-        List<Pod> pods = new ArrayList<>();
+    private List<TracePod> pods(Path file) {
+        List<TracePod> pods = new ArrayList<>();
         for (Csv.Row row : Csv.read(file, "name", "cpu_milli", "memory_mib", "num_gpu", MILLI)
                 .rows()) {
-            pods.add(new Pod(
+            pods.add(new TracePod(
                     row.text("name"),
                     asks.computeIfAbsent(ask(row), ask -> ask),
                     load(row),

@@ -21,11 +21,11 @@ import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.json.JsonMapper;
 
 /** The forms that a report is written in. */
-final class Output {
+final class ReportWriter {
     private static final String TEMPLATE = "report.html";
     private static final JsonMapper JSON = JsonMapper.builder().build();
 
-    private Output() {}
+    private ReportWriter() {}
 
     /**
      * A table with a line for each workload.
@@ -122,7 +122,7 @@ final class Output {
                                 "seconds",
                                 "decision_p50_ms",
                                 "decision_p99_ms"),
-                        Stream.of(Failure.values()).map(failure -> "failed_" + failure))
+                        Stream.of(UnschedulableReason.values()).map(failure -> "failed_" + failure))
                 .collect(Collectors.joining(",")));
         for (Result result : report.results()) {
             for (int seed = 0; seed < result.replays().size(); seed++) {
@@ -148,7 +148,7 @@ final class Output {
                                 figures.seconds(),
                                 figures.decisionMillis().p50(),
                                 figures.decisionMillis().p99()),
-                        Stream.of(Failure.values())
+                        Stream.of(UnschedulableReason.values())
                                 .map(failure -> Math.round(figures.failed().getOrDefault(failure, 0.0))))
                 .map(value -> quoted(value.toString()))
                 .collect(Collectors.joining(","));
@@ -214,7 +214,7 @@ final class Output {
     }
 
     private static String template() {
-        try (InputStream in = Objects.requireNonNull(Output.class.getResourceAsStream(TEMPLATE), TEMPLATE)) {
+        try (InputStream in = Objects.requireNonNull(ReportWriter.class.getResourceAsStream(TEMPLATE), TEMPLATE)) {
             return new String(in.readAllBytes(), StandardCharsets.UTF_8);
         } catch (IOException e) {
             throw new UncheckedIOException(e);

@@ -18,22 +18,22 @@ import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
-class TrafficTest {
+class ArrivalProcessTest {
     /** Nine in ten live 1 s, one lives 91 s: 10 s in the mean. */
-    private static final List<Pod> WORKLOAD =
+    private static final List<TracePod> WORKLOAD =
             IntStream.range(0, 10).mapToObj(i -> pod(i == 0 ? 91 : 1)).toList();
 
     private static final Trace TRACE = new Trace(
             IntStream.range(0, 250)
                     .mapToObj(i -> Node.of("n" + i, new Node.Gpus(8, "T4", 16_384, 10), HostResources.NONE))
                     .toList(),
-            new TreeMap<>(Map.of(Traffic.LIFETIMES, WORKLOAD)),
+            new TreeMap<>(Map.of(ArrivalProcess.LIFETIMES, WORKLOAD)),
             List.of());
 
-    private static Pod pod(long seconds) {
+    private static TracePod pod(long seconds) {
         var container = new ContainerGpuRequest(
                 "main", ContainerKind.APP, new GpuRequest(1, new MemoryRequest.Percentage(50), 0, false));
-        return new Pod(
+        return new TracePod(
                 "p",
                 PodGpuRequest.of(List.of(container), Map.of(), false),
                 HostResources.NONE,
@@ -42,7 +42,7 @@ class TrafficTest {
     }
 
     /** GPU that would be held at a time if all found a place, in percent. */
-    private static double held(List<Traffic.Arrival> arrivals, double at) {
+    private static double held(List<ArrivalProcess.Arrival> arrivals, double at) {
         long asked = arrivals.stream()
                 .filter(arrival -> arrival.at() <= at && at < arrival.at() + arrival.lifetime())
                 .mapToLong(arrival -> TRACE.asked(arrival.pod()))
@@ -52,8 +52,8 @@ class TrafficTest {
 
     @Test
     void asMuchIsOfferedAtTheStartAsLater() {
-        var traffic = new Traffic(TRACE, WORKLOAD, 130, 7);
-        List<Traffic.Arrival> arrivals = Stream.concat(
+        var traffic = new ArrivalProcess(TRACE, WORKLOAD, 130, 7);
+        List<ArrivalProcess.Arrival> arrivals = Stream.concat(
                         traffic.start().stream(), Stream.generate(traffic::next).limit(50_000))
                 .toList();
 
@@ -65,17 +65,17 @@ class TrafficTest {
 
     @Test
     void equalSeedsGiveEqualTraffic() {
-        assertThat(new Traffic(TRACE, WORKLOAD, 130, 1).start())
-                .isEqualTo(new Traffic(TRACE, WORKLOAD, 130, 1).start())
-                .isNotEqualTo(new Traffic(TRACE, WORKLOAD, 130, 2).start());
+        assertThat(new ArrivalProcess(TRACE, WORKLOAD, 130, 1).start())
+                .isEqualTo(new ArrivalProcess(TRACE, WORKLOAD, 130, 1).start())
+                .isNotEqualTo(new ArrivalProcess(TRACE, WORKLOAD, 130, 2).start());
     }
 
     @Test
     void aWorkloadWithoutLifetimesTakesThoseOfDefault() {
-        assertThat(new Traffic(TRACE, List.of(pod(-1)), 130, 1).meanLifetime()).isEqualTo(10);
+        assertThat(new ArrivalProcess(TRACE, List.of(pod(-1)), 130, 1).meanLifetime()).isEqualTo(10);
 
         var none = new Trace(TRACE.nodes(), new TreeMap<>(), List.of());
-        assertThatThrownBy(() -> new Traffic(none, List.of(pod(-1)), 130, 1))
+        assertThatThrownBy(() -> new ArrivalProcess(none, List.of(pod(-1)), 130, 1))
                 .isInstanceOf(TraceException.class)
                 .hasMessageContaining("leave out --departures");
     }

@@ -18,7 +18,7 @@ import java.util.Random;
  * Pods that come and end: a Poisson process of pods drawn from a workload, with lifetimes drawn independently. Equal for
  * equal arguments; not for several threads.
  */
-final class Traffic {
+final class ArrivalProcess {
     /** The workload of the openb trace whose lifetimes are taken for one that has none. */
     static final String LIFETIMES = "default";
 
@@ -28,22 +28,22 @@ final class Traffic {
      * @param at seconds after the start
      * @param lifetime in seconds, if it is placed
      */
-    record Arrival(double at, Pod pod, double lifetime) {}
+    record Arrival(double at, TracePod pod, double lifetime) {}
 
     private final Random random;
-    private final List<Pod> workload;
+    private final List<TracePod> workload;
     private final double[] lifetimes;
     private final double meanLifetime;
     private final double meanGap;
     private double now;
 
     /**
-     * Traffic.
+     * ArrivalProcess.
      *
      * @param offered GPU that all pods together would hold in the mean if each found its place, in percent of what there is
      * @throws TraceException where lifetimes are not known
      */
-    Traffic(Trace trace, List<Pod> workload, int offered, long seed) {
+    ArrivalProcess(Trace trace, List<TracePod> workload, int offered, long seed) {
         this.random = new Random(seed);
         this.workload = workload;
         this.lifetimes = lifetimes(trace, workload);
@@ -53,7 +53,7 @@ final class Traffic {
         this.meanGap = meanAsked * meanLifetime / (trace.capacity() * (offered / 100.0));
     }
 
-    private static double[] lifetimes(Trace trace, List<Pod> workload) {
+    private static double[] lifetimes(Trace trace, List<TracePod> workload) {
         double[] own = seconds(workload);
         double[] known = own.length > 0 ? own : seconds(trace.workloads().getOrDefault(LIFETIMES, List.of()));
         if (known.length == 0 || mean(known) == 0) {
@@ -63,9 +63,9 @@ final class Traffic {
         return known;
     }
 
-    private static double[] seconds(List<Pod> pods) {
+    private static double[] seconds(List<TracePod> pods) {
         return pods.stream()
-                .map(Pod::lifetime)
+                .map(TracePod::lifetime)
                 .flatMap(Optional::stream)
                 .mapToDouble(Duration::toSeconds)
                 .toArray();
@@ -103,7 +103,7 @@ final class Traffic {
         return new Arrival(now, drawn(), lifetimes[random.nextInt(lifetimes.length)]);
     }
 
-    private Pod drawn() {
+    private TracePod drawn() {
         return workload.get(random.nextInt(workload.size()));
     }
 }

@@ -17,18 +17,18 @@ import java.util.Objects;
  * What kube-scheduler itself counts: what a node has, or what a pod requests. Of GPUs it takes the amounts as they are
  * written, once for all vGPUs of a container.
  */
-record Counted(HostResources host, long vgpus, long mebibytes, long percent, long cores) {
-    private static final Counted NONE = of(HostResources.NONE);
+record ResourceVector(HostResources host, long vgpus, long mebibytes, long percent, long cores) {
+    private static final ResourceVector NONE = of(HostResources.NONE);
 
-    private static Counted of(HostResources host) {
-        return new Counted(host, 0, 0, 0, 0);
+    private static ResourceVector of(HostResources host) {
+        return new ResourceVector(host, 0, 0, 0, 0);
     }
 
     /** What a node has for pods, as its agent and its kubelet tell. */
-    static Counted of(Node node) {
+    static ResourceVector of(Node node) {
         Inventory inventory = node.facts().inventory();
         Map<String, Long> totals = inventory.totals(node.facts().cards().share());
-        return new Counted(
+        return new ResourceVector(
                 node.facts().allocatable().minus(node.own()),
                 inventory.gpus().stream().filter(Gpu::healthy).count() * inventory.slots(),
                 total(totals, Resources.MEMORY),
@@ -41,11 +41,11 @@ record Counted(HostResources host, long vgpus, long mebibytes, long percent, lon
     }
 
     /** What a pod requests: of all containers that run at one time the most. */
-    static Counted of(PodGpuRequest pod) {
-        Counted most = NONE;
-        Counted running = NONE;
+    static ResourceVector of(PodGpuRequest pod) {
+        ResourceVector most = NONE;
+        ResourceVector running = NONE;
         for (ContainerGpuRequest container : pod.containers()) {
-            Counted now = running.plus(of(container.request()));
+            ResourceVector now = running.plus(of(container.request()));
             most = most.max(now);
             if (container.kind() != ContainerKind.INIT) {
                 running = now;
@@ -54,8 +54,8 @@ record Counted(HostResources host, long vgpus, long mebibytes, long percent, lon
         return most.plus(of(pod.requests()));
     }
 
-    private static Counted of(GpuRequest request) {
-        return new Counted(
+    private static ResourceVector of(GpuRequest request) {
+        return new ResourceVector(
                 HostResources.NONE,
                 request.vgpus(),
                 request.memory() instanceof Mebibytes memory ? memory.amount() : 0,
@@ -63,8 +63,8 @@ record Counted(HostResources host, long vgpus, long mebibytes, long percent, lon
                 request.cores());
     }
 
-    private Counted max(Counted other) {
-        return new Counted(
+    private ResourceVector max(ResourceVector other) {
+        return new ResourceVector(
                 host,
                 Math.max(vgpus, other.vgpus),
                 Math.max(mebibytes, other.mebibytes),
@@ -72,8 +72,8 @@ record Counted(HostResources host, long vgpus, long mebibytes, long percent, lon
                 Math.max(cores, other.cores));
     }
 
-    Counted plus(Counted other) {
-        return new Counted(
+    ResourceVector plus(ResourceVector other) {
+        return new ResourceVector(
                 host.plus(other.host),
                 vgpus + other.vgpus,
                 mebibytes + other.mebibytes,
@@ -81,8 +81,8 @@ record Counted(HostResources host, long vgpus, long mebibytes, long percent, lon
                 cores + other.cores);
     }
 
-    Counted minus(Counted other) {
-        return new Counted(
+    ResourceVector minus(ResourceVector other) {
+        return new ResourceVector(
                 host.minus(other.host),
                 vgpus - other.vgpus,
                 mebibytes - other.mebibytes,
@@ -91,7 +91,7 @@ record Counted(HostResources host, long vgpus, long mebibytes, long percent, lon
     }
 
     /** Whether a pod that requests this finds it here. */
-    boolean holds(Counted pod) {
+    boolean holds(ResourceVector pod) {
         return holds(host.cpuMillis(), pod.host.cpuMillis())
                 && holds(host.memoryBytes(), pod.host.memoryBytes())
                 && holds(vgpus, pod.vgpus)

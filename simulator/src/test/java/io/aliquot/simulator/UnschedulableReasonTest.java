@@ -7,7 +7,7 @@ import io.aliquot.scheduler.placement.FreeCapacity;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-class FailureTest {
+class UnschedulableReasonTest {
     private static final FreeCapacity.Shape OF_MODEL_0 =
             new FreeCapacity.Shape(8_000, 32_768, 2, FreeCapacity.WHOLE, 0, 0);
     private static final FreeCapacity.Shape OF_MODEL_1 =
@@ -27,34 +27,34 @@ class FailureTest {
         return room;
     }
 
-    private static Failure of(DemandVector demand, FreeCapacity... rooms) {
-        return Failure.of(
+    private static UnschedulableReason of(DemandVector demand, FreeCapacity... rooms) {
+        return UnschedulableReason.of(
                 demand,
                 List.of(rooms).stream().map(room -> new Replay.Alike(room, 1)).toList());
     }
 
     @Test
     void whatKeepsMostOfTheFreeGpuFromThePodIsTheReason() {
-        assertThat(of(WHOLE, with(OF_MODEL_0, ALL_CPU))).isEqualTo(Failure.CPU);
-        assertThat(of(WHOLE, with(OF_MODEL_0, ALL_MEMORY))).isEqualTo(Failure.MEMORY);
-        assertThat(of(WHOLE, with(OF_MODEL_0, HALF, HALF))).isEqualTo(Failure.FRAGMENTED);
-        assertThat(of(WHOLE, with(OF_MODEL_0, WHOLE, HALF))).isEqualTo(Failure.FULL);
+        assertThat(of(WHOLE, with(OF_MODEL_0, ALL_CPU))).isEqualTo(UnschedulableReason.CPU);
+        assertThat(of(WHOLE, with(OF_MODEL_0, ALL_MEMORY))).isEqualTo(UnschedulableReason.MEMORY);
+        assertThat(of(WHOLE, with(OF_MODEL_0, HALF, HALF))).isEqualTo(UnschedulableReason.FRAGMENTED);
+        assertThat(of(WHOLE, with(OF_MODEL_0, WHOLE, HALF))).isEqualTo(UnschedulableReason.FULL);
         assertThat(of(WHOLE_OF_MODEL_0, with(OF_MODEL_0, WHOLE, WHOLE), with(OF_MODEL_1)))
-                .isEqualTo(Failure.MODEL);
+                .isEqualTo(UnschedulableReason.MODEL);
         assertThat(of(WHOLE, with(OF_MODEL_0, HALF, HALF), with(OF_MODEL_1, ALL_CPU)))
-                .isEqualTo(Failure.CPU);
+                .isEqualTo(UnschedulableReason.CPU);
     }
 
     @Test
     void aPodThatNoEmptyNodeHoldsNeverFits() {
         var three = new DemandVector(1_000, 1_024, 3, true, 0, 0, DemandVector.ANY);
 
-        assertThat(of(three, with(OF_MODEL_0), with(OF_MODEL_1))).isEqualTo(Failure.NEVER);
+        assertThat(of(three, with(OF_MODEL_0), with(OF_MODEL_1))).isEqualTo(UnschedulableReason.NEVER);
     }
 
     @Test
     void aPodWithoutGpusLacksCpuOrMemory() {
-        assertThat(of(ALL_CPU, with(OF_MODEL_0, ALL_CPU))).isEqualTo(Failure.CPU);
-        assertThat(of(ALL_MEMORY, with(OF_MODEL_0, ALL_MEMORY))).isEqualTo(Failure.MEMORY);
+        assertThat(of(ALL_CPU, with(OF_MODEL_0, ALL_CPU))).isEqualTo(UnschedulableReason.CPU);
+        assertThat(of(ALL_MEMORY, with(OF_MODEL_0, ALL_MEMORY))).isEqualTo(UnschedulableReason.MEMORY);
     }
 }

@@ -8,7 +8,7 @@ import java.util.Locale;
 import java.util.Random;
 
 /** Which pods come, and in which order. */
-enum Arrivals {
+enum ArrivalOrder {
     /** The workload's, in the order of their creation. */
     GIVEN,
     /** The workload's, in random order. */
@@ -24,11 +24,11 @@ enum Arrivals {
      *
      * @param demand GPU to be asked for where pods are drawn, in thousandths
      */
-    List<Pod> of(Trace trace, List<Pod> workload, long demand, long seed) {
-        List<Pod> arrivals = new ArrayList<>(workload);
+    List<TracePod> of(Trace trace, List<TracePod> workload, long demand, long seed) {
+        List<TracePod> arrivals = new ArrayList<>(workload);
         var random = new Random(seed);
         switch (this) {
-            case GIVEN -> arrivals.sort(Comparator.comparing(Pod::created));
+            case GIVEN -> arrivals.sort(Comparator.comparing(TracePod::created));
             case SHUFFLED -> Collections.shuffle(arrivals, random);
             case DRAWN -> {
                 draw(trace, workload, demand, random, arrivals);
@@ -38,9 +38,9 @@ enum Arrivals {
         return arrivals;
     }
 
-    private static void draw(Trace trace, List<Pod> workload, long demand, Random random, List<Pod> arrivals) {
+    private static void draw(Trace trace, List<TracePod> workload, long demand, Random random, List<TracePod> arrivals) {
         long total = workload.stream().mapToLong(trace::asked).sum();
-        Pod next = workload.get(random.nextInt(workload.size()));
+        TracePod next = workload.get(random.nextInt(workload.size()));
         while (total + trace.asked(next) <= demand) {
             total += trace.asked(next);
             arrivals.add(next);

@@ -27,13 +27,13 @@ import java.util.stream.Stream;
  * Makes a trace of a cluster that runs Aliquot, or doesn't yet. What of it takes no part is in the trace's remarks. Taints,
  * node selectors and affinities are not looked at.
  */
-final class Survey {
+final class ClusterTrace {
     /** The workload's name. */
     static final String WORKLOAD = "cluster";
     /** Names told in a remark. */
     private static final int TOLD = 5;
 
-    private final GpuNodes gpuNodes = new GpuNodes();
+    private final GpuNodeReader gpuNodes = new GpuNodeReader();
     private final Map<PodGpuRequest, PodGpuRequest> asks = new HashMap<>();
     private final List<String> remarks = new ArrayList<>();
     /** Names, by what is said of them. */
@@ -45,16 +45,16 @@ final class Survey {
 
     private Compatibility compatibility = Compatibility.NONE;
 
-    private Survey() {}
+    private ClusterTrace() {}
 
     /** @throws TraceException where nothing is left to be simulated */
     static Trace of(Snapshot snapshot) {
-        return new Survey().trace(snapshot);
+        return new ClusterTrace().trace(snapshot);
     }
 
     private Trace trace(Snapshot snapshot) {
         readNodes(snapshot.nodes());
-        var pods = new ArrayList<Pod>();
+        var pods = new ArrayList<TracePod>();
         int ended = 0;
         int elsewhere = 0;
         for (io.fabric8.kubernetes.api.model.Pod pod : snapshot.pods()) {
@@ -72,7 +72,7 @@ final class Survey {
             } else if (!wantsGpu && ofNode(pod)) {
                 own.merge(PodReader.node(pod), PodReader.requests(pod), HostResources::plus);
             } else {
-                pods.add(new Pod(
+                pods.add(new TracePod(
                         name(pod),
                         asks.computeIfAbsent(ask.get(), any -> any),
                         PodReader.requests(pod),
@@ -102,8 +102,8 @@ final class Survey {
         var sliced = new ArrayList<String>();
         for (io.fabric8.kubernetes.api.model.Node node : all) {
             String name = node.getMetadata().getName();
-            GpuNodes.Reading reading = gpuNodes.read(node);
-            if (reading instanceof GpuNodes.Reading.Known known) {
+            GpuNodeReader.Reading reading = gpuNodes.read(node);
+            if (reading instanceof GpuNodeReader.Reading.Known known) {
                 List<GpuCapacity> cards = known.node().facts().cards().list();
                 long closed = cards.stream().filter(card -> !card.open()).count();
                 if (closed == cards.size()) {
@@ -121,7 +121,7 @@ final class Survey {
                 if (known.sliced()) {
                     sliced.add(name);
                 }
-            } else if (reading instanceof GpuNodes.Reading.Unknown unknown) {
+            } else if (reading instanceof GpuNodeReader.Reading.Unknown unknown) {
                 leaveOut("node " + name, unknown.why());
             } else {
                 none++;

@@ -11,7 +11,7 @@ import java.util.Map;
  * Why a pod fits nowhere. Where there is as much GPU left as it asks for, each node's part of that is kept from it by
  * something; the one that keeps the most counts.
  */
-enum Failure {
+enum UnschedulableReason {
     /** It would not fit on any node if all were empty. */
     NEVER,
     /** Nodes have the GPUs, but not the CPU. */
@@ -26,13 +26,13 @@ enum Failure {
     FULL;
 
     /** Why {@code demand} fits on none of {@code nodes}. */
-    static Failure of(DemandVector demand, List<Replay.Alike> nodes) {
+    static UnschedulableReason of(DemandVector demand, List<Replay.Alike> nodes) {
         if (nodes.stream()
                 .noneMatch(node -> FreeCapacity.of(node.room().shape()).fits(demand))) {
             return NEVER;
         }
         long left = 0;
-        Map<Failure, Long> kept = new EnumMap<>(Failure.class);
+        Map<UnschedulableReason, Long> kept = new EnumMap<>(UnschedulableReason.class);
         for (Replay.Alike node : nodes) {
             FreeCapacity room = node.room();
             left += (long) node.nodes() * room.free();
@@ -48,7 +48,7 @@ enum Failure {
                 .getKey();
     }
 
-    private static Failure of(DemandVector demand, FreeCapacity room) {
+    private static UnschedulableReason of(DemandVector demand, FreeCapacity room) {
         if (demand.gpus() > 0 && !demand.takes(room.shape())) {
             return MODEL;
         }

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 
 @EnableKubernetesMockClient
 @SuppressWarnings("NullAway.Init")
-class LiveTest {
+class SnapshotListTest {
     private KubernetesMockServer server;
     private KubernetesClient client;
 

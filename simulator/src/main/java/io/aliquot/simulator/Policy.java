@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.Locale;
 
 /** A policy that takes part, by the name that users write. */
-enum Contender {
+enum Policy {
     /** Any node, any GPU. */
     RANDOM,
     /** The node with the least CPU and GPU left. */

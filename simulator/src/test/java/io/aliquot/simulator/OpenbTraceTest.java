@@ -23,7 +23,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-class OpenbTest {
+class OpenbTraceTest {
     private static final String NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\n";
     private static final String COLUMNS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n";
 
@@ -42,10 +42,10 @@ class OpenbTest {
 
     @Test
     void aThousandthOfAGpuIsAMebibyteAndAWholeOneIsExclusive() throws IOException {
-        write(Openb.NODES, NODES);
+        write(OpenbTrace.NODES, NODES);
         write("openb_pod_list_a.csv", COLUMNS + "p0,1000,2048,1,460,\np1,1000,2048,2,1000,\np2,1000,2048,0,0,\n");
 
-        Trace trace = Openb.read(folder);
+        Trace trace = OpenbTrace.read(folder);
 
         Node node = trace.nodes().get(0);
         assertThat(node.name()).isEqualTo("n0");
@@ -54,7 +54,7 @@ class OpenbTest {
                 .extracting(Gpu::model, Gpu::memoryMiB)
                 .containsExactly(tuple("P100", 1000), tuple("P100", 1000));
         assertThat(trace.capacity()).isEqualTo(2000);
-        List<Pod> pods = trace.workloads().getOrDefault("a", List.of());
+        List<TracePod> pods = trace.workloads().getOrDefault("a", List.of());
         assertThat(pods.get(0).requests()).isEqualTo(new HostResources(1_000, 2_048L << 20));
         assertThat(requests(pods))
                 .containsExactly(
@@ -63,7 +63,7 @@ class OpenbTest {
         assertThat(pods).extracting(trace::asked).containsExactly(460L, 2000L, 0L);
     }
 
-    private static List<GpuRequest> requests(List<Pod> pods) {
+    private static List<GpuRequest> requests(List<TracePod> pods) {
         return pods.stream()
                 .flatMap(pod -> pod.ask().containers().stream())
                 .map(ContainerGpuRequest::request)
@@ -72,7 +72,7 @@ class OpenbTest {
 
     @Test
     void whereNodesTellTheirGpusMemoryPodsAskForMemoryAndCoresAsInAManifest() throws IOException {
-        write(Openb.NODES, SIZED_NODES);
+        write(OpenbTrace.NODES, SIZED_NODES);
         write("openb_pod_list_a.csv", AMOUNTS + """
                 both,1000,2048,1,,4000,30,
                 memory,1000,2048,2,0,8000,,T4
@@ -81,14 +81,14 @@ class OpenbTest {
                 none,1000,2048,0,0,,,
                 """);
 
-        Trace trace = Openb.read(folder);
+        Trace trace = OpenbTrace.read(folder);
 
         assertThat(trace.nodes().get(0).facts().inventory().gpus())
                 .extracting(Gpu::memoryMiB)
                 .containsExactly(16_000, 16_000);
         assertThat(trace.meanMiB()).isEqualTo(32_000);
         assertThat(trace.capacity()).isEqualTo(4_000);
-        List<Pod> pods = trace.workloads().getOrDefault("a", List.of());
+        List<TracePod> pods = trace.workloads().getOrDefault("a", List.of());
         assertThat(requests(pods))
                 .containsExactly(
                         inManifest(Map.of(Resources.GPU, "1", Resources.MEMORY, "4000", Resources.CORES, "30")),
@@ -117,40 +117,40 @@ class OpenbTest {
                 "1,,,!gpu_milli is \"\"; expected a whole number from 1 to 1000",
             })
     void anAmountThatMakesNoSenseIsNamedWithItsFileAndLine(String cells, String message) throws IOException {
-        write(Openb.NODES, SIZED_NODES);
+        write(OpenbTrace.NODES, SIZED_NODES);
         write("openb_pod_list_a.csv", AMOUNTS + "p0,1000,2048,1,,4000,30,\np1,1000,2048," + cells + ",\n");
 
-        assertThatThrownBy(() -> Openb.read(folder))
+        assertThatThrownBy(() -> OpenbTrace.read(folder))
                 .isInstanceOf(TraceException.class)
                 .hasMessageEndingWith("openb_pod_list_a.csv:3: " + message);
     }
 
     @Test
     void memoryInMebibytesNeedsNodesThatTellTheirGpusMemory() throws IOException {
-        write(Openb.NODES, NODES);
+        write(OpenbTrace.NODES, NODES);
         write("openb_pod_list_a.csv", AMOUNTS + "p0,1000,2048,1,,4000,30,\n");
 
-        assertThatThrownBy(() -> Openb.read(folder))
+        assertThatThrownBy(() -> OpenbTrace.read(folder))
                 .isInstanceOf(TraceException.class)
                 .hasMessageContaining("openb_pod_list_a.csv:2: gpu_mem_mib is \"4000\"")
-                .hasMessageEndingWith("expected a column gpu_memory_mib in " + Openb.NODES);
+                .hasMessageEndingWith("expected a column gpu_memory_mib in " + OpenbTrace.NODES);
     }
 
     @Test
     void whereOneNodeTellsItsGpusMemoryAllHaveTo() throws IOException {
-        write(Openb.NODES, SIZED_NODES + "n3,48000,196608,1,T4,\n");
+        write(OpenbTrace.NODES, SIZED_NODES + "n3,48000,196608,1,T4,\n");
         write("openb_pod_list_a.csv", AMOUNTS + "p0,1000,2048,1,,4000,30,\n");
 
-        assertThatThrownBy(() -> Openb.read(folder))
+        assertThatThrownBy(() -> OpenbTrace.read(folder))
                 .hasMessageEndingWith(
-                        Openb.NODES + ":5: gpu_memory_mib is \"\"; expected a whole number from 1 to 16777216");
+                        OpenbTrace.NODES + ":5: gpu_memory_mib is \"\"; expected a whole number from 1 to 16777216");
     }
 
     @Test
     void eachPodOfTheMixThatTheDocumentationDescribesFitsSomewhere() {
-        Trace trace = Openb.read(Path.of("../docs/placement/inference-mix"));
-        List<Pod> pods = trace.workloads().getOrDefault("inference", List.of());
-        var empty = new Replay(trace.nodes(), Contender.BINPACK, pods, 0);
+        Trace trace = OpenbTrace.read(Path.of("../docs/placement/inference-mix"));
+        List<TracePod> pods = trace.workloads().getOrDefault("inference", List.of());
+        var empty = new Replay(trace.nodes(), Policy.BINPACK, pods, 0);
 
         assertThat(trace.capacity()).isEqualTo(688_000);
         assertThat(pods).hasSize(1_124);
@@ -161,17 +161,17 @@ class OpenbTest {
 
     @Test
     void aPodTakesTheModelsOfItsSpecAndNoOthers() throws IOException {
-        write(Openb.NODES, NODES + "n1,64000,262144,1,V100M16\nn2,64000,262144,1,V100M32\n");
+        write(OpenbTrace.NODES, NODES + "n1,64000,262144,1,V100M16\nn2,64000,262144,1,V100M32\n");
         write("openb_pod_list_a.csv", COLUMNS + "p0,1000,2048,1,460,P100|V100M16\np1,1000,2048,1,460,\n");
 
-        Trace trace = Openb.read(folder);
+        Trace trace = OpenbTrace.read(folder);
 
-        List<Pod> pods = trace.workloads().getOrDefault("a", List.of());
+        List<TracePod> pods = trace.workloads().getOrDefault("a", List.of());
         assertThat(taken(trace, pods.get(0))).containsExactly("n0", "n1");
         assertThat(taken(trace, pods.get(1))).containsExactly("n0", "n1", "n2");
     }
 
-    private static List<String> taken(Trace trace, Pod pod) {
+    private static List<String> taken(Trace trace, TracePod pod) {
         return trace.nodes().stream()
                 .filter(node -> node.facts().inventory().gpus().stream().anyMatch(pod.ask()::takes))
                 .map(Node::name)
@@ -180,11 +180,11 @@ class OpenbTest {
 
     @Test
     void podsThatAskAlikeShareOneAskAcrossWorkloads() throws IOException {
-        write(Openb.NODES, NODES);
+        write(OpenbTrace.NODES, NODES);
         write("openb_pod_list_a.csv", COLUMNS + "p0,1000,2048,1,460,T4\n");
         write("openb_pod_list_b.csv", COLUMNS + "p0,2000,2048,1,460,T4\n");
 
-        SortedMap<String, List<Pod>> workloads = Openb.read(folder).workloads();
+        SortedMap<String, List<TracePod>> workloads = OpenbTrace.read(folder).workloads();
 
         assertThat(workloads.getOrDefault("a", List.of()).get(0).ask())
                 .isSameAs(workloads.getOrDefault("b", List.of()).get(0).ask());
@@ -192,15 +192,15 @@ class OpenbTest {
 
     @Test
     void timesAreKnownWhereTheFileHasThem() throws IOException {
-        write(Openb.NODES, NODES);
+        write(OpenbTrace.NODES, NODES);
         write(
                 "openb_pod_list_a.csv",
                 "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\np0,1000,2048,1,460,5,65\n");
         write("openb_pod_list_b.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,1000,2048,1,460\n");
 
-        SortedMap<String, List<Pod>> workloads = Openb.read(folder).workloads();
+        SortedMap<String, List<TracePod>> workloads = OpenbTrace.read(folder).workloads();
 
-        Pod known = workloads.getOrDefault("a", List.of()).get(0);
+        TracePod known = workloads.getOrDefault("a", List.of()).get(0);
         assertThat(known.created()).isEqualTo(Instant.ofEpochSecond(5));
         assertThat(known.lifetime()).contains(Duration.ofMinutes(1));
         assertThat(workloads.getOrDefault("b", List.of()).get(0).lifetime()).isEmpty();
@@ -208,10 +208,10 @@ class OpenbTest {
 
     @Test
     void aWrongValueIsNamedWithItsFileAndLine() throws IOException {
-        write(Openb.NODES, NODES);
+        write(OpenbTrace.NODES, NODES);
         write("openb_pod_list_a.csv", COLUMNS + "p0,1000,2048,1,460,\np1,1000,2048,2,460,\n");
 
-        assertThatThrownBy(() -> Openb.read(folder))
+        assertThatThrownBy(() -> OpenbTrace.read(folder))
                 .isInstanceOf(TraceException.class)
                 .hasMessageEndingWith(
                         "openb_pod_list_a.csv:3: gpu_milli is \"460\"; expected a whole number from 1000 to 1000");
@@ -219,24 +219,24 @@ class OpenbTest {
 
     @Test
     void aLineOfAnotherLengthIsRefused() throws IOException {
-        write(Openb.NODES, NODES + "n1,64000,262144\n");
+        write(OpenbTrace.NODES, NODES + "n1,64000,262144\n");
 
-        assertThatThrownBy(() -> Openb.read(folder))
-                .hasMessageEndingWith(Openb.NODES + ":3: has 3 values, and the first line names 5");
+        assertThatThrownBy(() -> OpenbTrace.read(folder))
+                .hasMessageEndingWith(OpenbTrace.NODES + ":3: has 3 values, and the first line names 5");
     }
 
     @Test
     void aMissingColumnIsNamed() throws IOException {
-        write(Openb.NODES, "sn,cpu_milli,memory_mib,gpu\n");
+        write(OpenbTrace.NODES, "sn,cpu_milli,memory_mib,gpu\n");
 
-        assertThatThrownBy(() -> Openb.read(folder)).hasMessageContaining(Openb.NODES + ":1: no column model");
+        assertThatThrownBy(() -> OpenbTrace.read(folder)).hasMessageContaining(OpenbTrace.NODES + ":1: no column model");
     }
 
     @Test
     void aFolderWithoutWorkloadsSaysWhatWasLookedFor() throws IOException {
-        write(Openb.NODES, NODES);
+        write(OpenbTrace.NODES, NODES);
 
-        assertThatThrownBy(() -> Openb.read(folder)).hasMessageContaining("openb_pod_list_*.csv");
+        assertThatThrownBy(() -> OpenbTrace.read(folder)).hasMessageContaining("openb_pod_list_*.csv");
     }
 
     private void write(String name, String text) throws IOException {

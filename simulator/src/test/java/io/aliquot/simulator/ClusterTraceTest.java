@@ -20,7 +20,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Beside each dump below {@code resources} stands what is read from it. */
-class SurveyTest {
+class ClusterTraceTest {
     private static final Path DUMPS = Path.of("src/test/resources");
     private static final String UUID = "00000000-0000-0000-0000-00000000000";
 
@@ -38,8 +38,8 @@ class SurveyTest {
     }
 
     private static String told(Trace trace) {
-        String nodes = trace.nodes().stream().map(SurveyTest::told).collect(Collectors.joining());
-        String pods = trace.workloads().getOrDefault(Survey.WORKLOAD, List.of()).stream()
+        String nodes = trace.nodes().stream().map(ClusterTraceTest::told).collect(Collectors.joining());
+        String pods = trace.workloads().getOrDefault(ClusterTrace.WORKLOAD, List.of()).stream()
                 .map(pod -> told(trace, pod))
                 .collect(Collectors.joining());
         return nodes
@@ -52,7 +52,7 @@ class SurveyTest {
     private static String told(Node node) {
         HostResources left = node.facts().allocatable().minus(node.own());
         return "node %s, %d mCPU, %d MiB%n".formatted(node.name(), left.cpuMillis(), left.memoryBytes() >> 20)
-                + node.facts().cards().list().stream().map(SurveyTest::told).collect(Collectors.joining());
+                + node.facts().cards().list().stream().map(ClusterTraceTest::told).collect(Collectors.joining());
     }
 
     private static String told(GpuCapacity card) {
@@ -69,7 +69,7 @@ class SurveyTest {
                         card.gpu().healthy() ? "" : ", unhealthy");
     }
 
-    private static String told(Trace trace, Pod pod) {
+    private static String told(Trace trace, TracePod pod) {
         String models = trace.nodes().stream()
                 .flatMap(node -> node.facts().inventory().gpus().stream())
                 .filter(pod.ask()::takes)
@@ -101,12 +101,12 @@ class SurveyTest {
                 {"kind": "Pod", "metadata": {"name": "b"}, "spec": {"containers": [{"name": "main"}], "nodeName": "n"}}
                 """;
 
-        Trace trace = Survey.of(Snapshot.of(
+        Trace trace = ClusterTrace.of(Snapshot.of(
                 List.of(nodes.toString(), "-"), new ByteArrayInputStream(pods.getBytes(StandardCharsets.UTF_8))));
 
         assertThat(trace.nodes()).extracting(Node::name).containsExactly("n");
-        assertThat(trace.workloads().getOrDefault(Survey.WORKLOAD, List.of()))
-                .extracting(Pod::name)
+        assertThat(trace.workloads().getOrDefault(ClusterTrace.WORKLOAD, List.of()))
+                .extracting(TracePod::name)
                 .containsExactly("a", "b");
     }
 
@@ -122,7 +122,7 @@ class SurveyTest {
                 """;
 
         Trace trace =
-                Survey.of(Snapshot.of(List.of("-"), new ByteArrayInputStream(nodes.getBytes(StandardCharsets.UTF_8))));
+                ClusterTrace.of(Snapshot.of(List.of("-"), new ByteArrayInputStream(nodes.getBytes(StandardCharsets.UTF_8))));
 
         assertThat(trace.capacity()).isEqualTo(1000);
         assertThat(trace.meanMiB()).isEqualTo(1000);
@@ -180,6 +180,6 @@ class SurveyTest {
     }
 
     private static Trace read(String file) {
-        return Survey.of(Snapshot.of(List.of(file), InputStream.nullInputStream()));
+        return ClusterTrace.of(Snapshot.of(List.of(file), InputStream.nullInputStream()));
     }
 }
