@@ -8,25 +8,25 @@ import java.util.Optional;
 import java.util.Random;
 
 /*
- * Lifetimes are heavy-tailed: of the openb trace's workload default the mean is 26,000 s, the median 540 s, and three quarters of all
- * time is that of pods which live more than 100 mean lifetimes. Begun with an empty cluster, 130 % offered would fill 17 % of it
- * in five mean lifetimes. So those pods are there from the start that would be if others had come and ended for ever: as many
- * as come in a mean lifetime, each drawn the more likely the longer it lives, and somewhere in its life (the equilibrium of a
- * renewal process).
+ * The process starts in equilibrium, since lifetimes are heavy-tailed: in the workload default of the openb trace the mean
+ * is 26,000 s, the median 540 s, and pods that live longer than 100 mean lifetimes make up three quarters of all pod time.
+ * From an empty cluster, 130 % offered would fill 17 % of it in five mean lifetimes. The initial pods are those of a
+ * process that has run forever: as many as arrive in a mean lifetime, each drawn with a probability proportional to its
+ * lifetime, and at a random point of its life (the equilibrium of a renewal process).
  */
 /**
- * Pods that come and end: a Poisson process of pods drawn from a workload, with lifetimes drawn independently. Equal for
- * equal arguments; not for several threads.
+ * Pods that arrive and end: a Poisson process of pods drawn from a workload, with lifetimes drawn independently. Equal
+ * arguments give equal pods. Not thread-safe.
  */
 final class ArrivalProcess {
-    /** The workload of the openb trace whose lifetimes are taken for one that has none. */
+    /** The workload of the openb trace that gives its lifetimes to workloads without any. */
     static final String LIFETIMES = "default";
 
     /**
-     * A pod that comes.
+     * A pod that arrives.
      *
      * @param at seconds after the start
-     * @param lifetime in seconds, if it is placed
+     * @param lifetime in seconds after its placement
      */
     record Arrival(double at, TracePod pod, double lifetime) {}
 
@@ -38,19 +38,20 @@ final class ArrivalProcess {
     private double now;
 
     /**
-     * ArrivalProcess.
+     * Creates a process.
      *
-     * @param offered GPU that all pods together would hold in the mean if each found its place, in percent of what there is
-     * @throws TraceException where lifetimes are not known
+     * @param offered GPU that the pods would hold on average if all were placed, in percent of the capacity
+     * @throws TraceException if no lifetimes are known
      */
     ArrivalProcess(Trace trace, List<TracePod> workload, int offered, long seed) {
         this.random = new Random(seed);
         this.workload = workload;
         this.lifetimes = lifetimes(trace, workload);
         this.meanLifetime = mean(lifetimes);
-        double meanAsked = workload.stream().mapToLong(trace::asked).average().orElseThrow();
-        // Little's law: what is there in the mean is the rate of arrivals times how long each stays.
-        this.meanGap = meanAsked * meanLifetime / (trace.capacity() * (offered / 100.0));
+        double meanRequested =
+                workload.stream().mapToLong(trace::requestedGpu).average().orElseThrow();
+        // Little's law: the mean number of pods is the arrival rate times the mean lifetime.
+        this.meanGap = meanRequested * meanLifetime / (trace.capacity() * (offered / 100.0));
     }
 
     private static double[] lifetimes(Trace trace, List<TracePod> workload) {
@@ -79,31 +80,31 @@ final class ArrivalProcess {
         return sum / values.length;
     }
 
-    /** In seconds. */
+    /** Mean lifetime in seconds. */
     double meanLifetime() {
         return meanLifetime;
     }
 
-    /** What is there at the start, in the order in which to place it. */
-    List<Arrival> start() {
-        List<Arrival> there = new ArrayList<>();
-        double[] upTo = lifetimes.clone();
-        Arrays.parallelPrefix(upTo, Double::sum);
+    /** The pods that run at the start, in the order to place them. */
+    List<Arrival> initialPods() {
+        List<Arrival> pods = new ArrayList<>();
+        double[] cumulative = lifetimes.clone();
+        Arrays.parallelPrefix(cumulative, Double::sum);
         for (long i = Math.round(meanLifetime / meanGap); i > 0; i--) {
-            int found = Arrays.binarySearch(upTo, random.nextDouble() * upTo[upTo.length - 1]);
+            int found = Arrays.binarySearch(cumulative, random.nextDouble() * cumulative[cumulative.length - 1]);
             double lifetime = lifetimes[Math.min(found < 0 ? -found - 1 : found, lifetimes.length - 1)];
-            there.add(new Arrival(0, drawn(), random.nextDouble() * lifetime));
+            pods.add(new Arrival(0, randomPod(), random.nextDouble() * lifetime));
         }
-        return there;
+        return pods;
     }
 
-    /** The next that comes. */
+    /** The next pod. */
     Arrival next() {
         now -= meanGap * Math.log(1 - random.nextDouble());
-        return new Arrival(now, drawn(), lifetimes[random.nextInt(lifetimes.length)]);
+        return new Arrival(now, randomPod(), lifetimes[random.nextInt(lifetimes.length)]);
     }
 
-    private TracePod drawn() {
+    private TracePod randomPod() {
         return workload.get(random.nextInt(workload.size()));
     }
 }

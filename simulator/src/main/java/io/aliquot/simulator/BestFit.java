@@ -1,23 +1,21 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.placement.DemandVector;
-import io.aliquot.scheduler.placement.FreeCapacity;
-import io.aliquot.scheduler.placement.ScoringPolicy;
+import io.aliquot.scheduler.simulation.NodeCapacity;
+import io.aliquot.scheduler.simulation.PodDemand;
+import io.aliquot.scheduler.simulation.Scorer;
 
-/** The node with the least CPU and GPU left after, each counting half, and on it the GPU with the least left. */
-final class BestFit implements ScoringPolicy<Double> {
-    /** The openb trace's largest nodes have so much. */
-    private static final double MOST_CPU_MILLIS = 128_000;
+/**
+ * Prefers the node with the least CPU and GPU left after the placement, with equal weights, and on it the GPU with the
+ * least left.
+ */
+final class BestFit implements Scorer {
+    /** CPU and GPU of the largest nodes of the openb trace. */
+    private static final double MAX_CPU_MILLIS = 128_000;
 
-    private static final double MOST_GPU = 8_000;
-
-    @Override
-    public Double evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after) {
-        return -(after.cpuMillis() / MOST_CPU_MILLIS + after.free() / MOST_GPU) / 2;
-    }
+    private static final double MAX_GPU = 8_000;
 
     @Override
-    public double score(Double place) {
-        return place;
+    public double score(PodDemand demand, NodeCapacity before, NodeCapacity after) {
+        return -(after.cpuMillis() / MAX_CPU_MILLIS + after.freeGpu() / MAX_GPU) / 2;
     }
 }

@@ -6,12 +6,13 @@ import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.PlacementPreferences;
 import io.aliquot.api.Resources;
-import io.aliquot.scheduler.cluster.PodReader;
-import io.aliquot.scheduler.placement.GpuCapacity;
-import io.aliquot.scheduler.placement.HostResources;
-import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.simulation.PodRequest;
+import io.aliquot.scheduler.simulation.SimulatedNode;
+import io.aliquot.scheduler.simulation.SimulatedNode.OfferedGpu;
 import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.ObjectMeta;
+import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -20,34 +21,36 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.stream.Stream;
 
 /**
- * Makes a trace of a cluster that runs Aliquot, or doesn't yet. What of it takes no part is in the trace's remarks. Taints,
- * node selectors and affinities are not looked at.
+ * Makes a trace of a snapshot of a cluster, with or without Aliquot. The trace's remarks name what it leaves out. Taints,
+ * node selectors and affinity are ignored.
  */
 final class ClusterTrace {
-    /** The workload's name. */
+    /** The name of the workload. */
     static final String WORKLOAD = "cluster";
-    /** Names told in a remark. */
-    private static final int TOLD = 5;
+    /** Names in a remark at most. */
+    private static final int MAX_NAMES = 5;
 
-    private final GpuNodeReader gpuNodes = new GpuNodeReader();
-    private final Map<PodGpuRequest, PodGpuRequest> asks = new HashMap<>();
+    private static final Set<String> ENDED_PHASES = Set.of("Succeeded", "Failed");
+
+    /** One object for all equal requests. */
+    private final Map<PodRequest, PodRequest> requests = new HashMap<>();
+
     private final List<String> remarks = new ArrayList<>();
-    /** Names, by what is said of them. */
+    /** Names of nodes and pods that the trace leaves out, by the reason. */
     private final Map<String, List<String>> leftOut = new LinkedHashMap<>();
 
-    private final Map<String, Node> nodes = new LinkedHashMap<>();
-    /** What each node's own pods take of it. */
-    private final Map<String, HostResources> own = new HashMap<>();
+    private final Map<String, SimulatedNode> nodes = new LinkedHashMap<>();
 
     private Compatibility compatibility = Compatibility.NONE;
 
     private ClusterTrace() {}
 
-    /** @throws TraceException where nothing is left to be simulated */
+    /** @throws TraceException if nothing remains to simulate */
     static Trace of(Snapshot snapshot) {
         return new ClusterTrace().trace(snapshot);
     }
@@ -57,89 +60,101 @@ final class ClusterTrace {
         var pods = new ArrayList<TracePod>();
         int ended = 0;
         int elsewhere = 0;
-        for (io.fabric8.kubernetes.api.model.Pod pod : snapshot.pods()) {
-            if (PodReader.ended(pod)) {
+        for (Pod pod : snapshot.pods()) {
+            if (hasEnded(pod)) {
                 ended++;
                 continue;
             }
-            Optional<PodGpuRequest> ask = ask(pod);
-            if (ask.isEmpty()) {
+            Optional<PodRequest> read = request(pod);
+            if (read.isEmpty()) {
                 continue;
             }
-            boolean wantsGpu = !ask.get().containers().isEmpty();
-            if (!wantsGpu && !nodes.containsKey(PodReader.node(pod))) {
+            PodRequest request = requests.computeIfAbsent(read.get(), same -> same);
+            String node = nodeName(pod);
+            if (!request.requestsGpu() && !nodes.containsKey(node)) {
                 elsewhere++;
-            } else if (!wantsGpu && ofNode(pod)) {
-                own.merge(PodReader.node(pod), PodReader.requests(pod), HostResources::plus);
+            } else if (!request.requestsGpu() && staysOnItsNode(pod)) {
+                nodes.computeIfPresent(node, (name, host) -> host.withSystemPod(request));
             } else {
-                pods.add(new TracePod(
-                        name(pod),
-                        asks.computeIfAbsent(ask.get(), any -> any),
-                        PodReader.requests(pod),
-                        PodReader.created(pod),
-                        Instant.MAX));
+                pods.add(new TracePod(name(pod), request, created(pod), Instant.MAX));
             }
         }
-        remark(ended, "pods that have ended and take no part");
-        remark(elsewhere, "pods that ask for no GPU, run on no node that has some, and take no part");
-        leftOut.forEach((why, names) -> remarks.add(names(names) + ": " + why + "; left out"));
-        snapshot.others()
-                .forEach((kind, count) -> remarks.add("objects of kind " + kind + ", which take no part: " + count));
-        if (pods.stream().allMatch(pod -> pod.ask().containers().isEmpty())) {
-            throw nothing("no pod asks for a GPU");
+        remark(ended, "ended pods; left out");
+        remark(elsewhere, "pods without GPUs on nodes without GPUs; left out");
+        leftOut.forEach((reason, names) -> remarks.add(names(names) + ": " + reason + "; left out"));
+        snapshot.otherKinds().forEach((kind, count) -> remarks.add("objects of kind " + kind + "; left out: " + count));
+        if (pods.stream().noneMatch(pod -> pod.request().requestsGpu())) {
+            throw nothingToSimulate("no pod requests a GPU");
         }
-        return new Trace(
-                nodes.values().stream()
-                        .map(node ->
-                                new Node(node.name(), node.facts(), own.getOrDefault(node.name(), HostResources.NONE)))
-                        .toList(),
-                new TreeMap<>(Map.of(WORKLOAD, pods)),
-                remarks);
+        return new Trace(List.copyOf(nodes.values()), new TreeMap<>(Map.of(WORKLOAD, pods)), remarks);
     }
 
-    private void readNodes(List<io.fabric8.kubernetes.api.model.Node> all) {
+    private static boolean hasEnded(Pod pod) {
+        return pod.getStatus() != null
+                && ENDED_PHASES.contains(String.valueOf(pod.getStatus().getPhase()));
+    }
+
+    /** Empty for a pod without a node. */
+    private static String nodeName(Pod pod) {
+        String node = pod.getSpec() == null ? null : pod.getSpec().getNodeName();
+        return node == null ? "" : node;
+    }
+
+    private static Instant created(Pod pod) {
+        String time = pod.getMetadata().getCreationTimestamp();
+        return time == null ? Instant.EPOCH : Instant.parse(time);
+    }
+
+    private void readNodes(List<Node> all) {
         int none = 0;
-        var sliced = new ArrayList<String>();
-        for (io.fabric8.kubernetes.api.model.Node node : all) {
+        var timeSliced = new ArrayList<String>();
+        for (Node node : all) {
             String name = node.getMetadata().getName();
-            GpuNodeReader.Reading reading = gpuNodes.read(node);
-            if (reading instanceof GpuNodeReader.Reading.Known known) {
-                List<GpuCapacity> cards = known.node().facts().cards().list();
-                long closed = cards.stream().filter(card -> !card.open()).count();
-                if (closed == cards.size()) {
-                    leaveOut("node " + name, "all its GPUs are unhealthy or cordoned");
-                    continue;
+            switch (GpuNodeReader.read(node)) {
+                case GpuNodeReader.Reading.Known known -> {
+                    if (add(known.node())) {
+                        if (known.hami()) {
+                            compatibility = Compatibility.HAMI;
+                        }
+                        if (known.timeSliced()) {
+                            timeSliced.add(name);
+                        }
+                    }
                 }
-                if (closed > 0) {
-                    remarks.add("node " + name + ": " + closed + " of " + cards.size()
-                            + " GPUs unhealthy or cordoned; not counted");
-                }
-                nodes.put(name, known.node());
-                if (known.hami()) {
-                    compatibility = Compatibility.HAMI;
-                }
-                if (known.sliced()) {
-                    sliced.add(name);
-                }
-            } else if (reading instanceof GpuNodeReader.Reading.Unknown unknown) {
-                leaveOut("node " + name, unknown.why());
-            } else {
-                none++;
+                case GpuNodeReader.Reading.Unknown unknown -> leaveOut("node " + name, unknown.reason());
+                case GpuNodeReader.Reading.None ignored -> none++;
             }
         }
         if (none > 0) {
             remarks.add(none + " of " + all.size() + " nodes have no GPUs");
         }
-        if (!sliced.isEmpty()) {
-            remarks.add("node " + names(sliced) + ": time-sliced; a pod's " + Resources.GPU + " counts as a whole GPU");
+        if (!timeSliced.isEmpty()) {
+            remarks.add(
+                    "node " + names(timeSliced) + ": time-sliced; a pod's " + Resources.GPU + " counts as a whole GPU");
         }
         if (nodes.isEmpty()) {
-            throw nothing("no node has GPUs that can be simulated");
+            throw nothingToSimulate("no node has GPUs that can be simulated");
         }
     }
 
-    private TraceException nothing(String what) {
-        leftOut.forEach((why, names) -> remarks.add(names(names) + ": " + why));
+    /** Whether the node has a schedulable GPU. */
+    private boolean add(SimulatedNode node) {
+        List<OfferedGpu> gpus = node.gpus();
+        long unschedulable = gpus.stream().filter(gpu -> !gpu.schedulable()).count();
+        if (unschedulable == gpus.size()) {
+            leaveOut("node " + node.name(), "all its GPUs are unhealthy or cordoned");
+            return false;
+        }
+        if (unschedulable > 0) {
+            remarks.add("node " + node.name() + ": " + unschedulable + " of " + gpus.size()
+                    + " GPUs unhealthy or cordoned; not counted");
+        }
+        nodes.put(node.name(), node);
+        return true;
+    }
+
+    private TraceException nothingToSimulate(String what) {
+        leftOut.forEach((reason, names) -> remarks.add(names(names) + ": " + reason));
         return new TraceException(what + (remarks.isEmpty() ? "" : " (" + String.join("; ", remarks) + ")"));
     }
 
@@ -149,41 +164,41 @@ final class ClusterTrace {
         }
     }
 
-    private void leaveOut(String name, String why) {
-        leftOut.computeIfAbsent(why, any -> new ArrayList<>()).add(name);
+    private void leaveOut(String name, String reason) {
+        leftOut.computeIfAbsent(reason, any -> new ArrayList<>()).add(name);
     }
 
     private static String names(List<String> names) {
-        return names.size() <= TOLD
+        return names.size() <= MAX_NAMES
                 ? String.join(", ", names)
-                : String.join(", ", names.subList(0, TOLD)) + " and " + (names.size() - TOLD) + " more";
+                : String.join(", ", names.subList(0, MAX_NAMES)) + " and " + (names.size() - MAX_NAMES) + " more";
     }
 
-    /** Whether it belongs to its node: a DaemonSet's, or the kubelet's own (a mirror of a static pod, owned by its Node). */
-    private static boolean ofNode(io.fabric8.kubernetes.api.model.Pod pod) {
+    /** Whether a pod belongs to its node: a DaemonSet's pod, or the mirror of a static pod, which its Node owns. */
+    private static boolean staysOnItsNode(Pod pod) {
         return pod.getMetadata().getOwnerReferences() != null
                 && pod.getMetadata().getOwnerReferences().stream()
                         .anyMatch(owner -> owner.getKind().equals("DaemonSet")
                                 || owner.getKind().equals("Node"));
     }
 
-    private Optional<PodGpuRequest> ask(io.fabric8.kubernetes.api.model.Pod pod) {
+    private Optional<PodRequest> request(Pod pod) {
         try {
-            var others = new ArrayList<String>();
-            admit(pod, others);
-            if (!others.isEmpty()) {
-                leaveOut("pod " + name(pod), "asks for " + others.get(0) + ", which Aliquot doesn't grant");
+            var unsupported = new ArrayList<String>();
+            admit(pod, unsupported);
+            if (!unsupported.isEmpty()) {
+                leaveOut("pod " + name(pod), "requests " + unsupported.get(0) + ", which Aliquot does not support");
                 return Optional.empty();
             }
-            return Optional.of(PodReader.ask(pod));
+            return Optional.of(PodRequest.read(pod));
         } catch (FormatException e) {
             leaveOut("pod " + name(pod), String.valueOf(e.getMessage()));
             return Optional.empty();
         }
     }
 
-    /** What the webhook would make of what it asks for. */
-    private void admit(io.fabric8.kubernetes.api.model.Pod pod, List<String> others) {
+    /** Rewrites a pod's limits as the admission webhook does. */
+    private void admit(Pod pod, List<String> unsupported) {
         ObjectMeta metadata = pod.getMetadata();
         Map<String, String> annotations =
                 new HashMap<>(metadata.getAnnotations() == null ? Map.of() : metadata.getAnnotations());
@@ -196,10 +211,10 @@ final class ClusterTrace {
                 && limited.stream().noneMatch(container -> ForeignResources.inAcksNames(limits(container)))) {
             annotations.putIfAbsent(Annotations.COMPATIBILITY, compatibility.print());
         }
-        String named = annotations.get(Annotations.COMPATIBILITY);
-        Compatibility its = named == null
+        String annotation = annotations.get(Annotations.COMPATIBILITY);
+        Compatibility ofPod = annotation == null
                 ? Compatibility.NONE
-                : Compatibility.parse("annotation " + Annotations.COMPATIBILITY, named);
+                : Compatibility.parse("annotation " + Annotations.COMPATIBILITY, annotation);
         Map<String, String> labels = metadata.getLabels() == null ? Map.of() : metadata.getLabels();
         limited.forEach(container -> {
             Map<String, String> limits = limits(container);
@@ -207,14 +222,14 @@ final class ClusterTrace {
                     .filter(name -> name.startsWith("nvidia.com/")
                             && !Resources.SUPPORTED.contains(name)
                             && !ForeignResources.NAMES.contains(name))
-                    .forEach(others::add);
+                    .forEach(unsupported::add);
             if (ForeignResources.wantsLinks(limits)) {
                 annotations.putIfAbsent(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);
             }
-            var ours = new LinkedHashMap<String, Quantity>();
-            ForeignResources.asOurs(limits, labels, its)
-                    .forEach((name, amount) -> ours.put(name, new Quantity(amount)));
-            container.getResources().setLimits(ours);
+            var translated = new LinkedHashMap<String, Quantity>();
+            ForeignResources.asOurs(limits, labels, ofPod)
+                    .forEach((name, amount) -> translated.put(name, new Quantity(amount)));
+            container.getResources().setLimits(translated);
         });
         metadata.setAnnotations(annotations);
     }
@@ -225,7 +240,7 @@ final class ClusterTrace {
         return limits;
     }
 
-    private static String name(io.fabric8.kubernetes.api.model.Pod pod) {
+    private static String name(Pod pod) {
         String namespace = pod.getMetadata().getNamespace();
         return (namespace == null ? "" : namespace + "/") + pod.getMetadata().getName();
     }

@@ -1,7 +1,7 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.placement.FreeCapacity;
-import io.aliquot.simulator.Replay.Placed;
+import io.aliquot.scheduler.simulation.NodeCapacity;
+import io.aliquot.scheduler.simulation.PlacementEngine.PlacedPod;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.util.ArrayList;
@@ -16,18 +16,18 @@ import java.util.function.ToDoubleFunction;
 import java.util.stream.LongStream;
 
 /**
- * Pods that come to a cluster one after another. Immutable.
+ * Pods that arrive at a cluster one after another. Immutable.
  *
- * @param offered GPU that drawn pods ask for altogether, or at a time where they end, in percent of what there is
- * @param lifetimes how many mean lifetimes pods come and go for; 0 if they stay
+ * @param offered GPU that all drawn pods request, or where pods end the pods of one moment, in percent of the capacity
+ * @param lifetimes length of the replay in mean lifetimes; 0 if pods do not end
  */
-record Experiment(Trace trace, ArrivalOrder arrivals, int offered, int lifetimes) {
-    /** Of a thread, so that others on the same cores don't count. */
+record Experiment(Trace trace, ArrivalOrder order, int offered, int lifetimes) {
+    /** CPU time per thread excludes other threads on the same cores. */
     private static final ThreadMXBean CPU = ManagementFactory.getThreadMXBean();
 
     private static final double DEMAND_STEP = 0.5;
     private static final double TIME_STEP = 0.01;
-    /** Mean lifetimes until it counts. */
+    /** Mean lifetimes before the measurement starts. */
     private static final int WARM_UP = 1;
 
     /** Whether pods end. */
@@ -35,52 +35,53 @@ record Experiment(Trace trace, ArrivalOrder arrivals, int offered, int lifetimes
         return lifetimes > 0;
     }
 
-    /** Between two samples: percent of demand that has arrived or, where pods end, mean lifetimes. */
+    /** Between two samples: percent of GPU capacity requested so far or, where pods end, mean lifetimes. */
     double step() {
         return departures() ? TIME_STEP : DEMAND_STEP;
     }
 
-    /** Offers a workload's pods to a policy. */
-    Outcome run(List<TracePod> workload, Policy contender, long seed) {
-        var run = new Run(workload, contender, seed);
-        return departures() ? run.comeAndGo() : run.stay();
+    /** Replays a workload with a policy. */
+    Outcome run(List<TracePod> workload, Policy policy, long seed) {
+        var run = new Run(workload, policy, seed);
+        return departures() ? run.withDepartures() : run.withoutDepartures();
     }
 
-    /** Something that was placed, and when it ends. */
-    private record Ending(double at, TracePod pod, Placed placed) {}
+    /** A placed pod, and when it ends. */
+    private record Departure(double at, TracePod pod, PlacedPod placed) {}
 
     private final class Run {
         private final long start = System.nanoTime();
         private final List<TracePod> workload;
         private final long seed;
         private final Replay replay;
-        private final TypicalPods typical;
-        private final Map<FreeCapacity, Double> fragmentation = new HashMap<>();
+        private final TypicalPods typicalPods;
+        private final Map<NodeCapacity, Double> fragmentation = new HashMap<>();
         private final List<Outcome.Sample> samples = new ArrayList<>();
         private final Map<UnschedulableReason, Integer> failed = new EnumMap<>(UnschedulableReason.class);
-        /** In nanoseconds. */
+        /** CPU time in nanoseconds. */
         private final LongStream.Builder decisions = LongStream.builder();
 
-        /** What the pods that are there asked for. */
+        /** GPU that the placed pods request. */
         private long placed;
 
-        Run(List<TracePod> workload, Policy contender, long seed) {
+        Run(List<TracePod> workload, Policy policy, long seed) {
             this.workload = workload;
             this.seed = seed;
-            this.replay = new Replay(trace.nodes(), contender, workload, seed);
-            this.typical = TypicalPods.of(workload.stream().map(replay::demand).toList());
+            this.replay = new Replay(trace.nodes(), policy, workload, seed);
+            this.typicalPods =
+                    TypicalPods.of(workload.stream().map(replay::demand).toList());
         }
 
-        Outcome stay() {
-            List<TracePod> pods = arrivals.of(trace, workload, trace.capacity() * offered / 100, seed);
-            long asked = 0;
+        Outcome withoutDepartures() {
+            List<TracePod> pods = order.arrivals(trace, workload, trace.capacity() * offered / 100, seed);
+            long requested = 0;
             samples.add(sample());
             for (TracePod pod : pods) {
-                var unused = offer(pod);
-                asked += trace.asked(pod);
-                if (reached(asked)) {
+                var unused = place(pod);
+                requested += trace.requestedGpu(pod);
+                if (reached(requested)) {
                     Outcome.Sample sample = sample();
-                    while (reached(asked)) {
+                    while (reached(requested)) {
                         samples.add(sample);
                     }
                 }
@@ -88,26 +89,26 @@ record Experiment(Trace trace, ArrivalOrder arrivals, int offered, int lifetimes
             return outcome(sample(), pods.size());
         }
 
-        private boolean reached(long asked) {
-            return asked * 100.0 / DEMAND_STEP >= (double) trace.capacity() * samples.size();
+        private boolean reached(long requested) {
+            return requested * 100.0 / DEMAND_STEP >= (double) trace.capacity() * samples.size();
         }
 
-        Outcome comeAndGo() {
-            var coming = new ArrivalProcess(trace, workload, offered, seed);
-            double step = TIME_STEP * coming.meanLifetime();
-            double end = lifetimes * coming.meanLifetime();
-            var endings = new PriorityQueue<Ending>(Comparator.comparingDouble(Ending::at));
+        Outcome withDepartures() {
+            var process = new ArrivalProcess(trace, workload, offered, seed);
+            double step = TIME_STEP * process.meanLifetime();
+            double end = lifetimes * process.meanLifetime();
+            var departures = new PriorityQueue<Departure>(Comparator.comparingDouble(Departure::at));
             int pods = 0;
-            for (ArrivalProcess.Arrival there : coming.start()) {
-                offer(there, endings);
+            for (ArrivalProcess.Arrival initial : process.initialPods()) {
+                place(initial, departures);
                 pods++;
             }
-            for (ArrivalProcess.Arrival next = coming.next(); next.at() < end; next = coming.next()) {
-                pass(endings, next.at(), step);
-                offer(next, endings);
+            for (ArrivalProcess.Arrival next = process.next(); next.at() < end; next = process.next()) {
+                advance(departures, next.at(), step);
+                place(next, departures);
                 pods++;
             }
-            pass(endings, end, step);
+            advance(departures, end, step);
             List<Outcome.Sample> measured = samples.subList((int) Math.round(WARM_UP / TIME_STEP), samples.size());
             return outcome(
                     new Outcome.Sample(
@@ -121,10 +122,10 @@ record Experiment(Trace trace, ArrivalOrder arrivals, int offered, int lifetimes
             return samples.stream().mapToDouble(figure).average().orElseThrow();
         }
 
-        /** Lets time pass: ends what ends, and takes the samples that are due before. */
-        private void pass(PriorityQueue<Ending> endings, double until, double step) {
+        /** Advances the time: ends pods, and takes the samples that are due before each end. */
+        private void advance(PriorityQueue<Departure> departures, double until, double step) {
             while (true) {
-                Ending next = endings.peek();
+                Departure next = departures.peek();
                 double at = next == null ? until : Math.min(next.at(), until);
                 if (samples.size() * step <= at) {
                     Outcome.Sample sample = sample();
@@ -135,28 +136,28 @@ record Experiment(Trace trace, ArrivalOrder arrivals, int offered, int lifetimes
                 if (next == null || next.at() > until) {
                     return;
                 }
-                endings.remove();
+                departures.remove();
                 replay.end(next.placed());
-                placed -= trace.asked(next.pod());
+                placed -= trace.requestedGpu(next.pod());
             }
         }
 
-        private void offer(ArrivalProcess.Arrival arrival, PriorityQueue<Ending> endings) {
-            offer(arrival.pod())
-                    .ifPresent(
-                            found -> endings.add(new Ending(arrival.at() + arrival.lifetime(), arrival.pod(), found)));
+        private void place(ArrivalProcess.Arrival arrival, PriorityQueue<Departure> departures) {
+            place(arrival.pod())
+                    .ifPresent(pod ->
+                            departures.add(new Departure(arrival.at() + arrival.lifetime(), arrival.pod(), pod)));
         }
 
-        private Optional<Placed> offer(TracePod pod) {
-            long begin = CPU.getCurrentThreadCpuTime();
-            Optional<Placed> found = replay.offer(pod);
-            decisions.add(CPU.getCurrentThreadCpuTime() - begin);
-            if (found.isPresent()) {
-                placed += trace.asked(pod);
+        private Optional<PlacedPod> place(TracePod pod) {
+            long start = CPU.getCurrentThreadCpuTime();
+            Optional<PlacedPod> result = replay.place(pod);
+            decisions.add(CPU.getCurrentThreadCpuTime() - start);
+            if (result.isPresent()) {
+                placed += trace.requestedGpu(pod);
             } else {
-                failed.merge(UnschedulableReason.of(replay.demand(pod), replay.nodes()), 1, Integer::sum);
+                failed.merge(UnschedulableReason.of(replay.demand(pod), replay.groups()), 1, Integer::sum);
             }
-            return found;
+            return result;
         }
 
         private Outcome outcome(Outcome.Sample figures, int pods) {
@@ -167,8 +168,8 @@ record Experiment(Trace trace, ArrivalOrder arrivals, int offered, int lifetimes
                     figures.stranded(),
                     failed,
                     pods,
-                    replay.rooms().stream().map(Run::fullness).toList(),
-                    replay.held(),
+                    replay.capacities().stream().map(Run::fullness).toList(),
+                    replay.usage(),
                     (System.nanoTime() - start) / 1e9,
                     Outcome.Decisions.of(decisions.build().toArray()));
         }
@@ -184,16 +185,17 @@ record Experiment(Trace trace, ArrivalOrder arrivals, int offered, int lifetimes
 
         private double stranded() {
             double stranded = 0;
-            for (Replay.Alike node : replay.nodes()) {
-                stranded += node.nodes() * fragmentation.computeIfAbsent(node.room(), typical::fragmentation);
+            for (Replay.NodeGroup group : replay.groups()) {
+                stranded += group.nodes() * fragmentation.computeIfAbsent(group.capacity(), typicalPods::fragmentation);
             }
             return stranded;
         }
 
-        private static List<Double> fullness(FreeCapacity room) {
+        /** Allocated percent of each GPU, the fullest first. */
+        private static List<Double> fullness(NodeCapacity node) {
             List<Double> gpus = new ArrayList<>();
-            for (int gpu = 0; gpu < room.gpus(); gpu++) {
-                gpus.add(100 - room.part(gpu) * 100.0 / FreeCapacity.WHOLE);
+            for (int gpu = 0; gpu < node.gpus(); gpu++) {
+                gpus.add(100 - node.freeGpu(gpu) * 100.0 / NodeCapacity.WHOLE);
             }
             return gpus;
         }

@@ -1,32 +1,27 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.placement.DemandVector;
-import io.aliquot.scheduler.placement.FreeCapacity;
-import io.aliquot.scheduler.placement.ScoringPolicy;
+import io.aliquot.scheduler.simulation.NodeCapacity;
+import io.aliquot.scheduler.simulation.PodDemand;
+import io.aliquot.scheduler.simulation.Scorer;
 
 /*
- * The policy of the paper named in TypicalPods, as its simulator has it: the score is a whole number from 0 to 100, and
- * of equal ones the fullest node wins. Both matter: unrounded, and with ties drawn, it allocates 6 points less.
+ * The policy of the paper that TypicalPods names, as the authors' simulator computes it: the score is a whole number from
+ * 0 to 100, and the fullest node wins a tie. Both matter: with unrounded scores and random ties it allocates 6 points less.
  */
-/** Fragmentation Gradient Descent: the place where fragmentation grows least. */
-final class Fgd implements ScoringPolicy<Double> {
-    /** Of a thousandth of a GPU: never as much as a whole number. */
-    private static final double TIE = 1e-6;
+/** Fragmentation Gradient Descent: prefers the placement that increases fragmentation least. */
+final class Fgd implements Scorer {
+    /** Per thousandth of a GPU; the sum over a node is less than 1. */
+    private static final double TIE_BREAK = 1e-6;
 
-    private final TypicalPods typical;
+    private final TypicalPods typicalPods;
 
-    Fgd(TypicalPods typical) {
-        this.typical = typical;
+    Fgd(TypicalPods typicalPods) {
+        this.typicalPods = typicalPods;
     }
 
     @Override
-    public Double evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after) {
-        double less = (typical.fragmentation(before) - typical.fragmentation(after)) / FreeCapacity.WHOLE;
-        return Math.floor(100 / (1 + Math.exp(-less))) - TIE * before.free();
-    }
-
-    @Override
-    public double score(Double place) {
-        return place;
+    public double score(PodDemand demand, NodeCapacity before, NodeCapacity after) {
+        double decrease = (typicalPods.fragmentation(before) - typicalPods.fragmentation(after)) / NodeCapacity.WHOLE;
+        return Math.floor(100 / (1 + Math.exp(-decrease))) - TIE_BREAK * before.freeGpu();
     }
 }

@@ -8,16 +8,12 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Labels;
-import io.aliquot.api.Placement;
 import io.aliquot.api.Resources;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SlotCount;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.scheduler.cluster.NodeReader;
-import io.aliquot.scheduler.cluster.Quantities;
-import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
-import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.simulation.SimulatedNode;
+import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.util.ArrayList;
@@ -28,7 +24,8 @@ import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Reads the GPUs of a node: of one that runs Aliquot as the scheduler does, of others from what the products there tell.
+ * Reads the GPUs of a node: of a node with Aliquot as the scheduler does, of other nodes from the labels and annotations
+ * of the product that runs there.
  *
  * <p>NVIDIA's GPU feature discovery: labels {@code nvidia.com/gpu.product}, {@code .memory} (MiB), {@code .count}
  * (github.com/NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery). HAMi: the annotation {@value #HAMI}, either
@@ -48,26 +45,26 @@ final class GpuNodeReader {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final VisibleDevices BY_UUID = new VisibleDevices("{uuid}");
 
-    private final NodeReader ours = new NodeReader(Placement.BINPACK);
+    private GpuNodeReader() {}
 
-    /** What is known of a node's GPUs. */
+    /** The result for one node. */
     sealed interface Reading {
         /**
-         * It can take part.
+         * A node that can be simulated.
          *
-         * @param hami whether it tells of them by HAMi's annotation
-         * @param sliced whether each is several to its device plugin
+         * @param hami whether HAMi's annotation describes the GPUs
+         * @param timeSliced whether its device plugin reports each GPU several times
          */
-        record Known(Node node, boolean hami, boolean sliced) implements Reading {}
+        record Known(SimulatedNode node, boolean hami, boolean timeSliced) implements Reading {}
 
-        /** It has none. */
+        /** A node without GPUs. */
         record None() implements Reading {}
 
-        /** It has some that can't be simulated. */
-        record Unknown(String why) implements Reading {}
+        /** A node with GPUs that cannot be simulated. */
+        record Unknown(String reason) implements Reading {}
     }
 
-    Reading read(io.fabric8.kubernetes.api.model.Node node) {
+    static Reading read(Node node) {
         if (node.getSpec() != null && Boolean.TRUE.equals(node.getSpec().getUnschedulable())) {
             return new Reading.Unknown("cordoned");
         }
@@ -75,52 +72,39 @@ final class GpuNodeReader {
         Map<String, String> annotations = orEmpty(node.getMetadata().getAnnotations());
         try {
             if (annotations.containsKey(Annotations.GPUS)) {
-                return ours(node, false, false);
+                return new Reading.Known(SimulatedNode.read(node), false, false);
             }
             if (annotations.containsKey(HAMI)) {
-                return hami(node, annotations.getOrDefault(HAMI, ""));
+                return withHami(node, annotations.getOrDefault(HAMI, ""));
             }
             if (labels.containsKey(PRODUCT)) {
-                return labelled(node, labels, PRODUCT, MEMORY, COUNT);
+                return withLabels(node, labels, PRODUCT, MEMORY, COUNT);
             }
             if (labels.containsKey(ACK_NAME)) {
-                return labelled(node, labels, ACK_NAME, ACK_MEMORY, ACK_COUNT);
+                return withLabels(node, labels, ACK_NAME, ACK_MEMORY, ACK_COUNT);
             }
         } catch (FormatException e) {
             return new Reading.Unknown(String.valueOf(e.getMessage()));
         }
         return allocatableGpus(node) == 0
                 ? new Reading.None()
-                : new Reading.Unknown("nothing tells the model and memory of its GPUs; expected the annotation "
-                        + Annotations.GPUS + " or " + HAMI + ", or the label " + PRODUCT);
+                : new Reading.Unknown(
+                        "no annotation or label gives the model and memory of its GPUs; expected the annotation "
+                                + Annotations.GPUS + " or " + HAMI + ", or the label " + PRODUCT);
     }
 
-    private Reading ours(io.fabric8.kubernetes.api.model.Node node, boolean hami, boolean sliced) {
-        NodeReader.Reading reading = ours.read(node);
-        if (reading.facts() instanceof Sharing sharing) {
-            return new Reading.Known(new Node(node.getMetadata().getName(), sharing, HostResources.NONE), hami, sliced);
-        }
-        return new Reading.Unknown(
-                reading.problem().isEmpty() ? ((LeftOut) reading.facts()).reason() : reading.problem());
-    }
-
-    /** The node, had Aliquot's agent told of its GPUs and its admin let it take part. Its other settings count. */
-    private static io.fabric8.kubernetes.api.model.Node with(
-            Inventory inventory, io.fabric8.kubernetes.api.model.Node node) {
-        return new NodeBuilder(node)
+    /** The node as if it ran Aliquot's agent with this inventory, and shared its GPUs. Its other settings remain. */
+    private static SimulatedNode withAliquot(Node node, Inventory inventory) {
+        return SimulatedNode.read(new NodeBuilder(node)
                 .editMetadata()
                 .addToLabels(Labels.GPU, Labels.GPU_ON)
                 .addToAnnotations(Annotations.GPUS, inventory.print())
                 .endMetadata()
-                .build();
+                .build());
     }
 
-    private Reading labelled(
-            io.fabric8.kubernetes.api.model.Node node,
-            Map<String, String> labels,
-            String product,
-            String memory,
-            String count) {
+    private static Reading withLabels(
+            Node node, Map<String, String> labels, String product, String memory, String count) {
         String model = labels.getOrDefault(product, "");
         if (model.contains("-MIG-")
                 || labels.getOrDefault("nvidia.com/mig.strategy", "").equals("mixed")) {
@@ -134,9 +118,10 @@ final class GpuNodeReader {
         if (gpus == 0) {
             return new Reading.None();
         }
-        var made = new Node.Gpus((int) gpus, name(model), (int) number(memory, mebibytes.group(1)), SlotCount.DEFAULT);
-        return ours(
-                with(Node.gpus(node.getMetadata().getName(), made), node),
+        var uniform =
+                new UniformGpus((int) gpus, name(model), (int) number(memory, mebibytes.group(1)), SlotCount.DEFAULT);
+        return new Reading.Known(
+                withAliquot(node, uniform.inventory(node.getMetadata().getName())),
                 false,
                 model.endsWith("-SHARED") || !labels.getOrDefault(REPLICAS, "1").matches("[01]?"));
     }
@@ -148,14 +133,14 @@ final class GpuNodeReader {
         return Long.parseLong(text);
     }
 
-    /** In a label's value there are hyphens for a name's spaces. */
+    /** The model's name; a label's value has hyphens in place of spaces. */
     private static String name(String product) {
         String name =
                 product.endsWith("-SHARED") ? product.substring(0, product.length() - "-SHARED".length()) : product;
         return name.startsWith("NVIDIA-") ? "NVIDIA " + name.substring("NVIDIA-".length()) : name;
     }
 
-    private Reading hami(io.fabric8.kubernetes.api.model.Node node, String text) {
+    private static Reading withHami(Node node, String text) {
         var gpus = new ArrayList<Gpu>();
         int slots = 1;
         for (Registered one : text.stripLeading().startsWith("[") ? json(text) : list(text)) {
@@ -175,7 +160,7 @@ final class GpuNodeReader {
             return new Reading.None();
         }
         var inventory = new Inventory(BY_UUID, Scaling.ONE, Scaling.ONE, Math.min(slots, SlotCount.MOST), gpus);
-        return ours(with(inventory, node), true, false);
+        return new Reading.Known(withAliquot(node, inventory), true, false);
     }
 
     /** A GPU as HAMi's agent registers it. */
@@ -228,11 +213,12 @@ final class GpuNodeReader {
         return new FormatException("expected " + expected + ", found " + "\"" + found + "\"");
     }
 
-    private static long allocatableGpus(io.fabric8.kubernetes.api.model.Node node) {
-        return Quantities.whole(amounts(node).get(Resources.GPU));
+    private static long allocatableGpus(Node node) {
+        Quantity gpus = allocatable(node).get(Resources.GPU);
+        return gpus == null ? 0 : gpus.getNumericalAmount().longValue();
     }
 
-    private static Map<String, Quantity> amounts(io.fabric8.kubernetes.api.model.Node node) {
+    private static Map<String, Quantity> allocatable(Node node) {
         return node.getStatus() == null || node.getStatus().getAllocatable() == null
                 ? Map.of()
                 : node.getStatus().getAllocatable();

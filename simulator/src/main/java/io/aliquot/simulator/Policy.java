@@ -1,46 +1,40 @@
 package io.aliquot.simulator;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.placement.DemandVector;
-import io.aliquot.scheduler.placement.Fragmentation;
-import io.aliquot.scheduler.placement.ScoringPolicy;
+import io.aliquot.scheduler.simulation.PlacementEngine;
+import io.aliquot.scheduler.simulation.PodDemand;
+import io.aliquot.scheduler.simulation.SimulatedCluster;
 import java.util.List;
 import java.util.Locale;
 
-/** A policy that takes part, by the name that users write. */
+/** A placement policy, by the name that users write. */
 enum Policy {
     /** Any node, any GPU. */
     RANDOM,
     /** The node with the least CPU and GPU left. */
     BEST_FIT,
-    /** The scheduler's own. */
+    /** The scheduler's policy of this name. */
     BINPACK,
-    /** The scheduler's own. */
+    /** The scheduler's policy of this name. */
     SPREAD,
     /** Fragmentation Gradient Descent. */
     FGD,
-    /** The scheduler's own. */
+    /** The scheduler's policy of this name. */
     FRAGMENTATION;
 
-    /** What the scheduler is told to place by. */
-    Placement placement() {
-        return switch (this) {
-            case RANDOM, BINPACK -> Placement.BINPACK;
-            case SPREAD -> Placement.SPREAD;
-            case BEST_FIT, FGD, FRAGMENTATION -> Placement.FRAGMENTATION;
-        };
-    }
-
     /**
-     * Who judges places for {@link Placement#FRAGMENTATION} in one replay.
+     * An engine with empty nodes for one replay.
      *
-     * @param workload that pods are drawn from, for judges that know it beforehand
+     * @param workload that pods are drawn from; FGD knows it in advance
      */
-    ScoringPolicy<?> judge(List<DemandVector> workload) {
+    PlacementEngine engine(SimulatedCluster cluster, List<PodDemand> workload) {
         return switch (this) {
-            case BEST_FIT -> new BestFit();
-            case FGD -> new Fgd(TypicalPods.of(workload));
-            case RANDOM, BINPACK, SPREAD, FRAGMENTATION -> new Fragmentation();
+            // RANDOM draws among the nodes and GPUs that the engine finds feasible.
+            case RANDOM, BINPACK -> cluster.engine(Placement.BINPACK);
+            case SPREAD -> cluster.engine(Placement.SPREAD);
+            case BEST_FIT -> cluster.engine(new BestFit());
+            case FGD -> cluster.engine(new Fgd(TypicalPods.of(workload)));
+            case FRAGMENTATION -> cluster.engine(Placement.FRAGMENTATION);
         };
     }
 

@@ -1,25 +1,14 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.Annotations;
 import io.aliquot.api.Gpu;
-import io.aliquot.api.Placement;
-import io.aliquot.scheduler.ledger.BoundPod;
-import io.aliquot.scheduler.ledger.Commitment.Granted;
-import io.aliquot.scheduler.ledger.Feasibility;
-import io.aliquot.scheduler.ledger.FeasibilityCache;
-import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.LedgerListener;
-import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.ledger.NodeView;
-import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.placement.DemandVector;
-import io.aliquot.scheduler.placement.FreeCapacity;
-import io.aliquot.scheduler.placement.GpuAmount;
-import io.aliquot.scheduler.placement.GpuFreeCapacity;
-import io.aliquot.scheduler.placement.GpuModels;
-import io.aliquot.scheduler.placement.PodGpuRequest;
-import java.time.Duration;
-import java.time.Instant;
+import io.aliquot.scheduler.simulation.NodeCapacity;
+import io.aliquot.scheduler.simulation.PlacementEngine;
+import io.aliquot.scheduler.simulation.PlacementEngine.GpuUsage;
+import io.aliquot.scheduler.simulation.PlacementEngine.PendingPod;
+import io.aliquot.scheduler.simulation.PlacementEngine.PlacedPod;
+import io.aliquot.scheduler.simulation.PodDemand;
+import io.aliquot.scheduler.simulation.SimulatedCluster;
+import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Comparator;
@@ -28,233 +17,166 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Random;
-import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.stream.Collectors;
 
 /*
- * What production does for a pod, without the wire: kube-scheduler's own check of CPU, memory and the nodes' totals,
- * then Filter (the pod is made known, every node asked, the best one reserved) and Bind (the GPUs are chosen and
- * committed), all by the ledger.
+ * A pod passes the same steps as in production, without the network: kube-scheduler's own check of CPU, memory and the
+ * nodes' extended resources, then Filter and Bind in the scheduler's placement engine.
  */
-/** Nodes that pods are offered to one by one, in the scheduler's own ledger. Not for several threads. */
+/** Nodes that a policy places pods on, one pod after another. Not thread-safe. */
 final class Replay {
-    private static final LedgerListener NOBODY = new LedgerListener() {
-        @Override
-        public void capacityFreed(String node) {}
+    /** A node with what the engine does not track. */
+    private static final class NodeState {
+        final SimulatedNode node;
+        /** By kube-scheduler's count. */
+        ResourceVector free;
 
-        @Override
-        public void overallocated(String node, String gpu) {}
-    };
+        NodeCapacity capacity;
 
-    /** What is known of a node besides the ledger. */
-    private static final class Host {
-        final Node node;
-        final FreeCapacity.Shape shape;
-        ResourceVector left;
-
-        FreeCapacity room;
-
-        Host(Node node, FreeCapacity.Shape shape) {
+        NodeState(SimulatedNode node, NodeCapacity capacity) {
             this.node = node;
-            this.shape = shape;
-            this.left = ResourceVector.of(node);
-            this.room = FreeCapacity.of(shape);
+            this.free = ResourceVector.of(node);
+            this.capacity = capacity;
+        }
+
+        String name() {
+            return node.name();
         }
     }
 
-    /**
-     * A pod that has its node.
-     *
-     * @param gpus UUIDs of those that it has
-     */
-    record Placed(String node, Set<String> gpus, PodId id, ResourceVector requests) {}
-
-    private final Policy contender;
+    private final Policy policy;
     private final Random random;
-    private final Ledger ledger;
-    private final GpuModels models = new GpuModels();
+    private final SimulatedCluster cluster;
+    private final PlacementEngine engine;
     /** In the order of the trace. */
-    private final Map<String, Host> hosts = new LinkedHashMap<>();
+    private final Map<String, NodeState> nodes = new LinkedHashMap<>();
 
-    private final List<Host> byName;
+    private final List<NodeState> byName;
 
-    private final long capacity;
-    private long free;
-    private long pods;
+    private final long totalGpu;
+    private long freeGpu;
 
     /**
-     * Empty nodes.
+     * Starts with empty nodes.
      *
-     * @param workload that pods are drawn from
+     * @param workload that the pods are drawn from
      */
-    Replay(List<Node> nodes, Policy contender, List<TracePod> workload, long seed) {
-        this.contender = contender;
-        // Not the numbers that the pods were drawn by.
+    Replay(List<SimulatedNode> nodes, Policy policy, List<TracePod> workload, long seed) {
+        this.policy = policy;
+        // The seed itself already draws the pods.
         this.random = new Random(new SplittableRandom(seed).nextLong());
-        for (Node node : nodes) {
-            Sharing facts = node.facts();
-            hosts.put(node.name(), new Host(node, models.shape(facts.cards().list(), facts.allocatable())));
+        this.cluster = new SimulatedCluster(nodes);
+        this.engine = policy.engine(cluster, workload.stream().map(this::demand).toList());
+        for (SimulatedNode node : nodes) {
+            this.nodes.put(node.name(), new NodeState(node, engine.capacity(node.name())));
         }
-        this.ledger = new Ledger(
-                System::nanoTime,
-                NOBODY,
-                contender.judge(workload.stream().map(this::demand).toList()));
-        for (Host host : hosts.values()) {
-            Sharing facts = host.node.facts();
-            ledger.putNode(host.node.name(), new Sharing(facts.cards(), contender.placement(), facts.allocatable()));
-            ledger.observeBound(own(host.node));
-            look(host);
-        }
-        this.byName = hosts.values().stream()
-                .sorted(Comparator.comparing(host -> host.node.name()))
+        this.byName = this.nodes.values().stream()
+                .sorted(Comparator.comparing(NodeState::name))
                 .toList();
-        this.capacity =
-                hosts.values().stream().mapToLong(host -> host.room.free()).sum();
-        this.free = capacity;
+        this.totalGpu = this.nodes.values().stream()
+                .mapToLong(node -> node.capacity.freeGpu())
+                .sum();
+        this.freeGpu = totalGpu;
     }
 
-    /** A pod that stands for all that belong to a node. */
-    private static BoundPod own(Node node) {
-        return new BoundPod(
-                new PodId("", "", "of node " + node.name()),
-                node.name(),
-                0,
-                List.of(),
-                node.own(),
-                0,
-                Instant.EPOCH,
-                Instant.EPOCH,
-                Duration.ZERO,
-                Instant.MAX,
-                "");
+    /** What a pod requests, in the units of {@link #capacities}. */
+    PodDemand demand(TracePod pod) {
+        return cluster.demand(pod.request());
     }
 
-    /** What a pod asks for, in the units that rooms are counted in. */
-    DemandVector demand(TracePod pod) {
-        return models.demand(ask(pod));
-    }
-
-    private static PodGpuRequest ask(TracePod pod) {
-        return pod.ask().requesting(pod.requests());
-    }
-
-    /** GPU that is allocated, in thousandths: of each the memory or the cores, whichever is more. */
+    /** Allocated GPU capacity, in thousandths: of each GPU the memory or the cores, whichever is more. */
     long allocated() {
-        return capacity - free;
+        return totalGpu - freeGpu;
     }
 
-    /** What is left of each node, in the order of the trace. */
-    List<FreeCapacity> rooms() {
-        return hosts.values().stream().map(host -> host.room).toList();
+    /** Free capacity of each node, in the order of the trace. */
+    List<NodeCapacity> capacities() {
+        return nodes.values().stream().map(node -> node.capacity).toList();
     }
 
     /** What pods hold of each node's GPUs, in the order of the trace and of the node's inventory. */
-    List<List<GpuAmount>> held() {
-        return hosts.keySet().stream()
-                .map(node -> ledger.view(node).orElseThrow().gpus().stream()
-                        .map(GpuFreeCapacity::taken)
-                        .toList())
-                .toList();
+    List<List<GpuUsage>> usage() {
+        return nodes.keySet().stream().map(engine::usage).toList();
     }
 
-    /** A room and how many nodes have it. */
-    record Alike(FreeCapacity room, int nodes) {}
+    /** Nodes with equal free capacity. */
+    record NodeGroup(NodeCapacity capacity, int nodes) {}
 
-    /** What is left of the nodes. */
-    List<Alike> nodes() {
-        return hosts.values().stream()
-                .collect(Collectors.groupingBy(host -> host.room, LinkedHashMap::new, Collectors.summingInt(host -> 1)))
+    /** All nodes, grouped by their free capacity. */
+    List<NodeGroup> groups() {
+        return nodes.values().stream()
+                .collect(Collectors.groupingBy(
+                        node -> node.capacity, LinkedHashMap::new, Collectors.summingInt(node -> 1)))
                 .entrySet()
                 .stream()
-                .map(room -> new Alike(room.getKey(), room.getValue()))
+                .map(group -> new NodeGroup(group.getKey(), group.getValue()))
                 .toList();
     }
 
-    /** Places a pod; empty if it fits nowhere. */
-    Optional<Placed> offer(TracePod pod) {
-        PodGpuRequest ask = ask(pod);
-        var id = new PodId("", pod.name(), Long.toString(pods++));
-        ResourceVector requests = ResourceVector.of(ask);
-        List<Host> passed =
-                byName.stream().filter(host -> host.left.holds(requests)).toList();
-        if (passed.isEmpty()) {
-            return Optional.empty(); // kube-scheduler doesn't ask
-        }
-        if (!ask.containers().isEmpty()) {
-            ledger.observe(id.uid(), ask);
-        }
-        return contender == Policy.RANDOM ? any(id, ask, passed) : best(id, ask, passed);
-    }
-
-    /** A pod ends. */
-    void end(Placed placed) {
-        ledger.observeEnded(placed.id().uid());
-        Host host = host(placed.node());
-        host.left = host.left.plus(placed.requests());
-        look(host);
-    }
-
-    private Host host(String node) {
-        return Optional.ofNullable(hosts.get(node)).orElseThrow();
-    }
-
-    private Optional<Placed> best(PodId id, PodGpuRequest ask, List<Host> passed) {
-        Placement policy = ask.nodePlacement().orElse(contender.placement());
-        FeasibilityCache offers = ledger.offers(id.uid(), ask, policy);
-        List<String> nodes = passed.stream().map(host -> host.node.name()).toList();
-        Optional<Host> best = offers.best(nodes, 1, (node, refuses) -> {}).stream()
-                .map(this::host)
-                .findFirst();
-        best.ifPresent(host -> ledger.reserve(id, host.node.name(), ask));
-        return best.map(host -> bind(id, ask, ask, host));
-    }
-
-    private Optional<Placed> any(PodId id, PodGpuRequest ask, List<Host> passed) {
-        FeasibilityCache offers = ledger.offers(id.uid(), ask, Placement.BINPACK);
-        List<Host> fitting = passed.stream()
-                .filter(host -> offers.of(host.node.name()) instanceof Feasibility.Fits)
+    /** Places a pod; empty if it fits on no node. */
+    Optional<PlacedPod> place(TracePod pod) {
+        ResourceVector requested = ResourceVector.of(pod.request());
+        List<String> candidates = byName.stream()
+                .filter(node -> node.free.fits(requested))
+                .map(NodeState::name)
                 .toList();
-        if (fitting.isEmpty()) {
+        if (candidates.isEmpty()) {
+            return Optional.empty(); // kube-scheduler does not call the extender
+        }
+        PendingPod pending = engine.arrive(pod.request());
+        return policy == Policy.RANDOM
+                ? placeAtRandom(pending, candidates)
+                : engine.reserveBest(pending, candidates).map(node -> bind(pending, node));
+    }
+
+    /** Ends a pod. */
+    void end(PlacedPod placed) {
+        engine.end(placed);
+        NodeState node = node(placed.node());
+        node.free = node.free.plus(ResourceVector.of(placed.request()));
+        update(node);
+    }
+
+    private NodeState node(String name) {
+        return Optional.ofNullable(nodes.get(name)).orElseThrow();
+    }
+
+    private Optional<PlacedPod> placeAtRandom(PendingPod pod, List<String> candidates) {
+        List<String> feasible = engine.feasible(pod, candidates);
+        if (feasible.isEmpty()) {
             return Optional.empty();
         }
-        Host drawn = fitting.get(random.nextInt(fitting.size()));
-        return Optional.of(bind(id, ask, onAnyGpu(id, ask, drawn), drawn));
+        String node = feasible.get(random.nextInt(feasible.size()));
+        return Optional.of(bind(onRandomGpu(pod, node(node)), node));
     }
 
-    /** The same pod, were it to insist on one of those GPUs that hold it; one that asks for several as it is. */
-    private PodGpuRequest onAnyGpu(PodId id, PodGpuRequest ask, Host host) {
-        if (!ask.wantsOneGpu()) {
-            return ask;
+    /** The pod, restricted to a random GPU that it fits on; a pod with several vGPUs stays unrestricted. */
+    private PendingPod onRandomGpu(PendingPod pod, NodeState node) {
+        if (!pod.request().requestsOneVgpu()) {
+            return pod;
         }
-        List<Gpu> gpus = new ArrayList<>(host.node.facts().inventory().gpus());
+        List<Gpu> gpus = new ArrayList<>(node.node.inventory().gpus());
         Collections.shuffle(gpus, random);
         return gpus.stream()
-                .filter(ask::takes)
-                .map(gpu -> PodGpuRequest.of(ask.containers(), Map.of(Annotations.USE_GPU_UUID, gpu.uuid()), false)
-                        .requesting(ask.requests()))
-                .filter(one -> ledger.feasibility(host.node.name(), id.uid(), one) instanceof Feasibility.Fits)
+                .filter(pod.request()::accepts)
+                .map(gpu -> pod.onGpu(gpu.uuid()))
+                .filter(restricted -> engine.fits(restricted, node.name()))
                 .findFirst()
-                .orElse(ask);
+                .orElse(pod);
     }
 
-    private Placed bind(PodId id, PodGpuRequest ask, PodGpuRequest asBound, Host host) {
-        var granted = (Granted) ledger.commit(id, host.node.name(), asBound, 1);
-        ResourceVector requests = ResourceVector.of(ask);
-        host.left = host.left.minus(requests);
-        look(host);
-        Set<String> gpus = granted.containers().values().stream()
-                .flatMap(vgpus -> vgpus.list().stream())
-                .map(vgpu -> vgpu.uuid())
-                .collect(Collectors.toSet());
-        return new Placed(host.node.name(), gpus, id, requests);
+    private PlacedPod bind(PendingPod pod, String name) {
+        PlacedPod placed = engine.bind(pod, name);
+        NodeState node = node(name);
+        node.free = node.free.minus(ResourceVector.of(pod.request()));
+        update(node);
+        return placed;
     }
 
-    private void look(Host host) {
-        List<GpuFreeCapacity> gpus =
-                ledger.view(host.node.name()).map(NodeView::gpus).orElseThrow();
-        free -= host.room.free();
-        host.room = FreeCapacity.of(host.shape, host.left.host(), gpus);
-        free += host.room.free();
+    private void update(NodeState node) {
+        freeGpu -= node.capacity.freeGpu();
+        node.capacity = engine.capacity(node.name());
+        freeGpu += node.capacity.freeGpu();
     }
 }

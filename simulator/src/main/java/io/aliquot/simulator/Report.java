@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.simulation.PlacementEngine.GpuUsage;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.List;
@@ -10,24 +10,24 @@ import java.util.function.ToDoubleFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
- * All that is written of a simulation, as JSON and in the page. Shares are percent of the cluster's GPU, rounded to
- * thousandths.
+ * The results of a simulation, as JSON and in the HTML page. GPU amounts are percent of the cluster's GPU capacity, rounded
+ * to thousandths.
  *
  * @param nodes of the map, in the order of {@link Result#gpus}
  */
 record Report(Program program, Input input, List<MapNode> nodes, List<Result> results) {
-    /** What was run. */
+    /** The program that ran. */
     record Program(String version, List<String> arguments) {}
 
     /**
-     * What it was run with.
+     * The input of the simulation.
      *
-     * @param source the files' names, or which cluster
-     * @param offered GPU that drawn pods ask for, in percent
-     * @param lifetimes for how many mean lifetimes pods come and go; 0 if they stay
-     * @param seeds how many; they are 0 and up
+     * @param source names of the files, or of the cluster
+     * @param offered GPU that drawn pods request, in percent
+     * @param lifetimes length of the replay in mean lifetimes; 0 if pods do not end
+     * @param seeds number of seeds, from 0 up
      * @param alike whether all GPUs have the same memory
-     * @param remarks what of the input was left out
+     * @param remarks what the simulation leaves out of its input
      */
     record Input(
             String source,
@@ -41,21 +41,22 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
             List<String> remarks) {}
 
     /**
-     * A node whose GPUs the map shows; the model of the first speaks for all.
+     * A node in the map of GPUs.
      *
-     * @param uuids of the GPUs, made up where they are not known
+     * @param model of its first GPU
+     * @param uuids of the GPUs; derived from the node's name where unknown
      */
     record MapNode(String name, String model, int gpus, List<String> uuids) {}
 
     /**
-     * What came of a workload with a policy.
+     * The results of a workload with a policy.
      *
      * @param pods of the workload
      * @param mean over the replays
-     * @param replays one for each seed
-     * @param curve over demand or time
+     * @param replays one per seed
+     * @param curve over the GPU capacity requested so far, or over time
      * @param gpus how full each GPU is at the end with seed 0, in percent, by node
-     * @param held what pods hold of each GPU then
+     * @param held what pods hold of each GPU at that time
      */
     record Result(
             String workload,
@@ -68,35 +69,35 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
             Held held) {}
 
     /**
-     * Of each GPU, by node and in the order of {@link MapNode#uuids}.
+     * What pods hold of each GPU, by node and in the order of {@link MapNode#uuids}.
      *
      * @param cores percent
      */
     record Held(List<List<Long>> memoryMiB, List<List<Integer>> cores, List<List<Integer>> vgpus) {
-        private static final Held UNTOLD = new Held(List.of(), List.of(), List.of());
+        private static final Held OMITTED = new Held(List.of(), List.of(), List.of());
 
-        private static Held of(List<List<GpuAmount>> held) {
-            return new Held(
-                    each(held, GpuAmount::memoryMiB), each(held, GpuAmount::cores), each(held, GpuAmount::slots));
+        private static Held of(List<List<GpuUsage>> held) {
+            return new Held(each(held, GpuUsage::memoryMiB), each(held, GpuUsage::cores), each(held, GpuUsage::vgpus));
         }
 
-        private static <T> List<List<T>> each(List<List<GpuAmount>> held, Function<GpuAmount, T> what) {
-            return held.stream().map(node -> node.stream().map(what).toList()).toList();
+        private static <T> List<List<T>> each(List<List<GpuUsage>> held, Function<GpuUsage, T> amount) {
+            return held.stream().map(node -> node.stream().map(amount).toList()).toList();
         }
     }
 
     /**
-     * A replay's figures, or the mean of some.
+     * The figures of a replay, or the mean over several.
      *
-     * @param atCapacity allocated when as much had been asked for as there is; null where that was never asked for, or pods end
-     * @param placedAtCapacity placed, then
+     * @param atCapacity allocated at the time when the pods had requested 100 % of the capacity; null if they never did, or
+     *     if pods end
+     * @param placedAtCapacity placed at that time
      * @param allocated after the last pod; where pods end, the mean over time
-     * @param placed the same of what those pods asked for that have their places, measured by the mean card
-     * @param stranded the same, of what is free
-     * @param pods that came
-     * @param failed of those, by the reason
-     * @param seconds that it took
-     * @param decisionMillis CPU time for a pod
+     * @param placed the same of what the placed pods request, measured by the mean GPU
+     * @param stranded the same of the stranded capacity
+     * @param pods that arrived
+     * @param failed pods that fitted on no node, by the reason
+     * @param seconds that the replay took
+     * @param decisionMillis CPU time per pod
      */
     record Figures(
             @Nullable Double atCapacity,
@@ -110,16 +111,16 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
             Outcome.Decisions decisionMillis) {}
 
     /**
-     * Over demand that has arrived, in percent of what there is; where pods end, over time, in mean lifetimes.
+     * A curve over the GPU capacity requested so far, in percent; where pods end, over time in mean lifetimes.
      *
      * @param step between two values; the first is at 0
      */
     record Curve(double step, Band allocated, Band stranded) {}
 
-    /** Over the replays. */
+    /** Mean and range over the replays. */
     record Band(List<Double> mean, List<Double> min, List<Double> max) {}
 
-    /** Sums up replays of a workload with a policy. */
+    /** Summarizes the replays of a workload with a policy. */
     static Result result(String workload, Policy policy, int pods, List<Outcome> outcomes, Experiment experiment) {
         return new Result(
                 workload,
@@ -145,18 +146,16 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
         return trace.nodes().stream()
                 .map(node -> new MapNode(
                         node.name(),
-                        node.facts().inventory().gpus().stream()
+                        node.inventory().gpus().stream()
                                 .findFirst()
                                 .map(gpu -> gpu.model())
                                 .orElse(""),
-                        node.facts().inventory().gpus().size(),
-                        node.facts().inventory().gpus().stream()
-                                .map(gpu -> gpu.uuid())
-                                .toList()))
+                        node.inventory().gpus().size(),
+                        node.inventory().gpus().stream().map(gpu -> gpu.uuid()).toList()))
                 .toList();
     }
 
-    /** What the page shows: without what would make it several times as large. */
+    /** The report without what the page does not show, and what would multiply its size. */
     Report page() {
         return new Report(
                 program,
@@ -173,7 +172,7 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
                                 result.replays(),
                                 result.curve(),
                                 result.gpus(),
-                                Held.UNTOLD))
+                                Held.OMITTED))
                         .toList());
     }
 
@@ -215,7 +214,7 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
         return rounded(outcomes.stream().mapToDouble(figure).average().orElseThrow());
     }
 
-    /** As far as all replays went: with some seeds a step more is drawn than with others. */
+    /** The samples that all replays have; some seeds draw one step more than others. */
     private static Band band(List<Outcome> outcomes, ToDoubleFunction<Outcome.Sample> figure) {
         int length = outcomes.stream()
                 .mapToInt(outcome -> outcome.samples().size())
@@ -239,7 +238,7 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
         return Math.round(value * 1000) / 1000.0;
     }
 
-    /** Of the columns of a table: a workload's name and then a policy's result each. */
+    /** The results of each workload, one per policy. */
     List<List<Result>> byWorkload() {
         return results.stream()
                 .map(Result::workload)

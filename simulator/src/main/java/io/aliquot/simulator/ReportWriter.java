@@ -9,58 +9,54 @@ import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
 import java.util.function.Function;
-import java.util.function.ToDoubleFunction;
-import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.apache.commons.csv.CSVFormat;
+import org.apache.commons.csv.CSVPrinter;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.json.JsonMapper;
 
-/** The forms that a report is written in. */
+/** Writes a report as text, JSON, CSV and HTML. */
 final class ReportWriter {
     private static final String TEMPLATE = "report.html";
     private static final JsonMapper JSON = JsonMapper.builder().build();
+    private static final CSVFormat CSV =
+            CSVFormat.RFC4180.builder().setRecordSeparator('\n').get();
 
     private ReportWriter() {}
 
-    /**
-     * A table with a line for each workload.
-     *
-     * @param rank what the best policy of a line has most of
-     */
-    private record Table(String caption, Function<Figures, String> cell, ToDoubleFunction<Figures> rank) {}
+    /** A table with a line per workload and a column per policy. */
+    private record Table(String caption, Function<Figures, String> cell) {}
 
+    // report.html has the same tables.
     private static List<Table> tables(Report report) {
         Report.Input input = report.input();
         boolean departures = input.lifetimes() > 0;
         String when = departures
-                ? ", % of what there is, in the mean over time"
-                : ", % of what there is, once 100 % of it were asked for and after the last pod";
+                ? ", % of capacity, mean over time"
+                : ", % of capacity, when 100 % of it were requested and after the last pod";
         String mean = input.seeds() == 1 ? "; seed 0" : "; mean of " + input.seeds() + " seeds";
         var allocated = new Table(
                 (departures ? "GPU allocated, and stranded" : "GPU allocated") + when + mean,
                 figures -> departures
                         ? pair(figures.allocated(), figures.stranded())
-                        : pair(figures.atCapacity(), figures.allocated()),
-                Figures::allocated);
-        // Where all are alike it would say the same again.
+                        : pair(figures.atCapacity(), figures.allocated()));
+        // On GPUs of equal memory the second table would repeat the first.
         return input.alike()
                 ? List.of(allocated)
                 : List.of(
                         allocated,
                         new Table(
-                                "GPU that the placed pods asked for, by the mean card" + when + mean,
+                                "GPU that the placed pods request, measured by the mean GPU" + when + mean,
                                 figures -> departures
                                         ? decimal(figures.placed())
-                                        : pair(figures.placedAtCapacity(), figures.placed()),
-                                Figures::placed));
+                                        : pair(figures.placedAtCapacity(), figures.placed())));
     }
 
-    /** A line for each workload, for a terminal. */
+    /** Prints the tables for a terminal. */
     static void table(Report report, PrintWriter out) {
         for (Table table : tables(report)) {
             out.println(table.caption());
@@ -72,7 +68,7 @@ final class ReportWriter {
         out.flush();
     }
 
-    /** What a decision cost, in the table's lines; apart from it, since no two runs tell the same. */
+    /** Prints the cost of a decision apart from the tables: it differs between runs. */
     static void decisions(Report report, PrintWriter out) {
         out.println("CPU time of a decision, milliseconds, p50 / p99");
         lines(
@@ -91,7 +87,7 @@ final class ReportWriter {
         }
     }
 
-    /** One is missing where it isn't known. */
+    /** A dash stands for an unknown first value. */
     private static String pair(@Nullable Double one, double other) {
         return (one == null ? "    –" : decimal(one)) + " / " + decimal(other);
     }
@@ -100,117 +96,71 @@ final class ReportWriter {
         return String.format(Locale.ROOT, "%5.2f", value);
     }
 
-    /** Everything. */
+    /** Writes the whole report. */
     static void json(Report report, Path file) {
         write(file, JSON.writerWithDefaultPrettyPrinter().writeValueAsString(report) + "\n");
     }
 
-    /** A line for each replay. */
+    /** Writes a line per replay (RFC 4180). */
     static void csv(Report report, Path file) {
-        List<String> lines = new ArrayList<>();
-        lines.add(Stream.concat(
-                        Stream.of(
-                                "workload",
-                                "policy",
-                                "seed",
-                                "allocated_at_capacity",
-                                "allocated",
-                                "placed_at_capacity",
-                                "placed",
-                                "stranded",
-                                "pods",
-                                "seconds",
-                                "decision_p50_ms",
-                                "decision_p99_ms"),
-                        Stream.of(UnschedulableReason.values()).map(failure -> "failed_" + failure))
-                .collect(Collectors.joining(",")));
-        for (Result result : report.results()) {
-            for (int seed = 0; seed < result.replays().size(); seed++) {
-                lines.add(line(result, seed));
+        var text = new StringBuilder();
+        try (var csv = new CSVPrinter(text, CSV)) {
+            csv.printRecord(Stream.concat(
+                    Stream.of(
+                            "workload",
+                            "policy",
+                            "seed",
+                            "allocated_at_capacity",
+                            "allocated",
+                            "placed_at_capacity",
+                            "placed",
+                            "stranded",
+                            "pods",
+                            "seconds",
+                            "decision_p50_ms",
+                            "decision_p99_ms"),
+                    Stream.of(UnschedulableReason.values()).map(reason -> "failed_" + reason)));
+            for (Result result : report.results()) {
+                for (int seed = 0; seed < result.replays().size(); seed++) {
+                    csv.printRecord(cells(result, seed));
+                }
             }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
         }
-        write(file, String.join("\n", lines) + "\n");
+        write(file, text.toString());
     }
 
-    private static String line(Result result, int seed) {
+    private static Stream<Object> cells(Result result, int seed) {
         Figures figures = result.replays().get(seed);
         return Stream.concat(
-                        Stream.of(
-                                result.workload(),
-                                result.policy(),
-                                seed,
-                                orEmpty(figures.atCapacity()),
-                                figures.allocated(),
-                                orEmpty(figures.placedAtCapacity()),
-                                figures.placed(),
-                                figures.stranded(),
-                                (long) figures.pods(),
-                                figures.seconds(),
-                                figures.decisionMillis().p50(),
-                                figures.decisionMillis().p99()),
-                        Stream.of(UnschedulableReason.values())
-                                .map(failure -> Math.round(figures.failed().getOrDefault(failure, 0.0))))
-                .map(value -> quoted(value.toString()))
-                .collect(Collectors.joining(","));
+                Stream.of(
+                        result.workload(),
+                        result.policy(),
+                        seed,
+                        orEmpty(figures.atCapacity()),
+                        figures.allocated(),
+                        orEmpty(figures.placedAtCapacity()),
+                        figures.placed(),
+                        figures.stranded(),
+                        (long) figures.pods(),
+                        figures.seconds(),
+                        figures.decisionMillis().p50(),
+                        figures.decisionMillis().p99()),
+                Stream.of(UnschedulableReason.values())
+                        .map(reason -> Math.round(figures.failed().getOrDefault(reason, 0.0))));
     }
 
     private static Object orEmpty(@Nullable Double figure) {
         return figure == null ? "" : figure;
     }
 
-    /** As RFC 4180 has it. */
-    private static String quoted(String cell) {
-        return cell.matches("[^,\"\r\n]*") ? cell : "\"" + cell.replace("\"", "\"\"") + "\"";
-    }
-
-    /** One page with everything in it, that needs no network; its table can be read without scripts. */
+    /** Writes a page that needs no network: a template with the report as JSON, which the page's script renders. */
     static void html(Report report, Path file) {
-        // A script element ends at the first "</", whatever that stands in (HTML, "Restrictions for contents of script
+        // A script element ends at the first "</", even within a string (HTML, "Restrictions for contents of script
         // elements").
         String data = JSON.writeValueAsString(report.page()).replace("<", "\\u003c");
-        write(
-                file,
-                template()
-                        .replace(
-                                "{{tables}}",
-                                tables(report).stream()
-                                        .map(table -> markup(report, table))
-                                        .collect(Collectors.joining()))
-                        .replace("{{data}}", data));
-    }
-
-    private static String markup(Report report, Table table) {
-        var rows = new StringBuilder("<table>");
-        rows.append("<caption>").append(escaped(table.caption())).append("</caption>");
-        rows.append("<thead><tr><th scope=\"col\">workload</th>");
-        for (Result result : report.byWorkload().get(0)) {
-            rows.append("<th scope=\"col\">").append(escaped(result.policy())).append("</th>");
-        }
-        rows.append("</tr></thead><tbody>");
-        for (List<Result> workload : report.byWorkload()) {
-            rows.append("<tr><th scope=\"row\">")
-                    .append(escaped(workload.get(0).workload()))
-                    .append("</th>");
-            double most = workload.stream()
-                    .mapToDouble(result -> table.rank().applyAsDouble(result.mean()))
-                    .max()
-                    .orElseThrow();
-            for (Result result : workload) {
-                rows.append(table.rank().applyAsDouble(result.mean()) == most ? "<td class=\"best\">" : "<td>")
-                        .append(escaped(table.cell().apply(result.mean())))
-                        .append("</td>");
-            }
-            rows.append("</tr>");
-        }
-        return rows.append("</tbody></table>").toString();
-    }
-
-    private static String escaped(String text) {
-        return text.replace("&", "&amp;")
-                .replace("<", "&lt;")
-                .replace(">", "&gt;")
-                .replace("\"", "&quot;")
-                .replace("{", "&#123;");
+        write(file, template().replace("{{data}}", data));
     }
 
     private static String template() {
@@ -225,7 +175,7 @@ final class ReportWriter {
         try {
             Files.writeString(file, text);
         } catch (IOException e) {
-            throw new TraceException("can't write " + file + ": " + e, e);
+            throw new TraceException("cannot write " + file + ": " + e, e);
         }
     }
 }

@@ -6,30 +6,23 @@ import io.aliquot.api.Inventory;
 import io.aliquot.api.MemoryRequest.Mebibytes;
 import io.aliquot.api.MemoryRequest.Percentage;
 import io.aliquot.api.Resources;
-import io.aliquot.scheduler.placement.ContainerGpuRequest;
-import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostResources;
-import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.simulation.PodRequest;
+import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.util.Map;
 import java.util.Objects;
 
 /**
- * What kube-scheduler itself counts: what a node has, or what a pod requests. Of GPUs it takes the amounts as they are
- * written, once for all vGPUs of a container.
+ * Amounts of the resources that kube-scheduler itself compares: free on a node, or requested by a pod. kube-scheduler
+ * counts an extended resource as written in the manifest: once per container, not once per vGPU.
  */
-record ResourceVector(HostResources host, long vgpus, long mebibytes, long percent, long cores) {
-    private static final ResourceVector NONE = of(HostResources.NONE);
-
-    private static ResourceVector of(HostResources host) {
-        return new ResourceVector(host, 0, 0, 0, 0);
-    }
-
-    /** What a node has for pods, as its agent and its kubelet tell. */
-    static ResourceVector of(Node node) {
-        Inventory inventory = node.facts().inventory();
-        Map<String, Long> totals = inventory.totals(node.facts().cards().share());
+record ResourceVector(long cpuMillis, long memoryBytes, long vgpus, long gpuMiB, long gpuMemoryPercent, long gpuCores) {
+    /** What an empty node has for pods, as its agent and its kubelet report it. */
+    static ResourceVector of(SimulatedNode node) {
+        Inventory inventory = node.inventory();
+        Map<String, Long> totals = node.extendedResources();
         return new ResourceVector(
-                node.facts().allocatable().minus(node.own()),
+                node.cpuMillis(),
+                node.memoryBytes(),
                 inventory.gpus().stream().filter(Gpu::healthy).count() * inventory.slots(),
                 total(totals, Resources.MEMORY),
                 total(totals, Resources.MEMORY_PERCENTAGE),
@@ -40,68 +33,49 @@ record ResourceVector(HostResources host, long vgpus, long mebibytes, long perce
         return Objects.requireNonNull(totals.get(resource));
     }
 
-    /** What a pod requests: of all containers that run at one time the most. */
-    static ResourceVector of(PodGpuRequest pod) {
-        ResourceVector most = NONE;
-        ResourceVector running = NONE;
-        for (ContainerGpuRequest container : pod.containers()) {
-            ResourceVector now = running.plus(of(container.request()));
-            most = most.max(now);
-            if (container.kind() != ContainerKind.INIT) {
-                running = now;
-            }
-        }
-        return most.plus(of(pod.requests()));
-    }
-
-    private static ResourceVector of(GpuRequest request) {
+    /** What a pod requests: the maximum over the containers that run at one time. */
+    static ResourceVector of(PodRequest pod) {
         return new ResourceVector(
-                HostResources.NONE,
-                request.vgpus(),
-                request.memory() instanceof Mebibytes memory ? memory.amount() : 0,
-                request.memory() instanceof Percentage memory ? memory.percent() : 0,
-                request.cores());
-    }
-
-    private ResourceVector max(ResourceVector other) {
-        return new ResourceVector(
-                host,
-                Math.max(vgpus, other.vgpus),
-                Math.max(mebibytes, other.mebibytes),
-                Math.max(percent, other.percent),
-                Math.max(cores, other.cores));
+                pod.cpuMillis(),
+                pod.memoryBytes(),
+                pod.peak(GpuRequest::vgpus),
+                pod.peak(gpu -> gpu.memory() instanceof Mebibytes memory ? memory.amount() : 0),
+                pod.peak(gpu -> gpu.memory() instanceof Percentage memory ? memory.percent() : 0),
+                pod.peak(GpuRequest::cores));
     }
 
     ResourceVector plus(ResourceVector other) {
         return new ResourceVector(
-                host.plus(other.host),
+                cpuMillis + other.cpuMillis,
+                memoryBytes + other.memoryBytes,
                 vgpus + other.vgpus,
-                mebibytes + other.mebibytes,
-                percent + other.percent,
-                cores + other.cores);
+                gpuMiB + other.gpuMiB,
+                gpuMemoryPercent + other.gpuMemoryPercent,
+                gpuCores + other.gpuCores);
     }
 
     ResourceVector minus(ResourceVector other) {
         return new ResourceVector(
-                host.minus(other.host),
+                cpuMillis - other.cpuMillis,
+                memoryBytes - other.memoryBytes,
                 vgpus - other.vgpus,
-                mebibytes - other.mebibytes,
-                percent - other.percent,
-                cores - other.cores);
+                gpuMiB - other.gpuMiB,
+                gpuMemoryPercent - other.gpuMemoryPercent,
+                gpuCores - other.gpuCores);
     }
 
-    /** Whether a pod that requests this finds it here. */
-    boolean holds(ResourceVector pod) {
-        return holds(host.cpuMillis(), pod.host.cpuMillis())
-                && holds(host.memoryBytes(), pod.host.memoryBytes())
-                && holds(vgpus, pod.vgpus)
-                && holds(mebibytes, pod.mebibytes)
-                && holds(percent, pod.percent)
-                && holds(cores, pod.cores);
+    /** Whether a pod with these requests fits into this free capacity. */
+    boolean fits(ResourceVector pod) {
+        return fits(cpuMillis, pod.cpuMillis)
+                && fits(memoryBytes, pod.memoryBytes)
+                && fits(vgpus, pod.vgpus)
+                && fits(gpuMiB, pod.gpuMiB)
+                && fits(gpuMemoryPercent, pod.gpuMemoryPercent)
+                && fits(gpuCores, pod.gpuCores);
     }
 
-    /** Who asks for nothing fits where there is less than nothing, too. */
-    private static boolean holds(long left, long requested) {
-        return requested == 0 || requested <= left;
+    /** A request of zero fits even where the free amount is negative. */
+    private static boolean fits(long free, long requested) {
+        return requested == 0 || requested <= free;
     }
 }

@@ -30,11 +30,11 @@ import picocli.CommandLine.Spec;
 /** The simulator's command line. */
 @Command(
         name = "aliquot-simulator",
-        header = "Replays pods against nodes without a cluster, with placement policies side by side.",
+        header = "Replays pods against nodes without a cluster, with several placement policies side by side.",
         description = {
             "",
-            "Reads nodes and pods from a trace, from a dump of a cluster, or from a cluster itself, of which it lists"
-                    + " nodes and pods and nothing else; it never writes to one. Equal arguments give equal figures.",
+            "Reads nodes and pods from a trace, from a dump of a cluster, or from a cluster, where it lists nodes and pods"
+                    + " only and never writes. Equal arguments give equal figures.",
             ""
         },
         mixinStandardHelpOptions = true,
@@ -43,9 +43,9 @@ import picocli.CommandLine.Spec;
         usageHelpAutoWidth = true,
         exitCodeListHeading = "%nExit codes:%n",
         exitCodeList = {
-            "0:done",
-            "1:an input can't be read or a file can't be written; nothing was simulated or the rest was",
-            "2:wrong arguments"
+            "0:success",
+            "1:an input cannot be read or an output file cannot be written",
+            "2:invalid arguments"
         },
         footerHeading = "%nExamples:%n",
         footer = {
@@ -59,21 +59,22 @@ final class Simulate implements Callable<Integer> {
         @Option(
                 names = "--trace",
                 paramLabel = "DIR",
-                description = "Folder of the openb trace, " + OpenbTrace.NODES + " and " + OpenbTrace.PODS
-                        + "*.csv, or of files in its form. Those may tell each GPU's memory (" + OpenbTrace.CARD_MIB
-                        + " of nodes), and pods then ask for memory and cores of each GPU (" + OpenbTrace.MIB + ", "
-                        + OpenbTrace.CORES + " in percent) in place of " + OpenbTrace.MILLI + ".")
+                description = "Folder of the openb trace (" + OpenbTrace.NODES + ", " + OpenbTrace.PODS
+                        + "*.csv), or of files in its format. Such files may give the memory of each GPU (column "
+                        + OpenbTrace.NODE_GPU_MIB + " of nodes); pods then request memory and cores of each GPU ("
+                        + OpenbTrace.GPU_MIB + ", " + OpenbTrace.GPU_CORES + " in percent) in place of "
+                        + OpenbTrace.GPU_MILLI + ".")
         private @Nullable Path trace;
 
         @Option(
                 names = "--dump",
                 arity = "1..*",
                 paramLabel = "FILE",
-                description = "What kubectl get nodes,pods -A -o json printed, in one file or several; "
-                        + Snapshot.STDIN + " is standard input.")
+                description = "Output of kubectl get nodes,pods -A -o json, in one or several files; " + Snapshot.STDIN
+                        + " is standard input.")
         private List<String> dump = List.of();
 
-        @Option(names = "--live", description = "The cluster that kubectl would talk to.")
+        @Option(names = "--live", description = "The cluster of the current kubeconfig.")
         private boolean live;
     }
 
@@ -84,34 +85,34 @@ final class Simulate implements Callable<Integer> {
     @Option(
             names = "--context",
             paramLabel = "NAME",
-            description = "With --live: of the kubeconfig, instead of the current.")
+            description = "With --live: the context of the kubeconfig (default: the current context).")
     private @Nullable String context;
 
     @Option(
             names = "--kubeconfig",
             paramLabel = "FILE",
-            description = "With --live: instead of $KUBECONFIG or ~/.kube/config.")
+            description = "With --live: the kubeconfig (default: $KUBECONFIG or ~/.kube/config).")
     private @Nullable Path kubeconfig;
 
     @Option(
             names = "--workload",
             paramLabel = "NAME",
             split = ",",
-            description = "With --trace: what stands for * in the files' names. All if not given.")
+            description = "With --trace: workloads, the part of the file names at the * (default: all).")
     private List<String> workloads = List.of();
 
     @Option(
             names = "--policy",
             paramLabel = "NAME",
             split = ",",
-            description = "Policies: ${COMPLETION-CANDIDATES}. All if not given.")
+            description = "Policies: ${COMPLETION-CANDIDATES} (default: all).")
     private List<Policy> policies = List.of(Policy.values());
 
     @Option(
             names = "--arrivals",
             paramLabel = "HOW",
             description = "given: the pods in the order of their creation (default of --dump and --live); shuffled: in"
-                    + " random order; drawn: these and more like them, drawn at random, in random order (default of"
+                    + " random order; drawn: these pods and more pods drawn from them, in random order (default of"
                     + " --trace).")
     private @Nullable ArrivalOrder arrivals;
 
@@ -119,61 +120,59 @@ final class Simulate implements Callable<Integer> {
             names = "--offered",
             paramLabel = "PERCENT",
             defaultValue = "130",
-            description = "With --arrivals drawn: GPU that all pods together ask for, of what there is (default:"
-                    + " ${DEFAULT-VALUE}).")
+            description = "With --arrivals drawn: GPU that all pods together request, in percent of the capacity"
+                    + " (default: ${DEFAULT-VALUE}).")
     private int offered;
 
     @Option(
             names = "--departures",
-            description =
-                    "Pods end: a Poisson process of pods drawn from the workload that would hold --offered percent of"
-                            + " the GPUs, with lifetimes drawn from the workload's or, where it has none, from those of the"
-                            + " workload " + ArrivalProcess.LIFETIMES + ". Measured after the first mean lifetime.")
+            description = "Pods end: they arrive as a Poisson process of pods drawn from the workload that would hold"
+                    + " --offered percent of the GPUs. Their lifetimes are drawn from the workload or, if it has none,"
+                    + " from the workload " + ArrivalProcess.LIFETIMES
+                    + ". The measurement starts after the first mean lifetime.")
     private boolean departures;
 
     @Option(
             names = "--lifetimes",
             paramLabel = "N",
             defaultValue = "5",
-            description = "With --departures: mean lifetimes to replay (default: ${DEFAULT-VALUE}).")
+            description = "With --departures: length of the replay in mean lifetimes (default: ${DEFAULT-VALUE}).")
     private int lifetimes;
 
     @Option(
             names = "--seeds",
             paramLabel = "N",
             defaultValue = "10",
-            description = "Replays of each, with the seeds 0 to N-1 (default: ${DEFAULT-VALUE}).")
+            description = "Replays of each workload and policy, with the seeds 0 to N-1 (default: ${DEFAULT-VALUE}).")
     private int seeds;
 
-    @Option(
-            names = "--threads",
-            paramLabel = "N",
-            description = "Replays at a time (default: as many as there are cores).")
+    @Option(names = "--threads", paramLabel = "N", description = "Parallel replays (default: number of cores).")
     private int threads = Runtime.getRuntime().availableProcessors();
 
     @Option(
             names = "--json",
             paramLabel = "FILE",
-            description = "Writes everything: figures of each replay, curves, what pods hold of each GPU at the end.")
+            description =
+                    "Writes the whole report: figures of each replay, curves, what pods hold of each GPU at the end.")
     private @Nullable Path json;
 
-    @Option(names = "--csv", paramLabel = "FILE", description = "Writes the figures of each replay, a line each.")
+    @Option(names = "--csv", paramLabel = "FILE", description = "Writes a line per replay.")
     private @Nullable Path csv;
 
     @Option(
             names = "--html",
             paramLabel = "FILE",
-            description = "Writes a page with tables, plots and a map of the GPUs.")
+            description = "Writes an HTML page with tables, plots and a map of the GPUs.")
     private @Nullable Path html;
 
     @Spec
     @SuppressWarnings("NullAway.Init")
     private CommandSpec spec;
 
-    /** One column of a line of the table. */
+    /** A cell of the table. */
     private record Cell(String workload, Policy policy) {}
 
-    /** The jar's. */
+    /** The version of the jar. */
     static final class Version implements IVersionProvider {
         @Override
         public String[] getVersion() {
@@ -205,34 +204,35 @@ final class Simulate implements Callable<Integer> {
     @Override
     public Integer call() throws InterruptedException {
         check();
-        Trace read = read();
-        read.remarks().forEach(remark -> spec.commandLine().getErr().println("note: " + remark));
-        ArrivalOrder order =
-                arrivals != null ? arrivals : source.trace != null || departures ? ArrivalOrder.DRAWN : ArrivalOrder.GIVEN;
-        Map<String, List<TracePod>> chosen = chosen(read);
-        var experiment = new Experiment(read, order, offered, departures ? lifetimes : 0);
-        Map<Cell, List<Outcome>> outcomes = replay(experiment, chosen);
+        Trace trace = read();
+        trace.remarks().forEach(remark -> spec.commandLine().getErr().println("note: " + remark));
+        ArrivalOrder order = arrivals != null
+                ? arrivals
+                : source.trace != null || departures ? ArrivalOrder.DRAWN : ArrivalOrder.GIVEN;
+        Map<String, List<TracePod>> selected = selected(trace);
+        var experiment = new Experiment(trace, order, offered, departures ? lifetimes : 0);
+        Map<Cell, List<Outcome>> outcomes = replay(experiment, selected);
         var results = new ArrayList<Report.Result>();
-        outcomes.forEach((cell, of) -> results.add(Report.result(
+        outcomes.forEach((cell, replays) -> results.add(Report.result(
                 cell.workload(),
                 cell.policy(),
-                chosen.getOrDefault(cell.workload(), List.of()).size(),
-                of,
+                selected.getOrDefault(cell.workload(), List.of()).size(),
+                replays,
                 experiment)));
         var report = new Report(
                 new Report.Program(
                         Version.text(), spec.commandLine().getParseResult().originalArgs()),
                 new Report.Input(
-                        named(),
-                        read.nodes().size(),
-                        (int) (read.capacity() / Trace.WHOLE),
+                        sourceName(),
+                        trace.nodes().size(),
+                        (int) (trace.capacity() / Trace.WHOLE),
                         order.toString(),
                         offered,
                         experiment.lifetimes(),
                         seeds,
-                        read.alike(),
-                        read.remarks()),
-                Report.nodes(read),
+                        trace.uniformMemory(),
+                        trace.remarks()),
+                Report.nodes(trace),
                 results);
         ReportWriter.table(report, spec.commandLine().getOut());
         ReportWriter.decisions(report, spec.commandLine().getErr());
@@ -242,9 +242,9 @@ final class Simulate implements Callable<Integer> {
         return 0;
     }
 
-    private static void write(@Nullable Path file, Report report, BiConsumer<Report, Path> form) {
+    private static void write(@Nullable Path file, Report report, BiConsumer<Report, Path> writer) {
         if (file != null) {
-            form.accept(report, file);
+            writer.accept(report, file);
         }
     }
 
@@ -255,7 +255,7 @@ final class Simulate implements Callable<Integer> {
         if (lifetimes < 2) {
             throw new ParameterException(
                     spec.commandLine(),
-                    "--lifetimes is " + lifetimes + "; expected at least 2, of which the first is not measured");
+                    "--lifetimes is " + lifetimes + "; expected at least 2: the measurement starts after the first");
         }
         if (departures && arrivals != null && arrivals != ArrivalOrder.DRAWN) {
             throw new ParameterException(
@@ -265,15 +265,14 @@ final class Simulate implements Callable<Integer> {
             throw new ParameterException(spec.commandLine(), "--context and --kubeconfig are for --live");
         }
         if (source.trace == null && !workloads.isEmpty()) {
-            throw new ParameterException(
-                    spec.commandLine(), "--workload is for --trace; a cluster has one workload, which is replayed");
+            throw new ParameterException(spec.commandLine(), "--workload is for --trace; a cluster has one workload");
         }
         for (Path file : new Path[] {json, csv, html}) {
-            // Said before the work is done, and not after.
+            // Checked before the replays, which take long.
             if (file != null
                     && file.toAbsolutePath().getParent() != null
                     && !Files.isDirectory(file.toAbsolutePath().getParent())) {
-                throw new ParameterException(spec.commandLine(), file + ": there is no such folder; make it first");
+                throw new ParameterException(spec.commandLine(), file + ": the folder does not exist; create it first");
             }
         }
     }
@@ -302,12 +301,12 @@ final class Simulate implements Callable<Integer> {
             return Config.autoConfigure(context);
         }
         if (!Files.isReadable(kubeconfig)) {
-            throw new TraceException("can't read " + kubeconfig);
+            throw new TraceException("cannot read " + kubeconfig);
         }
         return Config.fromKubeconfig(context, kubeconfig.toFile());
     }
 
-    private String named() {
+    private String sourceName() {
         if (source.trace != null) {
             return "trace " + source.trace;
         }
@@ -316,27 +315,27 @@ final class Simulate implements Callable<Integer> {
                 : "dump " + String.join(" ", source.dump);
     }
 
-    private Map<String, List<TracePod>> chosen(Trace read) {
-        Map<String, List<TracePod>> chosen = new LinkedHashMap<>();
+    private Map<String, List<TracePod>> selected(Trace trace) {
+        Map<String, List<TracePod>> selected = new LinkedHashMap<>();
         for (String name : workloads) {
-            List<TracePod> pods = read.workloads().get(name);
+            List<TracePod> pods = trace.workloads().get(name);
             if (pods == null) {
                 throw new ParameterException(
                         spec.commandLine(),
-                        "--workload is \"" + name + "\"; in " + source.trace + " there are "
-                                + String.join(", ", read.workloads().keySet()));
+                        "--workload is \"" + name + "\"; " + source.trace + " has "
+                                + String.join(", ", trace.workloads().keySet()));
             }
-            chosen.put(name, pods);
+            selected.put(name, pods);
         }
-        return chosen.isEmpty() ? read.workloads() : chosen;
+        return selected.isEmpty() ? trace.workloads() : selected;
     }
 
-    private Map<Cell, List<Outcome>> replay(Experiment experiment, Map<String, List<TracePod>> chosen)
+    private Map<Cell, List<Outcome>> replay(Experiment experiment, Map<String, List<TracePod>> selected)
             throws InterruptedException {
         ExecutorService pool = Executors.newFixedThreadPool(threads);
         try {
             Map<Cell, List<Future<Outcome>>> running = new LinkedHashMap<>();
-            chosen.forEach((workload, pods) -> policies.forEach(policy -> running.put(
+            selected.forEach((workload, pods) -> policies.forEach(policy -> running.put(
                     new Cell(workload, policy),
                     LongStream.range(0, seeds)
                             .mapToObj(seed -> pool.submit(() -> experiment.run(pods, policy, seed)))
@@ -345,17 +344,17 @@ final class Simulate implements Callable<Integer> {
             int done = 0;
             Map<Cell, List<Outcome>> outcomes = new LinkedHashMap<>();
             for (Map.Entry<Cell, List<Future<Outcome>>> cell : running.entrySet()) {
-                List<Outcome> of = new ArrayList<>();
-                for (Future<Outcome> one : cell.getValue()) {
-                    of.add(one.get());
+                List<Outcome> replays = new ArrayList<>();
+                for (Future<Outcome> replay : cell.getValue()) {
+                    replays.add(replay.get());
                     progress(++done, all, cell.getKey());
                 }
-                outcomes.put(cell.getKey(), of);
+                outcomes.put(cell.getKey(), replays);
             }
             return outcomes;
         } catch (ExecutionException e) {
-            if (e.getCause() instanceof TraceException wrong) {
-                throw wrong;
+            if (e.getCause() instanceof TraceException invalid) {
+                throw invalid;
             }
             throw new IllegalStateException(e.getCause());
         } finally {
@@ -363,7 +362,7 @@ final class Simulate implements Callable<Integer> {
         }
     }
 
-    /** On a terminal, and nowhere else. */
+    /** Shows the progress if the output is a terminal. */
     private void progress(int done, int all, Cell cell) {
         if (CommandLine.Help.Ansi.AUTO.enabled()) {
             PrintWriter err = spec.commandLine().getErr();

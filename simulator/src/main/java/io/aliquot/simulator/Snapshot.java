@@ -22,12 +22,12 @@ import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A cluster's nodes and pods as its API server told of them.
+ * The nodes and pods of a cluster, as its API server returns them.
  *
- * @param others how many other objects there were, by their kind
+ * @param otherKinds the number of all other objects, by their kind
  */
-record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> others) {
-    /** Standard input, as a file's name. */
+record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> otherKinds) {
+    /** The file name of standard input. */
     static final String STDIN = "-";
 
     private static final String HINT = "; expected what kubectl get nodes,pods -A -o json prints";
@@ -38,10 +38,10 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> others) {
     }
 
     /**
-     * Reads lists or single objects in JSON, several to a file if need be.
+     * Reads files of lists or single objects in JSON; a file may contain several.
      *
-     * @param stdin what is read for {@value #STDIN}
-     * @throws TraceException where a file isn't such, or there are no nodes in them
+     * @param stdin is read for {@value #STDIN}
+     * @throws TraceException if a file has another format, or no file contains a node
      */
     static Snapshot of(List<String> files, InputStream stdin) {
         var snapshot = new Snapshot();
@@ -56,9 +56,9 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> others) {
     }
 
     /**
-     * Lists a cluster's, a page at a time. Nothing is written.
+     * Lists the nodes and pods of a cluster page by page. Writes nothing.
      *
-     * @throws TraceException where the API server doesn't answer, or refuses
+     * @throws TraceException if the API server does not answer, or denies the request
      */
     static Snapshot of(KubernetesClient kubernetes) {
         var snapshot = new Snapshot();
@@ -77,9 +77,9 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> others) {
             } while (next != null && !next.isEmpty());
         } catch (KubernetesClientException e) {
             throw new TraceException(
-                    "can't list nodes and pods of " + kubernetes.getMasterUrl() + ": " + e.getMessage()
-                            + "; choose another cluster by --context or --kubeconfig, or write a dump there and give it"
-                            + " to --dump",
+                    "cannot list nodes and pods of " + kubernetes.getMasterUrl() + ": " + e.getMessage()
+                            + "; select another cluster with --context or --kubeconfig, or pass a dump"
+                            + " with --dump",
                     e);
         }
         return snapshot;
@@ -116,7 +116,7 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> others) {
                                 + HINT,
                         e);
             } catch (IOException e) {
-                throw new TraceException("can't read " + name + ": " + e, e);
+                throw new TraceException("cannot read " + name + ": " + e, e);
             } catch (IllegalArgumentException e) {
                 throw new TraceException(name + ": " + e.getMessage() + HINT, e);
             }
@@ -126,7 +126,7 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> others) {
             String kind = document.path("kind").asText();
             JsonNode items = document.get("items");
             if (items != null && items.isArray()) {
-                // Of a NodeList the items don't say their kind.
+                // The items of a NodeList have no kind.
                 String of = kind.endsWith("List") ? kind.substring(0, kind.length() - "List".length()) : "";
                 items.forEach(item -> object(item.path("kind").asText(of), item));
             } else {
@@ -139,7 +139,7 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> others) {
                 case "Node" -> snapshot.nodes().add(named(object, Node.class, Node::getMetadata));
                 case "Pod" -> snapshot.pods().add(named(object, Pod.class, Pod::getMetadata));
                 case "" -> throw new IllegalArgumentException("an object without a kind");
-                default -> snapshot.others().merge(kind, 1, Integer::sum);
+                default -> snapshot.otherKinds().merge(kind, 1, Integer::sum);
             }
         }
 

@@ -2,47 +2,46 @@ package io.aliquot.simulator;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuRequest;
-import io.aliquot.scheduler.placement.ContainerGpuRequest;
-import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.GpuCapacity;
+import io.aliquot.scheduler.simulation.SimulatedNode;
+import io.aliquot.scheduler.simulation.SimulatedNode.OfferedGpu;
 import java.util.Collections;
 import java.util.List;
 import java.util.SortedMap;
 import java.util.TreeMap;
 
-/** Nodes, and workloads to be run on them. Immutable. */
+/** Nodes, and workloads to replay on them. Immutable. */
 final class Trace {
-    /** What a GPU is counted as: thousandths. */
+    /** A whole GPU, in thousandths. */
     static final int WHOLE = 1000;
 
-    private final List<Node> nodes;
+    private final List<SimulatedNode> nodes;
     private final SortedMap<String, List<TracePod>> workloads;
     private final List<String> remarks;
     private final long capacity;
     private final int meanMiB;
-    private final boolean alike;
+    private final boolean uniformMemory;
 
     /**
-     * A trace.
+     * Creates a trace.
      *
-     * @param workloads pods of each, by its name
-     * @param remarks what of the input is not in it, a sentence each
+     * @param workloads the pods of each workload, by its name
+     * @param remarks what the trace leaves out of its input, a sentence each
      */
-    Trace(List<Node> nodes, SortedMap<String, List<TracePod>> workloads, List<String> remarks) {
+    Trace(List<SimulatedNode> nodes, SortedMap<String, List<TracePod>> workloads, List<String> remarks) {
         this.nodes = List.copyOf(nodes);
         this.workloads = Collections.unmodifiableSortedMap(new TreeMap<>(workloads));
         this.remarks = List.copyOf(remarks);
         List<Gpu> gpus = nodes.stream()
-                .flatMap(node -> node.facts().cards().list().stream())
-                .filter(GpuCapacity::open)
-                .map(GpuCapacity::gpu)
+                .flatMap(node -> node.gpus().stream())
+                .filter(OfferedGpu::schedulable)
+                .map(OfferedGpu::gpu)
                 .toList();
         this.capacity = gpus.size() * (long) WHOLE;
-        this.alike = gpus.stream().mapToInt(Gpu::memoryMiB).distinct().count() <= 1;
+        this.uniformMemory = gpus.stream().mapToInt(Gpu::memoryMiB).distinct().count() <= 1;
         this.meanMiB = (int) gpus.stream().mapToInt(Gpu::memoryMiB).average().orElse(1);
     }
 
-    List<Node> nodes() {
+    List<SimulatedNode> nodes() {
         return nodes;
     }
 
@@ -50,44 +49,35 @@ final class Trace {
         return workloads;
     }
 
-    /** What of the input is not in it, a sentence each. */
+    /** What the trace leaves out of its input, a sentence each. */
     List<String> remarks() {
         return remarks;
     }
 
-    /** Memory of a GPU in the mean, of those that take shares. */
+    /** Mean memory of the schedulable GPUs. */
     int meanMiB() {
         return meanMiB;
     }
 
-    /** Whether all of those have the same memory. */
-    boolean alike() {
-        return alike;
+    /** Whether all schedulable GPUs have the same memory. */
+    boolean uniformMemory() {
+        return uniformMemory;
     }
 
-    /** GPU of all nodes together, in thousandths; of one that is unhealthy or cordoned nothing. */
+    /** Capacity of all schedulable GPUs, in thousandths of a GPU. */
     long capacity() {
         return capacity;
     }
 
     /**
-     * What a pod asks for, in thousandths of a GPU: of each the memory or the cores, whichever is more. Memory is measured
-     * by what the GPUs have in the mean, for which of them the pod will get is not known.
+     * The GPU capacity that a pod requests, in thousandths of a GPU: of memory or of cores, whichever is more. Memory is
+     * measured by the mean memory of the GPUs, since the pod's GPU is not known yet.
      */
-    long asked(TracePod pod) {
-        long peak = 0;
-        long running = 0;
-        for (ContainerGpuRequest container : pod.ask().containers()) {
-            long asked = asked(container.request());
-            peak = Math.max(peak, running + asked);
-            if (container.kind() != ContainerKind.INIT) {
-                running += asked;
-            }
-        }
-        return peak;
+    long requestedGpu(TracePod pod) {
+        return pod.request().peak(this::requestedGpu);
     }
 
-    private long asked(GpuRequest request) {
+    private long requestedGpu(GpuRequest request) {
         if (request.exclusive()) {
             return (long) request.vgpus() * WHOLE;
         }

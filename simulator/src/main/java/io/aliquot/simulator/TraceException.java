@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-/** A trace that can't be replayed; the message says where and what is wrong with it. */
+/** An input that cannot be replayed; the message says where it is wrong and what was expected. */
 final class TraceException extends RuntimeException {
     TraceException(String message) {
         super(message);

@@ -1,7 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.placement.HostResources;
-import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.simulation.PodRequest;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Optional;
@@ -9,14 +8,13 @@ import java.util.Optional;
 /**
  * A pod of a workload.
  *
- * @param ask what it wants of GPUs; pods that want the same have the same object
- * @param requests of CPU and memory
- * @param created when it was; {@link Instant#EPOCH} where that is not known
- * @param ends when it ended; {@link Instant#MAX} where that is not known
+ * @param request pods with equal requests have the same object
+ * @param created {@link Instant#EPOCH} if unknown
+ * @param ended {@link Instant#MAX} if unknown
  */
-record TracePod(String name, PodGpuRequest ask, HostResources requests, Instant created, Instant ends) {
+record TracePod(String name, PodRequest request, Instant created, Instant ended) {
     /** From its creation to its end, if both are known. */
     Optional<Duration> lifetime() {
-        return ends.equals(Instant.MAX) ? Optional.empty() : Optional.of(Duration.between(created, ends));
+        return ended.equals(Instant.MAX) ? Optional.empty() : Optional.of(Duration.between(created, ended));
     }
 }

@@ -1,75 +1,71 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.placement.DemandVector;
-import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.simulation.NodeCapacity;
+import io.aliquot.scheduler.simulation.PodDemand;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
 /*
  * From "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (Weng et al.,
- * USENIX ATC 2023), section 3: a node's fragmentation is the free GPU that a pod drawn from the workload is expected to
- * be unable to use there.
+ * USENIX ATC 2023), section 3: a node's fragmentation is the free GPU capacity that a pod drawn from the workload is
+ * expected to be unable to use there.
  */
-/** The demands that make up most of a workload, and how much of it each is. */
+/** The most frequent demands of a workload, each with its frequency. */
 final class TypicalPods {
     private static final double COVERED = 0.95;
 
-    private record Weighted(DemandVector demand, double weight) {}
+    private record Weighted(PodDemand demand, double weight) {}
 
-    private final List<Weighted> typical;
+    private final List<Weighted> demands;
 
-    private TypicalPods(List<Weighted> typical) {
-        this.typical = typical;
+    private TypicalPods(List<Weighted> demands) {
+        this.demands = demands;
     }
 
-    /** The most frequent demands, until 95 % of the pods are covered; memory makes no difference. */
-    static TypicalPods of(Collection<DemandVector> pods) {
-        Map<DemandVector, List<DemandVector>> kinds = new LinkedHashMap<>();
-        for (DemandVector pod : pods) {
-            var kind = new DemandVector(
-                    pod.cpuMillis(), 0, pod.gpus(), pod.whole(), pod.gpuMiB(), pod.gpuCores(), pod.models());
-            kinds.computeIfAbsent(kind, any -> new ArrayList<>()).add(pod);
+    /** The most frequent demands that together cover 95 % of the pods; host memory does not distinguish them. */
+    static TypicalPods of(Collection<PodDemand> pods) {
+        Map<PodDemand, Integer> counts = new LinkedHashMap<>();
+        for (PodDemand pod : pods) {
+            counts.merge(pod.withoutHostMemory(), 1, Integer::sum);
         }
-        List<List<DemandVector>> alike = new ArrayList<>(kinds.values());
-        alike.sort(Comparator.comparingInt((List<DemandVector> kind) -> kind.size())
-                .reversed());
+        List<Map.Entry<PodDemand, Integer>> byFrequency = new ArrayList<>(counts.entrySet());
+        byFrequency.sort(Map.Entry.<PodDemand, Integer>comparingByValue().reversed());
         long covered = 0;
-        int count = 0;
-        while (count < alike.size() && covered < COVERED * pods.size()) {
-            covered += alike.get(count++).size();
+        int kept = 0;
+        while (kept < byFrequency.size() && covered < COVERED * pods.size()) {
+            covered += byFrequency.get(kept++).getValue();
         }
-        double all = covered;
-        return new TypicalPods(alike.subList(0, count).stream()
-                .map(kind -> new Weighted(kind.get(0), kind.size() / all))
+        double total = covered;
+        return new TypicalPods(byFrequency.subList(0, kept).stream()
+                .map(entry -> new Weighted(entry.getKey(), entry.getValue() / total))
                 .toList());
     }
 
-    /** Free GPU of a node that the typical pods, by weight, can't use, in thousandths. */
-    double fragmentation(FreeCapacity node) {
+    /** The expected free GPU capacity of a node that a typical pod cannot use, in thousandths. */
+    double fragmentation(NodeCapacity node) {
         double sum = 0;
-        for (Weighted one : typical) {
-            sum += one.weight() * useless(one.demand(), node);
+        for (Weighted typical : demands) {
+            sum += typical.weight() * unusable(typical.demand(), node);
         }
         return sum;
     }
 
-    private static int useless(DemandVector demand, FreeCapacity node) {
-        if (demand.gpus() == 0 || demand.cpuMillis() > node.cpuMillis() || !demand.takes(node.shape())) {
-            return node.free();
+    private static int unusable(PodDemand demand, NodeCapacity node) {
+        if (demand.gpus() == 0 || demand.cpuMillis() > node.cpuMillis() || !node.isOfModelFor(demand)) {
+            return node.freeGpu();
         }
-        int enough = 0;
-        int useless = 0;
+        int usableGpus = 0;
+        int unusable = 0;
         for (int gpu = 0; gpu < node.gpus(); gpu++) {
             if (node.holds(gpu, demand)) {
-                enough++;
+                usableGpus++;
             } else {
-                useless += node.part(gpu);
+                unusable += node.freeGpu(gpu);
             }
         }
-        return enough < demand.gpus() ? node.free() : useless;
+        return usableGpus < demand.gpus() ? node.freeGpu() : unusable;
     }
 }

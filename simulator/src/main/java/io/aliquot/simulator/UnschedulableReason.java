@@ -1,65 +1,65 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.placement.DemandVector;
-import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.simulation.NodeCapacity;
+import io.aliquot.scheduler.simulation.PodDemand;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 
 /**
- * Why a pod fits nowhere. Where there is as much GPU left as it asks for, each node's part of that is kept from it by
- * something; the one that keeps the most counts.
+ * Why a pod fits on no node. If the free GPU capacity of all nodes suffices, each node has one reason against the pod;
+ * the pod's reason is the one that withholds the most free GPU capacity.
  */
 enum UnschedulableReason {
-    /** It would not fit on any node if all were empty. */
+    /** The pod would not fit on any node even if all were empty. */
     NEVER,
     /** Nodes have the GPUs, but not the CPU. */
     CPU,
     /** Nodes have the GPUs and the CPU, but not the memory. */
     MEMORY,
-    /** The GPU that is left is not in the pieces that it needs. */
+    /** The free GPU capacity is split into too small pieces. */
     FRAGMENTED,
-    /** The GPUs are of models that it doesn't take. */
+    /** The pod does not accept the models of the GPUs. */
     MODEL,
-    /** All nodes together don't have as much GPU left. */
+    /** All nodes together have too little free GPU capacity. */
     FULL;
 
     /** Why {@code demand} fits on none of {@code nodes}. */
-    static UnschedulableReason of(DemandVector demand, List<Replay.Alike> nodes) {
-        if (nodes.stream()
-                .noneMatch(node -> FreeCapacity.of(node.room().shape()).fits(demand))) {
+    static UnschedulableReason of(PodDemand demand, List<Replay.NodeGroup> nodes) {
+        if (nodes.stream().noneMatch(node -> node.capacity().empty().fits(demand))) {
             return NEVER;
         }
-        long left = 0;
-        Map<UnschedulableReason, Long> kept = new EnumMap<>(UnschedulableReason.class);
-        for (Replay.Alike node : nodes) {
-            FreeCapacity room = node.room();
-            left += (long) node.nodes() * room.free();
-            // Who asks for no GPU finds any node as good as another.
-            kept.merge(of(demand, room), (long) node.nodes() * (demand.gpus() == 0 ? 1 : room.free()), Long::sum);
+        long free = 0;
+        Map<UnschedulableReason, Long> withheld = new EnumMap<>(UnschedulableReason.class);
+        for (Replay.NodeGroup group : nodes) {
+            NodeCapacity node = group.capacity();
+            free += (long) group.nodes() * node.freeGpu();
+            // For a pod without GPUs every node has the same weight.
+            withheld.merge(
+                    of(demand, node), (long) group.nodes() * (demand.gpus() == 0 ? 1 : node.freeGpu()), Long::sum);
         }
-        if (demand.gpus() > 0 && left < nodes.get(0).room().takenBy(demand)) {
+        if (demand.gpus() > 0 && free < nodes.get(0).capacity().takenBy(demand)) {
             return FULL;
         }
-        return kept.entrySet().stream()
+        return withheld.entrySet().stream()
                 .max(Map.Entry.comparingByValue())
                 .orElseThrow()
                 .getKey();
     }
 
-    private static UnschedulableReason of(DemandVector demand, FreeCapacity room) {
-        if (demand.gpus() > 0 && !demand.takes(room.shape())) {
+    private static UnschedulableReason of(PodDemand demand, NodeCapacity node) {
+        if (demand.gpus() > 0 && !node.isOfModelFor(demand)) {
             return MODEL;
         }
-        int enough = 0;
-        for (int gpu = 0; gpu < room.gpus(); gpu++) {
-            enough += room.holds(gpu, demand) ? 1 : 0;
+        int usableGpus = 0;
+        for (int gpu = 0; gpu < node.gpus(); gpu++) {
+            usableGpus += node.holds(gpu, demand) ? 1 : 0;
         }
-        if (enough < demand.gpus()) {
+        if (usableGpus < demand.gpus()) {
             return FRAGMENTED;
         }
-        return demand.cpuMillis() > room.cpuMillis() ? CPU : MEMORY;
+        return demand.cpuMillis() > node.cpuMillis() ? CPU : MEMORY;
     }
 
     @Override

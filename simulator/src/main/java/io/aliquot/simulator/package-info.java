@@ -1,7 +1,4 @@
-/**
- * Replays pods against nodes without a cluster, with several placement policies side by side: {@code java -jar
- * aliquot-simulator.jar}.
- */
+/** Replays pods against nodes without a cluster, with several placement policies side by side. */
 @NullMarked
 package io.aliquot.simulator;
 

@@ -6,10 +6,7 @@ import static org.assertj.core.api.Assertions.within;
 
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
-import io.aliquot.scheduler.placement.ContainerGpuRequest;
-import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostResources;
-import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.simulation.PodRequest;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -19,42 +16,37 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 class ArrivalProcessTest {
-    /** Nine in ten live 1 s, one lives 91 s: 10 s in the mean. */
+    /** Nine of ten pods live 1 s and one lives 91 s: 10 s on average. */
     private static final List<TracePod> WORKLOAD =
             IntStream.range(0, 10).mapToObj(i -> pod(i == 0 ? 91 : 1)).toList();
 
     private static final Trace TRACE = new Trace(
             IntStream.range(0, 250)
-                    .mapToObj(i -> Node.of("n" + i, new Node.Gpus(8, "T4", 16_384, 10), HostResources.NONE))
+                    .mapToObj(i -> TestPods.node("n" + i, new UniformGpus(8, "T4", 16_384, 10), 0, 0))
                     .toList(),
             new TreeMap<>(Map.of(ArrivalProcess.LIFETIMES, WORKLOAD)),
             List.of());
 
     private static TracePod pod(long seconds) {
-        var container = new ContainerGpuRequest(
-                "main", ContainerKind.APP, new GpuRequest(1, new MemoryRequest.Percentage(50), 0, false));
-        return new TracePod(
-                "p",
-                PodGpuRequest.of(List.of(container), Map.of(), false),
-                HostResources.NONE,
-                Instant.EPOCH,
-                seconds < 0 ? Instant.MAX : Instant.ofEpochSecond(seconds));
+        PodRequest request = TestPods.request(new GpuRequest(1, new MemoryRequest.Percentage(50), 0, false), 0, 0);
+        return new TracePod("p", request, Instant.EPOCH, seconds < 0 ? Instant.MAX : Instant.ofEpochSecond(seconds));
     }
 
-    /** GPU that would be held at a time if all found a place, in percent. */
+    /** GPU that the pods hold at a time if all are placed, in percent. */
     private static double held(List<ArrivalProcess.Arrival> arrivals, double at) {
-        long asked = arrivals.stream()
+        long requested = arrivals.stream()
                 .filter(arrival -> arrival.at() <= at && at < arrival.at() + arrival.lifetime())
-                .mapToLong(arrival -> TRACE.asked(arrival.pod()))
+                .mapToLong(arrival -> TRACE.requestedGpu(arrival.pod()))
                 .sum();
-        return 100.0 * asked / TRACE.capacity();
+        return 100.0 * requested / TRACE.capacity();
     }
 
     @Test
-    void asMuchIsOfferedAtTheStartAsLater() {
-        var traffic = new ArrivalProcess(TRACE, WORKLOAD, 130, 7);
+    void theLoadAtTheStartEqualsTheLoadLater() {
+        var process = new ArrivalProcess(TRACE, WORKLOAD, 130, 7);
         List<ArrivalProcess.Arrival> arrivals = Stream.concat(
-                        traffic.start().stream(), Stream.generate(traffic::next).limit(50_000))
+                        process.initialPods().stream(),
+                        Stream.generate(process::next).limit(50_000))
                 .toList();
 
         assertThat(arrivals.get(arrivals.size() - 1).at()).isGreaterThan(60);
@@ -64,15 +56,16 @@ class ArrivalProcessTest {
     }
 
     @Test
-    void equalSeedsGiveEqualTraffic() {
-        assertThat(new ArrivalProcess(TRACE, WORKLOAD, 130, 1).start())
-                .isEqualTo(new ArrivalProcess(TRACE, WORKLOAD, 130, 1).start())
-                .isNotEqualTo(new ArrivalProcess(TRACE, WORKLOAD, 130, 2).start());
+    void equalSeedsGiveEqualPods() {
+        assertThat(new ArrivalProcess(TRACE, WORKLOAD, 130, 1).initialPods())
+                .isEqualTo(new ArrivalProcess(TRACE, WORKLOAD, 130, 1).initialPods())
+                .isNotEqualTo(new ArrivalProcess(TRACE, WORKLOAD, 130, 2).initialPods());
     }
 
     @Test
-    void aWorkloadWithoutLifetimesTakesThoseOfDefault() {
-        assertThat(new ArrivalProcess(TRACE, List.of(pod(-1)), 130, 1).meanLifetime()).isEqualTo(10);
+    void aWorkloadWithoutLifetimesUsesThoseOfTheDefaultWorkload() {
+        assertThat(new ArrivalProcess(TRACE, List.of(pod(-1)), 130, 1).meanLifetime())
+                .isEqualTo(10);
 
         var none = new Trace(TRACE.nodes(), new TreeMap<>(), List.of());
         assertThatThrownBy(() -> new ArrivalProcess(none, List.of(pod(-1)), 130, 1))

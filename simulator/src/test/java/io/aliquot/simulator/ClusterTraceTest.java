@@ -4,8 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.SharingMode;
-import io.aliquot.scheduler.placement.GpuCapacity;
-import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.simulation.SimulatedNode;
+import io.aliquot.scheduler.simulation.SimulatedNode.OfferedGpu;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -14,12 +14,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Beside each dump below {@code resources} stands what is read from it. */
+/** The resources contain dumps of clusters, each with the expected trace as text. */
 class ClusterTraceTest {
     private static final Path DUMPS = Path.of("src/test/resources");
     private static final String UUID = "00000000-0000-0000-0000-00000000000";
@@ -30,17 +31,17 @@ class ClusterTraceTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"gfd", "hami", "aliquot", "ack"})
-    void aClusterIsReadFromWhatItsProductsTell(String cluster) throws IOException {
+    void aClusterIsReadFromTheLabelsAndAnnotationsOfItsProducts(String cluster) throws IOException {
         Trace trace = read(DUMPS.resolve(cluster).resolve("dump.json").toString());
 
-        assertThat(told(trace))
+        assertThat(text(trace))
                 .isEqualTo(Files.readString(DUMPS.resolve(cluster).resolve("trace.txt")));
     }
 
-    private static String told(Trace trace) {
-        String nodes = trace.nodes().stream().map(ClusterTraceTest::told).collect(Collectors.joining());
+    private static String text(Trace trace) {
+        String nodes = trace.nodes().stream().map(ClusterTraceTest::text).collect(Collectors.joining());
         String pods = trace.workloads().getOrDefault(ClusterTrace.WORKLOAD, List.of()).stream()
-                .map(pod -> told(trace, pod))
+                .map(pod -> text(trace, pod))
                 .collect(Collectors.joining());
         return nodes
                 + pods
@@ -49,30 +50,29 @@ class ClusterTraceTest {
                         .collect(Collectors.joining());
     }
 
-    private static String told(Node node) {
-        HostResources left = node.facts().allocatable().minus(node.own());
-        return "node %s, %d mCPU, %d MiB%n".formatted(node.name(), left.cpuMillis(), left.memoryBytes() >> 20)
-                + node.facts().cards().list().stream().map(ClusterTraceTest::told).collect(Collectors.joining());
+    private static String text(SimulatedNode node) {
+        return "node %s, %d mCPU, %d MiB%n".formatted(node.name(), node.cpuMillis(), node.memoryBytes() >> 20)
+                + node.gpus().stream().map(ClusterTraceTest::text).collect(Collectors.joining());
     }
 
-    private static String told(GpuCapacity card) {
+    private static String text(OfferedGpu gpu) {
         return "    %s, %d MiB, %d cores, %d slots%s%s%s%n"
                 .formatted(
-                        card.gpu().model(),
-                        card.memoryMiB(),
-                        card.cores(),
-                        card.slots(),
-                        card.share() == SharingMode.CORE_MEMORY
+                        gpu.gpu().model(),
+                        gpu.memoryMiB(),
+                        gpu.cores(),
+                        gpu.slots(),
+                        gpu.sharing() == SharingMode.CORE_MEMORY
                                 ? ""
-                                : ", shared by " + card.share().print(),
-                        card.cordoned() ? ", cordoned" : "",
-                        card.gpu().healthy() ? "" : ", unhealthy");
+                                : ", shared by " + gpu.sharing().print(),
+                        gpu.cordoned() ? ", cordoned" : "",
+                        gpu.gpu().healthy() ? "" : ", unhealthy");
     }
 
-    private static String told(Trace trace, TracePod pod) {
+    private static String text(Trace trace, TracePod pod) {
         String models = trace.nodes().stream()
-                .flatMap(node -> node.facts().inventory().gpus().stream())
-                .filter(pod.ask()::takes)
+                .flatMap(node -> node.inventory().gpus().stream())
+                .filter(pod.request()::accepts)
                 .map(gpu -> gpu.model())
                 .distinct()
                 .collect(Collectors.joining(", "));
@@ -80,17 +80,18 @@ class ClusterTraceTest {
                         .formatted(
                                 pod.name(),
                                 pod.created(),
-                                pod.requests().cpuMillis(),
-                                pod.requests().memoryBytes() >> 20,
-                                trace.asked(pod),
+                                pod.request().cpuMillis(),
+                                pod.request().memoryBytes() >> 20,
+                                trace.requestedGpu(pod),
                                 models)
-                + pod.ask().containers().stream()
-                        .map(container -> "    " + container.kind() + " " + container.request() + "\n")
+                + Stream.of(pod.request().toString().split("; "))
+                        .filter(container -> !container.isEmpty())
+                        .map(container -> "    " + container + "\n")
                         .collect(Collectors.joining());
     }
 
     @Test
-    void aDumpMayBeSplitAndComeFromStandardInputAndItsListsSayTheirKindOnce() throws IOException {
+    void aDumpMayBeSplitAndComeFromStandardInputWithKindsOnListsOnly() throws IOException {
         Path nodes = write("nodes.json", """
                 {"kind": "NodeList", "items": [{"metadata": {"name": "n", "labels": {
                   "nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.memory": "15360", "nvidia.com/gpu.count": "1"}}}]}
@@ -104,15 +105,15 @@ class ClusterTraceTest {
         Trace trace = ClusterTrace.of(Snapshot.of(
                 List.of(nodes.toString(), "-"), new ByteArrayInputStream(pods.getBytes(StandardCharsets.UTF_8))));
 
-        assertThat(trace.nodes()).extracting(Node::name).containsExactly("n");
+        assertThat(trace.nodes()).extracting(SimulatedNode::name).containsExactly("n");
         assertThat(trace.workloads().getOrDefault(ClusterTrace.WORKLOAD, List.of()))
                 .extracting(TracePod::name)
                 .containsExactly("a", "b");
     }
 
-    /** As on a node that has Aliquot already. */
+    /** Nodes with Aliquot may have cordoned GPUs. */
     @Test
-    void gpusThatTakeNoShareAreNoCapacityAndANodeWithoutOthersIsLeftOut() throws IOException {
+    void unschedulableGpusAreNoCapacityAndANodeWithoutOtherGpusIsLeftOut() throws IOException {
         String nodes =
                 node("one", "GPU-%1$s0,10,1000,100,A,0,true:GPU-%1$s1,10,9000,100,A,0,false:".formatted(UUID), "")
                         + node("none", "GPU-%1$s2,10,1000,100,A,0,true:".formatted(UUID), "GPU-" + UUID + "2")
@@ -121,12 +122,12 @@ class ClusterTraceTest {
                   {"name": "main", "resources": {"limits": {"nvidia.com/gpumem": "500"}}}]}}
                 """;
 
-        Trace trace =
-                ClusterTrace.of(Snapshot.of(List.of("-"), new ByteArrayInputStream(nodes.getBytes(StandardCharsets.UTF_8))));
+        Trace trace = ClusterTrace.of(
+                Snapshot.of(List.of("-"), new ByteArrayInputStream(nodes.getBytes(StandardCharsets.UTF_8))));
 
         assertThat(trace.capacity()).isEqualTo(1000);
         assertThat(trace.meanMiB()).isEqualTo(1000);
-        assertThat(trace.alike()).isTrue();
+        assertThat(trace.uniformMemory()).isTrue();
         assertThat(trace.remarks())
                 .containsExactly(
                         "node one: 1 of 2 GPUs unhealthy or cordoned; not counted",
@@ -141,7 +142,7 @@ class ClusterTraceTest {
     }
 
     @Test
-    void whatIsNoDumpIsRefusedWithWhatToWrite() throws IOException {
+    void anotherFormatIsRejectedWithTheExpectedCommand() throws IOException {
         Path yaml = write("pods.yaml", "apiVersion: v1\nkind: List\n");
         Path empty = write("empty.json", "{\"kind\": \"List\", \"items\": []}");
         Path cut = write("cut.json", "{\"kind\": \"List\",\n\"items\": [{\"kind\": \"Node\"");
@@ -158,11 +159,11 @@ class ClusterTraceTest {
                 .isInstanceOf(TraceException.class)
                 .hasMessageStartingWith(wrong + ": ");
         assertThatThrownBy(() -> read(nameless.toString())).hasMessageContaining("a Node without a name");
-        assertThatThrownBy(() -> read(folder.resolve("none").toString())).hasMessageStartingWith("can't read ");
+        assertThatThrownBy(() -> read(folder.resolve("none").toString())).hasMessageStartingWith("cannot read ");
     }
 
     @Test
-    void aClusterWithNothingToSimulateSaysWhy() throws IOException {
+    void aClusterWithNothingToSimulateIsReportedWithTheReason() throws IOException {
         Path cpuOnly = write("cpu.json", "{\"kind\": \"Node\", \"metadata\": {\"name\": \"n\"}}");
         Path noPods = write("nopods.json", """
                 {"kind": "Node", "metadata": {"name": "n", "labels": {
@@ -172,7 +173,7 @@ class ClusterTraceTest {
         assertThatThrownBy(() -> read(cpuOnly.toString()))
                 .isInstanceOf(TraceException.class)
                 .hasMessage("no node has GPUs that can be simulated (1 of 1 nodes have no GPUs)");
-        assertThatThrownBy(() -> read(noPods.toString())).hasMessage("no pod asks for a GPU");
+        assertThatThrownBy(() -> read(noPods.toString())).hasMessage("no pod requests a GPU");
     }
 
     private Path write(String name, String text) throws IOException {

@@ -8,8 +8,8 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
 import io.aliquot.api.Resources;
-import io.aliquot.scheduler.placement.ContainerGpuRequest;
-import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.simulation.PodRequest;
+import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -41,37 +41,40 @@ class OpenbTraceTest {
     private Path folder;
 
     @Test
-    void aThousandthOfAGpuIsAMebibyteAndAWholeOneIsExclusive() throws IOException {
+    void aThousandthOfAGpuIsOneMebibyteAndAWholeGpuIsExclusive() throws IOException {
         write(OpenbTrace.NODES, NODES);
         write("openb_pod_list_a.csv", COLUMNS + "p0,1000,2048,1,460,\np1,1000,2048,2,1000,\np2,1000,2048,0,0,\n");
 
         Trace trace = OpenbTrace.read(folder);
 
-        Node node = trace.nodes().get(0);
+        SimulatedNode node = trace.nodes().get(0);
         assertThat(node.name()).isEqualTo("n0");
-        assertThat(node.facts().allocatable()).isEqualTo(new HostResources(64_000, 262_144L << 20));
-        assertThat(node.facts().inventory().gpus())
+        assertThat(node.cpuMillis()).isEqualTo(64_000);
+        assertThat(node.memoryBytes()).isEqualTo(262_144L << 20);
+        assertThat(node.inventory().gpus())
                 .extracting(Gpu::model, Gpu::memoryMiB)
                 .containsExactly(tuple("P100", 1000), tuple("P100", 1000));
         assertThat(trace.capacity()).isEqualTo(2000);
         List<TracePod> pods = trace.workloads().getOrDefault("a", List.of());
-        assertThat(pods.get(0).requests()).isEqualTo(new HostResources(1_000, 2_048L << 20));
+        assertThat(pods.get(0).request().cpuMillis()).isEqualTo(1_000);
+        assertThat(pods.get(0).request().memoryBytes()).isEqualTo(2_048L << 20);
         assertThat(requests(pods))
                 .containsExactly(
-                        new GpuRequest(1, new MemoryRequest.Mebibytes(460), 0, false),
-                        new GpuRequest(2, new MemoryRequest.WholeCard(), 0, true));
-        assertThat(pods).extracting(trace::asked).containsExactly(460L, 2000L, 0L);
+                        "APP " + new GpuRequest(1, new MemoryRequest.Mebibytes(460), 0, false),
+                        "APP " + new GpuRequest(2, new MemoryRequest.WholeCard(), 0, true));
+        assertThat(pods).extracting(trace::requestedGpu).containsExactly(460L, 2000L, 0L);
     }
 
-    private static List<GpuRequest> requests(List<TracePod> pods) {
+    private static List<String> requests(List<TracePod> pods) {
         return pods.stream()
-                .flatMap(pod -> pod.ask().containers().stream())
-                .map(ContainerGpuRequest::request)
+                .map(TracePod::request)
+                .filter(PodRequest::requestsGpu)
+                .map(PodRequest::toString)
                 .toList();
     }
 
     @Test
-    void whereNodesTellTheirGpusMemoryPodsAskForMemoryAndCoresAsInAManifest() throws IOException {
+    void podsRequestMemoryAndCoresAsInAManifestIfNodesGiveTheMemoryOfTheirGpus() throws IOException {
         write(OpenbTrace.NODES, SIZED_NODES);
         write("openb_pod_list_a.csv", AMOUNTS + """
                 both,1000,2048,1,,4000,30,
@@ -83,7 +86,7 @@ class OpenbTraceTest {
 
         Trace trace = OpenbTrace.read(folder);
 
-        assertThat(trace.nodes().get(0).facts().inventory().gpus())
+        assertThat(trace.nodes().get(0).inventory().gpus())
                 .extracting(Gpu::memoryMiB)
                 .containsExactly(16_000, 16_000);
         assertThat(trace.meanMiB()).isEqualTo(32_000);
@@ -95,12 +98,12 @@ class OpenbTraceTest {
                         inManifest(Map.of(Resources.GPU, "2", Resources.MEMORY, "8000")),
                         inManifest(Map.of(Resources.GPU, "1", Resources.CORES, "25")),
                         inManifest(Map.of(Resources.GPU, "1")));
-        assertThat(taken(trace, pods.get(1))).containsExactly("n0");
-        assertThat(pods).extracting(trace::asked).containsExactly(300L, 500L, 1000L, 1000L, 0L);
+        assertThat(accepted(trace, pods.get(1))).containsExactly("n0");
+        assertThat(pods).extracting(trace::requestedGpu).containsExactly(300L, 500L, 1000L, 1000L, 0L);
     }
 
-    private static GpuRequest inManifest(Map<String, String> limits) {
-        return GpuRequest.parse(limits).orElseThrow();
+    private static String inManifest(Map<String, String> limits) {
+        return "APP " + GpuRequest.parse(limits).orElseThrow();
     }
 
     @ParameterizedTest
@@ -116,7 +119,7 @@ class OpenbTraceTest {
                 "0,,4000,!num_gpu is \"0\"; expected a whole number from 1 to 64",
                 "1,,,!gpu_milli is \"\"; expected a whole number from 1 to 1000",
             })
-    void anAmountThatMakesNoSenseIsNamedWithItsFileAndLine(String cells, String message) throws IOException {
+    void anInvalidAmountIsReportedWithFileAndLine(String cells, String message) throws IOException {
         write(OpenbTrace.NODES, SIZED_NODES);
         write("openb_pod_list_a.csv", AMOUNTS + "p0,1000,2048,1,,4000,30,\np1,1000,2048," + cells + ",\n");
 
@@ -126,7 +129,7 @@ class OpenbTraceTest {
     }
 
     @Test
-    void memoryInMebibytesNeedsNodesThatTellTheirGpusMemory() throws IOException {
+    void requestsInMebibytesNeedTheMemoryOfTheGpus() throws IOException {
         write(OpenbTrace.NODES, NODES);
         write("openb_pod_list_a.csv", AMOUNTS + "p0,1000,2048,1,,4000,30,\n");
 
@@ -137,7 +140,7 @@ class OpenbTraceTest {
     }
 
     @Test
-    void whereOneNodeTellsItsGpusMemoryAllHaveTo() throws IOException {
+    void theMemoryOfTheGpusIsRequiredForAllNodesOrNone() throws IOException {
         write(OpenbTrace.NODES, SIZED_NODES + "n3,48000,196608,1,T4,\n");
         write("openb_pod_list_a.csv", AMOUNTS + "p0,1000,2048,1,,4000,30,\n");
 
@@ -147,7 +150,7 @@ class OpenbTraceTest {
     }
 
     @Test
-    void eachPodOfTheMixThatTheDocumentationDescribesFitsSomewhere() {
+    void eachPodOfTheDocumentedInferenceMixFitsOnANode() {
         Trace trace = OpenbTrace.read(Path.of("../docs/placement/inference-mix"));
         List<TracePod> pods = trace.workloads().getOrDefault("inference", List.of());
         var empty = new Replay(trace.nodes(), Policy.BINPACK, pods, 0);
@@ -155,43 +158,43 @@ class OpenbTraceTest {
         assertThat(trace.capacity()).isEqualTo(688_000);
         assertThat(pods).hasSize(1_124);
         assertThat(pods)
-                .allSatisfy(pod ->
-                        assertThat(empty.nodes()).anyMatch(node -> node.room().fits(empty.demand(pod))));
+                .allSatisfy(pod -> assertThat(empty.groups())
+                        .anyMatch(node -> node.capacity().fits(empty.demand(pod))));
     }
 
     @Test
-    void aPodTakesTheModelsOfItsSpecAndNoOthers() throws IOException {
+    void aPodAcceptsOnlyTheModelsOfItsSpec() throws IOException {
         write(OpenbTrace.NODES, NODES + "n1,64000,262144,1,V100M16\nn2,64000,262144,1,V100M32\n");
         write("openb_pod_list_a.csv", COLUMNS + "p0,1000,2048,1,460,P100|V100M16\np1,1000,2048,1,460,\n");
 
         Trace trace = OpenbTrace.read(folder);
 
         List<TracePod> pods = trace.workloads().getOrDefault("a", List.of());
-        assertThat(taken(trace, pods.get(0))).containsExactly("n0", "n1");
-        assertThat(taken(trace, pods.get(1))).containsExactly("n0", "n1", "n2");
+        assertThat(accepted(trace, pods.get(0))).containsExactly("n0", "n1");
+        assertThat(accepted(trace, pods.get(1))).containsExactly("n0", "n1", "n2");
     }
 
-    private static List<String> taken(Trace trace, TracePod pod) {
+    private static List<String> accepted(Trace trace, TracePod pod) {
         return trace.nodes().stream()
-                .filter(node -> node.facts().inventory().gpus().stream().anyMatch(pod.ask()::takes))
-                .map(Node::name)
+                .filter(node -> node.inventory().gpus().stream().anyMatch(pod.request()::accepts))
+                .map(SimulatedNode::name)
                 .toList();
     }
 
     @Test
-    void podsThatAskAlikeShareOneAskAcrossWorkloads() throws IOException {
+    void podsWithEqualRequestsShareOneObjectAcrossWorkloads() throws IOException {
         write(OpenbTrace.NODES, NODES);
         write("openb_pod_list_a.csv", COLUMNS + "p0,1000,2048,1,460,T4\n");
-        write("openb_pod_list_b.csv", COLUMNS + "p0,2000,2048,1,460,T4\n");
+        write("openb_pod_list_b.csv", COLUMNS + "p0,1000,2048,1,460,T4\n");
 
         SortedMap<String, List<TracePod>> workloads = OpenbTrace.read(folder).workloads();
 
-        assertThat(workloads.getOrDefault("a", List.of()).get(0).ask())
-                .isSameAs(workloads.getOrDefault("b", List.of()).get(0).ask());
+        assertThat(workloads.getOrDefault("a", List.of()).get(0).request())
+                .isSameAs(workloads.getOrDefault("b", List.of()).get(0).request());
     }
 
     @Test
-    void timesAreKnownWhereTheFileHasThem() throws IOException {
+    void timesAreReadIfTheFileHasThem() throws IOException {
         write(OpenbTrace.NODES, NODES);
         write(
                 "openb_pod_list_a.csv",
@@ -207,7 +210,7 @@ class OpenbTraceTest {
     }
 
     @Test
-    void aWrongValueIsNamedWithItsFileAndLine() throws IOException {
+    void anInvalidValueIsReportedWithFileAndLine() throws IOException {
         write(OpenbTrace.NODES, NODES);
         write("openb_pod_list_a.csv", COLUMNS + "p0,1000,2048,1,460,\np1,1000,2048,2,460,\n");
 
@@ -218,7 +221,7 @@ class OpenbTraceTest {
     }
 
     @Test
-    void aLineOfAnotherLengthIsRefused() throws IOException {
+    void aLineWithTooFewValuesIsRejected() throws IOException {
         write(OpenbTrace.NODES, NODES + "n1,64000,262144\n");
 
         assertThatThrownBy(() -> OpenbTrace.read(folder))
@@ -226,14 +229,15 @@ class OpenbTraceTest {
     }
 
     @Test
-    void aMissingColumnIsNamed() throws IOException {
+    void aMissingColumnIsReported() throws IOException {
         write(OpenbTrace.NODES, "sn,cpu_milli,memory_mib,gpu\n");
 
-        assertThatThrownBy(() -> OpenbTrace.read(folder)).hasMessageContaining(OpenbTrace.NODES + ":1: no column model");
+        assertThatThrownBy(() -> OpenbTrace.read(folder))
+                .hasMessageContaining(OpenbTrace.NODES + ":1: no column model");
     }
 
     @Test
-    void aFolderWithoutWorkloadsSaysWhatWasLookedFor() throws IOException {
+    void aFolderWithoutWorkloadsIsReportedWithTheExpectedFileName() throws IOException {
         write(OpenbTrace.NODES, NODES);
 
         assertThatThrownBy(() -> OpenbTrace.read(folder)).hasMessageContaining("openb_pod_list_*.csv");

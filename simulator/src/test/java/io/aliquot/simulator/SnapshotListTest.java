@@ -20,7 +20,7 @@ class SnapshotListTest {
     private KubernetesClient client;
 
     @Test
-    void nodesAndPodsAreListedPageByPageAndNothingElseIsAsked() throws InterruptedException {
+    void nodesAndPodsAreListedPageByPageAndNothingElseIsRequested() throws InterruptedException {
         server.expect()
                 .get()
                 .withPath("/api/v1/nodes?limit=500")
@@ -81,7 +81,7 @@ class SnapshotListTest {
     }
 
     @Test
-    void whereTheServerRefusesItIsSaidWhatToDo() {
+    void aDeniedRequestIsReportedWithAdvice() {
         server.expect()
                 .get()
                 .withPath("/api/v1/nodes?limit=500")
@@ -90,7 +90,7 @@ class SnapshotListTest {
 
         assertThatThrownBy(() -> Snapshot.of(client))
                 .isInstanceOf(TraceException.class)
-                .hasMessageStartingWith("can't list nodes and pods of http")
+                .hasMessageStartingWith("cannot list nodes and pods of http")
                 .hasMessageContaining("--context");
     }
 }

@@ -2,63 +2,49 @@ package io.aliquot.simulator;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.GpuRequest;
-import io.aliquot.api.MemoryRequest;
-import io.aliquot.scheduler.placement.ContainerGpuRequest;
-import io.aliquot.scheduler.placement.ContainerKind;
-import io.aliquot.scheduler.placement.HostResources;
-import io.aliquot.scheduler.placement.PodGpuRequest;
-import java.time.Instant;
-import java.util.Arrays;
+import io.aliquot.api.Resources;
+import io.fabric8.kubernetes.api.model.Container;
 import java.util.List;
-import java.util.Map;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
 
 class TraceTest {
-    /** GPUs of 30,000 MiB in the mean. */
+    /** Its GPUs have 30,000 MiB on average. */
     private static final Trace TRACE = new Trace(
             List.of(
-                    Node.of("small", new Node.Gpus(2, "T4", 20_000, 10), HostResources.NONE),
-                    Node.of("large", new Node.Gpus(2, "A100", 40_000, 10), HostResources.NONE)),
+                    TestPods.node("small", new UniformGpus(2, "T4", 20_000, 10), 0, 0),
+                    TestPods.node("large", new UniformGpus(2, "A100", 40_000, 10), 0, 0)),
             new TreeMap<>(),
             List.of());
 
-    private static final ContainerGpuRequest WHOLE = asks(ContainerKind.APP, new MemoryRequest.WholeCard(), 0, true);
-    private static final ContainerGpuRequest THIRD =
-            asks(ContainerKind.APP, new MemoryRequest.Mebibytes(10_000), 5, false);
-    private static final ContainerGpuRequest CORES =
-            asks(ContainerKind.APP, new MemoryRequest.Percentage(10), 40, false);
-    private static final ContainerGpuRequest INIT =
-            asks(ContainerKind.INIT, new MemoryRequest.Percentage(50), 0, false);
+    private static final Container WHOLE = TestPods.container("whole", Resources.GPU, "1");
+    private static final Container THIRD = TestPods.container("third", Resources.MEMORY, "10000", Resources.CORES, "5");
+    private static final Container CORES =
+            TestPods.container("cores", Resources.MEMORY_PERCENTAGE, "10", Resources.CORES, "40");
+    private static final Container INIT = TestPods.container("init", Resources.MEMORY_PERCENTAGE, "50");
 
-    private static ContainerGpuRequest asks(ContainerKind kind, MemoryRequest memory, int cores, boolean exclusive) {
-        return new ContainerGpuRequest("c", kind, new GpuRequest(1, memory, cores, exclusive));
-    }
-
-    private static long asked(ContainerGpuRequest... containers) {
-        PodGpuRequest ask = PodGpuRequest.of(Arrays.asList(containers), Map.of(), false);
-        return TRACE.asked(new TracePod("p", ask, HostResources.NONE, Instant.EPOCH, Instant.MAX));
+    private static long requested(List<Container> initContainers, Container... containers) {
+        return TRACE.requestedGpu(TestPods.pod("p", TestPods.request(initContainers, List.of(containers))));
     }
 
     @Test
     void aShareCountsByMemoryOrCoresWhicheverIsMore() {
-        assertThat(asked(THIRD)).isEqualTo(333);
-        assertThat(asked(CORES)).isEqualTo(400);
-        assertThat(asked(WHOLE)).isEqualTo(1000);
-        assertThat(asked(THIRD, CORES)).isEqualTo(733);
-        assertThat(asked()).isZero();
+        assertThat(requested(List.of(), THIRD)).isEqualTo(333);
+        assertThat(requested(List.of(), CORES)).isEqualTo(400);
+        assertThat(requested(List.of(), WHOLE)).isEqualTo(1000);
+        assertThat(requested(List.of(), THIRD, CORES)).isEqualTo(733);
+        assertThat(requested(List.of())).isZero();
     }
 
     @Test
-    void whatAnInitContainerAsksForOthersUseAfterIt() {
-        assertThat(asked(INIT, THIRD)).isEqualTo(500);
-        assertThat(asked(INIT, THIRD, CORES)).isEqualTo(733);
+    void laterContainersReuseTheRequestOfAnInitContainer() {
+        assertThat(requested(List.of(INIT), THIRD)).isEqualTo(500);
+        assertThat(requested(List.of(INIT), THIRD, CORES)).isEqualTo(733);
     }
 
     @Test
-    void memoryThatNoCardHasCountsAsAWholeOne() {
-        assertThat(asked(asks(ContainerKind.APP, new MemoryRequest.Mebibytes(50_000), 0, false)))
+    void moreMemoryThanAnyGpuHasCountsAsAWholeGpu() {
+        assertThat(requested(List.of(), TestPods.container("large", Resources.MEMORY, "50000")))
                 .isEqualTo(1000);
     }
 }

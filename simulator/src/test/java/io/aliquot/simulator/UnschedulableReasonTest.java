@@ -2,59 +2,79 @@ package io.aliquot.simulator;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.placement.DemandVector;
-import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.api.Annotations;
+import io.aliquot.api.GpuRequest;
+import io.aliquot.api.MemoryRequest;
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.simulation.PlacementEngine;
+import io.aliquot.scheduler.simulation.PodRequest;
+import io.aliquot.scheduler.simulation.SimulatedCluster;
+import io.aliquot.scheduler.simulation.SimulatedNode;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 class UnschedulableReasonTest {
-    private static final FreeCapacity.Shape OF_MODEL_0 =
-            new FreeCapacity.Shape(8_000, 32_768, 2, FreeCapacity.WHOLE, 0, 0);
-    private static final FreeCapacity.Shape OF_MODEL_1 =
-            new FreeCapacity.Shape(8_000, 32_768, 2, FreeCapacity.WHOLE, 0, 1);
-    private static final DemandVector HALF = new DemandVector(1_000, 1_024, 1, false, 500, 0, DemandVector.ANY);
-    private static final DemandVector WHOLE = new DemandVector(1_000, 1_024, 1, true, 0, 0, DemandVector.ANY);
-    private static final DemandVector WHOLE_OF_MODEL_0 = new DemandVector(1_000, 1_024, 1, true, 0, 0, 0b01);
-    private static final DemandVector ALL_CPU = new DemandVector(8_000, 1_024, 0, false, 0, 0, DemandVector.ANY);
-    private static final DemandVector ALL_MEMORY = new DemandVector(1_000, 32_768, 0, false, 0, 0, DemandVector.ANY);
+    private static final long MIB = 1 << 20;
 
-    private static FreeCapacity with(FreeCapacity.Shape shape, DemandVector... demands) {
-        FreeCapacity room = FreeCapacity.of(shape);
-        for (DemandVector demand : demands) {
-            // On the emptiest GPU.
-            room = room.with(demand, demand.gpus() == 0 ? 0 : room.gpus() - 1);
-        }
-        return room;
+    private static final SimulatedCluster CLUSTER = new SimulatedCluster(List.of(node("a", "A"), node("b", "B")));
+
+    private static final GpuRequest HALF_GPU = TestPods.mebibytes(500, 0);
+    private static final PodRequest HALF = TestPods.request(HALF_GPU, 1_000, 1_024 * MIB);
+    private static final PodRequest WHOLE = TestPods.request(TestPods.WHOLE_GPU, 1_000, 1_024 * MIB);
+    private static final PodRequest WHOLE_OF_MODEL_A =
+            PodRequest.of(Optional.of(TestPods.WHOLE_GPU), Map.of(Annotations.USE_GPU_MODEL, "A"), 1_000, 1_024 * MIB);
+    private static final PodRequest ALL_CPU = PodRequest.of(Optional.empty(), Map.of(), 8_000, 1_024 * MIB);
+    private static final PodRequest ALL_MEMORY = PodRequest.of(Optional.empty(), Map.of(), 1_000, 32_768 * MIB);
+
+    private static SimulatedNode node(String name, String model) {
+        return TestPods.node(name, new UniformGpus(2, model, Trace.WHOLE, 100), 8_000, 32_768 * MIB);
     }
 
-    private static UnschedulableReason of(DemandVector demand, FreeCapacity... rooms) {
-        return UnschedulableReason.of(
-                demand,
-                List.of(rooms).stream().map(room -> new Replay.Alike(room, 1)).toList());
+    /** A node, and the pods on it. */
+    private record Used(String node, List<PodRequest> pods) {}
+
+    private static Used used(String node, PodRequest... pods) {
+        return new Used(node, List.of(pods));
+    }
+
+    private static UnschedulableReason reason(PodRequest pod, Used... nodes) {
+        PlacementEngine engine = CLUSTER.engine(Placement.SPREAD);
+        var groups = new ArrayList<Replay.NodeGroup>();
+        for (Used node : nodes) {
+            for (PodRequest placed : node.pods()) {
+                engine.bind(engine.arrive(placed), node.node());
+            }
+            groups.add(new Replay.NodeGroup(engine.capacity(node.node()), 1));
+        }
+        return UnschedulableReason.of(CLUSTER.demand(pod), groups);
     }
 
     @Test
-    void whatKeepsMostOfTheFreeGpuFromThePodIsTheReason() {
-        assertThat(of(WHOLE, with(OF_MODEL_0, ALL_CPU))).isEqualTo(UnschedulableReason.CPU);
-        assertThat(of(WHOLE, with(OF_MODEL_0, ALL_MEMORY))).isEqualTo(UnschedulableReason.MEMORY);
-        assertThat(of(WHOLE, with(OF_MODEL_0, HALF, HALF))).isEqualTo(UnschedulableReason.FRAGMENTED);
-        assertThat(of(WHOLE, with(OF_MODEL_0, WHOLE, HALF))).isEqualTo(UnschedulableReason.FULL);
-        assertThat(of(WHOLE_OF_MODEL_0, with(OF_MODEL_0, WHOLE, WHOLE), with(OF_MODEL_1)))
+    void theReasonIsTheOneThatWithholdsMostOfTheFreeGpu() {
+        assertThat(reason(WHOLE, used("a", ALL_CPU))).isEqualTo(UnschedulableReason.CPU);
+        assertThat(reason(WHOLE, used("a", ALL_MEMORY))).isEqualTo(UnschedulableReason.MEMORY);
+        assertThat(reason(WHOLE, used("a", HALF, HALF))).isEqualTo(UnschedulableReason.FRAGMENTED);
+        assertThat(reason(WHOLE, used("a", WHOLE, HALF))).isEqualTo(UnschedulableReason.FULL);
+        assertThat(reason(WHOLE_OF_MODEL_A, used("a", WHOLE, WHOLE), used("b")))
                 .isEqualTo(UnschedulableReason.MODEL);
-        assertThat(of(WHOLE, with(OF_MODEL_0, HALF, HALF), with(OF_MODEL_1, ALL_CPU)))
+        assertThat(reason(WHOLE, used("a", HALF, HALF), used("b", ALL_CPU)))
                 .isEqualTo(UnschedulableReason.CPU);
     }
 
     @Test
-    void aPodThatNoEmptyNodeHoldsNeverFits() {
-        var three = new DemandVector(1_000, 1_024, 3, true, 0, 0, DemandVector.ANY);
+    void aPodThatFitsOnNoEmptyNodeNeverFits() {
+        PodRequest three =
+                TestPods.request(new GpuRequest(3, new MemoryRequest.WholeCard(), 0, true), 1_000, 1_024 * MIB);
 
-        assertThat(of(three, with(OF_MODEL_0), with(OF_MODEL_1))).isEqualTo(UnschedulableReason.NEVER);
+        assertThat(reason(three, used("a"), used("b"))).isEqualTo(UnschedulableReason.NEVER);
     }
 
     @Test
     void aPodWithoutGpusLacksCpuOrMemory() {
-        assertThat(of(ALL_CPU, with(OF_MODEL_0, ALL_CPU))).isEqualTo(UnschedulableReason.CPU);
-        assertThat(of(ALL_MEMORY, with(OF_MODEL_0, ALL_MEMORY))).isEqualTo(UnschedulableReason.MEMORY);
+        assertThat(reason(ALL_CPU, used("a", ALL_CPU))).isEqualTo(UnschedulableReason.CPU);
+        assertThat(reason(ALL_MEMORY, used("a", ALL_MEMORY))).isEqualTo(UnschedulableReason.MEMORY);
     }
 }
