@@ -8,11 +8,11 @@ import java.util.Optional;
 import java.util.Random;
 
 /*
- * The process starts in equilibrium, since lifetimes are heavy-tailed: in the workload default of the openb trace the mean
- * is 26,000 s, the median 540 s, and pods that live longer than 100 mean lifetimes make up three quarters of all pod time.
- * From an empty cluster, 130 % offered would fill 17 % of it in five mean lifetimes. The initial pods are those of a
- * process that has run forever: as many as arrive in a mean lifetime, each drawn with a probability proportional to its
- * lifetime, and at a random point of its life (the equilibrium of a renewal process).
+ * The process starts in equilibrium, since lifetimes are heavy-tailed: in the workload default of the openb trace the
+ * mean is 26,000 s, the median 540 s, and pods that live longer than 100 mean lifetimes make up three quarters of all
+ * pod time. From an empty cluster, 130 % offered would fill 17 % of it in five mean lifetimes. The initial pods are
+ * those of a process that has run forever: as many as arrive in a mean lifetime, each drawn with a probability
+ * proportional to its lifetime, and at a random point of its life (the equilibrium of a renewal process).
  */
 /**
  * Pods that arrive and end: a Poisson process of pods drawn from a workload, with lifetimes drawn independently. Equal

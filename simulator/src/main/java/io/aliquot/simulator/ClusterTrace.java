@@ -26,8 +26,8 @@ import java.util.TreeMap;
 import java.util.stream.Stream;
 
 /**
- * Makes a trace of a snapshot of a cluster, with or without Aliquot. The trace's remarks name what it leaves out. Taints,
- * node selectors and affinity are ignored.
+ * Makes a trace of a snapshot of a cluster, with or without Aliquot. The trace's remarks name what it leaves out.
+ * Taints, node selectors and affinity are ignored.
  */
 final class ClusterTrace {
     /** The name of the workload. */

@@ -5,8 +5,9 @@ import io.aliquot.scheduler.simulation.PodDemand;
 import io.aliquot.scheduler.simulation.Scorer;
 
 /*
- * The policy of the paper that TypicalPods names, as the authors' simulator computes it: the score is a whole number from
- * 0 to 100, and the fullest node wins a tie. Both matter: with unrounded scores and random ties it allocates 6 points less.
+ * The policy of the paper that TypicalPods names, as the authors' simulator computes it: the score is a whole number
+ * from 0 to 100, and the fullest node wins a tie. Both matter: with unrounded scores and random ties it allocates 6
+ * points less.
  */
 /** Fragmentation Gradient Descent: prefers the placement that increases fragmentation least. */
 final class Fgd implements Scorer {

@@ -24,12 +24,12 @@ import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Reads the GPUs of a node: of a node with Aliquot as the scheduler does, of other nodes from the labels and annotations
- * of the product that runs there.
+ * Reads the GPUs of a node: of a node with Aliquot as the scheduler does, of other nodes from the labels and
+ * annotations of the product that runs there.
  *
  * <p>NVIDIA's GPU feature discovery: labels {@code nvidia.com/gpu.product}, {@code .memory} (MiB), {@code .count}
- * (github.com/NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery). HAMi: the annotation {@value #HAMI}, either
- * {@code uuid,slots,MiB,cores,type,numa,healthy:…} (github.com/Project-HAMi/HAMi, docs/develop/protocol.md) or, in later
+ * (github.com/NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery). HAMi: the annotation {@value #HAMI}, either {@code
+ * uuid,slots,MiB,cores,type,numa,healthy:…} (github.com/Project-HAMi/HAMi, docs/develop/protocol.md) or, in later
  * versions, a JSON array. ACK: labels {@code aliyun.accelerator/nvidia_name}, {@code _mem}, {@code _count}.
  */
 final class GpuNodeReader {

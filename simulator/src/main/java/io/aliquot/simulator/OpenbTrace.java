@@ -23,9 +23,10 @@ import java.util.TreeMap;
 import java.util.stream.Stream;
 
 /**
- * Reads the public openb trace, whose columns https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023
- * describes. The trace gives neither the memory of a GPU nor what a pod uses of it, only the part of a GPU that a pod
- * requests. Therefore each GPU has {@value Trace#WHOLE} MiB here, and a thousandth of a GPU is one MiB.
+ * Reads the public openb trace, whose columns
+ * https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023 describes. The trace gives neither the
+ * memory of a GPU nor what a pod uses of it, only the part of a GPU that a pod requests. Therefore each GPU has {@value
+ * Trace#WHOLE} MiB here, and a thousandth of a GPU is one MiB.
  *
  * <p>Files in the same format may have more columns: {@value #NODE_GPU_MIB} of nodes, the memory of each GPU;
  * {@value #GPU_MIB} and {@value #GPU_CORES} of pods, in place of {@value #GPU_MILLI}, with the meaning of

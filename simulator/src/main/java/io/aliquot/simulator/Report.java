@@ -10,8 +10,8 @@ import java.util.function.ToDoubleFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The results of a simulation, as JSON and in the HTML page. GPU amounts are percent of the cluster's GPU capacity, rounded
- * to thousandths.
+ * The results of a simulation, as JSON and in the HTML page. GPU amounts are percent of the cluster's GPU capacity,
+ * rounded to thousandths.
  *
  * @param nodes of the map, in the order of {@link Result#gpus}
  */
@@ -88,8 +88,8 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
     /**
      * The figures of a replay, or the mean over several.
      *
-     * @param atCapacity allocated at the time when the pods had requested 100 % of the capacity; null if they never did, or
-     *     if pods end
+     * @param atCapacity allocated when the pods had requested 100 % of the capacity; null if they never did, or if pods
+     *     end
      * @param placedAtCapacity placed at that time
      * @param allocated after the last pod; where pods end, the mean over time
      * @param placed the same of what the placed pods request, measured by the mean GPU

@@ -33,8 +33,8 @@ import picocli.CommandLine.Spec;
         header = "Replays pods against nodes without a cluster, with several placement policies side by side.",
         description = {
             "",
-            "Reads nodes and pods from a trace, from a dump of a cluster, or from a cluster, where it lists nodes and pods"
-                    + " only and never writes. Equal arguments give equal figures.",
+            "Reads nodes and pods from a trace, from a dump of a cluster, or from a cluster, where it only lists nodes and"
+                    + " pods and never writes. Equal arguments give equal figures.",
             ""
         },
         mixinStandardHelpOptions = true,

@@ -70,8 +70,8 @@ final class Trace {
     }
 
     /**
-     * The GPU capacity that a pod requests, in thousandths of a GPU: of memory or of cores, whichever is more. Memory is
-     * measured by the mean memory of the GPUs, since the pod's GPU is not known yet.
+     * The GPU capacity that a pod requests, in thousandths of a GPU: of memory or of cores, whichever is more. Memory
+     * is measured by the mean memory of the GPUs, since the pod's GPU is not known yet.
      */
     long requestedGpu(TracePod pod) {
         return pod.request().peak(this::requestedGpu);

@@ -79,7 +79,8 @@ class SimulateTest {
         assertThat(lines).hasSize(7);
         assertThat(lines.get(0))
                 .startsWith(
-                        "workload,policy,seed,allocated_at_capacity,allocated,placed_at_capacity,placed,stranded,pods,seconds,decision_p50_ms,"
+                        "workload,policy,seed,allocated_at_capacity,allocated,placed_at_capacity,placed,stranded,pods,"
+                                + "seconds,decision_p50_ms,"
                                 + "decision_p99_ms,failed_");
         assertThat(lines.get(6)).startsWith("\"a, \"\"b\"\"\",best-fit,2,");
     }

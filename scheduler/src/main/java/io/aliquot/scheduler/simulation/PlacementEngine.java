@@ -112,7 +112,7 @@ public final class PlacementEngine {
         return pod;
     }
 
-    /** The best of the nodes by the pod's policy or else the engine's, now reserved for the pod; empty if it fits on none. */
+    /** Reserves the best of the nodes, by the pod's policy or else the engine's; empty if the pod fits on none. */
     public Optional<String> reserveBest(PendingPod pod, List<String> nodes) {
         Placement wanted = pod.request().request.nodePlacement().orElse(policy);
         FeasibilityCache offers = ledger.offers(pod.uid(), pod.request().request, wanted);
