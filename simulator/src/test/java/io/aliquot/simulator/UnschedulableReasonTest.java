@@ -58,10 +58,8 @@ class UnschedulableReasonTest {
         assertThat(reason(WHOLE, used("a", ALL_MEMORY))).isEqualTo(UnschedulableReason.MEMORY);
         assertThat(reason(WHOLE, used("a", HALF, HALF))).isEqualTo(UnschedulableReason.FRAGMENTED);
         assertThat(reason(WHOLE, used("a", WHOLE, HALF))).isEqualTo(UnschedulableReason.FULL);
-        assertThat(reason(WHOLE_OF_MODEL_A, used("a", WHOLE, WHOLE), used("b")))
-                .isEqualTo(UnschedulableReason.MODEL);
-        assertThat(reason(WHOLE, used("a", HALF, HALF), used("b", ALL_CPU)))
-                .isEqualTo(UnschedulableReason.CPU);
+        assertThat(reason(WHOLE_OF_MODEL_A, used("a", WHOLE, WHOLE), used("b"))).isEqualTo(UnschedulableReason.MODEL);
+        assertThat(reason(WHOLE, used("a", HALF, HALF), used("b", ALL_CPU))).isEqualTo(UnschedulableReason.CPU);
     }
 
     @Test
