@@ -208,7 +208,7 @@ final class ClusterTrace {
                         && container.getResources().getLimits() != null)
                 .toList();
         if (compatibility != Compatibility.NONE
-                && limited.stream().noneMatch(container -> ForeignResources.inAcksNames(limits(container)))) {
+                && limited.stream().noneMatch(container -> ForeignResources.usesAckResources(limits(container)))) {
             annotations.putIfAbsent(Annotations.COMPATIBILITY, compatibility.print());
         }
         String annotation = annotations.get(Annotations.COMPATIBILITY);
@@ -223,11 +223,11 @@ final class ClusterTrace {
                             && !Resources.SUPPORTED.contains(name)
                             && !ForeignResources.NAMES.contains(name))
                     .forEach(unsupported::add);
-            if (ForeignResources.wantsLinks(limits)) {
+            if (ForeignResources.requestsBestLinks(limits)) {
                 annotations.putIfAbsent(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);
             }
             var translated = new LinkedHashMap<String, Quantity>();
-            ForeignResources.asOurs(limits, labels, ofPod)
+            ForeignResources.toAliquot(limits, labels, ofPod)
                     .forEach((name, amount) -> translated.put(name, new Quantity(amount)));
             container.getResources().setLimits(translated);
         });

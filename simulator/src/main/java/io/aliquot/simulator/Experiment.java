@@ -20,8 +20,9 @@ import java.util.stream.LongStream;
  *
  * @param offered GPU that all drawn pods request, or where pods end the pods of one moment, in percent of the capacity
  * @param lifetimes length of the replay in mean lifetimes; 0 if pods do not end
+ * @param required GPU models that the pods are made to require
  */
-record Experiment(Trace trace, ArrivalOrder order, int offered, int lifetimes) {
+record Experiment(Trace trace, ArrivalOrder order, int offered, int lifetimes, RequiredModels required) {
     /** CPU time per thread excludes other threads on the same cores. */
     private static final ThreadMXBean CPU = ManagementFactory.getThreadMXBean();
 
@@ -42,7 +43,7 @@ record Experiment(Trace trace, ArrivalOrder order, int offered, int lifetimes) {
 
     /** Replays a workload with a policy. */
     Outcome run(List<TracePod> workload, Policy policy, long seed) {
-        var run = new Run(workload, policy, seed);
+        var run = new Run(required.of(trace, workload, seed), policy, seed);
         return departures() ? run.withDepartures() : run.withoutDepartures();
     }
 

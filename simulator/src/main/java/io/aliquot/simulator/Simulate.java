@@ -102,6 +102,14 @@ final class Simulate implements Callable<Integer> {
     private List<String> workloads = List.of();
 
     @Option(
+            names = "--require-model",
+            paramLabel = "PERCENT[:MODEL]",
+            description = "With --trace: this percentage of the pods with GPUs require a GPU model: the named one, or a"
+                    + " model drawn for each pod in proportion to the models' GPUs. Pods that already require models"
+                    + " count and keep them.")
+    private @Nullable String requireModel;
+
+    @Option(
             names = "--policy",
             paramLabel = "NAME",
             split = ",",
@@ -204,13 +212,14 @@ final class Simulate implements Callable<Integer> {
     @Override
     public Integer call() throws InterruptedException {
         check();
+        RequiredModels required = requiredModels();
         Trace trace = read();
         trace.remarks().forEach(remark -> spec.commandLine().getErr().println("note: " + remark));
         ArrivalOrder order = arrivals != null
                 ? arrivals
                 : source.trace != null || departures ? ArrivalOrder.DRAWN : ArrivalOrder.GIVEN;
         Map<String, List<TracePod>> selected = selected(trace);
-        var experiment = new Experiment(trace, order, offered, departures ? lifetimes : 0);
+        var experiment = new Experiment(trace, order, offered, departures ? lifetimes : 0, required);
         Map<Cell, List<Outcome>> outcomes = replay(experiment, selected);
         var results = new ArrayList<Report.Result>();
         outcomes.forEach((cell, replays) -> results.add(Report.result(
@@ -257,6 +266,10 @@ final class Simulate implements Callable<Integer> {
                     spec.commandLine(),
                     "--lifetimes is " + lifetimes + "; expected at least 2: the measurement starts after the first");
         }
+        if (requireModel != null && source.trace == null) {
+            throw new ParameterException(
+                    spec.commandLine(), "--require-model is for --trace; the pods of a cluster select GPUs themselves");
+        }
         if (departures && arrivals != null && arrivals != ArrivalOrder.DRAWN) {
             throw new ParameterException(
                     spec.commandLine(), "--departures draws pods; leave out --arrivals " + arrivals);
@@ -280,6 +293,17 @@ final class Simulate implements Callable<Integer> {
     private void atLeastOne(String option, int value) {
         if (value < 1) {
             throw new ParameterException(spec.commandLine(), option + " is " + value + "; expected at least 1");
+        }
+    }
+
+    private RequiredModels requiredModels() {
+        try {
+            return requireModel == null ? RequiredModels.NONE : RequiredModels.parse(requireModel);
+        } catch (IllegalArgumentException e) {
+            throw new ParameterException(
+                    spec.commandLine(),
+                    "--require-model is \"" + requireModel + "\"; expected PERCENT or PERCENT:MODEL, such as 25:T4",
+                    e);
         }
     }
 

@@ -54,7 +54,16 @@ public final class PodRequest {
 
     /** The same pod, restricted to one GPU. */
     public PodRequest onGpu(String uuid) {
-        return new PodRequest(PodGpuRequest.of(request.containers(), Map.of(Annotations.USE_GPU_UUID, uuid), false)
+        return withAnnotations(Map.of(Annotations.USE_GPU_UUID, uuid));
+    }
+
+    /** The same pod, restricted to GPUs of one model. */
+    public PodRequest onModel(String model) {
+        return withAnnotations(Map.of(Annotations.USE_GPU_MODEL, model));
+    }
+
+    private PodRequest withAnnotations(Map<String, String> annotations) {
+        return new PodRequest(PodGpuRequest.of(request.containers(), annotations, request.preferences())
                 .requesting(request.requests()));
     }
 
@@ -65,6 +74,11 @@ public final class PodRequest {
     /** Whether the pod requests a single vGPU. */
     public boolean requestsOneVgpu() {
         return request.wantsOneGpu();
+    }
+
+    /** The most vGPUs, and so different GPUs, that one container requests. */
+    public int maxVgpus() {
+        return request.mostVgpus();
     }
 
     /** Whether the pod's annotations accept a GPU: its model, UUID and index. */
