@@ -25,7 +25,7 @@ class ArchitectureTest {
                     "tools.jackson..",
                     "com.fasterxml.jackson..",
                     "..extender..",
-                    "..cluster..",
+                    "..kubernetes..",
                     "..server..");
 
     /** Jackson 3 writes fabric8's Quantity wrongly, so the extender's wire types are its own. */

@@ -6,7 +6,7 @@ import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.PlacementPreferences;
 import io.aliquot.api.Resources;
-import io.aliquot.scheduler.cluster.PodReader;
+import io.aliquot.scheduler.kubernetes.PodReader;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;

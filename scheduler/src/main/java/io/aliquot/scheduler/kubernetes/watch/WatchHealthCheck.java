@@ -1,0 +1,86 @@
+package io.aliquot.scheduler.kubernetes.watch;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Notices watches that nothing reaches any more. A network that drops packets, or a firewall that has forgotten a
+ * connection, ends no watch: TCP finds out after a quarter of an hour, the client's own renewal after ten minutes.
+ *
+ * <p>The scheduler's Lease is renewed every other second, so where its watch is silent it is read; a version that the
+ * watch has not told of, twice in a row, means that the way is open and the watch dead, and the others', which took the
+ * same way, probably too. Beyond that, a watch without the server's bookmarks is taken for dead.
+ */
+public final class WatchHealthCheck implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(WatchHealthCheck.class);
+    /** kube-scheduler renews its Lease every retryPeriod, 2 s. */
+    static final Duration RENEWED = Duration.ofSeconds(8);
+    /** A bookmark comes about every minute (k8s.io/apiserver, pkg/storage/cacher, defaultBookmarkFrequency). */
+    static final Duration BOOKMARKED = Duration.ofSeconds(150);
+
+    private static final long PERIOD_SECONDS = 2;
+
+    private final Informer<?> lease;
+    private final List<Informer<?>> all;
+    private final Supplier<Optional<String>> readLease;
+    private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(task -> {
+        var thread = new Thread(task, "pulse");
+        thread.setDaemon(true);
+        return thread;
+    });
+    private boolean suspected;
+
+    /**
+     * Feels nothing before it is started.
+     *
+     * @param lease one of {@code all}
+     * @param readLease the present version of the Lease, read from the server; empty where that can't be said
+     */
+    public WatchHealthCheck(Informer<?> lease, List<Informer<?>> all, Supplier<Optional<String>> readLease) {
+        this.lease = lease;
+        this.all = List.copyOf(all);
+        this.readLease = readLease;
+    }
+
+    public void start() {
+        var unused = timer.scheduleWithFixedDelay(
+                () -> {
+                    try {
+                        check();
+                    } catch (RuntimeException e) { // or it would never be done again
+                        LOG.error("cannot tell whether the watches live", e);
+                    }
+                },
+                PERIOD_SECONDS,
+                PERIOD_SECONDS,
+                TimeUnit.SECONDS);
+    }
+
+    void check() {
+        for (Informer<?> watched : all) {
+            if (watched.idleTime().compareTo(BOOKMARKED) > 0) {
+                LOG.warn("nothing heard of {} for {}, watching afresh", watched, BOOKMARKED);
+                watched.restart();
+            }
+        }
+        boolean behind = lease.idleTime().compareTo(RENEWED) > 0
+                && readLease.get().filter(version -> !lease.knows(version)).isPresent();
+        if (behind && suspected) {
+            LOG.warn("the watches are dead: the Lease has changed and nobody told, watching afresh");
+            all.forEach(Informer::restart);
+        }
+        suspected = behind && !suspected;
+    }
+
+    @Override
+    public void close() {
+        timer.shutdownNow();
+    }
+}

@@ -1,0 +1,344 @@
+package io.aliquot.scheduler.kubernetes.watch;
+
+import static io.aliquot.scheduler.kubernetes.Await.await;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
+import io.aliquot.scheduler.kubernetes.client.ResourceType;
+import io.aliquot.testing.ApiServer;
+import io.aliquot.testing.Wire;
+import io.fabric8.kubernetes.api.model.ConfigMap;
+import io.fabric8.kubernetes.api.model.ConfigMapBuilder;
+import io.fabric8.kubernetes.api.model.ConfigMapList;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Whatever happens between us and a real API server: in the end we know what is there, and no more. */
+class InformerIT {
+    private static ApiServer server;
+    private static KubernetesClient admin;
+
+    private static final ResourceType<ConfigMap> CONFIG_MAPS = new ResourceType<>(
+            "config maps",
+            "/api/v1/namespaces/default/configmaps",
+            "labelSelector=test",
+            ResourceType.Encoding.JSON,
+            ConfigMapList.class,
+            metadata -> new ConfigMapBuilder().withMetadata(metadata).build());
+
+    private final AtomicLong nanoTime = new AtomicLong();
+    /** By uid, the names of what is there as far as we were told. */
+    private final Map<String, String> there = new ConcurrentSkipListMap<>();
+    /** By name, the latest content. */
+    private final Map<String, String> content = new ConcurrentHashMap<>();
+
+    private Wire wire;
+    private KubernetesClient client;
+
+    @SuppressWarnings("NullAway.Init") // by the tests themselves
+    private Informer<ConfigMap> watched;
+
+    private volatile String poison = "";
+
+    @BeforeAll
+    static void start(@TempDir Path folder) throws Exception {
+        server = new ApiServer(folder);
+        admin = new KubernetesClientBuilder()
+                .withConfig(server.client().build())
+                .build();
+    }
+
+    @AfterAll
+    static void stop() {
+        admin.close();
+        server.close();
+    }
+
+    @BeforeEach
+    void watch() throws Exception {
+        admin.configMaps().inNamespace("default").withLabel("test").delete();
+        wire = new Wire(server.port());
+        client = new KubernetesClientBuilder()
+                .withConfig(server.client()
+                        .withMasterUrl("https://127.0.0.1:" + wire.port())
+                        .withHttp2Disable(true)
+                        .withRequestTimeout(2000)
+                        .build())
+                .build();
+    }
+
+    @AfterEach
+    void close() {
+        watched.close();
+        client.close();
+        wire.close();
+    }
+
+    private void startWatching() {
+        watched = Informer.start(
+                new ListWatchClient(client),
+                CONFIG_MAPS,
+                map -> {
+                    there.put(map.getMetadata().getUid(), map.getMetadata().getName());
+                    if (map.getMetadata().getName().equals(poison)) {
+                        throw new IllegalStateException("a bug, as far as this test is concerned");
+                    }
+                    content.put(map.getMetadata().getName(), map.getData().get("content"));
+                },
+                map -> there.remove(map.getMetadata().getUid()),
+                nanoTime::get);
+        await("the first list", () -> watched.waitsFor().isEmpty());
+    }
+
+    @Test
+    void aListOfSeveralPagesIsCompleteWhenItSaysSo() {
+        IntStream.range(0, ListWatchClient.PAGE * 2 + 50).forEach(i -> make("map-" + i, "first"));
+
+        startWatching();
+
+        assertThat(there).hasSize(ListWatchClient.PAGE * 2 + 50);
+    }
+
+    @Test
+    void beforeTheServerAnswersItWaits() throws Exception {
+        make("early", "first");
+        wire.takeDown();
+        var starting = new Thread(this::startWatching);
+        starting.start();
+        TimeUnit.MILLISECONDS.sleep(500);
+        assertThat(there).isEmpty();
+
+        wire.bringUp();
+
+        starting.join(20_000);
+        assertThat(there.values()).containsExactly("early");
+    }
+
+    @Test
+    void aWatchThatIsCutGoesOnWhereItWas() throws Exception {
+        make("before", "first");
+        startWatching();
+
+        for (int i = 0; i < 3; i++) {
+            wire.takeDown();
+            make("during-" + i, "first");
+            remove("before");
+            make("before", "again-" + i);
+            wire.bringUp();
+            awaitTheTruth();
+        }
+        assertThat(content).containsEntry("before", "again-2");
+    }
+
+    @Test
+    void aServerThatIsKilledAndComesBackIsListenedToAgain() throws Exception {
+        make("before", "first");
+        startWatching();
+
+        server.kill();
+        server.startAgain();
+        make("after", "first");
+        remove("before");
+
+        awaitTheTruth();
+        assertThat(watched.broken()).isEmpty();
+    }
+
+    /** The server answers 410 Gone to whoever wants to go on from a revision that etcd has compacted. */
+    @Test
+    void aWatchWhosePlaceIsForgottenListsAgainAndFindsWhatHasGone() throws Exception {
+        make("stays", "first");
+        make("goes", "first");
+        make("made-again", "first");
+        startWatching();
+        wire.takeDown();
+
+        remove("goes");
+        remove("made-again");
+        make("made-again", "second");
+        make("comes", "first");
+        server.kill(); // with its memory of recent events
+        server.compact();
+        server.startAgain();
+        wire.bringUp();
+
+        awaitTheTruth();
+        assertThat(content).containsEntry("made-again", "second");
+    }
+
+    /** As where a firewall has forgotten a connection: nobody is told, and nothing ever arrives. */
+    @Test
+    void aWatchThatFellSilentIsRevivedAndMissesNothing() throws Exception {
+        make("stays", "first");
+        make("goes", "first");
+        make("made-again", "first");
+        startWatching();
+        wire.fallSilent();
+        remove("goes");
+        remove("made-again");
+        make("made-again", "second");
+        make("comes", "first");
+        TimeUnit.MILLISECONDS.sleep(300);
+        wire.speakAgain();
+        TimeUnit.MILLISECONDS.sleep(300);
+        assertThat(there.values()).as("of itself it hears nothing").contains("goes");
+
+        watched.restart();
+
+        awaitTheTruth();
+        assertThat(content).containsEntry("made-again", "second");
+        make("later", "first");
+        awaitTheTruth();
+    }
+
+    @Test
+    void revivedWhileAllIsWellItLosesNothing() {
+        startWatching();
+        for (int i = 0; i < 20; i++) {
+            make("map-" + i, "first");
+            if (i % 3 == 2) {
+                remove("map-" + (i - 1));
+                watched.restart();
+            }
+        }
+        awaitTheTruth();
+    }
+
+    @Test
+    void silenceIsTheTimeSinceTheLastWord() {
+        startWatching();
+        watched.idleTime();
+        nanoTime.addAndGet(Duration.ofSeconds(5).toNanos());
+        assertThat(watched.idleTime()).isEqualTo(Duration.ofSeconds(5));
+
+        make("news", "first");
+        awaitTheTruth();
+
+        await("the news counts", () -> watched.idleTime().isZero());
+        assertThat(watched.knows(admin.configMaps()
+                        .inNamespace("default")
+                        .withName("news")
+                        .get()
+                        .getMetadata()
+                        .getResourceVersion()))
+                .isTrue();
+        assertThat(watched.knows("1")).isFalse();
+    }
+
+    @Test
+    void aDeadWatchIsFoundOutByReadingWhatItShouldHaveToldOf() throws Exception {
+        make("lease", "first");
+        startWatching();
+        var pulse = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
+        pulse.check();
+        wire.fallSilent();
+        remove("lease");
+        make("lease", "renewed");
+        TimeUnit.MILLISECONDS.sleep(300);
+        wire.speakAgain();
+        int connections = wire.connections();
+
+        pulse.check();
+        nanoTime.addAndGet(WatchHealthCheck.RENEWED.toNanos() + 1);
+        pulse.check();
+        assertThat(wire.connections())
+                .as("what was only just written may be on its way")
+                .isEqualTo(connections);
+        pulse.check();
+
+        awaitTheTruth();
+        assertThat(content).containsEntry("lease", "renewed");
+        pulse.close();
+    }
+
+    @Test
+    void aWatchIsLeftAloneWhileThereIsNothingToTell() throws Exception {
+        make("lease", "first");
+        startWatching();
+        make("later", "first");
+        awaitTheTruth(); // so the watch has begun
+        var pulse = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
+        int connections = wire.connections();
+        for (int i = 0; i < 5; i++) {
+            nanoTime.addAndGet(WatchHealthCheck.RENEWED.toNanos() + 1);
+            pulse.check();
+        }
+        TimeUnit.MILLISECONDS.sleep(300);
+        assertThat(wire.connections()).isEqualTo(connections);
+
+        nanoTime.addAndGet(WatchHealthCheck.BOOKMARKED.toNanos());
+        pulse.check();
+
+        await("another watch", () -> wire.connections() > connections);
+        awaitTheTruth();
+        pulse.close();
+    }
+
+    private static String version(String name) {
+        return admin.configMaps()
+                .inNamespace("default")
+                .withName(name)
+                .get()
+                .getMetadata()
+                .getResourceVersion();
+    }
+
+    @Test
+    void anObjectThatAListenerFailsOnKeepsNoOtherFromBeingToldOf() {
+        poison = "poison";
+        make("poison", "first");
+        make("wholesome", "first");
+
+        startWatching();
+        make("later", "first");
+
+        awaitTheTruth();
+        assertThat(content).containsOnlyKeys("wholesome", "later");
+        assertThat(watched.broken()).isEmpty();
+    }
+
+    private static void make(String name, String content) {
+        admin.resource(new ConfigMapBuilder()
+                        .withNewMetadata()
+                        .withNamespace("default")
+                        .withName(name)
+                        .addToLabels("test", "")
+                        .endMetadata()
+                        .addToData("content", content)
+                        .build())
+                .create();
+    }
+
+    private static void remove(String name) {
+        admin.configMaps().inNamespace("default").withName(name).delete();
+    }
+
+    private void awaitTheTruth() {
+        Set<String> truth = new TreeSet<>();
+        admin.configMaps()
+                .inNamespace("default")
+                .withLabel("test")
+                .list()
+                .getItems()
+                .forEach(map -> truth.add(map.getMetadata().getUid()));
+        await("what is there", () -> there.keySet().equals(truth));
+    }
+}
