@@ -20,14 +20,17 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Warnings and news that {@code kubectl describe} shows. The same warning about the same object once in ten minutes,
- * whichever and however many replicas have it to tell: its name says it all, so the second one's is refused as there
- * already. News as often as there are any, since what was so before may be so again. Sent behind the caller's back, and
- * lost where the API server doesn't take them.
+ * Kubernetes Events about pods and nodes, which {@code kubectl describe} shows. A separate thread sends them; an Event
+ * that the API server does not accept is lost.
+ *
+ * <p>The same warning about the same object is sent once in ten minutes by all replicas together: the name of the Event
+ * is a hash of its content, so that the API server refuses the second one as a duplicate. Each replica logs it once in
+ * ten minutes. A note is sent every time, because a state can return.
  */
 final class Events implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Events.class);
@@ -36,15 +39,18 @@ final class Events implements AutoCloseable {
     private static final int LONGEST = 1024;
 
     private static final int HASH_DIGITS = 20;
-    private static final Duration TOLD_FOR = Duration.ofMinutes(10);
+    private static final Duration REPEAT_AFTER = Duration.ofMinutes(10);
 
     private record About(String uid, String reason, String message) {}
 
     private final KubernetesClient kubernetes;
     private final String instance;
     private final Clock clock;
-    private final Cache<About, Boolean> told =
-            Caffeine.newBuilder().maximumSize(1000).expireAfterWrite(TOLD_FOR).build();
+    /** Warnings whose event is on its way to the API server or there. */
+    private final Cache<About, Boolean> sent;
+    /** Warnings, and failures to send one, that the log has. */
+    private final Cache<About, Boolean> logged;
+
     private final ExecutorService sender =
             new ThreadPoolExecutor(0, 1, 10, TimeUnit.SECONDS, new LinkedBlockingQueue<>(100), task -> {
                 var thread = new Thread(task, "events");
@@ -52,41 +58,57 @@ final class Events implements AutoCloseable {
                 return thread;
             });
 
-    Events(KubernetesClient kubernetes, String instance, Clock clock) {
+    Events(KubernetesClient kubernetes, String instance, Clock clock, LongSupplier nanoTime) {
         this.kubernetes = kubernetes;
         this.instance = instance;
         this.clock = clock;
+        this.sent = recent(nanoTime);
+        this.logged = recent(nanoTime);
     }
 
-    /** {@code reason} is one CamelCase word, {@code message} a sentence. */
+    private static Cache<About, Boolean> recent(LongSupplier nanoTime) {
+        return Caffeine.newBuilder()
+                .maximumSize(1000)
+                .expireAfterWrite(REPEAT_AFTER)
+                .ticker(nanoTime::getAsLong)
+                .build();
+    }
+
+    /** Sends a warning; {@code reason} is one CamelCase word, {@code message} a sentence. */
     void warn(HasMetadata object, String reason, String message) {
-        LOG.warn("{}: {} {}", LogReference.of(object), reason, message);
         var about = new About(object.getMetadata().getUid(), reason, message);
-        if (told.asMap().putIfAbsent(about, true) == null) {
-            long tenMinutes = clock.instant().getEpochSecond() / TOLD_FOR.toSeconds();
-            tell(object, "Warning", about, Long.toString(tenMinutes));
+        if (isNew(logged, about)) {
+            LOG.warn("{}: {} {}", LogReference.of(object), reason, message);
+        }
+        if (isNew(sent, about)) {
+            long tenMinutes = clock.instant().getEpochSecond() / REPEAT_AFTER.toSeconds();
+            enqueue(object, "Warning", about, Long.toString(tenMinutes));
         }
     }
 
-    /** The same about something that is as it should be; for one replica to call, and once for each time that it is so. */
-    void note(HasMetadata object, String reason, String message) {
-        var about = new About(object.getMetadata().getUid(), reason, message);
-        tell(object, "Normal", about, clock.instant().toString());
+    private static boolean isNew(Cache<About, Boolean> seen, About about) {
+        return seen.asMap().putIfAbsent(about, true) == null;
     }
 
-    /** The same told of an object with the same {@code time} is one event. */
-    private void tell(HasMetadata object, String type, About about, String time) {
+    /** Sends an Event of type Normal. One replica calls this, once for each occurrence. */
+    void note(HasMetadata object, String reason, String message) {
+        var about = new About(object.getMetadata().getUid(), reason, message);
+        enqueue(object, "Normal", about, clock.instant().toString());
+    }
+
+    /** Calls with the same content and the same {@code time} make one Event. */
+    private void enqueue(HasMetadata object, String type, About about, String time) {
         String namespace =
                 Optional.ofNullable(object.getMetadata().getNamespace()).orElse("default");
         Event event = event(object, namespace, type, about, time);
         try {
             sender.execute(() -> {
-                if (!send(object, event)) {
-                    told.invalidate(about);
+                if (!send(object, about, event)) {
+                    sent.invalidate(about);
                 }
             });
         } catch (RejectedExecutionException e) {
-            told.invalidate(about);
+            sent.invalidate(about);
         }
     }
 
@@ -124,7 +146,7 @@ final class Events implements AutoCloseable {
         return COMPONENT + "-" + Sha256.hex(all).substring(0, HASH_DIGITS);
     }
 
-    private boolean send(HasMetadata object, Event event) {
+    private boolean send(HasMetadata object, About about, Event event) {
         try {
             kubernetes.resource(event).create();
             return true;
@@ -132,7 +154,9 @@ final class Events implements AutoCloseable {
             if (e.getCode() == HttpURLConnection.HTTP_CONFLICT) {
                 return true;
             }
-            LOG.warn("cannot send an event about {}: {}", LogReference.of(object), e.getMessage());
+            if (isNew(logged, new About(about.uid(), "NotSent", String.valueOf(e.getMessage())))) {
+                LOG.warn("cannot send an event about {}: {}", LogReference.of(object), e.getMessage());
+            }
             return false;
         }
     }

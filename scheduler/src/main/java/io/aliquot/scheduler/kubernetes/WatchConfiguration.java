@@ -26,6 +26,7 @@ import java.time.Clock;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -41,8 +42,8 @@ class WatchConfiguration {
     private static final Duration GRACE = Duration.ofSeconds(1);
 
     @Bean
-    Events events(KubernetesClient kubernetes, Settings settings) {
-        return new Events(kubernetes, settings.podName(), Clock.systemUTC());
+    Events events(KubernetesClient kubernetes, Settings settings, Clock clock, LongSupplier nanoTime) {
+        return new Events(kubernetes, settings.podName(), clock, nanoTime);
     }
 
     @Bean

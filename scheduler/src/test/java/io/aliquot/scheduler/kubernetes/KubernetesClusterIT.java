@@ -80,7 +80,7 @@ class KubernetesClusterIT {
                         .withHttp2Disable(true)
                         .build())
                 .build();
-        events = new Events(client, "replica-a", Clock.systemUTC());
+        events = new Events(client, "replica-a", Clock.systemUTC(), System::nanoTime);
         var leadership = new Leadership("pod-a", Duration.ofSeconds(1), lease -> {}, () -> true);
         cluster = new KubernetesCluster(
                 client,
@@ -227,8 +227,8 @@ class KubernetesClusterIT {
     void aWarningOfTwoReplicasIsOneEvent() {
         Pod pod = create("");
         Clock clock = Clock.fixed(Instant.parse("2026-03-01T00:00:00Z"), ZoneOffset.UTC);
-        try (var one = new Events(client, "replica-a", clock);
-                var other = new Events(client, "replica-b", clock)) {
+        try (var one = new Events(client, "replica-a", clock, System::nanoTime);
+                var other = new Events(client, "replica-b", clock, System::nanoTime)) {
             for (int i = 0; i < 3; i++) {
                 one.warn(pod, "Reason", "a sentence");
                 other.warn(pod, "Reason", "a sentence");

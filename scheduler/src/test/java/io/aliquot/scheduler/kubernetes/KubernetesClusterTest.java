@@ -84,7 +84,7 @@ class KubernetesClusterTest {
         config.setOauthToken("a-token");
         client = new KubernetesClientBuilder().withConfig(config).build();
         leadership = new Leadership("pod", Duration.ofSeconds(1), lease -> {}, () -> true);
-        events = new Events(client, "pod", Clock.systemUTC());
+        events = new Events(client, "pod", Clock.systemUTC(), System::nanoTime);
         cluster = new KubernetesCluster(
                 client,
                 leadership,

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.server;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.scheduler.SystemClocks;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -63,7 +64,13 @@ class PortPoliciesTest {
 
     @SpringBootConfiguration(proxyBeanMethods = false)
     @EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
-    @Import({ServerConfiguration.class, MetricsConfiguration.class, HealthController.class, ErrorResponses.class})
+    @Import({
+        ServerConfiguration.class,
+        MetricsConfiguration.class,
+        HealthController.class,
+        ErrorResponses.class,
+        SystemClocks.class
+    })
     static class Program {
         @Bean
         Ports ports() {
