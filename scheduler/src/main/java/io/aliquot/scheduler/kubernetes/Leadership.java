@@ -4,6 +4,7 @@ import io.aliquot.api.Fence;
 import io.aliquot.scheduler.extender.Cluster;
 import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Waits;
+import io.aliquot.scheduler.server.Liveness;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import java.time.Duration;
@@ -28,7 +29,7 @@ import org.slf4j.LoggerFactory;
  * took over from one that died, we wait a second, in which a Binding of the leader before may still slip past the
  * fence's policy (seen 5 ms after, kube-apiserver 1.35.4), then list all pods, and only then place any.
  */
-final class Leadership implements AutoCloseable {
+final class Leadership implements Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Leadership.class);
     private static final String NOT_LEADING = "waiting for the kube-scheduler in this pod to lead: ";
     private static final Waits NO_LEASE = new Waits(NOT_LEADING + "no Lease yet");
@@ -47,6 +48,7 @@ final class Leadership implements AutoCloseable {
     /** While the Lease is ours. */
     private volatile Optional<Term> ours = Optional.empty();
 
+    private volatile Optional<String> failure = Optional.empty();
     private boolean seenAny;
     /** What a process before this one may have led in. */
     private Optional<Term> inherited = Optional.empty();
@@ -102,7 +104,7 @@ final class Leadership implements AutoCloseable {
         if (inherited.equals(Optional.of(term))) {
             standing = TAKING_OVER;
             if (!version.equals(inheritedVersion)) {
-                thread.execute(() -> replace.accept(oneTransitionLater(lease)));
+                thread.execute(() -> runOrFail(() -> replace.accept(oneTransitionLater(lease))));
             }
             return;
         }
@@ -134,7 +136,7 @@ final class Leadership implements AutoCloseable {
 
     private void takeOver(Term term, Duration delay) {
         var unused = thread.schedule(
-                () -> {
+                () -> runOrFail(() -> {
                     if (!ours.equals(Optional.of(term))) {
                         return;
                     }
@@ -149,9 +151,27 @@ final class Leadership implements AutoCloseable {
                     } else {
                         serve(term);
                     }
-                },
+                }),
                 delay.toMillis(),
                 TimeUnit.MILLISECONDS);
+    }
+
+    private void runOrFail(Runnable task) {
+        try {
+            task.run();
+        } catch (RuntimeException e) { // the next renewal of the Lease tries again
+            LOG.error("a step of taking over the Lease failed", e);
+        } catch (Error e) {
+            LOG.error("taking over the Lease has ended", e);
+            failure = Optional.of("taking over the Lease has ended: " + e);
+            throw e;
+        }
+    }
+
+    /** Only a restart helps: after an {@link Error} no step of a takeover is tried again. */
+    @Override
+    public Optional<String> broken() {
+        return failure;
     }
 
     private synchronized void serve(Term term) {

@@ -213,4 +213,18 @@ class LeadershipTest {
                 .endSpec()
                 .build();
     }
+    /** Regression: an Error ended the takeover, and nothing said so. */
+    @Test
+    void anErrorWhileTakingOverFailsTheLivenessProbe() throws Exception {
+        try (var failing = new Leadership("pod-a", Duration.ZERO, replacing::add, () -> {
+            throw new StackOverflowError("of this test");
+        })) {
+            failing.seen(lease("pod-b_0", 3));
+            assertThat(failing.broken()).isEmpty();
+            failing.seen(lease("pod-a_1", 4));
+            Await.await("the failure", () -> failing.broken().isPresent());
+            assertThat(failing.broken().orElseThrow()).contains("StackOverflowError");
+        }
+    }
+
 }

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.kubernetes.watch;
 
+import io.aliquot.scheduler.server.Liveness;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
@@ -18,7 +19,7 @@ import org.slf4j.LoggerFactory;
  * watch has not told of, twice in a row, means that the way is open and the watch dead, and the others', which took the
  * same way, probably too. Beyond that, a watch without the server's bookmarks is taken for dead.
  */
-public final class WatchHealthCheck implements AutoCloseable {
+public final class WatchHealthCheck implements Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(WatchHealthCheck.class);
     /** kube-scheduler renews its Lease every retryPeriod, 2 s. */
     static final Duration RENEWED = Duration.ofSeconds(8);
@@ -31,11 +32,12 @@ public final class WatchHealthCheck implements AutoCloseable {
     private final List<Informer<?>> all;
     private final Supplier<Optional<String>> readLease;
     private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(task -> {
-        var thread = new Thread(task, "pulse");
+        var thread = new Thread(task, "watch health check");
         thread.setDaemon(true);
         return thread;
     });
     private boolean suspected;
+    private volatile Optional<String> failure = Optional.empty();
 
     /**
      * Feels nothing before it is started.
@@ -54,8 +56,12 @@ public final class WatchHealthCheck implements AutoCloseable {
                 () -> {
                     try {
                         check();
-                    } catch (RuntimeException e) { // or it would never be done again
-                        LOG.error("cannot tell whether the watches live", e);
+                    } catch (RuntimeException e) { // else the executor would not run it again
+                        LOG.error("cannot check the watches, trying again", e);
+                    } catch (Error e) {
+                        LOG.error("the watch health check has ended", e);
+                        failure = Optional.of("the watch health check has ended: " + e);
+                        throw e;
                     }
                 },
                 PERIOD_SECONDS,
@@ -77,6 +83,12 @@ public final class WatchHealthCheck implements AutoCloseable {
             all.forEach(Informer::restart);
         }
         suspected = behind && !suspected;
+    }
+
+    /** Only a restart helps: after an {@link Error} the executor does not run the check again. */
+    @Override
+    public Optional<String> broken() {
+        return failure;
     }
 
     @Override
