@@ -18,7 +18,7 @@ import org.springframework.http.ProblemDetail;
  */
 final class PortPolicyValve extends ValveBase {
     private final Map<Connector, PortPolicy> doors = new ConcurrentHashMap<>();
-    private volatile boolean leaves;
+    private volatile boolean closing;
 
     PortPolicyValve() {
         super(true);
@@ -28,9 +28,9 @@ final class PortPolicyValve extends ValveBase {
         doors.put(connector, door);
     }
 
-    /** From now on every answer is the last one over its connection. */
-    void leave() {
-        leaves = true;
+    /** From now on each answer is the last one over its connection. */
+    void closeAfterAnswer() {
+        closing = true;
     }
 
     /** How many connections this door's clients keep. */
@@ -43,7 +43,7 @@ final class PortPolicyValve extends ValveBase {
 
     @Override
     public void invoke(Request request, Response response) throws IOException, ServletException {
-        if (leaves) {
+        if (closing) {
             response.setHeader("Connection", "close");
         }
         PortPolicy door = doors.getOrDefault(request.getConnector(), PortPolicy.NONE);

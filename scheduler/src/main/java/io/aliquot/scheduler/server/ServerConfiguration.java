@@ -3,6 +3,7 @@ package io.aliquot.scheduler.server;
 import io.aliquot.scheduler.settings.Settings;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.LongSupplier;
 import org.apache.catalina.connector.Connector;
 import org.apache.coyote.http11.AbstractHttp11Protocol;
 import org.apache.tomcat.util.net.SSLHostConfig;
@@ -24,8 +25,8 @@ class ServerConfiguration {
     }
 
     @Bean
-    ConnectionDrain farewell(PortPolicyValve valve) {
-        return new ConnectionDrain(valve);
+    ConnectionDrain connectionDrain(PortPolicyValve valve, LongSupplier nanoTime) {
+        return new ConnectionDrain(valve::closeAfterAnswer, () -> valve.connections(PortPolicy.WEBHOOKS), nanoTime);
     }
 
     @Bean
