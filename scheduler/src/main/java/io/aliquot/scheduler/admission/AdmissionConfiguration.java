@@ -19,7 +19,7 @@ class AdmissionConfiguration {
     }
 
     @Bean(initMethod = "start", destroyMethod = "close")
-    CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings) {
+    CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings, Clock clock) {
         var names = new CertificateKeeper.Names(
                 settings.namespace(),
                 Stream.of(settings.webhookService(), settings.apiService())
@@ -27,6 +27,6 @@ class AdmissionConfiguration {
                         .toList(),
                 settings.webhookSecret(),
                 settings.webhookConfiguration());
-        return new CertificateKeeper(kubernetes, names, Clock.systemUTC());
+        return new CertificateKeeper(kubernetes, names, clock);
     }
 }

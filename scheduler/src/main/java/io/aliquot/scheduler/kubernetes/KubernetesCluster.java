@@ -34,23 +34,24 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import org.apache.hc.core5.http.ContentType;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The API server over fabric8's client. */
+/** What the extender reads from and writes to the API server. */
 final class KubernetesCluster implements Cluster {
     private static final Logger LOG = LoggerFactory.getLogger(KubernetesCluster.class);
-    /** Two tries to bind and the readings after them must end before kube-scheduler's patience with us, 10 s. */
-    private static final Duration WRITE = Duration.ofSeconds(3);
+    /** Two tries to bind and the reads after them must end before kube-scheduler's request timeout, 10 s. */
+    private static final Duration WRITE_TIMEOUT = Duration.ofSeconds(3);
 
-    private static final Duration READ = Duration.ofMillis(1200);
+    private static final Duration READ_TIMEOUT = Duration.ofMillis(1200);
 
-    /** For what nobody waits for. */
-    private static final Duration PATIENCE = Duration.ofSeconds(4);
+    /** For requests on which no request of kube-scheduler waits. */
+    private static final Duration BACKGROUND_TIMEOUT = Duration.ofSeconds(4);
 
-    /** Beside a second or more until a pod's container runs it is nothing. */
-    private static final Duration TOGETHER = Duration.ofMillis(30);
+    /** Negligible compared with the second or more until the pod's container runs. */
+    private static final Duration BATCH_PERIOD = Duration.ofMillis(30);
 
     private static final ContentType MERGE_PATCH = ContentType.create("application/merge-patch+json");
     private static final int NOT_FOUND = 404;
@@ -58,7 +59,7 @@ final class KubernetesCluster implements Cluster {
     private static final int TOO_MANY = 429;
 
     private final KubernetesClient kubernetes;
-    private final ApiServerClient line;
+    private final ApiServerClient client;
     private final Leadership leadership;
     private final UnboundPodVersions unbound;
     private final WatchLatency lag;
@@ -69,11 +70,12 @@ final class KubernetesCluster implements Cluster {
     private final Map<Class<?>, Timer> timers = new ConcurrentHashMap<>();
 
     private final Clock clock;
-    private final BindBatcher bindings = new BindBatcher(TOGETHER, System::nanoTime);
+    private final LongSupplier nanoTime;
+    private final BindBatcher bindBatcher;
     private final Writer writer;
-    private final Writer hasty;
+    private final Writer quickWriter;
 
-    /** {@code ready} is what must be there before any pod is placed. */
+    /** {@code ready} must be ready before any pod is placed. */
     KubernetesCluster(
             KubernetesClient kubernetes,
             Leadership leadership,
@@ -82,11 +84,13 @@ final class KubernetesCluster implements Cluster {
             Readiness ready,
             Events events,
             MeterRegistry metrics,
-            Clock clock) {
-        this.kubernetes = KubernetesConfiguration.withTimeout(kubernetes, PATIENCE);
-        this.line = new ApiServerClient(kubernetes.getConfiguration());
-        this.writer = new Writer(line, kubernetes.getKubernetesSerialization(), WRITE);
-        this.hasty = new Writer(line, kubernetes.getKubernetesSerialization(), READ);
+            Clock clock,
+            LongSupplier nanoTime) {
+        this.kubernetes = KubernetesConfiguration.withTimeout(kubernetes, BACKGROUND_TIMEOUT);
+        this.client = new ApiServerClient(kubernetes.getConfiguration());
+        this.writer = new Writer(client, kubernetes.getKubernetesSerialization(), WRITE_TIMEOUT, nanoTime);
+        this.quickWriter = new Writer(client, kubernetes.getKubernetesSerialization(), READ_TIMEOUT, nanoTime);
+        this.bindBatcher = new BindBatcher(BATCH_PERIOD, nanoTime);
         this.leadership = leadership;
         this.unbound = unbound;
         this.lag = lag;
@@ -94,6 +98,7 @@ final class KubernetesCluster implements Cluster {
         this.events = events;
         this.metrics = metrics;
         this.clock = clock;
+        this.nanoTime = nanoTime;
     }
 
     @Override
@@ -109,7 +114,7 @@ final class KubernetesCluster implements Cluster {
         return unbound.version(pod.uid());
     }
 
-    /** core/v1, of which the client's own has many more fields to write, all of them empty. */
+    /** Of core/v1. fabric8's class has many more fields, which serialization visits although they are empty. */
     private record Binding(String apiVersion, String kind, Preconditions metadata, Target target) {}
 
     /** {@code uid} and {@code resourceVersion} are preconditions (k8s.io/kubernetes, pkg/registry/core/pod/storage). */
@@ -125,18 +130,18 @@ final class KubernetesCluster implements Cluster {
                 "Binding",
                 new Preconditions(pod.namespace(), pod.name(), pod.uid(), Long.toString(version), annotations),
                 new Target("v1", "Node", node));
-        rest(bindings.await());
+        pause(bindBatcher.await());
         lag.sends(pod.uid());
-        long start = System.nanoTime();
+        long start = nanoTime.getAsLong();
         WriteOutcome outcome = writer.write("POST", ContentType.APPLICATION_JSON, path(pod) + "/binding", binding);
         lag.answered(pod.uid(), outcome instanceof WriteOutcome.Done);
         timers.computeIfAbsent(outcome.getClass(), this::register)
-                .record(System.nanoTime() - start, TimeUnit.NANOSECONDS);
+                .record(nanoTime.getAsLong() - start, TimeUnit.NANOSECONDS);
         return outcome;
     }
 
-    /** Cut short where the thread is to end. */
-    private static void rest(Duration pause) {
+    /** Returns early if the thread is interrupted. */
+    private static void pause(Duration pause) {
         try {
             TimeUnit.NANOSECONDS.sleep(pause.toNanos());
         } catch (InterruptedException e) {
@@ -145,7 +150,7 @@ final class KubernetesCluster implements Cluster {
     }
 
     private Timer register(Class<?> outcome) {
-        return Latency.timer("aliquot.binding.write", "Time of a Binding's way to the API server and back")
+        return Latency.timer("aliquot.binding.write", "Time from sending a Binding to the API server until its answer")
                 .tag("outcome", outcome.getSimpleName().toLowerCase(Locale.ROOT))
                 .register(metrics);
     }
@@ -158,14 +163,14 @@ final class KubernetesCluster implements Cluster {
     @Override
     public PodState bumpVersion(PodId pod, long version) {
         var mark = Map.of(Annotations.MOVED_ON, Long.toString(version));
-        WriteOutcome outcome = hasty.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, mark));
+        WriteOutcome outcome = quickWriter.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, mark));
         if (outcome instanceof WriteOutcome.Refused refused) {
             return new PodState.Unreadable(refused.why());
         }
         return outcome instanceof WriteOutcome.Unheard unheard ? new PodState.Unreadable(unheard.why()) : read(pod);
     }
 
-    /** The server refuses it for another uid, and for another version (Kubernetes API conventions, concurrency control). */
+    /** The API server refuses it if the uid or the version differs (Kubernetes API conventions, concurrency control). */
     private static Pod patch(PodId pod, long version, Map<String, String> annotations) {
         return new PodBuilder()
                 .withNewMetadata()
@@ -183,13 +188,13 @@ final class KubernetesCluster implements Cluster {
     @Override
     public PodState read(PodId id) {
         try {
-            // Without a resource version the server reads from etcd (Kubernetes API concepts, resource versions).
-            Answer answer = line.get(path(id), "application/json", READ);
+            // Without a resource version the API server reads from etcd (Kubernetes API concepts, resource versions).
+            Answer answer = client.get(path(id), "application/json", READ_TIMEOUT);
             if (answer.code() == NOT_FOUND) {
                 return new PodState.Gone();
             }
             if (!answer.isSuccessful()) {
-                return new PodState.Unreadable(hasty.message(answer));
+                return new PodState.Unreadable(quickWriter.message(answer));
             }
             Pod pod = kubernetes.getKubernetesSerialization().unmarshal(answer.text(), Pod.class);
             if (!pod.getMetadata().getUid().equals(id.uid()) || PodReader.ended(pod)) {
@@ -198,7 +203,7 @@ final class KubernetesCluster implements Cluster {
             return PodReader.node(pod).isEmpty()
                     ? unbound(pod)
                     : new PodState.Bound(PodReader.bound(pod).pod());
-        } catch (IOException | RuntimeException e) { // an answer that is no pod, too
+        } catch (IOException | RuntimeException e) { // also an answer that is not a pod
             return new PodState.Unreadable(e.toString());
         }
     }
@@ -218,7 +223,7 @@ final class KubernetesCluster implements Cluster {
             kubernetes.nodes().withName(node).patch(PatchContext.of(PatchType.JSON_MERGE), patch);
             return true;
         } catch (KubernetesClientException e) {
-            LOG.warn("cannot wake waiting pods node={} reason=\"{}\"", node, message(e));
+            LOG.warn("cannot wake pending pods node={} reason=\"{}\"", node, message(e));
             return false;
         }
     }
@@ -243,7 +248,7 @@ final class KubernetesCluster implements Cluster {
             return new EvictOutcome.Done();
         } catch (KubernetesClientException e) {
             return switch (e.getCode()) {
-                case NOT_FOUND, CONFLICT -> new EvictOutcome.Gone(); // a conflict: another pod has the name now
+                case NOT_FOUND, CONFLICT -> new EvictOutcome.Gone(); // conflict: the name belongs to another pod now
                 case TOO_MANY -> new EvictOutcome.Protected(message(e));
                 default -> new EvictOutcome.Failed(message(e));
             };
@@ -270,8 +275,8 @@ final class KubernetesCluster implements Cluster {
                 .build();
     }
 
-    /** Reads all bound pods into the ledger, as they are in etcd now. */
-    static void takeStock(ListWatchClient client, Ledger ledger) throws IOException {
+    /** Reads all bound pods from etcd into the ledger. */
+    static void listBoundPods(ListWatchClient client, Ledger ledger) throws IOException {
         client.list(ResourceType.PODS, pod -> {
             if (!PodReader.node(pod).isEmpty() && !PodReader.ended(pod)) {
                 ledger.assume(PodReader.bound(pod).pod());

@@ -66,7 +66,7 @@ class WatchConfiguration {
                 },
                 () -> {
                     try {
-                        KubernetesCluster.takeStock(slim, ledger);
+                        KubernetesCluster.listBoundPods(slim, ledger);
                         return true;
                     } catch (KubernetesClientException | IOException e) {
                         LOG.warn("cannot list pods, trying again: {}", e.getMessage());
@@ -84,12 +84,14 @@ class WatchConfiguration {
             WatchLatency lag,
             Events events,
             MeterRegistry metrics,
-            ObjectProvider<Informer<?>> watches) {
+            ObjectProvider<Informer<?>> watches,
+            Clock clock,
+            LongSupplier nanoTime) {
         // Later, because some of them need what needs this; and once, because Spring takes its time to find them.
         Supplier<List<Informer<?>>> all =
                 SingletonSupplier.of(() -> watches.stream().toList());
         return new KubernetesCluster(
-                kubernetes, leadership, unbound, lag, () -> firstOf(all.get()), events, metrics, Clock.systemUTC());
+                kubernetes, leadership, unbound, lag, () -> firstOf(all.get()), events, metrics, clock, nanoTime);
     }
 
     /** What the first of them waits for that waits for something. */
@@ -132,7 +134,8 @@ class WatchConfiguration {
     }
 
     @Bean
-    Informer<Node> nodes(ListWatchClient slim, Settings settings, Ledger ledger, Events events) {
+    Informer<Node> nodes(
+            ListWatchClient slim, Settings settings, Ledger ledger, Events events, LongSupplier nanoTime) {
         var reader = new NodeReader(settings.gpuPlacement());
         return Informer.start(
                 slim,
@@ -145,7 +148,7 @@ class WatchConfiguration {
                     ledger.putNode(node.getMetadata().getName(), reading.facts());
                 },
                 node -> ledger.removeNode(node.getMetadata().getName()),
-                System::nanoTime);
+                nanoTime);
     }
 
     @Bean
@@ -157,7 +160,8 @@ class WatchConfiguration {
             Budgets budgets,
             UnboundPodVersions unbound,
             WatchLatency lag,
-            Events events) {
+            Events events,
+            LongSupplier nanoTime) {
         var agents = new NodeAgents(settings.namespace(), ledger::setAgentReady, ledger::setAgentMissing);
         return Informer.start(
                 slim,
@@ -192,7 +196,7 @@ class WatchConfiguration {
                         vanish(pod, ledger, pending, budgets);
                     }
                 },
-                System::nanoTime);
+                nanoTime);
     }
 
     private static void forget(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
@@ -222,12 +226,12 @@ class WatchConfiguration {
     }
 
     @Bean
-    WatchLatency lag(MeterRegistry metrics) {
-        return new WatchLatency(metrics, System::nanoTime);
+    WatchLatency lag(MeterRegistry metrics, LongSupplier nanoTime) {
+        return new WatchLatency(metrics, nanoTime);
     }
 
     @Bean
-    Informer<PodDisruptionBudget> disruptionBudgets(ListWatchClient slim, Budgets budgets) {
+    Informer<PodDisruptionBudget> disruptionBudgets(ListWatchClient slim, Budgets budgets, LongSupplier nanoTime) {
         return Informer.start(
                 slim,
                 ResourceType.DISRUPTION_BUDGETS,
@@ -240,17 +244,18 @@ class WatchConfiguration {
                 budget -> budgets.removeBudget(
                         budget.getMetadata().getNamespace(),
                         budget.getMetadata().getName()),
-                System::nanoTime);
+                nanoTime);
     }
 
     @Bean
-    Informer<Lease> leases(ListWatchClient slim, Settings settings, Leadership leadership) {
+    Informer<Lease> leases(
+            ListWatchClient slim, Settings settings, Leadership leadership, LongSupplier nanoTime) {
         return Informer.start(
                 slim,
                 ResourceType.lease(settings.namespace(), settings.leaseName()),
                 leadership::seen,
                 lease -> leadership.gone(),
-                System::nanoTime);
+                nanoTime);
     }
 
     @Bean(initMethod = "start")

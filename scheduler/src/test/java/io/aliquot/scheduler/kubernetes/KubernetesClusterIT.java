@@ -90,7 +90,8 @@ class KubernetesClusterIT {
                 Optional::empty,
                 events,
                 metrics,
-                Clock.systemUTC());
+                Clock.systemUTC(),
+                System::nanoTime);
     }
 
     @AfterEach
@@ -215,7 +216,7 @@ class KubernetesClusterIT {
             public void overallocated(String node, String gpu) {}
         });
 
-        KubernetesCluster.takeStock(new ListWatchClient(client), ledger);
+        KubernetesCluster.listBoundPods(new ListWatchClient(client), ledger);
 
         assertThat(bound)
                 .allMatch(pod -> ledger.nodeOf(pod.getMetadata().getUid()).equals(Optional.of("node1")));

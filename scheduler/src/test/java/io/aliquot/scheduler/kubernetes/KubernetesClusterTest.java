@@ -93,7 +93,8 @@ class KubernetesClusterTest {
                 Optional::empty,
                 events,
                 metrics,
-                Clock.systemUTC());
+                Clock.systemUTC(),
+                System::nanoTime);
     }
 
     @AfterEach

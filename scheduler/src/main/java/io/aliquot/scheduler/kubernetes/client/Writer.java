@@ -8,39 +8,44 @@ import java.io.IOException;
 import java.net.ConnectException;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import org.apache.hc.core5.http.ContentType;
 
 /**
- * Writes of which one must know what became of them. One try each, but for a server that says it is too busy, and when
- * to come back: it has not looked at the request.
+ * Writes whose outcome the caller must know. Each is sent once. Only after status 429 is it sent again, when
+ * {@code Retry-After} says: the API server has not processed that request.
  */
 public final class Writer {
     private static final int REQUEST_TIMEOUT = 408;
     private static final int CONFLICT = 409;
     private static final int TOO_MANY_REQUESTS = 429;
     private static final long LEAST_WAIT_SECONDS = 1;
+    /** A request is not sent with less time left. */
+    private static final Duration SHORTEST = Duration.ofMillis(1);
 
     private final KubernetesSerialization json;
-    private final ApiServerClient line;
-    private final Duration patience;
+    private final ApiServerClient client;
+    private final Duration timeout;
+    private final LongSupplier nanoTime;
 
-    /** {@code patience} is for the write as a whole, waiting for a busy server included. */
-    public Writer(ApiServerClient line, KubernetesSerialization json, Duration patience) {
-        this.line = line;
+    /** {@code timeout} limits the whole write, including the waits for a busy API server. */
+    public Writer(ApiServerClient client, KubernetesSerialization json, Duration timeout, LongSupplier nanoTime) {
+        this.client = client;
         this.json = json;
-        this.patience = patience;
+        this.timeout = timeout;
+        this.nanoTime = nanoTime;
     }
 
     public WriteOutcome write(String method, ContentType type, String path, Object body) {
         String text = json.asJson(body);
-        long end = System.nanoTime() + patience.toNanos();
+        long end = nanoTime.getAsLong() + timeout.toNanos();
+        Duration left = timeout;
         while (true) {
-            Duration left = Duration.ofNanos(end - System.nanoTime());
             Answer response;
             try {
-                // The server stops working on it when nobody waits for it any more (kube-apiserver,
+                // The API server stops processing the request once its client has given up (kube-apiserver,
                 // WithRequestDeadline).
-                response = line.send(method, path + "?timeout=" + left.toMillis() + "ms", type, text, left);
+                response = client.send(method, path + "?timeout=" + left.toMillis() + "ms", type, text, left);
             } catch (ConnectException e) {
                 return new WriteOutcome.Unheard("the API server cannot be reached: " + e.getMessage());
             } catch (IOException e) {
@@ -50,7 +55,8 @@ public final class Writer {
                 return outcome(response);
             }
             Duration wait = Duration.ofSeconds(retryAfter(response));
-            if (end - System.nanoTime() <= wait.toNanos()) {
+            left = Duration.ofNanos(end - nanoTime.getAsLong()).minus(wait);
+            if (left.compareTo(SHORTEST) < 0) {
                 return new WriteOutcome.Unheard("the API server is too busy: " + message(response));
             }
             try {
@@ -58,6 +64,10 @@ public final class Writer {
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
                 return new WriteOutcome.Unheard("interrupted while the API server was too busy");
+            }
+            left = Duration.ofNanos(end - nanoTime.getAsLong()); // the wait can take longer than asked for
+            if (left.compareTo(SHORTEST) < 0) {
+                return new WriteOutcome.Unheard("the API server is too busy: " + message(response));
             }
         }
     }
@@ -82,7 +92,7 @@ public final class Writer {
                 .orElse(LEAST_WAIT_SECONDS);
     }
 
-    /** Why not, in the server's words. */
+    /** The message of the Status in {@code response}, or its text. */
     public String message(Answer response) {
         String text = response.text().strip();
         if (text.startsWith("{")) {
@@ -92,7 +102,7 @@ public final class Writer {
                     return status.getMessage();
                 }
             } catch (RuntimeException e) {
-                // told as it is
+                // returned as it is
             }
         }
         return "HTTP " + response.code()
