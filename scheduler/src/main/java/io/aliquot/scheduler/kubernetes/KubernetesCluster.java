@@ -78,6 +78,7 @@ final class KubernetesCluster implements Cluster {
     /** {@code ready} must be ready before any pod is placed. */
     KubernetesCluster(
             KubernetesClient kubernetes,
+            ApiServerClient client,
             Leadership leadership,
             UnboundPodVersions unbound,
             WatchLatency lag,
@@ -87,7 +88,7 @@ final class KubernetesCluster implements Cluster {
             Clock clock,
             LongSupplier nanoTime) {
         this.kubernetes = KubernetesConfiguration.withTimeout(kubernetes, BACKGROUND_TIMEOUT);
-        this.client = new ApiServerClient(kubernetes.getConfiguration());
+        this.client = client;
         this.writer = new Writer(client, kubernetes.getKubernetesSerialization(), WRITE_TIMEOUT, nanoTime);
         this.quickWriter = new Writer(client, kubernetes.getKubernetesSerialization(), READ_TIMEOUT, nanoTime);
         this.bindBatcher = new BindBatcher(BATCH_PERIOD, nanoTime);

@@ -4,6 +4,7 @@ import io.aliquot.scheduler.extender.Cluster;
 import io.aliquot.scheduler.extender.PendingPods;
 import io.aliquot.scheduler.inspection.AccessReviews;
 import io.aliquot.scheduler.inspection.PodLookup;
+import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;
 import io.aliquot.scheduler.kubernetes.watch.Informer;
@@ -47,8 +48,13 @@ class WatchConfiguration {
     }
 
     @Bean
-    ListWatchClient slimClient(KubernetesClient kubernetes) {
-        return new ListWatchClient(kubernetes);
+    ApiServerClient apiServerClient(KubernetesClient kubernetes, LongSupplier nanoTime) {
+        return new ApiServerClient(kubernetes.getConfiguration(), nanoTime);
+    }
+
+    @Bean
+    ListWatchClient listWatchClient(ApiServerClient client, KubernetesClient kubernetes) {
+        return new ListWatchClient(client, kubernetes.getKubernetesSerialization());
     }
 
     @Bean
@@ -79,6 +85,7 @@ class WatchConfiguration {
     @Bean
     Cluster cluster(
             KubernetesClient kubernetes,
+            ApiServerClient client,
             Leadership leadership,
             UnboundPodVersions unbound,
             WatchLatency lag,
@@ -91,7 +98,16 @@ class WatchConfiguration {
         Supplier<List<Informer<?>>> all =
                 SingletonSupplier.of(() -> watches.stream().toList());
         return new KubernetesCluster(
-                kubernetes, leadership, unbound, lag, () -> firstOf(all.get()), events, metrics, clock, nanoTime);
+                kubernetes,
+                client,
+                leadership,
+                unbound,
+                lag,
+                () -> firstOf(all.get()),
+                events,
+                metrics,
+                clock,
+                nanoTime);
     }
 
     /** What the first of them waits for that waits for something. */
@@ -134,8 +150,7 @@ class WatchConfiguration {
     }
 
     @Bean
-    Informer<Node> nodes(
-            ListWatchClient slim, Settings settings, Ledger ledger, Events events, LongSupplier nanoTime) {
+    Informer<Node> nodes(ListWatchClient slim, Settings settings, Ledger ledger, Events events, LongSupplier nanoTime) {
         var reader = new NodeReader(settings.gpuPlacement());
         return Informer.start(
                 slim,
@@ -248,8 +263,7 @@ class WatchConfiguration {
     }
 
     @Bean
-    Informer<Lease> leases(
-            ListWatchClient slim, Settings settings, Leadership leadership, LongSupplier nanoTime) {
+    Informer<Lease> leases(ListWatchClient slim, Settings settings, Leadership leadership, LongSupplier nanoTime) {
         return Informer.start(
                 slim,
                 ResourceType.lease(settings.namespace(), settings.leaseName()),

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.extender.Cluster.PodState;
 import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -84,6 +85,7 @@ class KubernetesClusterIT {
         var leadership = new Leadership("pod-a", Duration.ofSeconds(1), lease -> {}, () -> true);
         cluster = new KubernetesCluster(
                 client,
+                new ApiServerClient(client.getConfiguration(), System::nanoTime),
                 leadership,
                 new UnboundPodVersions(),
                 new WatchLatency(metrics, System::nanoTime),
@@ -216,7 +218,11 @@ class KubernetesClusterIT {
             public void overallocated(String node, String gpu) {}
         });
 
-        KubernetesCluster.listBoundPods(new ListWatchClient(client), ledger);
+        KubernetesCluster.listBoundPods(
+                new ListWatchClient(
+                        new ApiServerClient(client.getConfiguration(), System::nanoTime),
+                        client.getKubernetesSerialization()),
+                ledger);
 
         assertThat(bound)
                 .allMatch(pod -> ledger.nodeOf(pod.getMetadata().getUid()).equals(Optional.of("node1")));

@@ -87,6 +87,7 @@ class KubernetesClusterTest {
         events = new Events(client, "pod", Clock.systemUTC(), System::nanoTime);
         cluster = new KubernetesCluster(
                 client,
+                new ApiServerClient(client.getConfiguration(), System::nanoTime),
                 leadership,
                 new UnboundPodVersions(),
                 new WatchLatency(metrics, System::nanoTime),
@@ -221,8 +222,10 @@ class KubernetesClusterTest {
         Config config = Config.fromKubeconfig(kubeconfig.toFile());
         try (KubernetesClient client =
                 new KubernetesClientBuilder().withConfig(config).build()) {
-            var line = new ApiServerClient(config);
-            var slim = new ListWatchClient(client);
+            var line = new ApiServerClient(config, System::nanoTime);
+            var slim = new ListWatchClient(
+                    new ApiServerClient(client.getConfiguration(), System::nanoTime),
+                    client.getKubernetesSerialization());
             behaviours.add(answers(201, "{}"));
             send(line);
             behaviours.add(answers(401, "Unauthorized"));

@@ -226,5 +226,4 @@ class LeadershipTest {
             assertThat(failing.broken().orElseThrow()).contains("StackOverflowError");
         }
     }
-
 }

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;
 import io.aliquot.scheduler.kubernetes.watch.Informer;
@@ -51,7 +52,8 @@ class ListWatchClientIT {
         whole = new KubernetesClientBuilder()
                 .withConfig(server.client().build())
                 .build();
-        slim = new ListWatchClient(whole);
+        slim = new ListWatchClient(
+                new ApiServerClient(whole.getConfiguration(), System::nanoTime), whole.getKubernetesSerialization());
         await(
                 "the namespace default",
                 () -> whole.namespaces().withName("default").get() != null);
@@ -205,7 +207,9 @@ class ListWatchClientIT {
     void whoMayNotListOrWatchIsToldSoInTheServersWords() {
         var config = server.client().withImpersonateUsername("nobody").build();
         try (var nobody = new KubernetesClientBuilder().withConfig(config).build()) {
-            var client = new ListWatchClient(nobody);
+            var client = new ListWatchClient(
+                    new ApiServerClient(nobody.getConfiguration(), System::nanoTime),
+                    nobody.getKubernetesSerialization());
             for (ThrowingCallable call : List.<ThrowingCallable>of(
                     () -> client.list(ResourceType.PODS, pod -> {}), () -> client.watch(ResourceType.PODS, "1"))) {
                 assertThatThrownBy(call)

@@ -19,8 +19,8 @@ class ConnectionDrainTest {
     void clientsGetTheirTimeAlsoWhenTheClockOverflows() {
         var nanoTime = new AtomicLong(Long.MAX_VALUE - SECOND);
         var connections = new AtomicInteger(3);
-        var drain = new ConnectionDrain(asked::incrementAndGet, connections::getAndDecrement, () ->
-                nanoTime.getAndAdd(SECOND / 2));
+        var drain = new ConnectionDrain(
+                asked::incrementAndGet, connections::getAndDecrement, () -> nanoTime.getAndAdd(SECOND / 2));
         drain.start();
 
         drain.stop();

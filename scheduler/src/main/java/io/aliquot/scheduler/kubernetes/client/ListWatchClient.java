@@ -8,7 +8,6 @@ import io.fabric8.kubernetes.api.model.KubernetesResourceList;
 import io.fabric8.kubernetes.api.model.Status;
 import io.fabric8.kubernetes.api.model.StatusBuilder;
 import io.fabric8.kubernetes.api.model.WatchEvent;
-import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.BufferedReader;
@@ -46,13 +45,12 @@ public final class ListWatchClient {
     /** An object of etcd has at most 1.5 MB. */
     private static final int LONGEST_EVENT = 16 << 20;
 
-    private final ApiServerClient line;
+    private final ApiServerClient client;
     private final KubernetesSerialization json;
 
-    /** One that asks the same server, as the same user. */
-    public ListWatchClient(KubernetesClient like) {
-        this.line = new ApiServerClient(like.getConfiguration());
-        this.json = like.getKubernetesSerialization();
+    public ListWatchClient(ApiServerClient client, KubernetesSerialization json) {
+        this.client = client;
+        this.json = json;
     }
 
     /**
@@ -103,7 +101,7 @@ public final class ListWatchClient {
         String query = "limit=" + PAGE
                 + (next.isEmpty() ? "" : "&continue=" + URLEncoder.encode(next, StandardCharsets.UTF_8));
         boolean protobuf = kind.encoding() == Encoding.PROTOBUF;
-        Answer answer = line.get(
+        Answer answer = client.get(
                 path(kind, query), protobuf ? "application/vnd.kubernetes.protobuf" : "application/json", PATIENCE);
         if (!answer.isSuccessful()) {
             throw refused(answer.code(), answer.body());
@@ -138,7 +136,7 @@ public final class ListWatchClient {
      */
     public <T extends HasMetadata> Watch watch(ResourceType<T> kind, String version) throws IOException {
         boolean protobuf = kind.encoding() == Encoding.PROTOBUF;
-        Stream stream = line.stream(
+        Stream stream = client.stream(
                 path(kind, "watch=true&allowWatchBookmarks=true&resourceVersion=" + version),
                 protobuf ? "application/vnd.kubernetes.protobuf;stream=watch" : "application/json",
                 PATIENCE);

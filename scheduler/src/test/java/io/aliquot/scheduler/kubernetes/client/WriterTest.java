@@ -52,7 +52,7 @@ class WriterTest {
         var calls = new AtomicInteger();
         // The clock stands still until the answer has come, and jumps by a minute in the wait after it.
         var writer = new Writer(
-                new ApiServerClient(config),
+                new ApiServerClient(config, System::nanoTime),
                 new KubernetesSerialization(),
                 Duration.ofSeconds(5),
                 () -> queries.isEmpty() || calls.getAndIncrement() == 0

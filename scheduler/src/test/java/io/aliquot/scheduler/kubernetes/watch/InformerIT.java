@@ -3,6 +3,7 @@ package io.aliquot.scheduler.kubernetes.watch;
 import static io.aliquot.scheduler.kubernetes.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;
 import io.aliquot.testing.ApiServer;
@@ -94,7 +95,9 @@ class InformerIT {
 
     private void startWatching() {
         watched = Informer.start(
-                new ListWatchClient(client),
+                new ListWatchClient(
+                        new ApiServerClient(client.getConfiguration(), System::nanoTime),
+                        client.getKubernetesSerialization()),
                 CONFIG_MAPS,
                 map -> {
                     there.put(map.getMetadata().getUid(), map.getMetadata().getName());

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.kubernetes.watch;
 import static io.aliquot.scheduler.kubernetes.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;
 import io.fabric8.kubernetes.client.Config;
@@ -26,7 +27,9 @@ class WatchHealthCheckTest {
         try (KubernetesClient kubernetes =
                         new KubernetesClientBuilder().withConfig(config).build();
                 var lease = Informer.start(
-                        new ListWatchClient(kubernetes),
+                        new ListWatchClient(
+                                new ApiServerClient(kubernetes.getConfiguration(), System::nanoTime),
+                                kubernetes.getKubernetesSerialization()),
                         ResourceType.lease("kube-system", "kube-scheduler"),
                         present -> {},
                         gone -> {},
