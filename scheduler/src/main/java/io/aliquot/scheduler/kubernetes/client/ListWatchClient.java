@@ -107,7 +107,7 @@ public final class ListWatchClient {
             throw refused(answer.code(), answer.body());
         }
         return protobuf
-                ? (KubernetesResourceList<T>) ProtobufDecoder.read(answer.body())
+                ? (KubernetesResourceList<T>) ProtobufDecoder.decode(answer.body())
                 : json.unmarshal(answer.text(), kind.list());
     }
 
@@ -117,7 +117,7 @@ public final class ListWatchClient {
 
     private KubernetesClientException refused(int code, byte[] body) throws IOException {
         String text = new String(body, StandardCharsets.UTF_8);
-        if (ProtobufDecoder.reads(body) && ProtobufDecoder.read(body) instanceof Status status) {
+        if (ProtobufDecoder.isProtobuf(body) && ProtobufDecoder.decode(body) instanceof Status status) {
             return new KubernetesClientException(status);
         }
         return new KubernetesClientException(
@@ -192,7 +192,7 @@ public final class ListWatchClient {
             if (frame.length < length) {
                 throw new EOFException("the connection ended within an event");
             }
-            return Optional.of(ProtobufDecoder.event(frame));
+            return Optional.of(ProtobufDecoder.decodeEvent(frame));
         };
     }
 

@@ -80,7 +80,7 @@ class ProtobufDecoderTest {
             out.writeByteArray(1, kind);
             out.writeByteArray(2, bytes);
         });
-        return (Pod) ProtobufDecoder.read(envelope);
+        return (Pod) ProtobufDecoder.decode(envelope);
     }
 
     private static byte[] message(Fields fields) throws IOException {
