@@ -5,7 +5,6 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.kubernetes.client.Quantities;
-import io.aliquot.scheduler.kubernetes.client.Times;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.PodId;
@@ -96,7 +95,7 @@ public final class PodReader {
                         boundAt(pod.getStatus()).orElseGet(() -> created(pod)),
                         grace(pod),
                         Optional.ofNullable(pod.getMetadata().getDeletionTimestamp())
-                                .map(Times::parse)
+                                .map(Instant::parse)
                                 .orElse(Instant.MAX),
                         annotations.getOrDefault(Annotations.FENCE, "")),
                 problems);
@@ -111,7 +110,7 @@ public final class PodReader {
     /** When; {@link Instant#EPOCH} for an object that never was at an API server. */
     public static Instant created(Pod pod) {
         return Optional.ofNullable(pod.getMetadata().getCreationTimestamp())
-                .map(Times::parse)
+                .map(Instant::parse)
                 .orElse(Instant.EPOCH);
     }
 
@@ -131,7 +130,7 @@ public final class PodReader {
     private static Optional<Instant> boundAt(@Nullable PodStatus status) {
         return scheduled(status, "True")
                 .map(PodCondition::getLastTransitionTime)
-                .map(Times::parse);
+                .map(Instant::parse);
     }
 
     /** Why kube-scheduler found no node for it when it last tried; empty where it hasn't yet, or has found one. */

@@ -9,7 +9,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Beside fabric8's own, which is exact. */
+/** Compared with fabric8's own amounts, which are exact. */
 class QuantitiesTest {
     @ParameterizedTest
     @ValueSource(
