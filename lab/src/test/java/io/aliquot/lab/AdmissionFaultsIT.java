@@ -1,6 +1,6 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.Pod;
@@ -17,101 +17,108 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** Admission while one replica of the scheduler, or both, can't serve it. */
+/** Admission while one or both replicas of the scheduler cannot serve it. */
 @ExtendWith(LabExtension.class)
 class AdmissionFaultsIT {
-    private static final Duration RESTARTED = Duration.ofMinutes(4);
-    /** Until the kubelet has seen that a container ended, and word of it has reached every node's rules. */
-    private static final Duration NOTICED = Duration.ofSeconds(5);
+    private static final Duration RESTART_TIMEOUT = Duration.ofMinutes(4);
+    /** The time in which the kubelet notices that a container ended and kube-proxy stops sending requests to it. */
+    private static final Duration NOTICE_TIMEOUT = Duration.ofSeconds(5);
 
-    /** Whom the kubelet has found hung is ready again until its end: a second's grace, at least two (kubelet). */
-    private static final Duration ENDED = Duration.ofSeconds(5);
+    /**
+     * The grace period of a container that failed its liveness probe: it is ready again until the kubelet ends it. The
+     * chart sets one second, the kubelet's minimum is two.
+     */
+    private static final Duration GRACE_PERIOD = Duration.ofSeconds(5);
 
-    private static final Duration SECOND = Duration.ofSeconds(1);
+    private static final Duration WEBHOOK_TIMEOUT = Duration.ofSeconds(1);
     /** For the API server's own work on a busy machine. */
     private static final Duration SLACK = Duration.ofSeconds(1);
 
-    /** An attempt to create a pod, without effect. */
+    /** A dry-run request that creates a pod. */
     private record Attempt(long at, Duration took, Optional<String> refusal) {}
 
     @Test
-    void withOneReplicaKilledTheOtherAdmits(Lab lab, Space space) throws InterruptedException {
-        var replicas = new Replicas(lab);
-        replicas.awaitReady(RESTARTED);
+    void whileOneReplicaIsDownTheOtherAdmitsPods(Lab lab, TestNamespace namespace) throws InterruptedException {
+        var replicas = new SchedulerReplicas(lab);
+        replicas.awaitReady(RESTART_TIMEOUT);
         long killed = System.nanoTime();
-        replicas.signal(replicas.all().get(0), Replicas.EXTENDER, "SIGKILL");
+        replicas.signal(replicas.all().get(0), SchedulerReplicas.EXTENDER, "SIGKILL");
 
-        List<Attempt> attempts = attempts(space, Pods.memory(lab, "asks", 1000), Duration.ofSeconds(10));
+        List<Attempt> attempts = attempts(namespace, Pods.withGpuMemory(lab, "gpu", 1000), Duration.ofSeconds(10));
 
         assertThat(attempts)
-                .filteredOn(attempt -> attempt.at() - killed > NOTICED.toNanos())
+                .filteredOn(attempt -> attempt.at() - killed > NOTICE_TIMEOUT.toNanos())
                 .isNotEmpty()
                 .allMatch(attempt -> attempt.refusal().isEmpty());
-        replicas.awaitReady(RESTARTED);
+        replicas.awaitReady(RESTART_TIMEOUT);
     }
 
     @Test
-    void aReplicaThatIsDeletedCostsNoPodItsAdmission(Lab lab, Space space) throws InterruptedException {
-        var replicas = new Replicas(lab);
-        replicas.awaitReady(RESTARTED);
+    void deletingAReplicaCausesNoRefusal(Lab lab, TestNamespace namespace) throws InterruptedException {
+        var replicas = new SchedulerReplicas(lab);
+        replicas.awaitReady(RESTART_TIMEOUT);
         lab.client().resource(replicas.get(replicas.leader())).delete();
 
-        List<Attempt> attempts = attempts(space, Pods.memory(lab, "asks", 1000), Duration.ofSeconds(12));
+        List<Attempt> attempts = attempts(namespace, Pods.withGpuMemory(lab, "gpu", 1000), Duration.ofSeconds(12));
 
         assertThat(attempts)
                 .hasSizeGreaterThan(20)
                 .allMatch(attempt -> attempt.refusal().isEmpty());
-        replicas.awaitReady(RESTARTED);
+        replicas.awaitReady(RESTART_TIMEOUT);
     }
 
     @Test
-    void whileNobodyAnswersPodsThatAskAreRefusedAndOthersWaitASecond(Lab lab, Space space) throws InterruptedException {
-        var replicas = new Replicas(lab);
-        replicas.awaitReady(RESTARTED);
+    void whileNoReplicaAnswersGpuPodsAreRefusedAndOthersDelayedByASecond(Lab lab, TestNamespace namespace)
+            throws InterruptedException {
+        var replicas = new SchedulerReplicas(lab);
+        replicas.awaitReady(RESTART_TIMEOUT);
         List<Pod> stopped = replicas.all();
-        stopped.forEach(replica -> replicas.signal(replica, Replicas.EXTENDER, "SIGSTOP"));
-        // The API server gives the webhook 10 s, which is how long clients wait for the API server, too.
-        Config patience = new ConfigBuilder(lab.client().getConfiguration())
+        stopped.forEach(replica -> replicas.signal(replica, SchedulerReplicas.EXTENDER, "SIGSTOP"));
+        // The API server waits 10 s for the webhook, as long as clients wait for the API server by default.
+        Config config = new ConfigBuilder(lab.client().getConfiguration())
                 .withRequestTimeout((int) EVENTUALLY.toMillis())
                 .build();
-        try (KubernetesClient patient =
-                new KubernetesClientBuilder().withConfig(patience).build()) {
-            Attempt plain = attempt(space, Pods.plain(lab, "asks-not"));
-            Attempt asking = attempt(patient, space, Pods.memory(lab, "asks", 1000));
+        try (KubernetesClient client =
+                new KubernetesClientBuilder().withConfig(config).build()) {
+            Attempt withoutGpu = attempt(namespace, Pods.withoutGpu(lab, "no-gpu"));
+            Attempt withGpu = attempt(client, namespace, Pods.withGpuMemory(lab, "gpu", 1000));
 
-            assertThat(plain.refusal()).isEmpty();
-            assertThat(plain.took()).isLessThan(SECOND.plus(SLACK));
-            assertThat(asking.refusal()).get().asString().contains("gpu.aliquot.io");
+            assertThat(withoutGpu.refusal()).isEmpty();
+            assertThat(withoutGpu.took()).isLessThan(WEBHOOK_TIMEOUT.plus(SLACK));
+            assertThat(withGpu.refusal()).get().asString().contains("gpu.aliquot.io");
         } finally {
-            stopped.forEach(replica -> replicas.signal(replica, Replicas.EXTENDER, "SIGCONT"));
+            stopped.forEach(replica -> replicas.signal(replica, SchedulerReplicas.EXTENDER, "SIGCONT"));
         }
-        TimeUnit.MILLISECONDS.sleep(ENDED.toMillis());
-        Space.awaitTrue(
-                "pods that ask are admitted again",
+        TimeUnit.MILLISECONDS.sleep(GRACE_PERIOD.toMillis());
+        TestNamespace.awaitTrue(
+                "GPU pods are admitted again",
                 EVENTUALLY,
-                () -> attempt(space, Pods.memory(lab, "asks", 1000)).refusal().isEmpty());
-        replicas.awaitReady(RESTARTED);
+                () -> attempt(namespace, Pods.withGpuMemory(lab, "gpu", 1000))
+                        .refusal()
+                        .isEmpty());
+        replicas.awaitReady(RESTART_TIMEOUT);
     }
 
-    private static List<Attempt> attempts(Space space, Pod pod, Duration during) throws InterruptedException {
+    private static List<Attempt> attempts(TestNamespace namespace, Pod pod, Duration during)
+            throws InterruptedException {
         var attempts = new ArrayList<Attempt>();
         long end = System.nanoTime() + during.toNanos();
         while (System.nanoTime() < end) {
-            attempts.add(attempt(space, pod));
+            attempts.add(attempt(namespace, pod));
             TimeUnit.MILLISECONDS.sleep(100);
         }
         return attempts;
     }
 
-    private static Attempt attempt(Space space, Pod pod) {
-        return attempt(space.client(), space, pod);
+    private static Attempt attempt(TestNamespace namespace, Pod pod) {
+        return attempt(namespace.client(), namespace, pod);
     }
 
-    private static Attempt attempt(KubernetesClient client, Space space, Pod pod) {
+    private static Attempt attempt(KubernetesClient client, TestNamespace namespace, Pod pod) {
         long begin = System.nanoTime();
         Optional<String> refusal = Optional.empty();
         try {
-            client.resource(pod).inNamespace(space.name()).dryRun().create();
+            client.resource(pod).inNamespace(namespace.name()).dryRun().create();
         } catch (KubernetesClientException e) {
             refusal = Optional.of(String.valueOf(e.getMessage()));
         }

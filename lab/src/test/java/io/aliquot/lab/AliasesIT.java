@@ -10,15 +10,15 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** Pods as they were written for HAMi and for ACK. */
+/** Pods that were written for HAMi and for ACK. */
 @ExtendWith(LabExtension.class)
 class AliasesIT {
     @Test
-    void aPodWithHamisNamesGetsTheGpuThatItNames(Lab lab, Space space) {
-        List<Gpu> gpus = Holdings.inventory(lab, lab.nodes().get(1)).gpus();
+    void aPodWithHamiNamesGetsTheGpuThatItSelects(Lab lab, TestNamespace namespace) {
+        List<Gpu> gpus = Allocations.inventory(lab, lab.nodes().get(1)).gpus();
         String wanted = gpus.get(1).uuid();
-        Pod pod = Pods.annotated(
-                Pods.asking(lab, "hami", Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem-percentage", "50")),
+        Pod pod = Pods.withAnnotations(
+                Pods.withLimits(lab, "hami", Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem-percentage", "50")),
                 Map.of(
                         "nvidia.com/use-gputype",
                         "A100,V100",
@@ -29,23 +29,25 @@ class AliasesIT {
                         "hami.io/gpu-scheduler-policy",
                         "spread"));
 
-        assertThat(Holdings.of(space.run(pod), Pods.MAIN)).singleElement().satisfies(vgpu -> {
-            assertThat(vgpu.uuid()).isEqualTo(wanted);
-            assertThat(vgpu.memoryMiB()).isEqualTo(40960);
-        });
-        assertThat(space.exec("hami", "nvidia-smi").expectSuccess()).contains("0MiB / 40960MiB");
+        assertThat(Allocations.of(namespace.run(pod), Pods.MAIN))
+                .singleElement()
+                .satisfies(vgpu -> {
+                    assertThat(vgpu.uuid()).isEqualTo(wanted);
+                    assertThat(vgpu.memoryMiB()).isEqualTo(40960);
+                });
+        assertThat(namespace.exec("hami", "nvidia-smi").expectSuccess()).contains("0MiB / 40960MiB");
     }
 
     @Test
-    void aPodWithAcksNamesGetsItsGibibytesOnTwoGpus(Lab lab, Space space) {
-        Pod pod = Pods.asking(lab, "ack", Map.of("aliyun.com/gpu-mem", "6", "aliyun.com/gpu-core.percentage", "30"))
+    void aPodWithAckNamesGetsItsMemoryOnTwoGpus(Lab lab, TestNamespace namespace) {
+        Pod pod = Pods.withLimits(lab, "ack", Map.of("aliyun.com/gpu-mem", "6", "aliyun.com/gpu-core.percentage", "30"))
                 .edit()
                 .editMetadata()
                 .addToLabels("aliyun.com/gpu-count", "2")
                 .endMetadata()
                 .build();
 
-        assertThat(Holdings.of(space.run(pod), Pods.MAIN))
+        assertThat(Allocations.of(namespace.run(pod), Pods.MAIN))
                 .hasSize(2)
                 .doesNotHaveDuplicates()
                 .allSatisfy(vgpu -> {
@@ -54,7 +56,7 @@ class AliasesIT {
                 })
                 .extracting(Vgpu::uuid)
                 .doesNotHaveDuplicates();
-        assertThat(space.exec("ack", "nvidia-smi").expectSuccess().split("0MiB / 3072MiB", -1))
+        assertThat(namespace.exec("ack", "nvidia-smi").expectSuccess().split("0MiB / 3072MiB", -1))
                 .hasSize(3);
     }
 }

@@ -10,24 +10,24 @@ import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The API server's record of who wrote what, from a moment on. */
+/** The API server's audit log of write requests, from a given moment on. */
 final class AuditLog {
-    private static final String OUR_ACCOUNTS = "system:serviceaccount:" + Lab.NAMESPACE + ":";
+    private static final String ALIQUOT_ACCOUNTS = "system:serviceaccount:" + Lab.NAMESPACE + ":";
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final String file;
-    private final long begin;
+    private final long offset;
 
     /** One answered write request. */
     record Write(String user, String verb, String object, int code) {}
 
-    private AuditLog(String file, long begin) {
+    private AuditLog(String file, long offset) {
         this.file = file;
-        this.begin = begin;
+        this.offset = offset;
     }
 
     static AuditLog fromNowOn(Lab lab) {
-        String file = lab.get("AUDIT_LOG");
+        String file = lab.setting("AUDIT_LOG");
         try (var log = new RandomAccessFile(file, "r")) {
             return new AuditLog(file, log.length());
         } catch (IOException e) {
@@ -36,10 +36,10 @@ final class AuditLog {
     }
 
     /**
-     * What Aliquot's own identities have written, leaving out events and the renewal of the scheduler's Lease, which
-     * happens whether there are pods or not.
+     * Writes by Aliquot's service accounts, without Events and without renewals of the scheduler's Lease, which also
+     * happen when there are no pods.
      */
-    List<Write> ours() {
+    List<Write> aliquotWrites() {
         var writes = new ArrayList<Write>();
         for (String line : read().split("\n", -1)) {
             if (line.isEmpty()) {
@@ -49,11 +49,12 @@ final class AuditLog {
             String user = entry.path("user").path("username").asText();
             JsonNode object = entry.path("objectRef");
             String resource = object.path("resource").asText();
-            if (!user.startsWith(OUR_ACCOUNTS) || List.of("events", "leases").contains(resource)) {
+            if (!user.startsWith(ALIQUOT_ACCOUNTS)
+                    || List.of("events", "leases").contains(resource)) {
                 continue;
             }
             writes.add(new Write(
-                    user.substring(OUR_ACCOUNTS.length()),
+                    user.substring(ALIQUOT_ACCOUNTS.length()),
                     entry.path("verb").asText(),
                     resource
                             + (object.has("subresource")
@@ -70,14 +71,14 @@ final class AuditLog {
         try {
             return JSON.readTree(line);
         } catch (IOException e) {
-            throw new UncheckedIOException("the audit log has a line that is no JSON: " + line, e);
+            throw new UncheckedIOException("a line of the audit log is not JSON: " + line, e);
         }
     }
 
     private String read() {
         try (var log = new RandomAccessFile(file, "r")) {
-            log.seek(begin);
-            var bytes = new byte[Math.toIntExact(log.length() - begin)];
+            log.seek(offset);
+            var bytes = new byte[Math.toIntExact(log.length() - offset)];
             log.readFully(bytes);
             return new String(bytes, UTF_8);
         } catch (IOException e) {

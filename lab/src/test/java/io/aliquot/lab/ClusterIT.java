@@ -5,14 +5,14 @@ import static org.assertj.core.api.Assertions.assertThat;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** The lab itself: a cluster like others. */
+/** The lab itself works as a Kubernetes cluster. */
 @ExtendWith(LabExtension.class)
 class ClusterIT {
     @Test
-    void aPodRunsAndCommandsRunInIt(Lab lab, Space space) {
-        space.run(Pods.plain(lab, "plain"));
+    void aPodRunsAndExecutesCommands(Lab lab, TestNamespace namespace) {
+        namespace.run(Pods.withoutGpu(lab, "plain"));
 
-        assertThat(space.exec("plain", "echo", "hello").expectSuccess()).isEqualTo("hello\n");
-        assertThat(space.exec("plain", "false").exit()).isEqualTo(1);
+        assertThat(namespace.exec("plain", "echo", "hello").expectSuccess()).isEqualTo("hello\n");
+        assertThat(namespace.exec("plain", "false").exit()).isEqualTo(1);
     }
 }

@@ -10,53 +10,53 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** What pods get of a GPU's time. */
+/** How the time of a GPU is divided between pods. */
 @ExtendWith(LabExtension.class)
 class ComputeIT {
-    /** In points: shares are exact to less, but the two cores that run all of this are busy, too. */
+    /** In percentage points. The limits are enforced more exactly; the two busy cores that run the lab add noise. */
     private static final double TOLERANCE = 5;
 
     @Test
-    void twoPodsThatAskFor30And70PercentOfOneGpuGet30And70(Lab lab, Space space) {
-        Pod thirty = space.run(asking(lab, "thirty", 30));
-        Pod seventy = space.run(asking(lab, "seventy", 70));
-        assertThat(Holdings.gpu(seventy)).as("one GPU").isEqualTo(Holdings.gpu(thirty));
+    void twoPodsThatRequest30And70PercentOfAGpuGet30And70Percent(Lab lab, TestNamespace namespace) {
+        Pod thirty = namespace.run(podWithCores(lab, "thirty", 30));
+        Pod seventy = namespace.run(podWithCores(lab, "seventy", 70));
+        assertThat(Allocations.gpuOf(seventy)).as("one GPU").isEqualTo(Allocations.gpuOf(thirty));
 
-        keepBusy(space, "thirty");
-        keepBusy(space, "seventy");
+        startKernels(namespace, "thirty");
+        startKernels(namespace, "seventy");
         sleep(
-                space, "thirty",
-                16); // the first seconds are one pod's alone, and the costs of kernels are learnt in them
+                namespace, "thirty",
+                16); // in the first seconds one pod runs alone, and the shim learns the cost of kernels
 
-        assertThat(percentOfTheGpu(space, "thirty")).isCloseTo(30, within(TOLERANCE));
-        assertThat(percentOfTheGpu(space, "seventy")).isCloseTo(70, within(TOLERANCE));
-        assertThat(percentSeenByTheNode(lab, thirty))
-                .as("what NVML says on the node")
+        assertThat(utilizationCountedByThePod(namespace, "thirty")).isCloseTo(30, within(TOLERANCE));
+        assertThat(utilizationCountedByThePod(namespace, "seventy")).isCloseTo(70, within(TOLERANCE));
+        assertThat(utilizationReportedByNvml(lab, thirty))
+                .as("utilization that NVML reports on the node")
                 .hasSize(2)
-                .satisfies(seen -> assertThat(seen.get(0)).isCloseTo(30, within(TOLERANCE)))
-                .satisfies(seen -> assertThat(seen.get(1)).isCloseTo(70, within(TOLERANCE)));
+                .satisfies(utilization -> assertThat(utilization.get(0)).isCloseTo(30, within(TOLERANCE)))
+                .satisfies(utilization -> assertThat(utilization.get(1)).isCloseTo(70, within(TOLERANCE)));
     }
 
     @Test
-    void aPodWithoutCompanyGetsNoMoreThanItAskedFor(Lab lab, Space space) {
-        space.run(asking(lab, "alone", 40));
+    void aPodAloneOnAGpuGetsNoMoreThanItsLimit(Lab lab, TestNamespace namespace) {
+        namespace.run(podWithCores(lab, "alone", 40));
 
-        keepBusy(space, "alone");
-        sleep(space, "alone", 12);
+        startKernels(namespace, "alone");
+        sleep(namespace, "alone", 12);
 
-        assertThat(percentOfTheGpu(space, "alone")).isCloseTo(40, within(TOLERANCE));
+        assertThat(utilizationCountedByThePod(namespace, "alone")).isCloseTo(40, within(TOLERANCE));
     }
 
-    /** Of the GPU that a pod is on: what each process had of it in the last seconds, the smallest first. */
-    private static List<Double> percentSeenByTheNode(Lab lab, Pod pod) {
-        String shown = lab.onNode(
+    /** Each process's utilization of the pod's GPU in the last seconds, as NVML reports it, in ascending order. */
+    private static List<Double> utilizationReportedByNvml(Lab lab, Pod pod) {
+        String output = lab.onNode(
                         pod.getSpec().getNodeName(),
                         "sh",
                         "-c",
                         "cd /var/lib/aliquot/fake-driver && LD_LIBRARY_PATH=lib ALIQUOT_FAKE_GPUS=gpus"
-                                + " exec bin/nvidia-smi pmon -d 5 -c 1 -i " + Holdings.gpu(pod))
+                                + " exec bin/nvidia-smi pmon -d 5 -c 1 -i " + Allocations.gpuOf(pod))
                 .expectSuccess();
-        return shown.lines()
+        return output.lines()
                 .map(line -> line.trim().split(" +", -1))
                 .filter(columns -> columns[columns.length - 1].equals("vgpu-sample"))
                 .map(columns -> Double.valueOf(columns[3]))
@@ -64,27 +64,30 @@ class ComputeIT {
                 .toList();
     }
 
-    private static Pod asking(Lab lab, String name, int cores) {
-        return Pods.asking(lab, name, Map.of(Resources.MEMORY, "1000", Resources.CORES, Integer.toString(cores)));
+    private static Pod podWithCores(Lab lab, String name, int cores) {
+        return Pods.withLimits(lab, name, Map.of(Resources.MEMORY, "1000", Resources.CORES, Integer.toString(cores)));
     }
 
-    private static void keepBusy(Space space, String pod) {
-        space.exec(pod, "sh", "-c", "vgpu-sample busy 600 > /tmp/busy 2>&1 &").expectSuccess();
+    private static void startKernels(TestNamespace namespace, String pod) {
+        namespace
+                .exec(pod, "sh", "-c", "vgpu-sample busy 600 > /tmp/busy 2>&1 &")
+                .expectSuccess();
     }
 
-    private static void sleep(Space space, String pod, int seconds) {
-        space.exec(pod, "sleep", Integer.toString(seconds)).expectSuccess();
+    private static void sleep(TestNamespace namespace, String pod, int seconds) {
+        namespace.exec(pod, "sleep", Integer.toString(seconds)).expectSuccess();
     }
 
-    /** Kernels of 1 ms that the GPU took in the last ten seconds, of the 1,000 a second that it can take. */
-    private static double percentOfTheGpu(Space space, String pod) {
-        return space.exec(pod, "tail", "-n", "10", "/tmp/busy")
+    /** Utilization in the last ten seconds, from the number of 1 ms kernels a second: a GPU can run 1,000. */
+    private static double utilizationCountedByThePod(TestNamespace namespace, String pod) {
+        return namespace
+                        .exec(pod, "tail", "-n", "10", "/tmp/busy")
                         .expectSuccess()
                         .lines()
                         .filter(line -> line.startsWith("busy: "))
                         .mapToInt(line -> Integer.parseInt(line.split(" ", -1)[1]))
                         .average()
-                        .orElseThrow(() -> new AssertionError("nothing was counted"))
+                        .orElseThrow(() -> new AssertionError("the pod counted no kernels"))
                 / 10;
     }
 }

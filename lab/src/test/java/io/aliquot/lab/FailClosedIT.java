@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.awaitTrue;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
@@ -10,55 +10,61 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** A limit file that makes no sense gives no GPU rather than all of it. */
+/** A malformed limit file denies access to the GPU; it never lifts the limit. */
 @ExtendWith(LabExtension.class)
 class FailClosedIT {
-    private static final String ASK = "vgpu-sample alloc 1 2>&1";
+    private static final String ALLOCATE = "vgpu-sample alloc 1 2>&1";
 
     @Test
-    void aLimitFileThatIsEmptyTruncatedOrHugeStopsTheProgramWithOneLine(Lab lab, Space space) {
-        space.run(Pods.memory(lab, "limited", 3000));
-        String good = space.annotation("limited", Annotations.vgpu(Pods.MAIN));
-        assertThat(space.exec("limited", "bash", "-c", ASK).expectSuccess()).contains("CUDA_SUCCESS");
+    void aMalformedLimitFileStopsTheProgramWithAOneLineMessage(Lab lab, TestNamespace namespace) {
+        namespace.run(Pods.withGpuMemory(lab, "limited", 3000));
+        String valid = namespace.annotation("limited", Annotations.vgpu(Pods.MAIN));
+        assertThat(namespace.exec("limited", "bash", "-c", ALLOCATE).expectSuccess())
+                .contains("CUDA_SUCCESS");
 
         try (KubernetesClient scheduler =
-                lab.as("system:serviceaccount:" + Lab.NAMESPACE + ":aliquot-scheduler", Map.of())) {
-            for (String bad : new String[] {
-                "", good.substring(0, good.indexOf("memory=") + 9), "é" + good, good + "#".repeat(200_000)
+                lab.impersonate("system:serviceaccount:" + Lab.NAMESPACE + ":aliquot-scheduler", Map.of())) {
+            for (String malformed : new String[] {
+                "", valid.substring(0, valid.indexOf("memory=") + 9), "é" + valid, valid + "#".repeat(200_000)
             }) {
-                rewrite(lab, scheduler, space, bad);
+                rewrite(lab, scheduler, namespace, malformed);
 
-                String said = space.exec("limited", "bash", "-c", ASK).out();
+                String output =
+                        namespace.exec("limited", "bash", "-c", ALLOCATE).out();
 
-                assertThat(said).doesNotContain("CUDA_SUCCESS");
-                assertThat(said.lines().filter(line -> line.contains("/etc/aliquot/vgpu")))
-                        .as(said)
+                assertThat(output).doesNotContain("CUDA_SUCCESS");
+                assertThat(output.lines().filter(line -> line.contains("/etc/aliquot/vgpu")))
+                        .as(output)
                         .hasSize(1);
-                assertThat(space.exec("limited", "cat", "/etc/hostname").expectSuccess())
-                        .as("what uses no GPU goes on")
+                assertThat(namespace.exec("limited", "cat", "/etc/hostname").expectSuccess())
+                        .as("a program that uses no GPU still works")
                         .isEqualTo("limited\n");
             }
-            rewrite(lab, scheduler, space, good);
+            rewrite(lab, scheduler, namespace, valid);
         }
-        assertThat(space.exec("limited", "bash", "-c", ASK).expectSuccess()).contains("CUDA_SUCCESS");
+        assertThat(namespace.exec("limited", "bash", "-c", ALLOCATE).expectSuccess())
+                .contains("CUDA_SUCCESS");
     }
 
-    /** As a resize by the leader. */
-    private static void rewrite(Lab lab, KubernetesClient scheduler, Space space, String limits) {
+    /** Rewrites the allocation, as the leader does for a resize. */
+    private static void rewrite(Lab lab, KubernetesClient scheduler, TestNamespace namespace, String limits) {
         scheduler
                 .pods()
-                .inNamespace(space.name())
+                .inNamespace(namespace.name())
                 .withName("limited")
-                .edit(pod -> Pods.annotated(
+                .edit(pod -> Pods.withAnnotations(
                         pod,
                         Map.of(
                                 Annotations.vgpu(Pods.MAIN),
                                 limits,
                                 Annotations.RESIZE_FENCE,
-                                new Replicas(lab).fence().print())));
+                                new SchedulerReplicas(lab).fence().print())));
         awaitTrue(
-                "the file says it",
+                "the limit file has the new content",
                 EVENTUALLY,
-                () -> space.exec("limited", "cat", "/etc/aliquot/vgpu").out().equals(limits));
+                () -> namespace
+                        .exec("limited", "cat", "/etc/aliquot/vgpu")
+                        .out()
+                        .equals(limits));
     }
 }

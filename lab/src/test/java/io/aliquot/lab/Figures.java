@@ -23,8 +23,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /**
- * Measures what {@code ./aliquot figures} publishes; no part of {@code verify}. Appends lines of {@code name|number} to
- * {@code target/figures.txt}.
+ * Measures what {@code ./aliquot figures} publishes; not part of {@code verify}. Appends lines of {@code name|number}
+ * to {@code target/figures.txt}.
  */
 @ExtendWith(LabExtension.class)
 class Figures {
@@ -32,29 +32,29 @@ class Figures {
     private static final int NODES = 100;
 
     @Test
-    void fiftyPodsOneAfterAnother(Lab lab, Space space) throws IOException {
-        space.run(Pods.memory(lab, "warm-up", 1000));
-        space.delete("warm-up");
+    void startTimeOf50PodsInSequence(Lab lab, TestNamespace namespace) throws IOException {
+        namespace.run(Pods.withGpuMemory(lab, "warm-up", 1000));
+        namespace.delete("warm-up");
         AuditLog log = AuditLog.fromNowOn(lab);
         var milliseconds = new long[PODS];
         for (int i = 0; i < PODS; i++) {
             String name = "pod-" + i;
             long begin = System.nanoTime();
-            space.create(Pods.memory(lab, name, 1000));
-            space.awaitRunning(name, Space.EVENTUALLY);
+            namespace.create(Pods.withGpuMemory(lab, name, 1000));
+            namespace.awaitRunning(name, TestNamespace.EVENTUALLY);
             milliseconds[i] = (System.nanoTime() - begin) / 1_000_000;
-            space.delete(name);
+            namespace.delete(name);
         }
         Arrays.sort(milliseconds);
-        tell("50 pods one after another: creation to running container, p50", milliseconds[PODS / 2] + " ms");
-        tell("50 pods one after another: creation to running container, maximum", milliseconds[PODS - 1] + " ms");
-        tell(
-                "API writes of all of Aliquot's identities for these 50 pods, events aside",
-                Integer.toString(log.ours().size()));
+        publish("50 pods in sequence: creation to running container, p50", milliseconds[PODS / 2] + " ms");
+        publish("50 pods in sequence: creation to running container, maximum", milliseconds[PODS - 1] + " ms");
+        publish(
+                "API writes of Aliquot's service accounts for these 50 pods, without Events and Leases",
+                Integer.toString(log.aliquotWrites().size()));
     }
 
     @Test
-    void memoryOfTheProgramsWithAHundredNodes(Lab lab) throws IOException, InterruptedException {
+    void memoryOfSchedulerAndDevicePluginWith100Nodes(Lab lab) throws IOException, InterruptedException {
         var hollow = new ArrayList<String>();
         try {
             for (int i = lab.nodes().size(); i < NODES; i++) {
@@ -68,7 +68,7 @@ class Figures {
                                 .endMetadata()
                                 .build())
                         .create();
-                try (KubernetesClient agent = lab.as(
+                try (KubernetesClient agent = lab.impersonate(
                         "system:serviceaccount:" + Lab.NAMESPACE + ":aliquot-device-plugin",
                         Map.of("authentication.kubernetes.io%2Fnode-name", List.of(name)))) {
                     agent.nodes()
@@ -79,17 +79,17 @@ class Figures {
                                             + new ObjectMapper().writeValueAsString(inventory(lab)) + "}}}");
                 }
             }
-            Thread.sleep(20_000); // its caches fill
-            tell("RSS of the scheduler's program with 100 nodes", rss(lab, "scheduler", "extender") + " MB");
-            tell("RSS of the device plugin", rss(lab, "device-plugin", "device-plugin") + " MB");
+            Thread.sleep(20_000); // the extender's caches fill
+            publish("RSS of the extender with 100 nodes", rss(lab, "scheduler", "extender") + " MB");
+            publish("RSS of the device plugin", rss(lab, "device-plugin", "device-plugin") + " MB");
         } finally {
             hollow.forEach(name -> lab.client().nodes().withName(name).delete());
         }
     }
 
-    /** A real node's inventory under other UUIDs, with eight GPUs. */
+    /** An inventory of eight GPUs of a real node's model, under other UUIDs. */
     private static String inventory(Lab lab) {
-        var real = Holdings.inventory(lab, lab.nodes().get(0));
+        var real = Allocations.inventory(lab, lab.nodes().get(0));
         var text = new StringBuilder();
         for (int i = 0; i < 8; i++) {
             var gpu = real.gpus().get(0);
@@ -102,7 +102,7 @@ class Figures {
                 + "\"gpus\":[" + text + "]}";
     }
 
-    /** Of the processes of a container: the resident memory, in MB. */
+    /** Resident memory of a container's main process, in MB. */
     private static long rss(Lab lab, String component, String container) {
         Pod pod = lab
                 .client()
@@ -112,7 +112,7 @@ class Figures {
                 .list()
                 .getItems()
                 .stream()
-                .filter(Space::runs) // hollow nodes get an agent's pod too, which nobody starts
+                .filter(TestNamespace::isRunning) // the agents' pods on hollow nodes never start
                 .findFirst()
                 .orElseThrow();
         String id = pod.getStatus().getContainerStatuses().stream()
@@ -134,7 +134,7 @@ class Figures {
         return Math.round(Long.parseLong(kilobytes) * 1024 / 1e6);
     }
 
-    private static void tell(String name, String number) throws IOException {
+    private static void publish(String name, String number) throws IOException {
         Path file = Path.of("target", "figures.txt").toAbsolutePath();
         Files.writeString(file, name + "|" + number + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
     }

@@ -23,8 +23,8 @@ import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 
 /**
- * Nodes that nobody stands behind, with GPUs like those of a real one under other names: pods are bound there as anywhere
- * and never start, so that many can come and go.
+ * Nodes without a kubelet, with the GPUs of a real node under other UUIDs. The scheduler binds pods to them; the pods
+ * never start, so that a test can create and delete many.
  */
 final class HollowNodes implements AutoCloseable {
     private static final String LABEL = "aliquot-lab/hollow";
@@ -33,28 +33,30 @@ final class HollowNodes implements AutoCloseable {
     private final int count;
 
     /**
-     * What a node has.
+     * The CPUs and GPUs of a node.
      *
-     * @param gpus whose UUIDs are others on each node
+     * @param gpus each node gets UUIDs of its own
      */
-    record Kind(int cpus, List<Gpu> gpus) {}
+    record Hardware(int cpus, List<Gpu> gpus) {}
 
-    /** Nodes with the GPUs of a real one. */
+    /** Creates nodes with the GPUs of a real one. */
     HollowNodes(Lab lab, int count) {
         this(
                 lab,
                 Collections.nCopies(
                         count,
-                        new Kind(64, Holdings.inventory(lab, lab.nodes().get(0)).gpus())));
+                        new Hardware(
+                                64,
+                                Allocations.inventory(lab, lab.nodes().get(0)).gpus())));
     }
 
-    HollowNodes(Lab lab, List<Kind> kinds) {
+    HollowNodes(Lab lab, List<Hardware> hardware) {
         this.lab = lab;
-        this.count = kinds.size();
-        close(); // what a killed test has left
+        this.count = hardware.size();
+        close(); // deletes the nodes that a killed test left
         try {
             for (int i = 0; i < count; i++) {
-                make(name(i), kinds.get(i));
+                create(name(i), hardware.get(i));
             }
         } catch (RuntimeException e) {
             close();
@@ -62,9 +64,9 @@ final class HollowNodes implements AutoCloseable {
         }
     }
 
-    /** As many GPUs as that, unlinked, of one kind. */
-    static Kind kind(int cpus, int count, String model, int memoryMiB) {
-        return new Kind(
+    /** Hardware with {@code count} GPUs of one model and without links between them. */
+    static Hardware hardware(int cpus, int count, String model, int memoryMiB) {
+        return new Hardware(
                 cpus,
                 IntStream.range(0, count)
                         .mapToObj(index -> new Gpu(
@@ -84,10 +86,10 @@ final class HollowNodes implements AutoCloseable {
         return "hollow-" + number;
     }
 
-    private void make(String name, Kind kind) {
-        Inventory real = Holdings.inventory(lab, lab.nodes().get(0));
+    private void create(String name, Hardware hardware) {
+        Inventory real = Allocations.inventory(lab, lab.nodes().get(0));
         String inventory = new Inventory(
-                        real.visibleDevices(), real.memoryScaling(), real.coreScaling(), real.slots(), kind.gpus())
+                        real.visibleDevices(), real.memoryScaling(), real.coreScaling(), real.slots(), hardware.gpus())
                 .print();
         lab.client()
                 .resource(new NodeBuilder()
@@ -98,7 +100,7 @@ final class HollowNodes implements AutoCloseable {
                         .addToLabels(LABEL, "")
                         .endMetadata()
                         .withNewSpec()
-                        // else the DaemonSet would send an agent there, which would never be ready
+                        // keeps the DaemonSet from creating an agent's pod, which would never be ready
                         .addNewTaint()
                         .withKey(LABEL)
                         .withEffect("NoSchedule")
@@ -106,11 +108,11 @@ final class HollowNodes implements AutoCloseable {
                         .endSpec()
                         .build())
                 .create();
-        try (KubernetesClient kubelet = lab.as("system:node:" + name, Map.of());
-                KubernetesClient agent = lab.as(
+        try (KubernetesClient kubelet = lab.impersonate("system:node:" + name, Map.of());
+                KubernetesClient agent = lab.impersonate(
                         "system:serviceaccount:" + Lab.NAMESPACE + ":aliquot-device-plugin",
                         Map.of("authentication.kubernetes.io%2Fnode-name", List.of(name)))) {
-            report(kubelet, name, kind, real.slots());
+            reportResources(kubelet, name, hardware, real.slots());
             String own = Pattern.compile("GPU-[0-9a-f-]{36}")
                     .matcher(inventory)
                     .replaceAll(match -> "GPU-" + UUID.nameUUIDFromBytes((name + match.group()).getBytes(UTF_8)));
@@ -122,9 +124,9 @@ final class HollowNodes implements AutoCloseable {
         }
     }
 
-    /** Says of a node's resources what its kubelet would, while controllers may change the node, too. */
-    static void report(KubernetesClient kubelet, String node, Kind kind, int slots) {
-        Map<String, Quantity> resources = resources(kind, slots);
+    /** Reports a node's resources as its kubelet does; a patch, as controllers change the node at the same time. */
+    static void reportResources(KubernetesClient kubelet, String node, Hardware hardware, int slots) {
+        Map<String, Quantity> resources = resources(hardware, slots);
         kubelet.nodes()
                 .withName(node)
                 .subresource("status")
@@ -138,13 +140,13 @@ final class HollowNodes implements AutoCloseable {
         return "\"" + text.replace("\\", "\\\\").replace("\"", "\\\"").replace("\n", "\\n") + "\"";
     }
 
-    private static Map<String, Quantity> resources(Kind kind, int slots) {
-        int gpus = kind.gpus().size();
-        int memoryMiB = kind.gpus().stream().mapToInt(Gpu::memoryMiB).sum();
+    private static Map<String, Quantity> resources(Hardware hardware, int slots) {
+        int gpus = hardware.gpus().size();
+        int memoryMiB = hardware.gpus().stream().mapToInt(Gpu::memoryMiB).sum();
         var resources = new HashMap<String, Quantity>();
         Map.of(
                         "cpu",
-                        Integer.toString(kind.cpus()),
+                        Integer.toString(hardware.cpus()),
                         "memory",
                         "512Gi",
                         "pods",
@@ -161,13 +163,18 @@ final class HollowNodes implements AutoCloseable {
         return resources;
     }
 
-    /** The pod, for these nodes alone. */
-    static Pod only(Pod pod) {
-        return too(pod).edit().editSpec().addToNodeSelector(LABEL, "").endSpec().build();
+    /** The pod, with hollow nodes as its only candidates. */
+    static Pod require(Pod pod) {
+        return tolerate(pod)
+                .edit()
+                .editSpec()
+                .addToNodeSelector(LABEL, "")
+                .endSpec()
+                .build();
     }
 
-    /** The pod, for these nodes and all others. */
-    static Pod too(Pod pod) {
+    /** The pod, with hollow nodes among its candidates. */
+    static Pod tolerate(Pod pod) {
         return pod.edit()
                 .editSpec()
                 .addNewToleration()

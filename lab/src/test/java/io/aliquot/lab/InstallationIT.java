@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.awaitTrue;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
@@ -17,25 +17,25 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The release: what the chart makes of a cluster, and what the programs keep right in it. */
+/** The release: what the chart installs, and what the programs maintain at run time. */
 @ExtendWith(LabExtension.class)
 class InstallationIT {
     private static final String RELEASE = "aliquot";
     private static final String SECRET = "aliquot-webhook-tls";
 
     @Test
-    void theChartWithItsDefaultsPassesADryRunByTheServer(Lab lab, @TempDir Path folder) throws IOException {
+    void theChartWithDefaultValuesPassesAServerSideDryRun(Lab lab, @TempDir Path folder) throws IOException {
         Path objects = folder.resolve("objects.yaml");
         Files.writeString(
                 objects,
                 lab.aliquot("helm", "template", RELEASE, chart(lab), "--namespace", Lab.NAMESPACE)
                         .expectSuccess());
 
-        String answer = lab.kubectl(
+        String output = lab.kubectl(
                         "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", objects.toString())
                 .expectSuccess();
 
-        assertThat(answer)
+        assertThat(output)
                 .contains("deployment.apps/aliquot-scheduler")
                 .contains("daemonset.apps/aliquot-device-plugin")
                 .contains("mutatingwebhookconfiguration.admissionregistration.k8s.io/aliquot")
@@ -43,61 +43,61 @@ class InstallationIT {
     }
 
     @Test
-    void anUpgradeWithoutAChangeKeepsTheWebhooksAuthority(Lab lab) {
-        Set<String> before = authorities(lab);
+    void anUpgradeWithoutChangesKeepsTheWebhooksCaBundle(Lab lab) {
+        Set<String> before = caBundles(lab);
 
         lab.aliquot("helm", "upgrade", RELEASE, chart(lab), "--namespace", Lab.NAMESPACE, "--reuse-values")
                 .expectSuccess();
 
         assertThat(before).hasSize(1).doesNotContain("");
-        assertThat(authorities(lab)).isEqualTo(before);
+        assertThat(caBundles(lab)).isEqualTo(before);
     }
 
     @Test
-    void aDeletedCertificateIsMadeAnewAndAdmissionGoesOn(Lab lab, Space space) {
+    void aDeletedCertificateIsRecreatedAndAdmissionContinues(Lab lab, TestNamespace namespace) {
         String before = certificate(lab);
 
         lab.client().secrets().inNamespace(Lab.NAMESPACE).withName(SECRET).delete();
 
         awaitTrue(
-                "another certificate, trusted by both webhooks",
+                "a new certificate that all webhooks trust",
                 EVENTUALLY,
                 () -> !certificate(lab).isEmpty()
                         && !certificate(lab).equals(before)
-                        && authorities(lab).size() == 1
-                        && !authorities(lab).contains(""));
-        // The API server hears of the authority a moment after it has stored it.
-        awaitTrue("a pod that asks for a GPU is admitted", Duration.ofSeconds(20), () -> {
+                        && caBundles(lab).size() == 1
+                        && !caBundles(lab).contains(""));
+        // The API server uses a new CA bundle a moment after it has stored it.
+        awaitTrue("a pod that requests a GPU is admitted", Duration.ofSeconds(20), () -> {
             try {
-                space.create(Pods.memory(lab, "after", 1000));
+                namespace.create(Pods.withGpuMemory(lab, "after", 1000));
                 return true;
             } catch (KubernetesClientException e) {
                 return false;
             }
         });
-        space.awaitRunning("after", EVENTUALLY);
+        namespace.awaitRunning("after", EVENTUALLY);
     }
 
     @Test
-    void aPodBoundAtFirstTryCostsOneWrite(Lab lab, Space space) throws InterruptedException {
-        space.run(Pods.memory(lab, "warm-up", 1000));
+    void bindingAPodAtTheFirstAttemptTakesOneWrite(Lab lab, TestNamespace namespace) throws InterruptedException {
+        namespace.run(Pods.withGpuMemory(lab, "warm-up", 1000));
         AuditLog log = AuditLog.fromNowOn(lab);
 
-        space.run(Pods.memory(lab, "counted", 1000));
+        namespace.run(Pods.withGpuMemory(lab, "counted", 1000));
 
-        Thread.sleep(1500); // for writes that would come after
-        assertThat(log.ours())
+        Thread.sleep(1500); // for writes that follow the Binding
+        assertThat(log.aliquotWrites())
                 .containsExactly(new AuditLog.Write("aliquot-scheduler", "create", "pods/binding counted", 201));
     }
 
     @Test
-    void theExtendersVerbsCannotBeReachedFromAnotherPod(Lab lab, Space space) {
-        String address = lab.partsOf("scheduler").stream()
-                .filter(Space::runs)
+    void theExtendersVerbsAreUnreachableFromAnotherPod(Lab lab, TestNamespace namespace) {
+        String address = lab.componentPods("scheduler").stream()
+                .filter(TestNamespace::isRunning)
                 .map(pod -> pod.getStatus().getPodIP())
                 .findFirst()
                 .orElseThrow();
-        space.run(Pods.plain(lab, "stranger"));
+        namespace.run(Pods.withoutGpu(lab, "other-pod"));
         String script = """
                 import sys, urllib.request, urllib.error
                 for port, path in ((9998, "/bind"), (9998, "/filter"), (9090, "/bind"), (9090, "/livez")):
@@ -112,7 +112,8 @@ class InstallationIT {
                     print(port, path, code)
                 """.formatted(address);
 
-        assertThat(space.exec("stranger", "python3", "-c", script)
+        assertThat(namespace
+                        .exec("other-pod", "python3", "-c", script)
                         .expectSuccess()
                         .lines())
                 .containsExactly(
@@ -126,7 +127,7 @@ class InstallationIT {
         return lab.root().resolve("charts/aliquot").toString();
     }
 
-    private static Set<String> authorities(Lab lab) {
+    private static Set<String> caBundles(Lab lab) {
         List<MutatingWebhook> webhooks = lab.client()
                 .admissionRegistration()
                 .v1()
@@ -137,12 +138,12 @@ class InstallationIT {
         assertThat(webhooks)
                 .extracting(MutatingWebhook::getName)
                 .containsExactlyInAnyOrder("gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io");
-        var authorities = new HashSet<String>();
+        var caBundles = new HashSet<String>();
         for (MutatingWebhook webhook : webhooks) {
             String bundle = webhook.getClientConfig().getCaBundle();
-            authorities.add(bundle == null ? "" : bundle);
+            caBundles.add(bundle == null ? "" : bundle);
         }
-        return authorities;
+        return caBundles;
     }
 
     private static String certificate(Lab lab) {

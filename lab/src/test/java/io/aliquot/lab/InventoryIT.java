@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.awaitTrue;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
@@ -19,16 +19,16 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** What nodes say about their GPUs. */
+/** The inventories of GPUs that agents write to their nodes. */
 @ExtendWith(LabExtension.class)
 class InventoryIT {
-    private static final String STRANGE = "strange-node";
+    private static final String MALFORMED = "malformed-inventory";
     private static final PatchContext MERGE = PatchContext.of(PatchType.JSON_MERGE);
 
     @Test
-    void everyNodeTellsItsGpusAndTheirTotals(Lab lab) {
+    void everyNodeListsItsGpusAndTheirTotals(Lab lab) {
         for (String node : lab.nodes()) {
-            assertThat(Holdings.inventory(lab, node).gpus()).hasSize(2).allSatisfy(gpu -> {
+            assertThat(Allocations.inventory(lab, node).gpus()).hasSize(2).allSatisfy(gpu -> {
                 assertThat(gpu.model()).isEqualTo("NVIDIA A100-SXM4-80GB");
                 assertThat(gpu.memoryMiB()).isEqualTo(81920);
                 assertThat(gpu.healthy()).isTrue();
@@ -41,70 +41,71 @@ class InventoryIT {
     }
 
     @Test
-    void aNodeWhoseInventoryIsUnreadableIsLeftOutWithAnEventAndTheOthersServe(Lab lab, Space space) {
+    void aNodeWithAMalformedInventoryIsSkippedWithAnEventAndOtherNodesGetPods(Lab lab, TestNamespace namespace) {
         Node node = new NodeBuilder()
                 .withNewMetadata()
-                .withName(STRANGE)
+                .withName(MALFORMED)
                 .addToLabels(Labels.GPU, Labels.GPU_ON)
-                .addToLabels("kubernetes.io/hostname", STRANGE)
+                .addToLabels("kubernetes.io/hostname", MALFORMED)
                 .endMetadata()
                 .build();
-        try (KubernetesClient agent = lab.as(
+        try (KubernetesClient agent = lab.impersonate(
                         "system:serviceaccount:" + Lab.NAMESPACE + ":aliquot-device-plugin",
-                        Map.of("authentication.kubernetes.io%2Fnode-name", List.of(STRANGE)));
-                KubernetesClient kubelet = lab.as("system:node:" + STRANGE, Map.of())) {
+                        Map.of("authentication.kubernetes.io%2Fnode-name", List.of(MALFORMED)));
+                KubernetesClient kubelet = lab.impersonate("system:node:" + MALFORMED, Map.of())) {
             lab.client().resource(node).create();
-            // a kubelet that has GPUs, as far as Kubernetes itself can see
-            Inventory real = Holdings.inventory(lab, lab.nodes().get(0));
-            HollowNodes.report(kubelet, STRANGE, new HollowNodes.Kind(8, real.gpus()), real.slots());
+            // by its status the node has GPUs, so that Kubernetes itself would allow it
+            Inventory real = Allocations.inventory(lab, lab.nodes().get(0));
+            HollowNodes.reportResources(kubelet, MALFORMED, new HollowNodes.Hardware(8, real.gpus()), real.slots());
             agent.nodes()
-                    .withName(STRANGE)
+                    .withName(MALFORMED)
                     .patch(
                             MERGE,
                             "{\"metadata\":{\"annotations\":{\"" + Annotations.GPUS + "\":\"{\\\"version\\\":\"}}}");
 
             awaitTrue(
-                    "an event that tells of the inventory",
+                    "an event about the inventory",
                     EVENTUALLY,
                     () -> lab
                             .client()
                             .v1()
                             .events()
                             .inAnyNamespace()
-                            .withField("involvedObject.name", STRANGE)
+                            .withField("involvedObject.name", MALFORMED)
                             .list()
                             .getItems()
                             .stream()
                             .anyMatch(event -> event.getMessage().contains(Annotations.GPUS)));
 
-            space.create(HollowNodes.too(Pods.onNode(Pods.memory(lab, "there", 1000), STRANGE)));
-            assertThat(space.awaitUnschedulable("there")).contains("inventory");
-            Pod elsewhere = space.run(HollowNodes.too(Pods.memory(lab, "elsewhere", 1000)));
+            namespace.create(HollowNodes.tolerate(Pods.onNode(Pods.withGpuMemory(lab, "there", 1000), MALFORMED)));
+            assertThat(namespace.awaitUnschedulable("there")).contains("inventory");
+            Pod elsewhere = namespace.run(HollowNodes.tolerate(Pods.withGpuMemory(lab, "elsewhere", 1000)));
             assertThat(elsewhere.getSpec().getNodeName()).isIn(lab.nodes());
         } finally {
-            lab.client().nodes().withName(STRANGE).delete();
+            lab.client().nodes().withName(MALFORMED).delete();
         }
     }
 
     @Test
-    void aNodeWithoutTheLabelTakesNoNewSharesAndKeepsItsOwn(Lab lab, Space space) {
+    void aNodeWithoutTheGpuLabelGetsNoNewSharesAndItsPodsKeepTheirs(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().get(1);
-        space.run(Pods.onNode(Pods.memory(lab, "before", 1000), node));
+        namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "before", 1000), node));
         lab.kubectl("label", "node", node, "gpu-").expectSuccess();
         try {
-            space.create(Pods.onNode(Pods.memory(lab, "after", 1000), node));
-            space.awaitUnschedulable("after");
+            namespace.create(Pods.onNode(Pods.withGpuMemory(lab, "after", 1000), node));
+            namespace.awaitUnschedulable("after");
 
-            assertThat(space.exec("before", "vgpu-sample", "alloc", "1000", "alloc", "1")
+            assertThat(namespace
+                            .exec("before", "vgpu-sample", "alloc", "1000", "alloc", "1")
                             .expectSuccess())
                     .contains("alloc 1000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
-            // The kubelet notices within 10 s that the agent, which runs on labelled nodes only, has gone.
-            awaitTrue("no GPUs offered on " + node, EVENTUALLY, () -> lab.allocatable(node, Resources.GPU) == 0);
+            // The agent runs on labeled nodes only; the kubelet notices within 10 s that it is gone.
+            awaitTrue("no allocatable GPUs on " + node, EVENTUALLY, () -> lab.allocatable(node, Resources.GPU) == 0);
         } finally {
             lab.kubectl("label", "--overwrite", "node", node, Labels.GPU + "=" + Labels.GPU_ON)
                     .expectSuccess();
         }
-        space.await("after", "is bound", EVENTUALLY, Space::bound);
-        space.awaitRunning("after", EVENTUALLY);
+        namespace.await("after", "is bound", EVENTUALLY, TestNamespace::isBound);
+        namespace.awaitRunning("after", EVENTUALLY);
     }
 }

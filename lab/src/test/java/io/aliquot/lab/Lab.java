@@ -23,25 +23,25 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The running lab, as {@code ./aliquot env} describes it. This program must run in the lab's network, which
- * {@code src/test/jvm/bin/java} sees to.
+ * The running lab, as {@code ./aliquot env} describes it. The tests must run in the lab's network namespace;
+ * {@code src/test/jvm/bin/java} starts their JVM there.
  */
 final class Lab implements AutoCloseable {
-    /** Where the release lives. */
+    /** The namespace of the release. */
     static final String NAMESPACE = "aliquot";
 
-    private static final Duration SHORT = Duration.ofSeconds(60);
+    private static final Duration COMMAND_TIMEOUT = Duration.ofSeconds(60);
 
     private final Path root;
     private final Map<String, String> environment;
     private final KubernetesClient client;
 
-    /** What a finished command left. */
+    /** Exit status and output of a finished command. */
     record Output(int exit, String out, String err) {
-        /** The output of a command that had to succeed. */
+        /** The standard output; fails the test if the command failed. */
         String expectSuccess() {
             if (exit != 0) {
-                throw new AssertionError("a command failed with " + exit + "\n" + this);
+                throw new AssertionError("expected a command to succeed, found " + this);
             }
             return out;
         }
@@ -57,27 +57,27 @@ final class Lab implements AutoCloseable {
         this.environment = Map.copyOf(environment);
         Config config;
         try {
-            config = Config.fromKubeconfig(Files.readString(Path.of(get("KUBECONFIG"))));
+            config = Config.fromKubeconfig(Files.readString(Path.of(setting("KUBECONFIG"))));
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
-        // A test that expects an error shall get it at once.
+        // Without retries, a test that expects an error gets it at once.
         config.setRequestRetryBackoffLimit(0);
         config.setWatchReconnectInterval(200);
         this.client = new KubernetesClientBuilder().withConfig(config).build();
     }
 
-    /** Finds the lab of the checkout that the working folder lies in. */
+    /** Finds the lab of the checkout that contains the working directory. */
     static Lab find() {
         Path root = Path.of("").toAbsolutePath();
         while (!Files.isExecutable(root.resolve("aliquot"))) {
             if (root.getParent() == null) {
-                throw new IllegalStateException("there is no ./aliquot in the working folder or above it");
+                throw new IllegalStateException("no ./aliquot in the working directory or above it");
             }
             root = root.getParent();
         }
         var environment = new HashMap<String, String>();
-        String text = execute(SHORT, List.of(root.resolve("aliquot").toString(), "env"))
+        String text = execute(COMMAND_TIMEOUT, List.of(root.resolve("aliquot").toString(), "env"))
                 .expectSuccess();
         text.lines().forEach(line -> {
             int equals = line.indexOf('=');
@@ -87,13 +87,13 @@ final class Lab implements AutoCloseable {
         return new Lab(root, environment);
     }
 
-    /** The cluster, as its administrator. */
+    /** A client with the rights of the cluster's administrator. */
     KubernetesClient client() {
         return client;
     }
 
     /** A value of {@code ./aliquot env}. */
-    String get(String key) {
+    String setting(String key) {
         String value = environment.get(key);
         if (value == null) {
             throw new IllegalStateException("./aliquot env has no " + key);
@@ -102,10 +102,10 @@ final class Lab implements AutoCloseable {
     }
 
     List<String> nodes() {
-        return List.of(get("NODES").split(" ", -1));
+        return List.of(setting("NODES").split(" ", -1));
     }
 
-    /** How much of a resource a node offers; 0 if it knows none. */
+    /** A node's allocatable amount of a resource; 0 if the node does not list the resource. */
     int allocatable(String node, String resource) {
         Quantity quantity =
                 client.nodes().withName(node).get().getStatus().getAllocatable().get(resource);
@@ -113,21 +113,22 @@ final class Lab implements AutoCloseable {
     }
 
     /**
-     * The cluster as somebody else, with an administrator's rights: what only a program's own identity may do by policy.
+     * A client that impersonates a user and has the administrator's RBAC rights: for requests that admission policies
+     * allow to that user only.
      *
-     * @param claims the token's extra fields
+     * @param extra the extra fields of the user's token
      */
-    KubernetesClient as(String user, Map<String, List<String>> claims) {
+    KubernetesClient impersonate(String user, Map<String, List<String>> extra) {
         Config config = new ConfigBuilder(client.getConfiguration())
                 .withImpersonateUsername(user)
                 .withImpersonateGroups("system:masters")
-                .withImpersonateExtras(claims)
+                .withImpersonateExtras(extra)
                 .build();
         return new KubernetesClientBuilder().withConfig(config).build();
     }
 
-    /** The pods of a component of the release that are not on their way out. */
-    List<Pod> partsOf(String component) {
+    /** The pods of a component of the release that are not terminating. */
+    List<Pod> componentPods(String component) {
         return client
                 .pods()
                 .inNamespace(NAMESPACE)
@@ -136,14 +137,14 @@ final class Lab implements AutoCloseable {
                 .getItems()
                 .stream()
                 .filter(pod -> pod.getMetadata().getDeletionTimestamp() == null)
-                // a node that a test has made up and removed leaves an agent's pod behind for minutes
+                // the agent's pod on a deleted hollow node remains for minutes
                 .filter(pod -> nodes().contains(String.valueOf(pod.getSpec().getNodeName())))
                 .toList();
     }
 
     /** An image with bash, coreutils, Python and {@code vgpu-sample}. */
-    String image() {
-        return get("SAMPLE_IMAGE");
+    String sampleImage() {
+        return setting("SAMPLE_IMAGE");
     }
 
     Path root() {
@@ -155,19 +156,19 @@ final class Lab implements AutoCloseable {
         var command = new ArrayList<String>();
         command.add(root.resolve("aliquot").toString());
         command.addAll(Arrays.asList(arguments));
-        return execute(SHORT.multipliedBy(3), command);
+        return execute(COMMAND_TIMEOUT.multipliedBy(3), command);
     }
 
     Output kubectl(String... arguments) {
         return aliquot(prepend(arguments, "kubectl"));
     }
 
-    /** Runs a command where the node's own programs run. */
+    /** Runs a command on a node, beside its kubelet and container runtime. */
     Output onNode(String node, String... command) {
         return aliquot(prepend(command, "node", node));
     }
 
-    /** SIGKILL to a program of the lab, such as {@code node1/kubelet}. */
+    /** Sends SIGKILL to a program of the lab, such as {@code node1/kubelet}. */
     void kill(String program) {
         aliquot("kill", program).expectSuccess();
     }
@@ -176,12 +177,12 @@ final class Lab implements AutoCloseable {
         aliquot("start", program).expectSuccess();
     }
 
-    /** SIGKILL to all processes of a container, as the node's container runtime sends it. */
+    /** Has the node's container runtime send SIGKILL to all processes of a container. */
     void killContainer(String node, String containerId) {
         signal(node, containerId, "SIGKILL");
     }
 
-    /** A signal to all processes of a container, as the node's container runtime sends it. */
+    /** Has the node's container runtime send a signal to all processes of a container. */
     void signal(String node, String containerId, String signal) {
         onNode(
                         node,
@@ -208,7 +209,7 @@ final class Lab implements AutoCloseable {
         return all.toArray(String[]::new);
     }
 
-    static Output execute(Duration within, List<String> command) {
+    static Output execute(Duration timeout, List<String> command) {
         try {
             Process process = new ProcessBuilder(command)
                     .redirectInput(
@@ -216,9 +217,9 @@ final class Lab implements AutoCloseable {
                     .start();
             var out = read(process.getInputStream());
             var err = read(process.getErrorStream());
-            if (!process.waitFor(within.toMillis(), TimeUnit.MILLISECONDS)) {
+            if (!process.waitFor(timeout.toMillis(), TimeUnit.MILLISECONDS)) {
                 process.destroyForcibly();
-                throw new AssertionError("not done within " + within + ": " + command);
+                throw new AssertionError("timed out after " + timeout + ": " + command);
             }
             return new Output(process.exitValue(), out.join(), err.join());
         } catch (IOException e) {

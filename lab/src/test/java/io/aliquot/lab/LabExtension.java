@@ -9,14 +9,16 @@ import org.junit.jupiter.api.extension.ParameterContext;
 import org.junit.jupiter.api.extension.ParameterResolver;
 import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
 
-/** Gives a test the {@link Lab} and a {@link Space} of its own, and tells what happened there if the test fails. */
+/**
+ * Injects the {@link Lab} and a new {@link TestNamespace} into a test, and adds their state to a failure of the test.
+ */
 final class LabExtension implements ParameterResolver, TestExecutionExceptionHandler {
     private static final Namespace STORE = Namespace.create(LabExtension.class);
 
     @Override
     public boolean supportsParameter(ParameterContext parameter, ExtensionContext context) {
         Class<?> type = parameter.getParameter().getType();
-        return type == Lab.class || type == Space.class;
+        return type == Lab.class || type == TestNamespace.class;
     }
 
     @Override
@@ -25,8 +27,10 @@ final class LabExtension implements ParameterResolver, TestExecutionExceptionHan
         if (parameter.getParameter().getType() == Lab.class) {
             return lab;
         }
-        // JUnit closes what a store holds at the end of the test that it belongs to.
-        return context.getStore(STORE).computeIfAbsent(Space.class, key -> new Space(lab, name(context)), Space.class);
+        // JUnit closes the values of a store when the store's test ends.
+        return context.getStore(STORE)
+                .computeIfAbsent(
+                        TestNamespace.class, key -> new TestNamespace(lab, name(context)), TestNamespace.class);
     }
 
     private static String name(ExtensionContext context) {
@@ -40,16 +44,16 @@ final class LabExtension implements ParameterResolver, TestExecutionExceptionHan
 
     @Override
     public void handleTestExecutionException(ExtensionContext context, Throwable failure) throws Throwable {
-        Optional.ofNullable(context.getStore(STORE).get(Space.class, Space.class))
-                .ifPresent(space -> failure.addSuppressed(new StateOfTheLab(space.describe())));
+        Optional.ofNullable(context.getStore(STORE).get(TestNamespace.class, TestNamespace.class))
+                .ifPresent(namespace -> failure.addSuppressed(new LabState(namespace.diagnostics())));
         throw failure;
     }
 
-    /** What the cluster looked like when a test failed; shown below the failure. */
-    private static final class StateOfTheLab extends RuntimeException {
+    /** The state of the cluster when a test failed; shown below the failure. */
+    private static final class LabState extends RuntimeException {
         private static final long serialVersionUID = 1;
 
-        StateOfTheLab(String state) {
+        LabState(String state) {
             super(state, null, false, false);
         }
     }

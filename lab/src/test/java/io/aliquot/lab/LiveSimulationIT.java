@@ -1,6 +1,6 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** {@code simulate --live}, run by somebody who may list nodes and pods and nothing else. */
+/** {@code simulate --live}, run with an account that may list nodes and pods and nothing else. */
 @ExtendWith(LabExtension.class)
 class LiveSimulationIT {
     private static final int PODS = 5;
@@ -28,20 +28,20 @@ class LiveSimulationIT {
     private Path folder;
 
     @Test
-    void theLiveClusterIsReadAsItsDumpIs(Lab lab, Space space) throws IOException {
+    void theLiveClusterAndItsDumpGiveTheSameReport(Lab lab, TestNamespace namespace) throws IOException {
         for (int i = 0; i < PODS; i++) {
-            space.create(Pods.asking(lab, "pod-" + i, Map.of(Resources.MEMORY, "9000", Resources.CORES, "20")));
-            space.await("pod-" + i, "is bound", EVENTUALLY, Space::bound);
+            namespace.create(Pods.withLimits(lab, "pod-" + i, Map.of(Resources.MEMORY, "9000", Resources.CORES, "20")));
+            namespace.await("pod-" + i, "is bound", EVENTUALLY, TestNamespace::isBound);
         }
         Path dump = folder.resolve("dump.json");
         Files.writeString(
                 dump, lab.kubectl("get", "nodes,pods", "-A", "-o", "json").expectSuccess());
 
-        String role = space.name() + "-reader";
+        String role = namespace.name() + "-reader";
         JsonNode live;
         try {
             live = simulate(
-                    lab, "--live", "--kubeconfig", reader(lab, space, role).toString());
+                    lab, "--live", "--kubeconfig", reader(lab, namespace, role).toString());
         } finally {
             lab.kubectl("delete", "clusterrole,clusterrolebinding", role);
         }
@@ -53,10 +53,11 @@ class LiveSimulationIT {
         assertThat(live.at("/results/0/pods").asInt()).isGreaterThanOrEqualTo(PODS);
     }
 
-    /** The kubeconfig of an account that goes with the space, and has a role that doesn't. */
-    private Path reader(Lab lab, Space space, String role) throws IOException {
-        String[] in = {"--namespace", space.name()};
-        lab.kubectl("create", "serviceaccount", "reader", in[0], in[1]).expectSuccess();
+    /** Creates an account in the namespace and a ClusterRole {@code role} for it; returns the account's kubeconfig. */
+    private Path reader(Lab lab, TestNamespace namespace, String role) throws IOException {
+        String[] inNamespace = {"--namespace", namespace.name()};
+        lab.kubectl("create", "serviceaccount", "reader", inNamespace[0], inNamespace[1])
+                .expectSuccess();
         lab.kubectl("create", "clusterrole", role, "--verb=list", "--resource=nodes,pods")
                 .expectSuccess();
         lab.kubectl(
@@ -64,11 +65,11 @@ class LiveSimulationIT {
                         "clusterrolebinding",
                         role,
                         "--clusterrole=" + role,
-                        "--serviceaccount=" + space.name() + ":reader")
+                        "--serviceaccount=" + namespace.name() + ":reader")
                 .expectSuccess();
         JsonNode config = JSON.readTree(
                 lab.kubectl("config", "view", "--raw", "-o", "json").expectSuccess());
-        String token = space.token("reader");
+        String token = namespace.token("reader");
         for (JsonNode user : config.get("users")) {
             ((ObjectNode) user).putObject("user").put("token", token);
         }
@@ -77,9 +78,9 @@ class LiveSimulationIT {
         return file;
     }
 
-    /** What it tells, but for where it read and how long it took. */
+    /** The report, without its source and its times. */
     private JsonNode simulate(Lab lab, String... source) throws IOException {
-        JsonNode report = Simulator.run(lab, folder, source);
+        JsonNode report = SimulateCommand.run(lab, folder, source);
         ((ObjectNode) report).remove("program");
         ((ObjectNode) report.get("input")).remove("source");
         for (JsonNode timed : report.findParents("seconds")) {

@@ -17,49 +17,51 @@ import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The metrics that there are are those that the docs list. */
+/** The exported metrics are those that the docs list. */
 @ExtendWith(LabExtension.class)
 class MetricsIT {
     private static final Pattern DOCUMENTED = Pattern.compile("`(aliquot_[a-z_]+)`");
     private static final Pattern SCRAPED = Pattern.compile("(?m)^# TYPE (aliquot_[a-z_]+) ");
 
     @ParameterizedTest
-    @CsvSource({"scheduler, 9090, api.md", "device-plugin, 9091, install.md"})
-    void theDocsListEachAndNoOther(String component, int port, String page, Lab lab, Space space) throws Exception {
-        new Replicas(lab).awaitReady(Duration.ofMinutes(4)); // an earlier test may have killed one
-        space.run(Pods.memory(lab, "measured", 1000));
+    @CsvSource({"scheduler, 9090", "device-plugin, 9091"})
+    void theDocsListExactlyTheExportedMetrics(String component, int port, Lab lab, TestNamespace namespace)
+            throws Exception {
+        new SchedulerReplicas(lab).awaitReady(Duration.ofMinutes(4)); // an earlier test may have killed one
+        namespace.run(Pods.withGpuMemory(lab, "measured", 1000));
         var scraped = new TreeSet<String>();
-        for (Pod pod : lab.partsOf(component)) {
-            scraped.addAll(scraped(pod, port));
+        for (Pod pod : lab.componentPods(component)) {
+            scraped.addAll(scrape(pod, port));
         }
 
-        Set<String> listed = new TreeSet<>();
-        Set<String> late = new TreeSet<>();
-        Files.readString(lab.root().resolve("docs").resolve(page))
+        Set<String> documented = new TreeSet<>();
+        Set<String> absentAtFirst = new TreeSet<>();
+        Files.readString(lab.root().resolve("docs").resolve("metrics.md"))
                 .lines()
                 .filter(line -> line.startsWith("| `aliquot_"))
-                .forEach(row -> listIn(row, row.contains("not there before the first") ? late : listed));
+                .filter(line -> line.startsWith("| `aliquot_agent_") == component.equals("device-plugin"))
+                .forEach(row -> addNames(row, row.contains("not there before the first") ? absentAtFirst : documented));
 
-        assertThat(scraped).containsAll(listed);
-        listed.addAll(late);
-        scraped.removeIf(name -> name.endsWith("_max")); // of a histogram, the docs say
-        assertThat(listed).containsAll(scraped);
+        assertThat(scraped).containsAll(documented);
+        documented.addAll(absentAtFirst);
+        scraped.removeIf(name -> name.endsWith("_max")); // the maximum of a histogram, as the docs say
+        assertThat(documented).containsAll(scraped);
     }
 
-    private static void listIn(String row, Set<String> names) {
+    private static void addNames(String row, Set<String> names) {
         DOCUMENTED
                 .matcher(row.substring(0, row.indexOf('|', 1)))
                 .results()
                 .map(match -> match.group(1))
                 .forEach(name -> {
                     names.add(name);
-                    if (name.startsWith("aliquot_gpu_")) { // by node as well, the docs say
+                    if (name.startsWith("aliquot_gpu_")) { // also per node, as the docs say
                         names.add(name.replace("aliquot_gpu_", "aliquot_node_gpu_"));
                     }
                 });
     }
 
-    private static Set<String> scraped(Pod pod, int port) throws IOException, InterruptedException {
+    private static Set<String> scrape(Pod pod, int port) throws IOException, InterruptedException {
         URI uri = URI.create("http://" + pod.getStatus().getPodIP() + ":" + port + "/metrics");
         String text = HttpClient.newHttpClient()
                 .send(HttpRequest.newBuilder(uri).build(), BodyHandlers.ofString())

@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
-import static io.aliquot.lab.Space.PROMPT;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.PROMPTLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Annotations;
@@ -20,149 +20,155 @@ import java.util.function.Function;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** Which pod goes to which GPU, and what happens to those that fit nowhere. */
+/** Which GPU a pod gets, and what happens to pods that fit nowhere. */
 @ExtendWith(LabExtension.class)
 class PlacementIT {
-    /** kube-scheduler tries a pod again after 3 s at most. */
+    /** The longest backoff of kube-scheduler after a pod's first attempts. */
     private static final Duration BACKOFF = Duration.ofSeconds(3);
 
     @Test
-    void withBinpackTenPodsShareAGpuAndTheEleventhGoesToAnother(Lab lab, Space space) {
-        List<Pod> pods = bind(space, 11, name -> placed(Pods.memory(lab, name, 8000), "binpack"));
+    void binpackPutsTenPodsOnAGpuAndTheEleventhOnAnother(Lab lab, TestNamespace namespace) {
+        List<Pod> pods =
+                createInSequence(namespace, 11, name -> withPolicy(Pods.withGpuMemory(lab, name, 8000), "binpack"));
 
-        assertThat(Holdings.count(pods).values()).containsExactlyInAnyOrder(10, 1);
+        assertThat(Allocations.podsPerGpu(pods).values()).containsExactlyInAnyOrder(10, 1);
         assertThat(pods).extracting(pod -> pod.getSpec().getNodeName()).containsOnly(node(pods.get(0)));
     }
 
     @Test
-    void withSpreadElevenPodsUseAllFourGpus(Lab lab, Space space) {
-        List<Pod> pods = bind(space, 11, name -> placed(Pods.memory(lab, name, 8000), "spread"));
+    void spreadPutsElevenPodsOnAllFourGpus(Lab lab, TestNamespace namespace) {
+        List<Pod> pods =
+                createInSequence(namespace, 11, name -> withPolicy(Pods.withGpuMemory(lab, name, 8000), "spread"));
 
-        assertThat(Holdings.count(pods).values()).containsExactlyInAnyOrder(3, 3, 3, 2);
+        assertThat(Allocations.podsPerGpu(pods).values()).containsExactlyInAnyOrder(3, 3, 3, 2);
     }
 
     @Test
-    void whereANodeHasMoreSlotsMemoryAloneDecides(Lab lab, Space space) {
+    void onANodeWithMoreSlotsMemoryAloneLimitsThePodsOfAGpu(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().get(1);
         setSlots(lab, node, "20");
         try {
-            List<Pod> pods =
-                    bind(space, 12, name -> placed(Pods.onNode(Pods.memory(lab, name, 7000), node), "binpack"));
+            List<Pod> pods = createInSequence(
+                    namespace,
+                    12,
+                    name -> withPolicy(Pods.onNode(Pods.withGpuMemory(lab, name, 7000), node), "binpack"));
 
-            assertThat(Holdings.count(pods).values()).containsExactlyInAnyOrder(11, 1);
+            assertThat(Allocations.podsPerGpu(pods).values()).containsExactlyInAnyOrder(11, 1);
         } finally {
-            space.empty();
+            namespace.deleteAllPods();
             setSlots(lab, node, "10");
             lab.kubectl("annotate", "node", node, Annotations.SLOTS + "-").expectSuccess();
         }
     }
 
     @Test
-    void aPodWithTwoVgpusGetsTwoGpusOfOneNode(Lab lab, Space space) {
-        Pod pod = space.run(Pods.asking(lab, "two", Map.of(Resources.GPU, "2", Resources.MEMORY, "3000")));
+    void aPodWithTwoVgpusGetsTwoGpusOfOneNode(Lab lab, TestNamespace namespace) {
+        Pod pod = namespace.run(Pods.withLimits(lab, "two", Map.of(Resources.GPU, "2", Resources.MEMORY, "3000")));
 
-        List<String> held = Holdings.of(pod, Pods.MAIN).stream().map(Vgpu::uuid).toList();
-        assertThat(held).hasSize(2).doesNotHaveDuplicates();
-        assertThat(Holdings.inventory(lab, node(pod)).gpus())
+        List<String> uuids =
+                Allocations.of(pod, Pods.MAIN).stream().map(Vgpu::uuid).toList();
+        assertThat(uuids).hasSize(2).doesNotHaveDuplicates();
+        assertThat(Allocations.inventory(lab, node(pod)).gpus())
                 .extracting(gpu -> gpu.uuid())
-                .containsAll(held);
-        assertThat(space.exec("two", "nvidia-smi", "-L").expectSuccess()).contains(held);
+                .containsAll(uuids);
+        assertThat(namespace.exec("two", "nvidia-smi", "-L").expectSuccess()).contains(uuids);
     }
 
     @Test
-    void aPodThatMustHaveItsGpusInOneNumaDomainIsToldThatNoNodeHasTwoThere(Lab lab, Space space) {
-        Pod two = Pods.asking(lab, "must", Map.of(Resources.GPU, "2", Resources.MEMORY, "3000"));
-        space.create(Pods.annotated(two, Map.of(Annotations.NUMA, "required")));
-        assertThat(space.awaitUnschedulable("must")).contains("no NUMA domain with 2 such GPUs");
+    void aPodThatRequiresTwoGpusInOneNumaDomainIsPendingAndOneThatPrefersThemRuns(Lab lab, TestNamespace namespace) {
+        Pod two = Pods.withLimits(lab, "required", Map.of(Resources.GPU, "2", Resources.MEMORY, "3000"));
+        namespace.create(Pods.withAnnotations(two, Map.of(Annotations.NUMA, "required")));
+        assertThat(namespace.awaitUnschedulable("required")).contains("no NUMA domain with 2 such GPUs");
 
-        two.getMetadata().setName("would");
-        Pod pod = space.run(Pods.annotated(two, Map.of(Annotations.NUMA, "preferred")));
+        two.getMetadata().setName("preferred");
+        Pod pod = namespace.run(Pods.withAnnotations(two, Map.of(Annotations.NUMA, "preferred")));
 
-        assertThat(Holdings.of(pod, Pods.MAIN)).hasSize(2);
+        assertThat(Allocations.of(pod, Pods.MAIN)).hasSize(2);
     }
 
     @Test
-    void aNodeThatGivesWholeCardsOnlyRefusesSharesUntilItsLabelIsTakenAway(Lab lab, Space space) {
+    void aNodeForWholeCardsOnlyTakesNoSharesUntilItsLabelIsRemoved(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().get(1);
         lab.kubectl("label", "node", node, Labels.SHARE + "=exclusive").expectSuccess();
         try {
-            space.create(Pods.onNode(Pods.memory(lab, "share", 1000), node));
-            assertThat(space.awaitUnschedulable("share")).contains("gives whole cards only");
-            space.run(Pods.onNode(Pods.asking(lab, "whole", Map.of(Resources.GPU, "1")), node));
+            namespace.create(Pods.onNode(Pods.withGpuMemory(lab, "share", 1000), node));
+            assertThat(namespace.awaitUnschedulable("share")).contains("gives whole cards only");
+            namespace.run(Pods.onNode(Pods.withLimits(lab, "whole", Map.of(Resources.GPU, "1")), node));
         } finally {
             lab.kubectl("label", "node", node, Labels.SHARE + "-").expectSuccess();
         }
-        space.awaitRunning("share", PROMPT.plus(BACKOFF));
-        Holdings.expectNoGpuOverCapacity(lab);
+        namespace.awaitRunning("share", PROMPTLY.plus(BACKOFF));
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void aPodWithThreeVgpusIsToldThatNoNodeHasThree(Lab lab, Space space) {
-        space.create(Pods.asking(lab, "three", Map.of(Resources.GPU, "3", Resources.MEMORY, "3000")));
+    void aPodWithThreeVgpusIsUnschedulableOnNodesWithTwoGpus(Lab lab, TestNamespace namespace) {
+        namespace.create(Pods.withLimits(lab, "three", Map.of(Resources.GPU, "3", Resources.MEMORY, "3000")));
 
-        String said = space.awaitUnschedulable("three");
+        String message = namespace.awaitUnschedulable("three");
 
-        assertThat(said).contains("asks for 3 vGPUs");
-        assertThat(space.describe("three")).contains(said);
+        assertThat(message).contains("asks for 3 vGPUs");
+        assertThat(namespace.describe("three")).contains(message);
     }
 
     @Test
-    void aPodThatDoesNotFitSaysWhyAndIsBoundSoonAfterRoomAppears(Lab lab, Space space) {
+    void aPendingPodSaysWhyAndIsBoundSoonAfterCapacityIsFreed(Lab lab, TestNamespace namespace) {
         for (int i = 0; i < 4; i++) {
-            space.create(Pods.asking(lab, "whole-" + i, Map.of(Resources.GPU, "1")));
+            namespace.create(Pods.withLimits(lab, "whole-" + i, Map.of(Resources.GPU, "1")));
         }
         for (int i = 0; i < 4; i++) {
-            space.awaitRunning("whole-" + i, EVENTUALLY);
+            namespace.awaitRunning("whole-" + i, EVENTUALLY);
         }
-        space.create(Pods.memory(lab, "waiting", 3000));
-        assertThat(space.awaitUnschedulable("waiting")).contains("2 no GPU with 3000 MiB free");
+        namespace.create(Pods.withGpuMemory(lab, "pending", 3000));
+        assertThat(namespace.awaitUnschedulable("pending")).contains("2 no GPU with 3000 MiB free");
 
-        space.delete("whole-2");
+        namespace.delete("whole-2");
 
-        space.await("waiting", "is bound", PROMPT, Space::bound);
-        space.awaitRunning("waiting", EVENTUALLY);
-        Holdings.expectNoGpuOverCapacity(lab);
+        namespace.await("pending", "is bound", PROMPTLY, TestNamespace::isBound);
+        namespace.awaitRunning("pending", EVENTUALLY);
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void aWholeCardIsSharedWithNobody(Lab lab, Space space) {
-        Pod whole = space.run(Pods.asking(lab, "whole", Map.of(Resources.GPU, "1")));
-        List<Pod> shares = bind(space, 3, name -> Pods.onNode(Pods.memory(lab, name, 1000), node(whole)));
+    void aWholeCardIsSharedWithNoOtherPod(Lab lab, TestNamespace namespace) {
+        Pod whole = namespace.run(Pods.withLimits(lab, "whole", Map.of(Resources.GPU, "1")));
+        List<Pod> shares =
+                createInSequence(namespace, 3, name -> Pods.onNode(Pods.withGpuMemory(lab, name, 1000), node(whole)));
 
-        assertThat(Holdings.of(whole, Pods.MAIN)).singleElement().satisfies(vgpu -> {
+        assertThat(Allocations.of(whole, Pods.MAIN)).singleElement().satisfies(vgpu -> {
             assertThat(vgpu.exclusive()).isTrue();
             assertThat(vgpu.memoryMiB()).isEqualTo(81920);
         });
-        assertThat(shares).extracting(Holdings::gpu).doesNotContain(Holdings.gpu(whole));
+        assertThat(shares).extracting(Allocations::gpuOf).doesNotContain(Allocations.gpuOf(whole));
     }
 
     @Test
-    void aSecondAfterAGpuIsCordonedItGetsNoPodsAndWhenThatIsLiftedItDoes(Lab lab, Space space)
+    void aCordonedGpuGetsNoPodsAfterASecondAndGetsThemAgainOnceUncordoned(Lab lab, TestNamespace namespace)
             throws InterruptedException {
         String node = lab.nodes().get(0);
-        String cordoned = Holdings.gpu(space.run(Pods.onNode(Pods.memory(lab, "first", 1000), node)));
+        String cordoned = Allocations.gpuOf(namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "first", 1000), node)));
         lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "=" + cordoned)
                 .expectSuccess();
         try {
             TimeUnit.SECONDS.sleep(1);
-            // which would have the first one's
-            Pod second = placed(Pods.onNode(Pods.memory(lab, "second", 1000), node), "binpack");
-            assertThat(Holdings.gpu(space.run(second))).isNotEqualTo(cordoned);
-            space.create(
-                    Pods.onNode(Pods.asking(lab, "waits", Map.of(Resources.GPU, "2", Resources.MEMORY, "1000")), node));
-            space.awaitUnschedulable("waits");
+            // without the cordon, binpack would put the second pod on the first one's GPU
+            Pod second = withPolicy(Pods.onNode(Pods.withGpuMemory(lab, "second", 1000), node), "binpack");
+            assertThat(Allocations.gpuOf(namespace.run(second))).isNotEqualTo(cordoned);
+            namespace.create(Pods.onNode(
+                    Pods.withLimits(lab, "pending", Map.of(Resources.GPU, "2", Resources.MEMORY, "1000")), node));
+            namespace.awaitUnschedulable("pending");
         } finally {
             lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "-").expectSuccess();
         }
-        assertThat(Holdings.of(space.awaitRunning("waits", PROMPT), Pods.MAIN))
+        assertThat(Allocations.of(namespace.awaitRunning("pending", PROMPTLY), Pods.MAIN))
                 .extracting(Vgpu::uuid)
                 .contains(cordoned);
     }
 
     @Test
-    void aScalingIsInForceAtOnceAndWhenItIsLiftedWaitingPodsRun(Lab lab, Space space) {
+    void scalingTakesEffectAtOnceAndPendingPodsRunOnceItIsRemoved(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().get(1);
-        // Downwards: the node's totals don't come down again, and other tests count them.
+        // Scales down: after scaling up, the node's totals would not decrease again, and other tests check them.
         var half = new Scaling(50);
         try {
             lab.kubectl(
@@ -172,28 +178,28 @@ class PlacementIT {
                             Annotations.MEMORY_SCALING + "=" + half.print(),
                             Annotations.CORE_SCALING + "=" + half.print())
                     .expectSuccess();
-            Space.awaitTrue(
-                    "the inventory tells it",
-                    PROMPT,
-                    () -> Holdings.inventory(lab, node).memoryScaling().equals(half)
-                            && Holdings.inventory(lab, node).coreScaling().equals(half));
-            space.create(Pods.onNode(Pods.memory(lab, "memory", 50000), node));
-            space.create(Pods.onNode(
-                    Pods.asking(lab, "cores", Map.of(Resources.MEMORY, "1000", Resources.CORES, "60")), node));
-            assertThat(space.awaitUnschedulable("memory")).contains("no GPU that large: 50000 MiB");
-            assertThat(space.awaitUnschedulable("cores")).contains("no GPU with so much compute: 60 percent");
+            TestNamespace.awaitTrue(
+                    "the inventory shows the scaling",
+                    PROMPTLY,
+                    () -> Allocations.inventory(lab, node).memoryScaling().equals(half)
+                            && Allocations.inventory(lab, node).coreScaling().equals(half));
+            namespace.create(Pods.onNode(Pods.withGpuMemory(lab, "memory", 50000), node));
+            namespace.create(Pods.onNode(
+                    Pods.withLimits(lab, "cores", Map.of(Resources.MEMORY, "1000", Resources.CORES, "60")), node));
+            assertThat(namespace.awaitUnschedulable("memory")).contains("no GPU that large: 50000 MiB");
+            assertThat(namespace.awaitUnschedulable("cores")).contains("no GPU with so much compute: 60 percent");
         } finally {
             lab.kubectl("annotate", "node", node, Annotations.MEMORY_SCALING + "-", Annotations.CORE_SCALING + "-")
                     .expectSuccess();
         }
-        space.awaitRunning("memory", PROMPT.plus(BACKOFF));
-        space.awaitRunning("cores", PROMPT.plus(BACKOFF));
+        namespace.awaitRunning("memory", PROMPTLY.plus(BACKOFF));
+        namespace.awaitRunning("cores", PROMPTLY.plus(BACKOFF));
     }
 
     @Test
-    void aJobThatFinishesFreesItsShareAlthoughItsPodIsStillThere(Lab lab, Space space) {
+    void aFinishedJobFreesItsShareWhileItsPodStillExists(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().get(0);
-        Pod task = Pods.onNode(Pods.asking(lab, "task", Map.of(Resources.GPU, "2")), node)
+        Pod task = Pods.onNode(Pods.withLimits(lab, "task", Map.of(Resources.GPU, "2")), node)
                 .edit()
                 .editSpec()
                 .withRestartPolicy("Never")
@@ -202,11 +208,12 @@ class PlacementIT {
                 .endContainer()
                 .endSpec()
                 .build();
-        space.client()
+        namespace
+                .client()
                 .resource(new JobBuilder()
                         .withNewMetadata()
                         .withName("job")
-                        .withNamespace(space.name())
+                        .withNamespace(namespace.name())
                         .endMetadata()
                         .withNewSpec()
                         .withNewTemplate()
@@ -215,30 +222,31 @@ class PlacementIT {
                         .endSpec()
                         .build())
                 .create();
-        Space.awaitTrue("the job's pod", EVENTUALLY, () -> pods(space).size() == 1);
-        String worker = pods(space).get(0).getMetadata().getName();
-        assertThat(Holdings.of(space.awaitRunning(worker, EVENTUALLY), Pods.MAIN))
+        TestNamespace.awaitTrue(
+                "the job's pod", EVENTUALLY, () -> pods(namespace).size() == 1);
+        String worker = pods(namespace).get(0).getMetadata().getName();
+        assertThat(Allocations.of(namespace.awaitRunning(worker, EVENTUALLY), Pods.MAIN))
                 .hasSize(2);
-        space.create(Pods.onNode(Pods.memory(lab, "next", 1000), node));
-        space.awaitUnschedulable("next");
+        namespace.create(Pods.onNode(Pods.withGpuMemory(lab, "next", 1000), node));
+        namespace.awaitUnschedulable("next");
 
-        space.exec(worker, "touch", "/tmp/done").expectSuccess();
+        namespace.exec(worker, "touch", "/tmp/done").expectSuccess();
 
-        space.awaitRunning("next", PROMPT.plus(BACKOFF));
-        assertThat(space.get(worker).getStatus().getPhase()).isEqualTo("Succeeded");
+        namespace.awaitRunning("next", PROMPTLY.plus(BACKOFF));
+        assertThat(namespace.get(worker).getStatus().getPhase()).isEqualTo("Succeeded");
     }
 
-    private static Pod placed(Pod pod, String policy) {
-        return Pods.annotated(pod, Map.of(Annotations.NODE_PLACEMENT, policy, Annotations.GPU_PLACEMENT, policy));
+    private static Pod withPolicy(Pod pod, String policy) {
+        return Pods.withAnnotations(pod, Map.of(Annotations.NODE_PLACEMENT, policy, Annotations.GPU_PLACEMENT, policy));
     }
 
-    /** Creates pods one by one, each as soon as the one before is bound. */
-    private static List<Pod> bind(Space space, int count, Function<String, Pod> make) {
+    /** Creates pods in sequence, each once the previous one is bound. */
+    private static List<Pod> createInSequence(TestNamespace namespace, int count, Function<String, Pod> make) {
         var pods = new ArrayList<Pod>();
         for (int i = 0; i < count; i++) {
             String name = "pod-" + i;
-            space.create(make.apply(name));
-            pods.add(space.await(name, "is bound", EVENTUALLY, Space::bound));
+            namespace.create(make.apply(name));
+            pods.add(namespace.await(name, "is bound", EVENTUALLY, TestNamespace::isBound));
         }
         return pods;
     }
@@ -247,17 +255,17 @@ class PlacementIT {
         return pod.getSpec().getNodeName();
     }
 
-    private static List<Pod> pods(Space space) {
-        return space.client().pods().inNamespace(space.name()).list().getItems();
+    private static List<Pod> pods(TestNamespace namespace) {
+        return namespace.client().pods().inNamespace(namespace.name()).list().getItems();
     }
 
     private static void setSlots(Lab lab, String node, String slots) {
         lab.kubectl("annotate", "--overwrite", "node", node, Annotations.SLOTS + "=" + slots)
                 .expectSuccess();
-        Space.awaitTrue(
-                slots + " slots a GPU on " + node,
+        TestNamespace.awaitTrue(
+                slots + " slots per GPU on " + node,
                 EVENTUALLY,
-                () -> Holdings.inventory(lab, node).slots() == Integer.parseInt(slots)
+                () -> Allocations.inventory(lab, node).slots() == Integer.parseInt(slots)
                         && lab.allocatable(node, Resources.GPU) == 2 * Integer.parseInt(slots));
     }
 }

@@ -7,15 +7,15 @@ import io.fabric8.kubernetes.api.model.Quantity;
 import java.util.HashMap;
 import java.util.Map;
 
-/** Pods as users write them. */
+/** Builds pods as users write them. */
 final class Pods {
-    /** The name of the one container. */
+    /** The name of a pod's only container. */
     static final String MAIN = "main";
 
     private Pods() {}
 
-    /** A pod whose one container sleeps and asks for {@code limits}. */
-    static Pod asking(Lab lab, String name, Map<String, String> limits) {
+    /** A pod with one container, which sleeps and has {@code limits}. */
+    static Pod withLimits(Lab lab, String name, Map<String, String> limits) {
         var quantities = new HashMap<String, Quantity>();
         limits.forEach((key, value) -> quantities.put(key, new Quantity(value)));
         return new PodBuilder()
@@ -27,7 +27,7 @@ final class Pods {
                 .withAutomountServiceAccountToken(false)
                 .addNewContainer()
                 .withName(MAIN)
-                .withImage(lab.image())
+                .withImage(lab.sampleImage())
                 .withImagePullPolicy("Never")
                 .withCommand("sleep", "infinity")
                 .withNewResources()
@@ -38,15 +38,15 @@ final class Pods {
                 .build();
     }
 
-    static Pod memory(Lab lab, String name, int mib) {
-        return asking(lab, name, Map.of(Resources.MEMORY, Integer.toString(mib)));
+    static Pod withGpuMemory(Lab lab, String name, int mib) {
+        return withLimits(lab, name, Map.of(Resources.MEMORY, Integer.toString(mib)));
     }
 
-    static Pod plain(Lab lab, String name) {
-        return asking(lab, name, Map.of());
+    static Pod withoutGpu(Lab lab, String name) {
+        return withLimits(lab, name, Map.of());
     }
 
-    static Pod annotated(Pod pod, Map<String, String> annotations) {
+    static Pod withAnnotations(Pod pod, Map<String, String> annotations) {
         return pod.edit()
                 .editMetadata()
                 .addToAnnotations(annotations)

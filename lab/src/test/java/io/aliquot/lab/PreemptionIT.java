@@ -1,6 +1,6 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.Event;
@@ -17,131 +17,138 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** Pods of higher priority get the room of others, on a node with two GPUs of 81920 MiB. */
+/** Pods of higher priority preempt others, on a node with two GPUs of 81920 MiB. */
 @ExtendWith(LabExtension.class)
 class PreemptionIT {
-    private static final Map<String, String> GUARDED = Map.of("lab", "guarded");
+    private static final Map<String, String> PROTECTED = Map.of("lab", "protected");
 
-    /** Long enough for kube-scheduler to try thrice, and for the evictor to look at each try. */
+    /** Time for three attempts of kube-scheduler, each of which the evictor handles. */
     private static final Duration A_WHILE = Duration.ofSeconds(8);
 
     @Test
-    void whereTheNodesTotalIsShortOnePodGoesAndOnlyThat(Lab lab, Space space) throws InterruptedException {
+    void onePodIsPreemptedWhereTheNodesTotalIsShort(Lab lab, TestNamespace namespace) throws InterruptedException {
         String node = lab.nodes().get(0);
-        runOneAfterAnother(space, low(lab, "old", 81920, node), low(lab, "young", 81920, node));
+        runOneAfterAnother(namespace, low(lab, "old", 81920, node), low(lab, "young", 81920, node));
 
-        Pod high = preemptor(lab, space, "high", 40000, node);
+        Pod high = preemptor(lab, namespace, "high", 40000, node);
 
         assertThat(high.getSpec().getNodeName()).isEqualTo(node);
-        assertThat(names(space)).containsExactlyInAnyOrder("old", "high");
-        Holdings.expectNoGpuOverCapacity(lab);
+        assertThat(names(namespace)).containsExactlyInAnyOrder("old", "high");
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void whereOnlySingleGpusAreShortOnePodIsEvictedAndToldWhy(Lab lab, Space space) throws InterruptedException {
+    void onePodIsEvictedWithAReasonWhereOnlySingleGpusAreShort(Lab lab, TestNamespace namespace)
+            throws InterruptedException {
         String node = lab.nodes().get(0);
-        runOneAfterAnother(space, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
+        runOneAfterAnother(namespace, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
 
-        Pod high = preemptor(lab, space, "high", 40000, node);
+        Pod high = preemptor(lab, namespace, "high", 40000, node);
 
         assertThat(high.getSpec().getNodeName()).isEqualTo(node);
-        assertThat(names(space)).containsExactlyInAnyOrder("old", "high");
-        assertThat(messages(space, "young", "Preempted"))
+        assertThat(names(namespace)).containsExactlyInAnyOrder("old", "high");
+        assertThat(messages(namespace, "young", "Preempted"))
                 .singleElement()
                 .asString()
-                .startsWith("Preempted by pod " + space.name() + "/high of priority 1000");
-        assertThat(messages(space, "high", "Preempting"))
-                .containsExactly("on node " + node + " a GPU is made free by evicting " + space.name() + "/young");
-        Holdings.expectNoGpuOverCapacity(lab);
+                .startsWith("Preempted by pod " + namespace.name() + "/high of priority 1000");
+        assertThat(messages(namespace, "high", "Preempting"))
+                .containsExactly("on node " + node + " a GPU is made free by evicting " + namespace.name() + "/young");
+        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     @Test
-    void whomABudgetProtectsIsEvictedOnlyWhenItAllowsIt(Lab lab, Space space) throws InterruptedException {
+    void aPodUnderADisruptionBudgetIsEvictedOnlyOnceTheBudgetAllowsIt(Lab lab, TestNamespace namespace)
+            throws InterruptedException {
         String node = lab.nodes().get(0);
-        runOneAfterAnother(space, guarded(low(lab, "old", 50000, node)), guarded(low(lab, "young", 60000, node)));
-        var budget = space.client()
+        runOneAfterAnother(
+                namespace,
+                protectedByBudget(low(lab, "old", 50000, node)),
+                protectedByBudget(low(lab, "young", 60000, node)));
+        var budget = namespace
+                .client()
                 .resource(new PodDisruptionBudgetBuilder()
                         .withNewMetadata()
-                        .withName("guard")
-                        .withNamespace(space.name())
+                        .withName("budget")
+                        .withNamespace(namespace.name())
                         .endMetadata()
                         .withNewSpec()
                         .withMinAvailable(new IntOrString(2))
                         .withNewSelector()
-                        .withMatchLabels(GUARDED)
+                        .withMatchLabels(PROTECTED)
                         .endSelector()
                         .endSpec()
                         .build());
         budget.create();
-        try (PriorityClass high = new PriorityClass(lab, space, "PreemptLowerPriority")) {
-            space.create(high.of(Pods.onNode(Pods.memory(lab, "high", 40000), node)));
-            space.awaitUnschedulable("high");
+        try (TestPriorityClass high = new TestPriorityClass(lab, namespace, "PreemptLowerPriority")) {
+            namespace.create(high.of(Pods.onNode(Pods.withGpuMemory(lab, "high", 40000), node)));
+            namespace.awaitUnschedulable("high");
             TimeUnit.MILLISECONDS.sleep(A_WHILE.toMillis());
-            assertThat(names(space)).containsExactlyInAnyOrder("old", "young", "high");
-            assertThat(space.get("young").getMetadata().getDeletionTimestamp()).isNull();
+            assertThat(names(namespace)).containsExactlyInAnyOrder("old", "young", "high");
+            assertThat(namespace.get("young").getMetadata().getDeletionTimestamp())
+                    .isNull();
 
             budget.delete();
 
-            space.awaitRunning("high", EVENTUALLY);
-            assertThat(names(space)).containsExactlyInAnyOrder("old", "high");
+            namespace.awaitRunning("high", EVENTUALLY);
+            assertThat(names(namespace)).containsExactlyInAnyOrder("old", "high");
         }
     }
 
     @Test
-    void aPodThatMayNotPreemptWaits(Lab lab, Space space) throws InterruptedException {
+    void aPodWithPreemptionPolicyNeverStaysPending(Lab lab, TestNamespace namespace) throws InterruptedException {
         String node = lab.nodes().get(0);
-        runOneAfterAnother(space, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
-        try (PriorityClass polite = new PriorityClass(lab, space, "Never")) {
-            space.create(polite.of(Pods.onNode(Pods.memory(lab, "polite", 40000), node)));
+        runOneAfterAnother(namespace, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
+        try (TestPriorityClass never = new TestPriorityClass(lab, namespace, "Never")) {
+            namespace.create(never.of(Pods.onNode(Pods.withGpuMemory(lab, "never", 40000), node)));
 
-            assertThat(space.awaitUnschedulable("polite")).contains("no GPU with 40000 MiB free");
+            assertThat(namespace.awaitUnschedulable("never")).contains("no GPU with 40000 MiB free");
             TimeUnit.MILLISECONDS.sleep(A_WHILE.toMillis());
-            assertThat(names(space)).containsExactlyInAnyOrder("old", "young", "polite");
+            assertThat(names(namespace)).containsExactlyInAnyOrder("old", "young", "never");
         }
     }
 
-    private static Pod preemptor(Lab lab, Space space, String name, int mebibytes, String node) {
-        try (PriorityClass high = new PriorityClass(lab, space, "PreemptLowerPriority")) {
-            return space.run(high.of(Pods.onNode(Pods.memory(lab, name, mebibytes), node)));
+    private static Pod preemptor(Lab lab, TestNamespace namespace, String name, int mebibytes, String node) {
+        try (TestPriorityClass high = new TestPriorityClass(lab, namespace, "PreemptLowerPriority")) {
+            return namespace.run(high.of(Pods.onNode(Pods.withGpuMemory(lab, name, mebibytes), node)));
         }
     }
 
-    /** Kubernetes tells times in whole seconds: bound within the same one, neither would be the younger. */
-    private static void runOneAfterAnother(Space space, Pod old, Pod young) throws InterruptedException {
-        space.run(old);
+    /** Kubernetes' times are whole seconds: of two pods that are bound in the same second neither is the younger. */
+    private static void runOneAfterAnother(TestNamespace namespace, Pod old, Pod young) throws InterruptedException {
+        namespace.run(old);
         TimeUnit.SECONDS.sleep(1);
-        space.run(young);
+        namespace.run(young);
     }
 
     private static Pod low(Lab lab, String name, int mebibytes, String node) {
-        return Pods.onNode(Pods.memory(lab, name, mebibytes), node);
+        return Pods.onNode(Pods.withGpuMemory(lab, name, mebibytes), node);
     }
 
-    private static Pod guarded(Pod pod) {
-        return pod.edit().editMetadata().addToLabels(GUARDED).endMetadata().build();
+    private static Pod protectedByBudget(Pod pod) {
+        return pod.edit().editMetadata().addToLabels(PROTECTED).endMetadata().build();
     }
 
-    private static List<String> names(Space space) {
-        return space.client().pods().inNamespace(space.name()).list().getItems().stream()
+    private static List<String> names(TestNamespace namespace) {
+        return namespace.client().pods().inNamespace(namespace.name()).list().getItems().stream()
                 .map(pod -> pod.getMetadata().getName())
                 .toList();
     }
 
-    private static List<String> messages(Space space, String pod, String reason) {
-        return space.events(pod).stream()
+    private static List<String> messages(TestNamespace namespace, String pod, String reason) {
+        return namespace.events(pod).stream()
                 .filter(event -> reason.equals(event.getReason()))
                 .map(Event::getMessage)
                 .toList();
     }
 
-    /** One of priority 1000, there while it is open. */
-    private static final class PriorityClass implements AutoCloseable {
+    /** A PriorityClass of value 1000, deleted on close. */
+    private static final class TestPriorityClass implements AutoCloseable {
         private final KubernetesClient client;
         private final String name;
 
-        PriorityClass(Lab lab, Space space, String policy) {
+        TestPriorityClass(Lab lab, TestNamespace namespace, String policy) {
             client = lab.client();
-            name = space.name(); // of a name that comes back the API server may know the end or the beginning
+            name = namespace.name(); // unique, as the API server's cache may still have a deleted class
             client.resource(new PriorityClassBuilder()
                             .withNewMetadata()
                             .withName(name)
@@ -150,11 +157,11 @@ class PreemptionIT {
                             .withPreemptionPolicy(policy)
                             .build())
                     .create();
-            // The API server's admission hears of a class a moment after it has stored it.
-            Space.awaitTrue("a pod of priority class " + name + " is admitted", EVENTUALLY, () -> {
+            // The API server's admission sees a new class a moment after it is stored.
+            TestNamespace.awaitTrue("a pod of priority class " + name + " is admitted", EVENTUALLY, () -> {
                 try {
-                    client.resource(of(Pods.plain(lab, "tried")))
-                            .inNamespace(space.name())
+                    client.resource(of(Pods.withoutGpu(lab, "probe")))
+                            .inNamespace(namespace.name())
                             .dryRun()
                             .create();
                     return true;

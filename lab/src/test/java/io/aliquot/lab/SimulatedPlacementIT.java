@@ -1,6 +1,6 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.Space.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -28,20 +28,21 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * Pods are placed for real, one after another, and then the cluster's own dump is given to {@code simulate}: what each GPU
- * holds is the same to the MiB, and nothing like what another policy would have made of it.
+ * Compares {@code simulate} with the scheduler. The scheduler places pods in sequence, then {@code simulate} places
+ * those of the cluster's dump: the allocations of each GPU are the same to the MiB, and differ from those of other
+ * policies.
  *
- * <p>The other plugins of kube-scheduler can't disturb: the winner's score is at least 50 points above any other's, and
- * of theirs only ImageLocality differs from node to node here, by a few points.
+ * <p>The other plugins of kube-scheduler cannot interfere: the winner's score is at least 50 points above any other's,
+ * and of the plugins' scores only ImageLocality's differs between the nodes, by a few points.
  */
 @ExtendWith(LabExtension.class)
 class SimulatedPlacementIT {
-    /** Twice what there is room for, so that the last ones fit only here and there. */
+    /** Twice as many as fit, so that the last ones fit on few nodes only. */
     private static final int PODS = 56;
 
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /** CPU in thousandths of a core, which not all nodes have enough of, and limits. */
+    /** CPU request in millicores, which not all nodes have free, and limits on GPU resources. */
     private record Shape(int cpuMillis, Map<String, String> limits) {}
 
     private static final List<Shape> SHAPES = List.of(
@@ -61,65 +62,70 @@ class SimulatedPlacementIT {
 
     @ParameterizedTest
     @EnumSource
-    void theSimulatorPlacesAsTheSchedulerDoes(Placement policy, Lab lab, Space space) throws IOException {
-        List<HollowNodes.Kind> kinds = List.of(
-                HollowNodes.kind(64, 4, "NVIDIA L40S", 46068),
-                HollowNodes.kind(12, 4, "NVIDIA L40S", 46068),
-                HollowNodes.kind(16, 1, "NVIDIA L4", 23034),
-                HollowNodes.kind(32, 2, "NVIDIA A100-SXM4-80GB", 81920));
-        try (var nodes = new HollowNodes(lab, kinds)) {
+    void theSimulatorPlacesPodsAsTheSchedulerDoes(Placement policy, Lab lab, TestNamespace namespace)
+            throws IOException {
+        List<HollowNodes.Hardware> hardware = List.of(
+                HollowNodes.hardware(64, 4, "NVIDIA L40S", 46068),
+                HollowNodes.hardware(12, 4, "NVIDIA L40S", 46068),
+                HollowNodes.hardware(16, 1, "NVIDIA L4", 23034),
+                HollowNodes.hardware(32, 2, "NVIDIA A100-SXM4-80GB", 81920));
+        try (var nodes = new HollowNodes(lab, hardware)) {
             if (policy == Placement.FRAGMENTATION) {
-                // What it has learnt from earlier tests' pods can't be given to the simulator.
-                new Replicas(lab).restart(EVENTUALLY.multipliedBy(2));
+                // Discards what the policy has learned from earlier tests' pods, which the simulator does not know.
+                new SchedulerReplicas(lab).restart(EVENTUALLY.multipliedBy(2));
             }
-            List<Pod> pods = place(lab, space, policy);
-            long bound = pods.stream().filter(Space::bound).count();
+            List<Pod> pods = place(lab, namespace, policy);
+            long bound = pods.stream().filter(TestNamespace::isBound).count();
             assertThat(bound).isBetween(30L, PODS - 5L);
             assertThat(pods.stream()
-                            .filter(Space::bound)
+                            .filter(TestNamespace::isBound)
                             .map(pod -> pod.getSpec().getNodeName()))
                     .as("nodes in use")
                     .containsAll(lab.nodes())
                     .containsAll(nodes.names());
 
-            Map<String, Simulated> simulated = simulate(lab, space);
+            Map<String, Simulated> simulated = simulate(lab, namespace);
 
             assertThat(simulated.get(name(policy)))
-                    .as("what each GPU holds by %s, and how many pods are placed", policy)
-                    .isEqualTo(new Simulated(bound, held(pods)));
+                    .as("number of placed pods and allocations of each GPU with %s", policy)
+                    .isEqualTo(new Simulated(bound, allocations(pods)));
             simulated.forEach((other, result) -> {
                 if (!other.equals(name(policy))) {
                     assertThat(result.gpus())
-                            .as("what GPUs hold by %s is not what they hold by %s", other, policy)
-                            .isNotEqualTo(held(pods));
+                            .as("allocations with %s differ from those with %s", other, policy)
+                            .isNotEqualTo(allocations(pods));
                 }
             });
-            end(space, pods, nodes);
+            endPods(namespace, pods, nodes);
         }
     }
 
-    /** So that the next test finds all GPUs free: what is deleted before it has ended holds its share for some seconds. */
-    private static void end(Space space, List<Pod> pods, HollowNodes nodes) {
-        // First those that wait, else they would be bound while the others go.
+    /**
+     * Frees all GPUs for the next test. Pods end before their deletion, as the share of a pod that is deleted earlier
+     * stays allocated for seconds.
+     */
+    private static void endPods(TestNamespace namespace, List<Pod> pods, HollowNodes nodes) {
+        // Deletes Pending pods first: they would be bound while the others end.
         pods.stream()
-                .filter(pod -> !Space.bound(pod))
-                .forEach(pod -> space.delete(pod.getMetadata().getName()));
+                .filter(pod -> !TestNamespace.isBound(pod))
+                .forEach(pod -> namespace.delete(pod.getMetadata().getName()));
         pods.stream()
                 .filter(pod ->
                         nodes.names().contains(String.valueOf(pod.getSpec().getNodeName())))
-                .forEach(pod -> space.end(pod.getMetadata().getName()));
+                .forEach(pod -> namespace.markSucceeded(pod.getMetadata().getName()));
     }
 
-    /** One after another, each once the one before has its node or is told that there is none. */
-    private static List<Pod> place(Lab lab, Space space, Placement policy) {
+    /** Creates pods in sequence, each once the previous one is bound or Unschedulable. */
+    private static List<Pod> place(Lab lab, TestNamespace namespace, Placement policy) {
         Map<String, String> annotations =
                 Map.of(Annotations.NODE_PLACEMENT, name(policy), Annotations.GPU_PLACEMENT, name(policy));
         for (int i = 0; i < PODS; i++) {
             Shape shape = SHAPES.get(i % SHAPES.size());
-            // The dump has pods of one second by their names.
+            // Pods created in the same second are in the dump in the order of their names.
             String name = String.format(Locale.ROOT, "pod-%02d", i);
-            Pod pod = HollowNodes.too(Pods.annotated(Pods.asking(lab, name, shape.limits()), annotations));
-            space.create(pod.edit()
+            Pod pod =
+                    HollowNodes.tolerate(Pods.withAnnotations(Pods.withLimits(lab, name, shape.limits()), annotations));
+            namespace.create(pod.edit()
                     .editSpec()
                     .editFirstContainer()
                     .editResources()
@@ -128,43 +134,47 @@ class SimulatedPlacementIT {
                     .endContainer()
                     .endSpec()
                     .build());
-            space.await(name, "is bound or told to wait", EVENTUALLY, now -> Space.bound(now) || Space.waits(now));
+            namespace.await(
+                    name,
+                    "is bound or Unschedulable",
+                    EVENTUALLY,
+                    now -> TestNamespace.isBound(now) || TestNamespace.isUnschedulable(now));
         }
-        return space.client().pods().inNamespace(space.name()).list().getItems();
+        return namespace.client().pods().inNamespace(namespace.name()).list().getItems();
     }
 
     private static String name(Placement policy) {
         return policy.name().toLowerCase(Locale.ROOT);
     }
 
-    /** Memory, cores and number of the vGPUs of each GPU that has any, by its UUID. */
-    private static Map<String, List<Long>> held(List<Pod> pods) {
-        var held = new TreeMap<String, List<Long>>();
+    /** Memory, cores and number of the vGPUs allocated of each GPU that has any, by UUID. */
+    private static Map<String, List<Long>> allocations(List<Pod> pods) {
+        var allocations = new TreeMap<String, List<Long>>();
         for (Pod pod : pods) {
-            for (Vgpu vgpu : Holdings.of(pod, Pods.MAIN)) {
-                held.merge(
+            for (Vgpu vgpu : Allocations.of(pod, Pods.MAIN)) {
+                allocations.merge(
                         vgpu.uuid(),
                         List.of((long) vgpu.memoryMiB(), (long) vgpu.cores(), 1L),
                         (one, other) -> List.of(
                                 one.get(0) + other.get(0), one.get(1) + other.get(1), one.get(2) + other.get(2)));
             }
         }
-        return held;
+        return allocations;
     }
 
     /**
-     * What came of a policy.
+     * The result of simulating a policy.
      *
-     * @param placed pods
-     * @param gpus as {@link #held} has them
+     * @param placed number of pods placed
+     * @param gpus allocations by UUID, as in {@link #allocations}
      */
     private record Simulated(long placed, Map<String, List<Long>> gpus) {}
 
-    /** With all three policies. */
-    private Map<String, Simulated> simulate(Lab lab, Space space) throws IOException {
+    /** Simulates all three policies; the result is by policy. */
+    private Map<String, Simulated> simulate(Lab lab, TestNamespace namespace) throws IOException {
         Path dump = folder.resolve("dump.json");
-        Files.writeString(dump, dump(lab, space));
-        JsonNode report = Simulator.run(
+        Files.writeString(dump, dump(lab, namespace));
+        JsonNode report = SimulateCommand.run(
                 lab,
                 folder,
                 "--dump",
@@ -196,14 +206,14 @@ class SimulatedPlacementIT {
             JsonNode uuids = nodes.get(node).get("uuids");
             for (int gpu = 0; gpu < uuids.size(); gpu++) {
                 String at = "/" + node + "/" + gpu;
-                JsonNode held = result.get("held");
-                long vgpus = held.get("vgpus").at(at).asLong();
+                JsonNode allocations = result.get("held");
+                long vgpus = allocations.get("vgpus").at(at).asLong();
                 if (vgpus > 0) {
                     gpus.put(
                             uuids.get(gpu).asText(),
                             List.of(
-                                    held.get("memoryMiB").at(at).asLong(),
-                                    held.get("cores").at(at).asLong(),
+                                    allocations.get("memoryMiB").at(at).asLong(),
+                                    allocations.get("cores").at(at).asLong(),
                                     vgpus));
                 }
             }
@@ -212,16 +222,16 @@ class SimulatedPlacementIT {
     }
 
     /**
-     * The cluster's, with two changes: the pods don't say by which policy they are placed, so that {@code --policy} does,
-     * and those that were there before stay where they are, as a DaemonSet's do, instead of being placed anew.
+     * The cluster's dump, with two changes: the test's pods lose the annotations that name a policy, so that
+     * {@code --policy} does, and all other pods belong to a DaemonSet, so that the simulator leaves them on their nodes.
      */
-    private static String dump(Lab lab, Space space) throws IOException {
+    private static String dump(Lab lab, TestNamespace namespace) throws IOException {
         JsonNode dump = JSON.readTree(
                 lab.kubectl("get", "nodes,pods", "-A", "-o", "json").expectSuccess());
         for (JsonNode item : dump.get("items")) {
             var metadata = (ObjectNode) item.get("metadata");
             if (item.get("kind").asText().equals("Pod")) {
-                if (metadata.get("namespace").asText().equals(space.name())) {
+                if (metadata.get("namespace").asText().equals(namespace.name())) {
                     ((ObjectNode) metadata.get("annotations"))
                             .remove(List.of(Annotations.NODE_PLACEMENT, Annotations.GPU_PLACEMENT));
                 } else {

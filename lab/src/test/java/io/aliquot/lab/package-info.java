@@ -1,6 +1,6 @@
 /**
- * Aliquot on a real cluster: the lab that {@code ./aliquot up} brings up. What a user sees, and what happens when parts
- * are killed.
+ * End-to-end tests of Aliquot on a real cluster, the lab that {@code ./aliquot up} starts: what users see, and what
+ * happens when processes are killed.
  */
 @NullMarked
 package io.aliquot.lab;

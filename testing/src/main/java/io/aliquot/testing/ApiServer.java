@@ -37,12 +37,12 @@ import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 
 /**
- * A real API server and its etcd, alone: no controllers, no nodes but those that a test creates. Up in some 4 s. Service
- * account tokens, RBAC, the Node authoriser and NodeRestriction are as in a cluster. Either may be killed and started
- * again.
+ * A real API server with its etcd, without controllers and without nodes other than those that a test creates. It
+ * starts in about 4 s. Service account tokens, RBAC, the Node authorizer and NodeRestriction work as in a cluster. A
+ * test can kill the API server and start it again.
  */
 public final class ApiServer implements AutoCloseable {
-    /** Whose service accounts {@link #account} gives; as the chart's tests name the release's namespace. */
+    /** The namespace of the release and of the service accounts of {@link #account}. */
     public static final String NAMESPACE = "aliquot";
 
     private static final String ADMIN_TOKEN = "admin-of-this-test";
@@ -56,9 +56,9 @@ public final class ApiServer implements AutoCloseable {
     private final int port;
     private final HttpClient http;
 
-    /** What the API server answered. */
-    public record Answer(int code, String body) {
-        /** A field of a JSON answer, by its path. */
+    /** A response of the API server. */
+    public record Response(int code, String body) {
+        /** A field of a JSON body, by its path; {@code "null"} if there is none. */
         @SuppressWarnings("unchecked")
         public String field(String... path) {
             Object value = new KubernetesSerialization().unmarshal(body, Map.class);
@@ -68,7 +68,7 @@ public final class ApiServer implements AutoCloseable {
             return String.valueOf(value);
         }
 
-        public Answer expectSuccess() {
+        public Response expectSuccess() {
             if (code / 100 != 2) {
                 throw new AssertionError("expected success, found " + code + "\n" + body);
             }
@@ -76,7 +76,7 @@ public final class ApiServer implements AutoCloseable {
         }
     }
 
-    /** Starts both, with their files in {@code folder}. */
+    /** Starts etcd and the API server, with their files in {@code folder}. */
     public ApiServer(Path folder) throws IOException, GeneralSecurityException, InterruptedException {
         this.folder = folder;
         String kube = program().toString();
@@ -108,7 +108,7 @@ public final class ApiServer implements AutoCloseable {
                         "--token-auth-file=" + tokens,
                         "--authorization-mode=Node,RBAC",
                         "--enable-admission-plugins=NodeRestriction",
-                        // it would want a controller to make accounts
+                        // it needs a controller that creates the accounts
                         "--disable-admission-plugins=ServiceAccount",
                         "--service-account-issuer=https://kubernetes.default.svc",
                         "--service-account-signing-key-file=" + key,
@@ -126,15 +126,15 @@ public final class ApiServer implements AutoCloseable {
     }
 
     /**
-     * All of Kubernetes in one program, told what to be by its first argument, as {@code ./aliquot} builds it and keeps
-     * it in the user's cache; or another one, named by {@code ALIQUOT_KUBE}.
+     * The program {@code kube}: all of Kubernetes in one executable, which runs the component that its first argument
+     * names. {@code ./aliquot} builds it into the user's cache; {@code ALIQUOT_KUBE} names another one.
      */
     private static Path program() throws IOException, InterruptedException {
         String given = System.getenv("ALIQUOT_KUBE");
         Path program = given == null ? built() : Path.of(given);
         if (!Files.isExecutable(program)) {
-            throw new IllegalStateException("there is no " + program
-                    + ": have it built (./aliquot build), or name a program `kube` in ALIQUOT_KUBE");
+            throw new IllegalStateException("there is no program " + program
+                    + ": run ./aliquot build, or set ALIQUOT_KUBE to the path of a program `kube`");
         }
         return program.toAbsolutePath();
     }
@@ -144,7 +144,7 @@ public final class ApiServer implements AutoCloseable {
         while (!Files.isRegularFile(root.resolve("lab/all.sh"))) {
             root = root.getParent();
             if (root == null) {
-                throw new IllegalStateException("there is no lab/all.sh in the working folder or above it");
+                throw new IllegalStateException("no lab/all.sh in the working directory or above it");
             }
         }
         Process process = new ProcessBuilder("bash", "-c", ". lab/all.sh; kube_program")
@@ -153,7 +153,7 @@ public final class ApiServer implements AutoCloseable {
                 .start();
         String path = new String(process.getInputStream().readAllBytes(), UTF_8);
         if (process.waitFor() != 0 || path.isBlank()) {
-            throw new IllegalStateException("lab/all.sh cannot tell where the program `kube` lies");
+            throw new IllegalStateException("expected the path of the program `kube` from lab/all.sh, found none");
         }
         return Path.of(path.strip());
     }
@@ -168,14 +168,14 @@ public final class ApiServer implements AutoCloseable {
                         .start());
     }
 
-    /** Called kube, the program takes its first argument for what it shall be. */
+    /** The program takes its first argument as the component to run only if its own name is {@code kube}. */
     private static List<String> command(List<String> arguments) {
         var command = new ArrayList<>(List.of("bash", "-c", "exec -a kube \"$0\" \"$@\""));
         command.addAll(arguments);
         return command;
     }
 
-    /** SIGKILL to the API server, with all its connections. What it has answered for is in etcd. */
+    /** Sends SIGKILL to the API server, which closes its connections. Writes that it has answered are in etcd. */
     public void kill() {
         Process process = processes.get(API_SERVER);
         process.destroyForcibly();
@@ -188,7 +188,7 @@ public final class ApiServer implements AutoCloseable {
         var unused = awaitReady();
     }
 
-    /** Has etcd forget all old revisions, so that watches can't go on from them. */
+    /** Has etcd compact all old revisions, so that watches cannot resume from them. */
     public void compact() throws IOException, InterruptedException {
         String endpoint = commands.get(ETCD).stream()
                 .filter(argument -> argument.startsWith("--advertise-client-urls="))
@@ -197,7 +197,7 @@ public final class ApiServer implements AutoCloseable {
                 .substring("--advertise-client-urls=".length());
         HttpClient client =
                 HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
-        // etcd's gRPC gateway: numbers are strings, keys base64 ("AA==" is the first of all).
+        // etcd's gRPC gateway: numbers are strings and keys are base64; "AA==" is the lowest key.
         String range = send(client, endpoint + "/v3/kv/range", "{\"key\":\"AA==\",\"limit\":1}");
         Object header =
                 new KubernetesSerialization().unmarshal(range, Map.class).get("header");
@@ -237,18 +237,18 @@ public final class ApiServer implements AutoCloseable {
                     return client;
                 }
             } catch (IOException e) {
-                // it doesn't listen yet
+                // it does not listen yet
             }
         }
-        var said = new StringBuilder();
+        var details = new StringBuilder();
         for (String name : commands.keySet()) {
             Process process = processes.get(name);
-            said.append(process.isAlive() ? "" : "; " + name + " ended with " + process.exitValue());
+            details.append(process.isAlive() ? "" : "; " + name + " ended with " + process.exitValue());
         }
         for (String name : commands.keySet()) {
-            said.append("\n").append(name).append(":\n").append(Files.readString(folder.resolve(name + ".log")));
+            details.append("\n").append(name).append(":\n").append(Files.readString(folder.resolve(name + ".log")));
         }
-        throw new IllegalStateException("the API server is not ready after " + START + " or less" + said);
+        throw new IllegalStateException("the API server is not ready after " + START + " or less" + details);
     }
 
     public int port() {
@@ -259,7 +259,7 @@ public final class ApiServer implements AutoCloseable {
         return "https://127.0.0.1:" + port;
     }
 
-    /** For fabric8's client, as the administrator. It tries once, as the programs' own do. */
+    /** A configuration of fabric8's client as the administrator, without retries, as in the programs. */
     public ConfigBuilder client() {
         return new ConfigBuilder(Config.empty())
                 .withMasterUrl(address())
@@ -268,23 +268,23 @@ public final class ApiServer implements AutoCloseable {
                 .withRequestRetryBackoffLimit(0);
     }
 
-    /** The administrator. */
+    /** A caller with the administrator's rights. */
     public Caller admin() {
         return new Caller(ADMIN_TOKEN, List.of());
     }
 
-    /** A kubelet, as the Node authoriser knows it. */
+    /** A caller that the Node authorizer takes for a node's kubelet. */
     public Caller kubelet(String node) {
         return new Caller(
                 ADMIN_TOKEN, List.of("Impersonate-User", "system:node:" + node, "Impersonate-Group", "system:nodes"));
     }
 
-    /** A service account of the release, by a token that isn't bound to a pod. */
+    /** A caller with a service account of the release; its token is not bound to a pod. */
     public Caller account(String name) {
         return new Caller(token(name, "{}"), List.of());
     }
 
-    /** A service account of the release, in a pod: its token names the pod's node. */
+    /** A caller with a service account of the release, in a pod: its token names the pod's node. */
     public Caller account(String name, String pod) {
         return new Caller(token(name, """
             {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "%s"}}""".formatted(pod)), List.of());
@@ -298,12 +298,12 @@ public final class ApiServer implements AutoCloseable {
                 .field("status", "token");
     }
 
-    /** Its own, with that of its issuer. */
+    /** The API server's certificate and that of its issuer. */
     public Path certificate() {
         return folder.resolve("apiserver.crt");
     }
 
-    /** For Helm. */
+    /** The administrator's kubeconfig. */
     public String kubeconfig() throws IOException {
         return """
             apiVersion: v1
@@ -322,7 +322,7 @@ public final class ApiServer implements AutoCloseable {
                         address(), Base64.getEncoder().encodeToString(Files.readAllBytes(certificate())), ADMIN_TOKEN);
     }
 
-    /** Somebody who may be let through or not. */
+    /** An identity that sends requests to the API server. */
     public final class Caller {
         private final String token;
         private final List<String> headers;
@@ -332,33 +332,33 @@ public final class ApiServer implements AutoCloseable {
             this.headers = headers;
         }
 
-        public Answer get(String path) {
+        public Response get(String path) {
             return send("GET", path, "application/json", "");
         }
 
-        /** Creates; the body is YAML or JSON. */
-        public Answer post(String path, String body) {
+        /** Creates an object; the body is YAML or JSON. */
+        public Response post(String path, String body) {
             return send("POST", path, "application/yaml", body);
         }
 
-        public Answer put(String path, String body) {
+        public Response put(String path, String body) {
             return send("PUT", path, "application/json", body);
         }
 
-        /** A JSON merge patch. */
-        public Answer patch(String path, String body) {
+        /** Sends a JSON merge patch. */
+        public Response patch(String path, String body) {
             return send("PATCH", path, "application/merge-patch+json", body);
         }
 
-        public Answer patchJson(String path, String body) {
+        public Response patchJson(String path, String body) {
             return send("PATCH", path, "application/json-patch+json", body);
         }
 
-        public Answer delete(String path) {
+        public Response delete(String path) {
             return send("DELETE", path, "application/json", "");
         }
 
-        private Answer send(String method, String path, String type, String body) {
+        private Response send(String method, String path, String type, String body) {
             var request = HttpRequest.newBuilder(URI.create(address() + path))
                     .method(method, body.isEmpty() ? BodyPublishers.noBody() : BodyPublishers.ofString(body))
                     .header("Authorization", "Bearer " + token)
@@ -370,7 +370,7 @@ public final class ApiServer implements AutoCloseable {
             }
             try {
                 var response = http.send(request.build(), BodyHandlers.ofString(UTF_8));
-                return new Answer(response.statusCode(), response.body());
+                return new Response(response.statusCode(), response.body());
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             } catch (InterruptedException e) {
@@ -387,8 +387,8 @@ public final class ApiServer implements AutoCloseable {
     }
 
     /**
-     * None of those that the kernel gives to outgoing connections, 32768 and above: one of them could take it before its
-     * server does, or while that is killed.
+     * A free port below the range of outgoing connections, which starts at 32768: an outgoing connection could take a
+     * port of that range before the server does, or while the server is killed.
      */
     private static int freePort() throws IOException {
         while (true) {
@@ -397,7 +397,7 @@ public final class ApiServer implements AutoCloseable {
                 new ServerSocket(port, 1, InetAddress.getLoopbackAddress()).close();
                 return port;
             } catch (BindException e) {
-                // somebody has it
+                // the port is in use
             }
         }
     }

@@ -1,2 +1,2 @@
-/** What tests need of a cluster where nothing less than a real one will do. */
+/** A real API server for tests, and a TCP proxy that makes connections to it fail. */
 package io.aliquot.testing;

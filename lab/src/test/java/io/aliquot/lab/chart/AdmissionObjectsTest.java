@@ -22,15 +22,15 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Webhooks and policies as rendered; {@link PoliciesIT} asks an API server what they do. */
+/** Webhooks and policies as rendered; {@link AdmissionPoliciesIT} tests the policies on an API server. */
 class AdmissionObjectsTest {
     private static final List<Rendered> RENDERED = Chart.render();
 
-    /** One of a CEL list's strings. */
+    /** A string of a CEL list. */
     private static final Pattern STRING = Pattern.compile("'([a-z.]+/[a-z.-]+)'");
 
-    /** The policy's own regular expression of mount paths; RE2's syntax and Java's are the same in what it uses. */
-    private static final Pattern TAKEN = Pattern.compile(
+    /** The policy's regular expression of reserved mount paths; it uses only syntax that RE2 and Java share. */
+    private static final Pattern RESERVED = Pattern.compile(
             Chart.the(RENDERED, ValidatingAdmissionPolicy.class, "aliquot-gpu-pods").getSpec().getVariables().stream()
                     .filter(variable -> variable.getName().equals("taken"))
                     .map(Variable::getExpression)
@@ -45,7 +45,7 @@ class AdmissionObjectsTest {
     }
 
     @Test
-    void gpuPodsWaitForTheWebhookAndOthersDoNot() {
+    void gpuPodsDependOnTheWebhookAndOtherPodsDoNot() {
         assertThat(webhook("gpu.aliquot.io").getFailurePolicy()).isEqualTo("Fail");
         for (String other : List.of("void.aliquot.io", "debug.aliquot.io")) {
             assertThat(webhook(other).getFailurePolicy()).isEqualTo("Ignore");
@@ -55,7 +55,7 @@ class AdmissionObjectsTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io"})
-    void webhookSeesContainersThatOthersAddAndNoExcludedNamespace(String name) {
+    void webhookIsReinvokedAfterOtherWebhooksAndSkipsExcludedNamespaces(String name) {
         MutatingWebhook webhook = webhook(name);
 
         assertThat(webhook.getReinvocationPolicy()).isEqualTo("IfNeeded");
@@ -68,14 +68,14 @@ class AdmissionObjectsTest {
     }
 
     @Test
-    void upgradesLeaveTheProgramsCaBundleAlone() {
+    void upgradesKeepTheCaBundleThatTheSchedulerWrote() {
         assertThat(webhooks())
                 .hasSize(3)
                 .allMatch(webhook -> webhook.getClientConfig().getCaBundle() == null);
     }
 
     @Test
-    void webhookSeesEveryResourceThatMustBeGrantedOrRefused() {
+    void webhookMatchesEverySupportedAndForeignResource() {
         String condition = webhook("gpu.aliquot.io").getMatchConditions().get(0).getExpression();
 
         assertThat(STRING.matcher(condition).results().map(result -> result.group(1)))
@@ -84,7 +84,7 @@ class AdmissionObjectsTest {
     }
 
     @Test
-    void everyNewPodIsSeenByExactlyOneWebhook() {
+    void everyNewPodMatchesExactlyOneWebhook() {
         String gpu = webhook("gpu.aliquot.io").getMatchConditions().get(0).getExpression();
         String others = webhook("void.aliquot.io").getMatchConditions().get(0).getExpression();
 
@@ -93,7 +93,7 @@ class AdmissionObjectsTest {
 
     @ParameterizedTest
     @MethodSource("policies")
-    void policyDeniesWithForbiddenAndASentence(ValidatingAdmissionPolicy policy) {
+    void policyDeniesWithForbiddenAndAMessage(ValidatingAdmissionPolicy policy) {
         assertThat(policy.getSpec().getFailurePolicy()).isEqualTo("Fail");
         assertThat(policy.getSpec().getValidations()).isNotEmpty().allSatisfy(validation -> {
             assertThat(validation.getReason()).isEqualTo("Forbidden");
@@ -114,7 +114,7 @@ class AdmissionObjectsTest {
     }
 
     @Test
-    void policiesKnowTheResourcesThatAreGrantedAndThoseThatMustNotBeLeft() {
+    void policiesMatchSupportedResourcesAndThoseThatTheWebhookReplaces() {
         assertThat(resourcesOfCondition("aliquot-debug-containers")).containsExactlyElementsOf(Resources.SUPPORTED);
         assertThat(resourcesOfCondition("aliquot-gpu-pods"))
                 .containsExactlyElementsOf(Stream.concat(Resources.SUPPORTED.stream(), ForeignResources.NAMES.stream())
@@ -134,7 +134,7 @@ class AdmissionObjectsTest {
     }
 
     @Test
-    void bindingsGoThroughWhileTheLeaseIsMissing() {
+    void bindingsAreAllowedWhileTheLeaseIsMissing() {
         var parameter = Chart.the(RENDERED, ValidatingAdmissionPolicyBinding.class, "aliquot-fence")
                 .getSpec()
                 .getParamRef();
@@ -175,8 +175,8 @@ class AdmissionObjectsTest {
                 "./x",
                 "/data/."
             })
-    void mountInOurWayIsRefused(String path) {
-        assertThat(TAKEN.matcher(path).find()).isTrue();
+    void mountOverAReservedPathIsRefused(String path) {
+        assertThat(RESERVED.matcher(path).find()).isTrue();
     }
 
     @ParameterizedTest
@@ -186,13 +186,13 @@ class AdmissionObjectsTest {
                 "/usr/lib", "/usr/localhost", "/usr/local/aliquots", "/usr/local/lib", "/home/etc/aliquot", "/x/..y",
                 "/x/.ssh", "/x/...", "/dev/termination-log", "/data/etc/ld.so.preload", "data"
             })
-    void mountElsewhereIsNobodysBusiness(String path) {
-        assertThat(TAKEN.matcher(path).find()).isFalse();
+    void mountElsewhereIsAllowed(String path) {
+        assertThat(RESERVED.matcher(path).find()).isFalse();
     }
 
-    /** Against the definition: a path in simplest form is taken if it is an ancestor or descendant of a reserved one. */
+    /** The definition: a normalized path is reserved if it is an ancestor or a descendant of a reserved path. */
     @Test
-    void randomPathsAreTakenExactlyWhenTheyMeetAReservedOne() {
+    void randomPathsAreReservedExactlyByDefinition() {
         long seed = System.nanoTime();
         var random = new Random(seed);
         String[] parts = {"etc", "aliquot", "ld.so.preload", "usr", "local", "region", ".", "..", "", "x"};
@@ -201,7 +201,7 @@ class AdmissionObjectsTest {
             for (int n = random.nextInt(5); n > 0; n--) {
                 path.append(parts[random.nextInt(parts.length)]).append(n > 1 || random.nextInt(4) == 0 ? "/" : "");
             }
-            assertThat(TAKEN.matcher(path).find())
+            assertThat(RESERVED.matcher(path).find())
                     .as("seed %d: %s", seed, path)
                     .isEqualTo(meetsReserved(path.toString()));
         }

@@ -16,12 +16,12 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Stream;
 
-/** The chart of the checkout that the working folder lies in, and what Helm makes of it. */
+/** The chart of the checkout that contains the working directory, and the objects that Helm renders from it. */
 final class Chart {
     static final String NAMESPACE = "aliquot";
     static final String RELEASE = "aliquot";
 
-    /** Helm as a library knows no cluster, and would guess an old one. */
+    /** Helm as a library has no cluster to ask and would assume an old version. */
     static final String KUBERNETES = "v1.35.4";
 
     static final Path FOLDER = root().resolve("charts/aliquot");
@@ -30,19 +30,20 @@ final class Chart {
 
     private Chart() {}
 
-    /** An object, and the template that it comes from. */
+    /** A rendered object and its template. */
     record Rendered(String template, HasMetadata object) {}
 
     static Path root() {
         Path root = Path.of("").toAbsolutePath();
         while (!Files.isDirectory(root.resolve("charts/aliquot"))) {
             root = Optional.ofNullable(root.getParent())
-                    .orElseThrow(() -> new IllegalStateException("no charts/aliquot in the working folder or above"));
+                    .orElseThrow(
+                            () -> new IllegalStateException("no charts/aliquot in the working directory or above it"));
         }
         return root;
     }
 
-    /** A scenario is a values file below {@code ci/}. */
+    /** The scenarios: the values files in {@code ci/}. */
     static List<Path> scenarios() {
         try (Stream<Path> files = Files.list(FOLDER.resolve("ci"))) {
             return files.sorted().toList();
@@ -59,7 +60,7 @@ final class Chart {
                 .withKubeVersion(KUBERNETES);
     }
 
-    /** What one is told after an installation. */
+    /** The notes that Helm prints after an installation. */
     static String notes(Path valuesFile) {
         String report = new Helm(FOLDER)
                 .install()
@@ -95,7 +96,8 @@ final class Chart {
             String template = document.lines()
                     .filter(line -> line.startsWith("# Source: "))
                     .findFirst()
-                    .orElseThrow(() -> new AssertionError("Helm didn't say what this comes from:\n" + document))
+                    .orElseThrow(
+                            () -> new AssertionError("expected a comment that names the template of:\n" + document))
                     .substring("# Source: ".length());
             Object object = SERIALIZATION.unmarshal(document);
             rendered.add(new Rendered(template, (HasMetadata) object));

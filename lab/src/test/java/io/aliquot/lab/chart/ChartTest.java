@@ -55,13 +55,13 @@ class ChartTest {
 
     @ParameterizedTest
     @MethodSource("scenarios")
-    void everyTemplateMakesOneObjectAtMost(Path scenario) {
+    void everyTemplateRendersOneObjectAtMost(Path scenario) {
         assertThat(Chart.render(scenario)).extracting(Rendered::template).doesNotHaveDuplicates();
     }
 
     @ParameterizedTest
     @MethodSource("scenarios")
-    void everyObjectIsLabelledAndInTheReleasesNamespace(Path scenario) {
+    void everyObjectIsLabeledAndInTheReleasesNamespace(Path scenario) {
         for (Rendered rendered : Chart.render(scenario)) {
             HasMetadata object = rendered.object();
             assertThat(object.getMetadata().getLabels())
@@ -69,7 +69,7 @@ class ChartTest {
                     .containsEntry("app.kubernetes.io/name", "aliquot")
                     .containsEntry("app.kubernetes.io/instance", Chart.RELEASE)
                     .containsKey("app.kubernetes.io/version");
-            // generic: of a kind that the client doesn't know, a PodMonitor
+            // generic: a kind that the client does not know, PodMonitor
             boolean namespaced = object instanceof Namespaced || object instanceof GenericKubernetesResource;
             assertThat(object.getMetadata().getNamespace())
                     .as(rendered.template())
@@ -79,7 +79,7 @@ class ChartTest {
 
     @ParameterizedTest
     @MethodSource("scenarios")
-    void everyContainerIsConfined(Path scenario) {
+    void everyContainerIsUnprivileged(Path scenario) {
         for (Container container : containers(Chart.render(scenario))) {
             var context = container.getSecurityContext();
             assertThat(context.getAllowPrivilegeEscalation()).isFalse();
@@ -92,7 +92,7 @@ class ChartTest {
 
     @ParameterizedTest
     @MethodSource("scenarios")
-    void schedulersPodIsNobodyAndAgentIsRootWithoutPrivileges(Path scenario) {
+    void schedulerRunsAsNonRootAndNeitherPodSharesHostNamespaces(Path scenario) {
         List<Rendered> rendered = Chart.render(scenario);
 
         assertThat(scheduler(rendered).getSecurityContext().getRunAsNonRoot()).isTrue();
@@ -131,7 +131,7 @@ class ChartTest {
     }
 
     @Test
-    void ourImagesAreOfThisVersionUnlessSaidOtherwise() throws IOException {
+    void aliquotsImagesHaveTheProjectsVersionUnlessTheValuesNameOthers() throws IOException {
         Matcher version = Pattern.compile(
                         "<artifactId>aliquot</artifactId>\\s*<version>([0-9.]+)(-SNAPSHOT)?</version>")
                 .matcher(Files.readString(Chart.root().resolve("pom.xml")));
@@ -152,7 +152,7 @@ class ChartTest {
     }
 
     @Test
-    void labsValuesDifferInImagesAndDriverOnly() {
+    void labsValuesChangeImagesAndDriverOnly() {
         Path lab = Chart.root().resolve("lab");
         List<Rendered> rendered = Chart.render(lab.resolve("values.yaml"), lab.resolve("gpus.yaml"));
 
@@ -169,7 +169,7 @@ class ChartTest {
     }
 
     @Test
-    void twoReplicasApartAndNeverBothGone() {
+    void twoReplicasAreSpreadAndNeverBothUnavailable() {
         List<Rendered> rendered = Chart.render(DEFAULTS);
         Deployment deployment = Chart.the(rendered, Deployment.class, "aliquot-scheduler");
 
@@ -190,7 +190,7 @@ class ChartTest {
         assertThat(labels).containsAllEntriesOf(budget.getSpec().getSelector().getMatchLabels());
     }
 
-    /** A budget over a single pod would forbid to drain its node. */
+    /** A budget for a single pod would block draining its node. */
     @Test
     void oneReplicaHasNoDisruptionBudget() {
         List<Rendered> rendered = Chart.render(EVERYTHING);
@@ -203,7 +203,7 @@ class ChartTest {
     }
 
     @Test
-    void aReplicaThatLeavesAnswersUntilNobodyIsSentToItAnyMore() {
+    void terminatingReplicaAnswersUntilNoMoreRequestsAreSentToIt() {
         PodSpec pod = scheduler(Chart.render(DEFAULTS));
         Container extender = pod.getContainers().get(0);
         Container kubeScheduler = pod.getContainers().get(1);
@@ -211,7 +211,7 @@ class ChartTest {
         long sleep = extender.getLifecycle().getPreStop().getSleep().getSeconds();
         assertThat(sleep).isBetween(1L, pod.getTerminationGracePeriodSeconds() - 5);
         assertThat(kubeScheduler.getLifecycle())
-                .as("gives the Lease away at once")
+                .as("releases the Lease at once")
                 .isNull();
         assertThat(Chart.the(Chart.render(DEFAULTS), Service.class, "aliquot-webhook")
                         .getSpec()
@@ -220,7 +220,7 @@ class ChartTest {
     }
 
     @Test
-    void hungExtenderTakesKubeSchedulerDownWithIt() {
+    void hungExtenderFailsTheLivenessProbesOfBothContainers() {
         PodSpec pod = scheduler(Chart.render(DEFAULTS));
 
         assertThat(pod.getContainers()).extracting(Container::getName).containsExactly("extender", "kube-scheduler");
@@ -232,7 +232,7 @@ class ChartTest {
                 .anyMatch(port -> port.getName().equals("metrics") && port.getContainerPort() == 9090);
     }
 
-    /** Kubelet, probe.go: a name is looked up in the probed container alone. */
+    /** The kubelet (probe.go) looks up the name of a port in the probed container only. */
     @ParameterizedTest
     @MethodSource("scenarios")
     void probesNamePortsOfTheirOwnContainerOnly(Path scenario) {
@@ -248,13 +248,13 @@ class ChartTest {
     }
 
     @Test
-    void whileOthersAreDueAPodIsTriedAgainWithinAMinuteUnlessTheAdminSaysOtherwise() {
-        assertThat(kubeScheduler(Chart.render())).containsEntry("podMaxBackoffSeconds", 60);
+    void kubeSchedulersBackoffIsAtMostAMinuteByDefault() {
+        assertThat(kubeSchedulerConfiguration(Chart.render())).containsEntry("podMaxBackoffSeconds", 60);
     }
 
     @Test
-    void kubeSchedulerAsksTheExtenderBesideItAndLeadsByTheLeaseThatTheFenceNames() {
-        Map<String, Object> configuration = kubeScheduler(Chart.render(EVERYTHING));
+    void kubeSchedulerCallsTheExtenderBesideItAndLeadsByTheLeaseThatTheFenceNames() {
+        Map<String, Object> configuration = kubeSchedulerConfiguration(Chart.render(EVERYTHING));
 
         assertThat(configuration)
                 .containsEntry("percentageOfNodesToScore", 100)
@@ -279,8 +279,8 @@ class ChartTest {
     }
 
     @Test
-    void kubeSchedulerChecksEveryResourceOfOursAndIgnoresNone() {
-        String extenders = text(kubeScheduler(Chart.render(DEFAULTS)), "extenders");
+    void kubeSchedulerChecksEveryResourceOfAliquot() {
+        String extenders = text(kubeSchedulerConfiguration(Chart.render(DEFAULTS)), "extenders");
 
         assertThat(Pattern.compile("\\{name=([a-z./-]+), ignoredByScheduler=false}")
                         .matcher(extenders)
@@ -305,7 +305,7 @@ class ChartTest {
     }
 
     @Test
-    void featureGatesAreKubeSchedulersOwnUnlessTheAdminSaysOtherwise() {
+    void featureGatesAreKubeSchedulersDefaultsUnlessTheValuesSetThem() {
         assertThat(scheduler(Chart.render(DEFAULTS)).getContainers().get(1).getCommand())
                 .noneMatch(argument -> argument.startsWith("--feature-gates"));
         assertThat(scheduler(Chart.render(EVERYTHING)).getContainers().get(1).getCommand())
@@ -315,7 +315,7 @@ class ChartTest {
     }
 
     @Test
-    void kubeSchedulersGarbageIsCollectedMoreRarelyUntilItsMemoryIsNearTheLimit() {
+    void kubeSchedulerCollectsGarbageLessOftenUntilItsMemoryIsNearTheLimit() {
         Container kubeScheduler =
                 scheduler(Chart.render(DEFAULTS)).getContainers().get(1);
 
@@ -341,7 +341,7 @@ class ChartTest {
     }
 
     @Test
-    void everyVariableIsOneThatTheProgramReads() throws IOException {
+    void theProgramsReadEveryVariableThatTheChartSets() throws IOException {
         List<Rendered> rendered = Chart.render(DEFAULTS);
 
         for (var settings : Map.of(
@@ -361,7 +361,7 @@ class ChartTest {
 
     @ParameterizedTest
     @MethodSource("scenarios")
-    void agentFindsTheHostsFoldersAtTheSamePaths(Path scenario) {
+    void agentMountsTheHostsDirectoriesAtTheSamePaths(Path scenario) {
         PodSpec pod = agent(Chart.render(scenario));
 
         for (var volume : pod.getVolumes()) {
@@ -387,17 +387,17 @@ class ChartTest {
     }
 
     @Test
-    void runtimeClassIsMadeAndGivenToTheAgent() {
+    void runtimeClassIsCreatedAndUsedByTheAgent() {
         List<Rendered> rendered = Chart.render(DEFAULTS);
 
-        RuntimeClass made = Chart.the(rendered, RuntimeClass.class, "nvidia");
-        assertThat(made.getHandler()).isEqualTo("nvidia");
-        assertThat(made.getMetadata().getAnnotations()).containsEntry("helm.sh/resource-policy", "keep");
+        RuntimeClass runtimeClass = Chart.the(rendered, RuntimeClass.class, "nvidia");
+        assertThat(runtimeClass.getHandler()).isEqualTo("nvidia");
+        assertThat(runtimeClass.getMetadata().getAnnotations()).containsEntry("helm.sh/resource-policy", "keep");
         assertThat(agent(rendered).getRuntimeClassName()).isEqualTo("nvidia");
     }
 
     @Test
-    void fakeDriverIsInstalledOnlyWhereAskedFor() {
+    void fakeDriverIsInstalledOnlyIfEnabled() {
         assertThat(agent(Chart.render(DEFAULTS)).getInitContainers()).isEmpty();
         assertThat(Chart.all(Chart.render(DEFAULTS), ConfigMap.class))
                 .extracting(map -> map.getMetadata().getName())
@@ -413,7 +413,7 @@ class ChartTest {
     }
 
     @Test
-    void podsHaveTheAdminsLabelsAndAnnotationsBesideOurs() {
+    void podsHaveTheLabelsAndAnnotationsOfTheValuesBesideTheCharts() {
         List<Rendered> rendered = Chart.render(EVERYTHING);
 
         for (PodTemplateSpec pod : List.of(schedulerTemplate(rendered), agentTemplate(rendered))) {
@@ -427,7 +427,7 @@ class ChartTest {
     }
 
     @Test
-    void podMonitorsAreMadeOnlyWhereAskedFor() {
+    void podMonitorsAreCreatedOnlyIfEnabled() {
         assertThat(Chart.all(Chart.render(DEFAULTS), GenericKubernetesResource.class))
                 .isEmpty();
         assertThat(Chart.all(Chart.render(EVERYTHING), GenericKubernetesResource.class))
@@ -441,7 +441,7 @@ class ChartTest {
     }
 
     @Test
-    void podMonitorsFindTheirPodsAndAPortOfOneOfTheirContainers() {
+    void podMonitorsSelectTheirPodsAndAPortOfOneContainer() {
         List<Rendered> rendered = Chart.render(EVERYTHING);
 
         Map.of("aliquot-scheduler", schedulerTemplate(rendered), "aliquot-device-plugin", agentTemplate(rendered))
@@ -511,7 +511,7 @@ class ChartTest {
     }
 
     @SuppressWarnings("unchecked")
-    private static Map<String, Object> kubeScheduler(List<Rendered> rendered) {
+    private static Map<String, Object> kubeSchedulerConfiguration(List<Rendered> rendered) {
         String yaml = Chart.the(rendered, ConfigMap.class, "aliquot-kube-scheduler")
                 .getData()
                 .get("config.yaml");

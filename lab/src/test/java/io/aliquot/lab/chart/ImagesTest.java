@@ -10,16 +10,16 @@ import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What the chart's images are made from. */
+/** The build context of the chart's images. */
 class ImagesTest {
-    /** From the checkout, not from another stage. */
+    /** A COPY from the checkout, not from another stage. */
     private static final Pattern COPY = Pattern.compile("(?m)^COPY (?!--from)(.+) \\S+$");
 
-    /** The lab builds them without it. */
+    /** The lab builds the images without Docker, so that no other test would notice. */
     @ParameterizedTest
     @ValueSource(strings = {"scheduler/Dockerfile", "device-plugin/Dockerfile"})
-    void dockerIsSentWhatADockerfileCopies(String dockerfile) throws IOException {
-        List<String> sent = Files.readAllLines(Chart.root().resolve(".dockerignore")).stream()
+    void dockerignoreAdmitsEveryFileThatADockerfileCopies(String dockerfile) throws IOException {
+        List<String> admitted = Files.readAllLines(Chart.root().resolve(".dockerignore")).stream()
                 .filter(line -> line.startsWith("!"))
                 .map(line -> line.substring(1))
                 .toList();
@@ -29,6 +29,6 @@ class ImagesTest {
                         .results()
                         .flatMap(copy -> Stream.of(copy.group(1).split(" +"))))
                 .isNotEmpty()
-                .allMatch(file -> sent.stream().anyMatch(path -> file.equals(path) || file.startsWith(path + "/")));
+                .allMatch(file -> admitted.stream().anyMatch(path -> file.equals(path) || file.startsWith(path + "/")));
     }
 }

@@ -1,6 +1,6 @@
 /**
- * The Helm chart: what it renders for each scenario, what it refuses, and, on a real API server, what its policies
- * refuse and let through.
+ * Tests of the Helm chart: the objects that it renders for each scenario, the values that it refuses, and, on a real
+ * API server, the requests that its policies deny and allow.
  */
 @NullMarked
 package io.aliquot.lab.chart;

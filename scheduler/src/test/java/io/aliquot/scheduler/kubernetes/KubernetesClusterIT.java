@@ -12,7 +12,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.testing.ApiServer;
-import io.aliquot.testing.Wire;
+import io.aliquot.testing.FaultyTcpProxy;
 import io.fabric8.kubernetes.api.model.Event;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
@@ -49,7 +49,7 @@ class KubernetesClusterIT {
     private static ApiServer server;
     private static KubernetesClient admin;
 
-    private Wire wire;
+    private FaultyTcpProxy proxy;
     private KubernetesClient client;
     private Events events;
     private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
@@ -74,10 +74,10 @@ class KubernetesClusterIT {
 
     @BeforeEach
     void connect() throws Exception {
-        wire = new Wire(server.port());
+        proxy = new FaultyTcpProxy(server.port());
         client = new KubernetesClientBuilder()
                 .withConfig(server.client()
-                        .withMasterUrl("https://127.0.0.1:" + wire.port())
+                        .withMasterUrl("https://127.0.0.1:" + proxy.port())
                         .withHttp2Disable(true)
                         .build())
                 .build();
@@ -100,7 +100,7 @@ class KubernetesClusterIT {
     void disconnect() {
         events.close();
         client.close();
-        wire.close();
+        proxy.close();
     }
 
     @Test
@@ -160,7 +160,7 @@ class KubernetesClusterIT {
     @Test
     void whileNobodyListensABindingHasNoEffect() {
         Pod pod = create("");
-        wire.takeDown();
+        proxy.stopListening();
 
         assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
                 .isInstanceOf(WriteOutcome.Unheard.class);
@@ -177,7 +177,7 @@ class KubernetesClusterIT {
                 .isInstanceOf(WriteOutcome.Done.class);
         Pod pod = create("");
         assertThat(cluster.read(PodReader.id(pod))).isInstanceOf(PodState.Unbound.class);
-        wire.loseAnswers();
+        proxy.dropResponses();
         long begin = System.nanoTime();
 
         WriteOutcome outcome = cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION);
@@ -186,7 +186,7 @@ class KubernetesClusterIT {
         assertThat(Duration.ofNanos(System.nanoTime() - begin))
                 .as("kube-scheduler waits for 10 s, and the pod is read after this")
                 .isLessThan(Duration.ofSeconds(6));
-        wire.speakAgain();
+        proxy.stopDropping();
         assertBound(pod, "node1");
     }
 
@@ -194,7 +194,7 @@ class KubernetesClusterIT {
     @Test
     void whereNoConnectionComesAboutABindingHasNoEffect() {
         Pod pod = create("");
-        wire.loseAnswers();
+        proxy.dropResponses();
 
         assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
                 .isInstanceOf(WriteOutcome.Unheard.class);
@@ -254,9 +254,9 @@ class KubernetesClusterIT {
     @Test
     void anEventThatWasLostIsSentWhenThereIsTheSameToSayAgain() throws Exception {
         Pod pod = create("");
-        wire.takeDown();
+        proxy.stopListening();
         events.warn(pod, "Reason", "a sentence");
-        wire.bringUp();
+        proxy.startListening();
 
         await("the event", () -> {
             events.warn(pod, "Reason", "a sentence");

@@ -7,7 +7,7 @@ import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;
 import io.aliquot.testing.ApiServer;
-import io.aliquot.testing.Wire;
+import io.aliquot.testing.FaultyTcpProxy;
 import io.fabric8.kubernetes.api.model.ConfigMap;
 import io.fabric8.kubernetes.api.model.ConfigMapBuilder;
 import io.fabric8.kubernetes.api.model.ConfigMapList;
@@ -51,7 +51,7 @@ class InformerIT {
     /** By name, the latest content. */
     private final Map<String, String> content = new ConcurrentHashMap<>();
 
-    private Wire wire;
+    private FaultyTcpProxy proxy;
     private KubernetesClient client;
 
     @SuppressWarnings("NullAway.Init") // by the tests themselves
@@ -76,10 +76,10 @@ class InformerIT {
     @BeforeEach
     void watch() throws Exception {
         admin.configMaps().inNamespace("default").withLabel("test").delete();
-        wire = new Wire(server.port());
+        proxy = new FaultyTcpProxy(server.port());
         client = new KubernetesClientBuilder()
                 .withConfig(server.client()
-                        .withMasterUrl("https://127.0.0.1:" + wire.port())
+                        .withMasterUrl("https://127.0.0.1:" + proxy.port())
                         .withHttp2Disable(true)
                         .withRequestTimeout(2000)
                         .build())
@@ -90,7 +90,7 @@ class InformerIT {
     void close() {
         watched.close();
         client.close();
-        wire.close();
+        proxy.close();
     }
 
     private void startWatching() {
@@ -123,13 +123,13 @@ class InformerIT {
     @Test
     void beforeTheServerAnswersItWaits() throws Exception {
         make("early", "first");
-        wire.takeDown();
+        proxy.stopListening();
         var starting = new Thread(this::startWatching);
         starting.start();
         TimeUnit.MILLISECONDS.sleep(500);
         assertThat(there).isEmpty();
 
-        wire.bringUp();
+        proxy.startListening();
 
         starting.join(20_000);
         assertThat(there.values()).containsExactly("early");
@@ -141,11 +141,11 @@ class InformerIT {
         startWatching();
 
         for (int i = 0; i < 3; i++) {
-            wire.takeDown();
+            proxy.stopListening();
             make("during-" + i, "first");
             remove("before");
             make("before", "again-" + i);
-            wire.bringUp();
+            proxy.startListening();
             awaitTheTruth();
         }
         assertThat(content).containsEntry("before", "again-2");
@@ -172,7 +172,7 @@ class InformerIT {
         make("goes", "first");
         make("made-again", "first");
         startWatching();
-        wire.takeDown();
+        proxy.stopListening();
 
         remove("goes");
         remove("made-again");
@@ -181,7 +181,7 @@ class InformerIT {
         server.kill(); // with its memory of recent events
         server.compact();
         server.startAgain();
-        wire.bringUp();
+        proxy.startListening();
 
         awaitTheTruth();
         assertThat(content).containsEntry("made-again", "second");
@@ -194,13 +194,13 @@ class InformerIT {
         make("goes", "first");
         make("made-again", "first");
         startWatching();
-        wire.fallSilent();
+        proxy.dropAll();
         remove("goes");
         remove("made-again");
         make("made-again", "second");
         make("comes", "first");
         TimeUnit.MILLISECONDS.sleep(300);
-        wire.speakAgain();
+        proxy.stopDropping();
         TimeUnit.MILLISECONDS.sleep(300);
         assertThat(there.values()).as("of itself it hears nothing").contains("goes");
 
@@ -252,17 +252,17 @@ class InformerIT {
         startWatching();
         var pulse = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
         pulse.check();
-        wire.fallSilent();
+        proxy.dropAll();
         remove("lease");
         make("lease", "renewed");
         TimeUnit.MILLISECONDS.sleep(300);
-        wire.speakAgain();
-        int connections = wire.connections();
+        proxy.stopDropping();
+        int connections = proxy.connections();
 
         pulse.check();
         nanoTime.addAndGet(WatchHealthCheck.RENEWED.toNanos() + 1);
         pulse.check();
-        assertThat(wire.connections())
+        assertThat(proxy.connections())
                 .as("what was only just written may be on its way")
                 .isEqualTo(connections);
         pulse.check();
@@ -279,18 +279,18 @@ class InformerIT {
         make("later", "first");
         awaitTheTruth(); // so the watch has begun
         var pulse = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
-        int connections = wire.connections();
+        int connections = proxy.connections();
         for (int i = 0; i < 5; i++) {
             nanoTime.addAndGet(WatchHealthCheck.RENEWED.toNanos() + 1);
             pulse.check();
         }
         TimeUnit.MILLISECONDS.sleep(300);
-        assertThat(wire.connections()).isEqualTo(connections);
+        assertThat(proxy.connections()).isEqualTo(connections);
 
         nanoTime.addAndGet(WatchHealthCheck.BOOKMARKED.toNanos());
         pulse.check();
 
-        await("another watch", () -> wire.connections() > connections);
+        await("another watch", () -> proxy.connections() > connections);
         awaitTheTruth();
         pulse.close();
     }

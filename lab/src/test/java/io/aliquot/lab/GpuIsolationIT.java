@@ -1,0 +1,234 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.PROMPTLY;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.Resources;
+import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.ContainerBuilder;
+import io.fabric8.kubernetes.api.model.EnvVarBuilder;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.Quantity;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** A container with a share of a GPU sees that share and can allocate no more; other containers see no GPU. */
+@ExtendWith(LabExtension.class)
+class GpuIsolationIT {
+    private static final Map<String, String> LIMITS =
+            Map.of(Resources.GPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
+
+    @Test
+    void aPodThatRequests3000MebibytesAnd30PercentRunsWithin5Seconds(Lab lab, TestNamespace namespace) {
+        namespace.create(Pods.withLimits(lab, "first", LIMITS));
+
+        Pod pod = namespace.awaitRunning("first", PROMPTLY);
+
+        assertThat(Allocations.of(pod, Pods.MAIN)).singleElement().satisfies(vgpu -> {
+            assertThat(vgpu.memoryMiB()).isEqualTo(3000);
+            assertThat(vgpu.cores()).isEqualTo(30);
+            assertThat(vgpu.exclusive()).isFalse();
+        });
+        assertThat(namespace.exec("first", "cat", "/etc/aliquot/vgpu").expectSuccess())
+                .as("the limit file")
+                .isEqualTo(namespace.annotation("first", Annotations.vgpu(Pods.MAIN)));
+    }
+
+    @Test
+    void nvidiaSmiShowsOneGpuOf3000Mebibytes(Lab lab, TestNamespace namespace) {
+        Pod pod = namespace.run(Pods.withLimits(lab, "smi", LIMITS));
+
+        String output = namespace.exec("smi", "nvidia-smi").expectSuccess();
+
+        assertThat(output.split("0MiB / 3000MiB", -1)).as(output).hasSize(2);
+        assertThat(namespace.exec("smi", "nvidia-smi", "-L").expectSuccess().lines())
+                .singleElement()
+                .asString()
+                .contains(Allocations.gpuOf(pod));
+    }
+
+    @Test
+    void anAllocationBeyondTheLimitIsRefusedAndTheProgramContinues(Lab lab, TestNamespace namespace) {
+        namespace.run(Pods.withLimits(lab, "limit", LIMITS));
+
+        String output = namespace
+                .exec("limit", "vgpu-sample", "alloc", "2900", "alloc", "200", "free", "alloc", "200")
+                .expectSuccess();
+
+        assertThat(output.lines().filter(line -> line.startsWith("alloc")))
+                .containsExactly(
+                        "alloc 2900 MiB: CUDA_SUCCESS",
+                        "alloc 200 MiB: CUDA_ERROR_OUT_OF_MEMORY",
+                        "alloc 200 MiB: CUDA_SUCCESS");
+    }
+
+    @Test
+    void twoProcessesOfAContainerShareItsMemoryLimit(Lab lab, TestNamespace namespace) {
+        namespace.run(Pods.withLimits(lab, "two", LIMITS));
+
+        Lab.Output output = namespace.exec("two", "bash", "-c", """
+                set -e
+                vgpu-sample alloc 2000 hold > /tmp/first &
+                until grep -q alloc /tmp/first; do sleep 0.05; done
+                grep alloc /tmp/first
+                vgpu-sample alloc 1001 alloc 1000
+                nvidia-smi | grep -o '[0-9]*MiB / 3000MiB'
+                kill -KILL $!
+                wait $! || true
+                vgpu-sample alloc 3000
+                """);
+
+        assertThat(output.expectSuccess().lines())
+                .containsExactly(
+                        "alloc 2000 MiB: CUDA_SUCCESS",
+                        "alloc 1001 MiB: CUDA_ERROR_OUT_OF_MEMORY",
+                        "alloc 1000 MiB: CUDA_SUCCESS",
+                        "2000MiB / 3000MiB",
+                        "alloc 3000 MiB: CUDA_SUCCESS");
+    }
+
+    @Test
+    void twoContainersOfAPodHaveSeparateMemoryLimits(Lab lab, TestNamespace namespace) {
+        Pod one = Pods.withGpuMemory(lab, "pair", 3000);
+        Container container = one.getSpec().getContainers().get(0);
+        Pod pair = one.edit()
+                .editSpec()
+                .addToContainers(
+                        withMemory(container.edit().withName("other"), 500).build())
+                .endSpec()
+                .build();
+        namespace.run(pair);
+
+        assertThat(namespace
+                        .exec("pair", "vgpu-sample", "alloc", "3000", "alloc", "1")
+                        .expectSuccess())
+                .contains("alloc 3000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+        assertThat(namespace
+                        .execIn("pair", "other", "vgpu-sample", "alloc", "500", "alloc", "1")
+                        .expectSuccess())
+                .contains("alloc 500 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+    }
+
+    /** A sidecar is an init container with the restartPolicy Always (KEP-753). */
+    @Test
+    void anInitContainerAndASidecarHaveSeparateMemoryLimits(Lab lab, TestNamespace namespace) {
+        Pod one = Pods.withGpuMemory(lab, "family", 3000);
+        Container container = one.getSpec().getContainers().get(0);
+        Pod family = one.edit()
+                .editSpec()
+                .addToInitContainers(
+                        withMemory(container.edit().withName("init"), 4000)
+                                .withCommand("vgpu-sample", "alloc", "4000", "alloc", "1")
+                                .build(),
+                        withMemory(container.edit().withName("sidecar"), 500)
+                                .withRestartPolicy("Always")
+                                .build())
+                .endSpec()
+                .build();
+        namespace.run(family);
+
+        assertThat(lab.kubectl("logs", "family", "--namespace", namespace.name(), "--container", "init")
+                        .expectSuccess())
+                .contains("alloc 4000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+        assertThat(namespace
+                        .execIn("family", "sidecar", "vgpu-sample", "alloc", "500", "alloc", "1")
+                        .expectSuccess())
+                .contains("alloc 500 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+        assertThat(namespace
+                        .exec("family", "vgpu-sample", "alloc", "3000", "alloc", "1")
+                        .expectSuccess())
+                .contains("alloc 3000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+    }
+
+    @Test
+    void aPodWithoutAGpuRequestSeesNoGpuEvenIfItsSpecNamesAll(Lab lab, TestNamespace namespace) {
+        Pod noRequest = Pods.withoutGpu(lab, "no-request")
+                .edit()
+                .editSpec()
+                .editFirstContainer()
+                .addToEnv(new EnvVarBuilder()
+                        .withName("NVIDIA_VISIBLE_DEVICES")
+                        .withValue("all")
+                        .build())
+                .endContainer()
+                .endSpec()
+                .build();
+        namespace.run(noRequest);
+
+        assertThat(namespace
+                        .exec("no-request", "printenv", "NVIDIA_VISIBLE_DEVICES")
+                        .expectSuccess())
+                .isEqualTo("void\n");
+        assertThat(namespace
+                        .exec("no-request", "sh", "-c", "command -v nvidia-smi; ls /run/aliquot-fake-driver/gpus")
+                        .out())
+                .isEmpty();
+    }
+
+    @Test
+    void aContainerWithoutAGpuRequestSeesNoGpuBesideOneWithARequest(Lab lab, TestNamespace namespace) {
+        Pod one = Pods.withGpuMemory(lab, "sidecar", 3000);
+        namespace.run(one.edit()
+                .editSpec()
+                .addToContainers(Pods.withoutGpu(lab, "sidecar")
+                        .getSpec()
+                        .getContainers()
+                        .get(0)
+                        .edit()
+                        .withName("side")
+                        .build())
+                .endSpec()
+                .build());
+
+        assertThat(namespace
+                        .execIn("sidecar", "side", "printenv", "NVIDIA_VISIBLE_DEVICES")
+                        .expectSuccess())
+                .isEqualTo("void\n");
+        assertThat(namespace.exec("sidecar", "nvidia-smi", "-L").expectSuccess().lines())
+                .hasSize(1);
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void anEphemeralContainerOfKubectlDebugSeesNoGpu(boolean gpu, Lab lab, TestNamespace namespace) {
+        namespace.run(gpu ? Pods.withGpuMemory(lab, "debugged", 3000) : Pods.withoutGpu(lab, "debugged"));
+        for (String name : List.of("one", "two")) { // the second is added to a pod that already has one
+            lab.kubectl(
+                            "debug",
+                            "debugged",
+                            "--namespace=" + namespace.name(),
+                            "--image=" + lab.sampleImage(),
+                            "--image-pull-policy=Never",
+                            "--container=" + name,
+                            "--env=NVIDIA_VISIBLE_DEVICES=all",
+                            "--",
+                            "sleep",
+                            "infinity")
+                    .expectSuccess();
+        }
+        TestNamespace.awaitTrue(
+                "the second ephemeral container runs",
+                EVENTUALLY,
+                () -> namespace.get("debugged").getStatus().getEphemeralContainerStatuses().stream()
+                        .anyMatch(status -> status.getName().equals("two")
+                                && status.getState().getRunning() != null));
+
+        assertThat(namespace
+                        .execIn("debugged", "two", "printenv", "NVIDIA_VISIBLE_DEVICES")
+                        .expectSuccess())
+                .isEqualTo("void\n");
+    }
+
+    private static ContainerBuilder withMemory(ContainerBuilder container, int mib) {
+        return container
+                .editResources()
+                .addToLimits(Resources.MEMORY, new Quantity(Integer.toString(mib)))
+                .endResources();
+    }
+}

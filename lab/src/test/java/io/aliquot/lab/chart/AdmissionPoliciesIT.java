@@ -1,0 +1,767 @@
+package io.aliquot.lab.chart;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.marcnuri.helm.Helm;
+import io.aliquot.api.Annotations;
+import io.aliquot.testing.ApiServer;
+import io.aliquot.testing.ApiServer.Caller;
+import io.aliquot.testing.ApiServer.Response;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Base64;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Supplier;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Nested;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * What the chart's policies deny and allow, on a real API server. No webhook runs here: pods are created in a namespace
+ * that the webhooks exclude, in the form in which the webhook stores them.
+ */
+class AdmissionPoliciesIT {
+    private static final String PODS = "/api/v1/namespaces/tenant/pods";
+    private static final String DRY_RUN = "?dryRun=All";
+    private static final AtomicInteger NAMES = new AtomicInteger();
+
+    private static ApiServer server;
+    private static Caller admin;
+    private static Caller scheduler;
+    private static Caller agent1;
+
+    @BeforeAll
+    static void install(@TempDir Path folder) throws Exception {
+        server = new ApiServer(folder);
+        admin = server.admin();
+        new Helm(Chart.FOLDER)
+                .install()
+                .withName(Chart.RELEASE)
+                .withNamespace(Chart.NAMESPACE)
+                .createNamespace()
+                .withKubeConfigContents(server.kubeconfig())
+                .call();
+        admin.post("/api/v1/namespaces", """
+            {apiVersion: v1, kind: Namespace, metadata: {name: tenant, labels: {aliquot.io/webhook: ignore}}}""").expectSuccess();
+        for (String node : new String[] {"node1", "node2"}) {
+            admin.post("/api/v1/nodes", """
+                apiVersion: v1
+                kind: Node
+                metadata: {name: %s, labels: {gpu: "on"}, annotations: {example.com/kept: "yes"}}
+                status:
+                  capacity: {cpu: "8", nvidia.com/gpu: "20"}
+                  allocatable: {cpu: "8", nvidia.com/gpu: "20"}
+                  conditions: [{type: Ready, status: "True"}]
+                """.formatted(node)).expectSuccess();
+        }
+        admin.post("/api/v1/namespaces/" + Chart.NAMESPACE + "/pods", """
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: agent-of-node1}
+            spec: {nodeName: node1, serviceAccountName: aliquot-device-plugin, containers: [{name: c, image: i}]}
+            """).expectSuccess();
+        scheduler = server.account("aliquot-scheduler");
+        agent1 = server.account("aliquot-device-plugin", "agent-of-node1");
+        lease("no-leader", 0);
+        awaitPolicies();
+    }
+
+    /** Waits until every policy denies a request: a policy takes effect some 100 ms after its creation. */
+    private static void awaitPolicies() throws InterruptedException {
+        String node = "/api/v1/nodes/node1";
+        for (Supplier<Response> refused : List.<Supplier<Response>>of(
+                () -> admin.post(PODS + DRY_RUN, pod("probe", "annotations: {aliquot.io/fence: x}")),
+                () -> admin.post(PODS + DRY_RUN, gpuPod("probe").replace("value: void", "value: all")),
+                () -> admin.patch(node + DRY_RUN, annotation("aliquot.io/gpus", "x")),
+                () -> admin.patch(
+                        node + "/status" + DRY_RUN, "{\"status\": {\"capacity\": {\"nvidia.com/gpumem\": \"1\"}}}"),
+                () -> agent1.patch(node + DRY_RUN, annotation("x", "x")),
+                () -> scheduler.patch(node + DRY_RUN, annotation("x", "x")),
+                () -> scheduler.post(PODS + "/none/binding" + DRY_RUN, binding("none", "{aliquot.io/vgpu.main: x}")))) {
+            Response response = refused.get();
+            for (int i = 0; i < 100 && response.code() != 403; i++) {
+                TimeUnit.MILLISECONDS.sleep(100);
+                response = refused.get();
+            }
+            forbidden(response, "");
+        }
+    }
+
+    @AfterAll
+    static void stop() {
+        server.close();
+    }
+
+    @Nested
+    class ReservedAnnotations {
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "aliquot.io/vgpu.main",
+                    "aliquot.io/visible-devices.main",
+                    "aliquot.io/fence",
+                    "aliquot.io/resize-fence"
+                })
+        void administratorMayNotWriteThem(String key) {
+            String name = create(plainPod());
+
+            forbidden(admin.post(PODS, pod(unique(), "annotations: {%s: forged}".formatted(key))), "scheduler alone");
+            forbidden(admin.patch(PODS + "/" + name, annotation(key, "forged")), "scheduler alone");
+            forbidden(admin.patch(PODS + "/" + name + "/status", annotation(key, "forged")), "scheduler alone");
+            String binding = binding(name, "{%s: forged}".formatted(key));
+            forbidden(admin.post(PODS + "/" + name + "/binding", binding), "");
+            forbidden(admin.post("/api/v1/namespaces/tenant/bindings", binding), "");
+            assertThat(admin.get(PODS + "/" + name).field("spec", "nodeName")).isEqualTo("null");
+        }
+
+        @Test
+        void administratorMayNotChangeOrRemoveThemAndMayChangeAllElse() {
+            lease("pod-a_1", 1);
+            String name = create(plainPod());
+            scheduler
+                    .post(
+                            PODS + "/" + name + "/binding",
+                            binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/1}"))
+                    .expectSuccess();
+
+            for (String path : new String[] {PODS + "/" + name, PODS + "/" + name + "/status"}) {
+                forbidden(admin.patch(path, annotation("aliquot.io/vgpu.main", "more")), "scheduler alone");
+                forbidden(
+                        admin.patch(path, "{\"metadata\": {\"annotations\": {\"aliquot.io/vgpu.main\": null}}}"),
+                        "scheduler alone");
+                admin.patch(path, annotation("aliquot.io/gpu-placement", "spread"))
+                        .expectSuccess();
+                admin.patch(path, annotation("example.com/mine", path)).expectSuccess();
+            }
+            server.kubelet("node1")
+                    .patch(PODS + "/" + name + "/status", "{\"status\": {\"phase\": \"Running\"}}")
+                    .expectSuccess();
+            assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/vgpu.main"))
+                    .isEqualTo("granted");
+        }
+    }
+
+    @Nested
+    class Resize {
+        private static final String GRANTED = "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}";
+
+        @Test
+        void leaderChangesAPodsAllocationIfItKnowsThePodsVersion() {
+            String name = bound();
+            String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
+
+            scheduler
+                    .patch(PODS + "/" + name, resize(version, "aliquot.io/resize-fence", "pod-a_1/3"))
+                    .expectSuccess();
+            assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/vgpu.main"))
+                    .isEqualTo("more");
+            assertThat(scheduler
+                            .patch(PODS + "/" + name, resize(version, "aliquot.io/resize-fence", "pod-a_1/3"))
+                            .code())
+                    .isEqualTo(409);
+        }
+
+        @Test
+        void formerLeaderMayNotResize() {
+            String name = bound();
+            String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
+
+            forbidden(
+                    scheduler.patch(PODS + "/" + name, resize(version, "aliquot.io/resize-fence", "pod-a_1/2")),
+                    "no longer leads");
+        }
+
+        @Test
+        void resizeKeepsTheFenceOfTheBinding() {
+            String name = bound();
+            String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
+            String resize = resize(version, "aliquot.io/resize-fence", "pod-a_1/3");
+
+            forbidden(
+                    scheduler.patch(
+                            PODS + "/" + name,
+                            resize.replace(
+                                    "\"annotations\": {", "\"annotations\": {\"aliquot.io/fence\": \"pod-b_1/4\", ")),
+                    "only");
+            forbidden(
+                    scheduler.patch(PODS + "/" + name, resize(version, "aliquot.io/fence", "pod-a_1/3")),
+                    "no longer leads");
+            scheduler.patch(PODS + "/" + name, resize).expectSuccess();
+            assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/fence"))
+                    .isEqualTo("pod-a_1/3");
+        }
+
+        @Test
+        void schedulerMayChangeNothingElseOfAPod() {
+            String name = bound();
+
+            for (String key : new String[] {
+                "example.com/mine", "aliquot.io/fence", "aliquot.io/resize-fence", "aliquot.io/visible-devices.main"
+            }) {
+                forbidden(scheduler.patch(PODS + "/" + name, annotation(key, "x")), "only");
+            }
+            forbidden(scheduler.patch(PODS + "/" + name, "{\"metadata\": {\"labels\": {\"x\": \"y\"}}}"), "only");
+        }
+
+        /**
+         * How the scheduler resolves a Binding without a response: it writes a new version of the pod, after which a
+         * Binding for the old version fails.
+         */
+        @Test
+        void bindingForAnOlderVersionOfThePodIsAConflict() {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+            String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
+
+            scheduler
+                    .patch(PODS + "/" + name, annotation("aliquot.io/moved-on", version))
+                    .expectSuccess();
+            String old =
+                    binding(name, GRANTED).replace("metadata: {", "metadata: {resourceVersion: \"" + version + "\", ");
+            assertThat(old).contains(version);
+            assertThat(scheduler.post(PODS + "/" + name + "/binding", old).code())
+                    .isEqualTo(409);
+            assertThat(admin.get(PODS + "/" + name).field("spec", "nodeName")).isEqualTo("null");
+        }
+
+        private String bound() {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+            scheduler
+                    .post(PODS + "/" + name + "/binding", binding(name, GRANTED))
+                    .expectSuccess();
+            return name;
+        }
+
+        private static String resize(String version, String key, String value) {
+            return """
+                {"metadata": {"resourceVersion": "%s", "annotations": {"aliquot.io/vgpu.main": "more", "%s": "%s"}}}""".formatted(version, key, value);
+        }
+    }
+
+    @Nested
+    class Fence {
+        @Test
+        void currentLeaderBinds() {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+
+            scheduler
+                    .post(
+                            PODS + "/" + name + "/binding",
+                            binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}"))
+                    .expectSuccess();
+            assertThat(admin.get(PODS + "/" + name).field("spec", "nodeName")).isEqualTo("node1");
+            assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/vgpu.main"))
+                    .isEqualTo("granted");
+        }
+
+        @ParameterizedTest
+        @ValueSource(strings = {"pod-a_1/2", "pod-b_2/3", "pod-a_1", ""})
+        void formerLeaderMayNotBind(String fence) throws InterruptedException {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+            String body = binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: \"%s\"}".formatted(fence));
+
+            TimeUnit.MILLISECONDS.sleep(200); // the policy's view of the Lease lags some milliseconds
+            forbidden(scheduler.post(PODS + "/" + name + "/binding", body), "no longer leads");
+            forbidden(scheduler.post("/api/v1/namespaces/tenant/bindings", body), "no longer leads");
+        }
+
+        @Test
+        void gpuPodIsNotBoundWithoutAFence() {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+
+            forbidden(
+                    scheduler.post(PODS + "/" + name + "/binding", binding(name, "{aliquot.io/vgpu.main: granted}")),
+                    "must carry aliquot.io/fence");
+        }
+
+        @Test
+        void otherSchedulersBindPodsWithoutGpus() {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+
+            admin.post(PODS + "/" + name + "/binding", binding(name, "{}")).expectSuccess();
+        }
+
+        @Test
+        void missingLeaseDeniesNoBinding() throws InterruptedException {
+            lease("pod-a_1", 3);
+            admin.delete(LEASES + "/aliquot-scheduler").expectSuccess();
+            TimeUnit.MILLISECONDS.sleep(200);
+            String name = create(plainPod());
+
+            admin.post(PODS + "/" + name + "/binding", binding(name, "{}")).expectSuccess();
+        }
+    }
+
+    @Nested
+    class GpuPods {
+        @Test
+        void podAsTheWebhookStoresItIsAllowed() {
+            admin.post(PODS, gpuPod(unique())).expectSuccess();
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "a-container-whose-name-has-forty-six-chars-xxx",
+                    "a-container-whose-name-has-forty-seven-chars-xx",
+                    "a-container-whose-name-has-as-many-characters-as-there-may-be-x"
+                })
+        void longContainerNamesAreTruncatedAndHashedAsTheSchedulerDoes(String container) {
+            assertThat(container.length()).isIn(46, 47, 63);
+            String pod = gpuPod(unique())
+                    .replace("name: main", "name: " + container)
+                    .replace(Annotations.visibleDevices("main"), Annotations.visibleDevices(container))
+                    .replace(Annotations.vgpu("main"), Annotations.vgpu(container));
+
+            admin.post(PODS, pod).expectSuccess();
+        }
+
+        @Test
+        void twoContainersWithTheSameAnnotationAreDenied() {
+            // 46 characters: the truncated and hashed form of the longer name
+            String one = "a-container-whose-name-has-forty-seven-chars-xx";
+            String key = Annotations.vgpu(one).substring(Annotations.VGPU_PREFIX.length());
+            String pod = gpuPod(unique())
+                    .replace("name: main", "name: " + one)
+                    .replace(Annotations.visibleDevices("main"), Annotations.visibleDevices(one))
+                    .replace(Annotations.vgpu("main"), Annotations.vgpu(one));
+            int begin = pod.indexOf("  - name: " + one);
+            String second = pod.substring(begin, pod.indexOf("  - name: side")).replace("name: " + one, "name: " + key);
+
+            forbidden(admin.post(PODS, pod + second), "share an annotation");
+        }
+
+        @ParameterizedTest
+        @CsvSource(
+                delimiter = '|',
+                value = {
+                    "schedulerName: aliquot-scheduler | schedulerName: other | placed by aliquot-scheduler",
+                    "schedulerName: aliquot-scheduler | restartPolicy: Always | placed by aliquot-scheduler",
+                    "schedulerName: aliquot-scheduler | schedulerName: aliquot-scheduler~  nodeName: node1 | remove spec.nodeName",
+                    "visible-devices.main | visible-devices.side | must take NVIDIA_VISIBLE_DEVICES",
+                    "name: NVIDIA_VISIBLE_DEVICES, valueFrom | name: NVIDIA_VISIBLE, valueFrom | must take NVIDIA_VISIBLE_DEVICES",
+                    "env: [{name: NVIDIA_VISIBLE_DEVICES, valueFrom | env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}, {name: NVIDIA_VISIBLE_DEVICES, valueFrom | must take NVIDIA_VISIBLE_DEVICES",
+                    "aliquot.io/vgpu.main | aliquot.io/vgpu.side | limit file at /etc/aliquot",
+                    "path: vgpu | path: other | limit file at /etc/aliquot",
+                    "mountPath: /etc/aliquot | mountPath: /etc/other | limit file at /etc/aliquot",
+                    "readOnly: true | readOnly: false | limit file at /etc/aliquot",
+                    "readOnly: true | subPath: vgpu, readOnly: true | limit file at /etc/aliquot",
+                    "- {name: limits, mountPath | - {name: theirs, mountPath | limit file at /etc/aliquot",
+                    "value: void | value: all | container side asks for no GPU",
+                    "value: void | value: '' | container side asks for no GPU",
+                    "name: NVIDIA_VISIBLE_DEVICES, value: void | name: OTHER, value: void | container side asks for no GPU",
+                    "{name: NVIDIA_VISIBLE_DEVICES, value: void} | {name: NVIDIA_VISIBLE_DEVICES, value: void}, {name: NVIDIA_VISIBLE_DEVICES, value: all} | container side asks for no GPU",
+                    "name: first, image: i, env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}] | name: first, image: i | container first asks for no GPU",
+                    "image: gpu-image | image: gpu-image~    securityContext: {privileged: true} | privileged container",
+                })
+        void podThatWasChangedAfterTheWebhookIsDenied(String from, String to, String why) {
+            String changed = gpuPod(unique()).replace(from, to.replace("~", "\n"));
+
+            forbidden(admin.post(PODS, changed), why);
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "nvidia.com/priority",
+                    "aliyun.com/gpu",
+                    "aliyun.com/gpu-mem",
+                    "aliyun.com/gpu-core.percentage"
+                })
+        void podThatStillNamesAResourceThatTheWebhookReplacesIsDenied(String resource) {
+            String amounts = "limits: {%1$s: 1}, requests: {%1$s: 1}".formatted(resource);
+            String beside = gpuPod(unique())
+                    .replace("  - name: side\n", "  - name: side\n    resources: {%s}\n".formatted(amounts));
+            String alone =
+                    pod(unique(), "annotations: {}").replace("resources: {}", "resources: {%s}".formatted(amounts));
+
+            forbidden(admin.post(PODS, beside), "container side names a resource");
+            forbidden(
+                    admin.post(
+                            PODS, alone.replace("  containers:", "  schedulerName: aliquot-scheduler\n  containers:")),
+                    "container main names a resource");
+            // Allowed for another scheduler in a namespace that the webhooks exclude.
+            admin.post(PODS, alone).expectSuccess();
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "/etc/ld.so.preload",
+                    "etc/ld.so.preload",
+                    "/etc/ld.so.preload/",
+                    "/etc//ld.so.preload",
+                    "/etc/./ld.so.preload",
+                    "/etc",
+                    "/",
+                    "/etc/aliquot/vgpu",
+                    "/etc/aliquot/",
+                    "/usr/local",
+                    "/usr/local/aliquot/region"
+                })
+        void mountOverAReservedPathIsDenied(String path) {
+            forbidden(
+                    admin.post(
+                            PODS,
+                            gpuPod(unique()).replace("# mounts", "- {name: theirs, mountPath: \"" + path + "\"}")),
+                    "choose other paths");
+        }
+
+        @Test
+        void terminationMessageAtAReservedPathIsDenied() {
+            forbidden(
+                    admin.post(
+                            PODS,
+                            gpuPod(unique())
+                                    .replace(
+                                            "image: gpu-image",
+                                            "image: gpu-image\n    terminationMessagePath: /etc/ld.so.preload")),
+                    "choose other paths");
+        }
+
+        @ParameterizedTest
+        @ValueSource(strings = {"/data", "/etc/app", "/usr/lib/x", "relative"})
+        void mountElsewhereIsAllowed(String path) {
+            admin.post(PODS, gpuPod(unique()).replace("# mounts", "- {name: theirs, mountPath: \"" + path + "\"}"))
+                    .expectSuccess();
+        }
+
+        @Test
+        void podThatRequestsZeroGpusIsNoGpuPod() {
+            admin.post(PODS, plainPod().replace("resources: {}", "resources: {limits: {nvidia.com/gpu: 0}}"))
+                    .expectSuccess();
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {"nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
+                })
+        void eachGpuResourceMakesAPodAGpuPod(String resource) {
+            forbidden(
+                    admin.post(
+                            PODS,
+                            plainPod().replace("resources: {}", "resources: {limits: {%s: 1}}".formatted(resource))),
+                    "placed by aliquot-scheduler");
+        }
+
+        @Test
+        void largePodStaysWithinTheApiServersCelCostLimit() {
+            var pod = new StringBuilder(gpuPod(unique()));
+            String env = "{name: VARIABLE_%d, value: something}, ";
+            for (int container = 0; container < 60; container++) {
+                pod.append("  - {name: extra-%d, image: i, env: [".formatted(container));
+                for (int i = 0; i < 60; i++) {
+                    pod.append(env.formatted(i));
+                }
+                pod.append("{name: NVIDIA_VISIBLE_DEVICES, value: void}]}\n");
+            }
+            var mounts = new StringBuilder();
+            for (int i = 0; i < 100; i++) {
+                mounts.append("- {name: theirs, mountPath: /some/where/far/down/in/the/tree/%d}\n    ".formatted(i));
+            }
+
+            admin.post(PODS, pod.toString().replace("# mounts", mounts)).expectSuccess();
+        }
+
+        @Test
+        void ephemeralContainerWithoutVoidDevicesIsDenied() {
+            String name = unique();
+            admin.post(PODS, gpuPod(name)).expectSuccess();
+            String path = PODS + "/" + name + "/ephemeralcontainers";
+            String container =
+                    "{\"spec\": {\"ephemeralContainers\": [{\"name\": \"debug\", \"image\": \"i\", \"env\": [%s]}]}}";
+
+            forbidden(admin.patch(path, container.formatted("")), "kubectl debug");
+            admin.patch(path, container.formatted("{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}"))
+                    .expectSuccess();
+        }
+    }
+
+    @Nested
+    class Nodes {
+        private static final String NODE1 = "/api/v1/nodes/node1";
+        private static final String NODE2 = "/api/v1/nodes/node2";
+
+        @Test
+        void agentWritesTheInventoryAndTotalsOfItsOwnNode() {
+            agent1.patch(NODE1, annotation("aliquot.io/gpus", unique())).expectSuccess();
+            agent1.patch(NODE1 + "/status", annotation("aliquot.io/gpus", unique()))
+                    .expectSuccess();
+            agent1.patch(NODE1 + "/status", totals(NAMES.incrementAndGet())).expectSuccess();
+        }
+
+        @Test
+        void agentMayNotWriteOtherNodes() {
+            forbidden(agent1.patch(NODE2, annotation("aliquot.io/gpus", "[]")), "own");
+            forbidden(agent1.patch(NODE2 + "/status", totals(1)), "own");
+        }
+
+        @Test
+        void tokenOfTheAgentsAccountOutsideAPodMayNotWrite() {
+            Caller stolen = server.account("aliquot-device-plugin");
+
+            forbidden(stolen.patch(NODE1, annotation("aliquot.io/gpus", "[]")), "own");
+            forbidden(stolen.patch(NODE1 + "/status", totals(1)), "own");
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "{\"metadata\": {\"labels\": {\"gpu\": \"off\"}}}",
+                    "{\"metadata\": {\"labels\": {\"node-role.kubernetes.io/control-plane\": \"\"}}}",
+                    "{\"metadata\": {\"annotations\": {\"example.com/kept\": \"no\"}}}",
+                    "{\"metadata\": {\"annotations\": {\"example.com/kept\": null}}}",
+                    "{\"metadata\": {\"annotations\": {\"aliquot.io/slots\": \"1000\"}}}",
+                    "{\"metadata\": {\"annotations\": {\"aliquot.io/wake\": \"now\"}}}",
+                    "{\"metadata\": {\"finalizers\": [\"example.com/forever\"]}}",
+                    "{\"spec\": {\"unschedulable\": true}}",
+                    "{\"spec\": {\"taints\": [{\"key\": \"a\", \"effect\": \"NoExecute\"}]}}"
+                })
+        void agentMayChangeNothingElseOfItsNode(String patch) {
+            forbidden(agent1.patch(NODE1, patch), "agent may change");
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "{\"capacity\": {\"cpu\": \"9\"}}",
+                    "{\"capacity\": {\"cpu\": null}}",
+                    "{\"allocatable\": {\"cpu\": \"9\"}}",
+                    "{\"capacity\": {\"nvidia.com/gpu\": \"21\"}}",
+                    "{\"allocatable\": {\"nvidia.com/gpu\": null}}",
+                    "{\"allocatable\": {\"example.com/other\": \"1\"}}",
+                    "{\"conditions\": []}",
+                    "{\"addresses\": [{\"type\": \"InternalIP\", \"address\": \"10.0.0.1\"}]}",
+                    "{\"images\": [{\"names\": [\"a\"]}]}",
+                    "{\"nodeInfo\": {\"kernelVersion\": \"0\"}}",
+                    "{\"volumesAttached\": [{\"name\": \"a\", \"devicePath\": \"b\"}]}"
+                })
+        void agentMayChangeNothingElseOfItsNodesStatus(String patch) {
+            forbidden(agent1.patch(NODE1 + "/status", "{\"status\": %s}".formatted(patch)), "agent may change");
+        }
+
+        @Test
+        void administratorForgesNoInventory() {
+            forbidden(admin.patch(NODE1, annotation("aliquot.io/gpus", "[]")), "own Aliquot agent may");
+            forbidden(admin.patch(NODE1 + "/status", annotation("aliquot.io/gpus", "[]")), "own Aliquot agent may");
+            forbidden(admin.post("/api/v1/nodes", """
+                        {apiVersion: v1, kind: Node, metadata: {name: forged, annotations: {aliquot.io/gpus: ""}}}"""), "own Aliquot agent may");
+            forbidden(
+                    server.kubelet("node1").patch(NODE1, annotation("aliquot.io/gpus", "[]")), "own Aliquot agent may");
+        }
+
+        @Test
+        void administratorMayNotChangeGpuResourcesAndMayChangeAllElse() {
+            forbidden(admin.patch(NODE1 + "/status", totals(1)), "own kubelet");
+            forbidden(
+                    admin.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"nvidia.com/gpu\": \"1\"}}}"),
+                    "own kubelet");
+            forbidden(
+                    admin.patch(NODE1 + "/status", "{\"status\": {\"capacity\": {\"nvidia.com/gpu\": null}}}"),
+                    "own kubelet");
+            admin.patch(NODE2 + "/status", "{\"status\": {\"capacity\": {\"example.com/other\": \"1\"}}}")
+                    .expectSuccess();
+            admin.patch(NODE2, annotation("aliquot.io/slots", "20")).expectSuccess();
+            admin.patch(NODE2, "{\"metadata\": {\"labels\": {\"gpu\": \"on\", \"aliquot.io/placement\": \"spread\"}}}")
+                    .expectSuccess();
+            admin.patch(NODE2, "{\"spec\": {\"unschedulable\": true}}").expectSuccess();
+        }
+
+        @Test
+        void kubeletMayWriteItsOwnNodesStatus() {
+            Caller kubelet = server.kubelet("node1");
+
+            kubelet.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"nvidia.com/gpu\": \"19\"}}}")
+                    .expectSuccess();
+            kubelet.patch(NODE1 + "/status", totals(0)).expectSuccess();
+            kubelet.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"nvidia.com/gpu\": \"20\"}}}")
+                    .expectSuccess();
+            forbidden(kubelet.patch(NODE2 + "/status", totals(0)), "");
+        }
+
+        @Test
+        void schedulerMayWriteTheWakeAnnotationOfANodeAndNothingElse() {
+            scheduler.patch(NODE1, annotation("aliquot.io/wake", unique())).expectSuccess();
+            forbidden(scheduler.patch(NODE1, annotation("aliquot.io/slots", "1")), "aliquot.io/wake");
+            forbidden(scheduler.patch(NODE1, annotation("aliquot.io/gpus", "[]")), "aliquot.io/");
+            forbidden(scheduler.patch(NODE1, "{\"spec\": {\"unschedulable\": true}}"), "aliquot.io/wake");
+            forbidden(scheduler.patch(NODE1, "{\"metadata\": {\"labels\": {\"gpu\": \"off\"}}}"), "aliquot.io/wake");
+            forbidden(scheduler.patch(NODE1 + "/status", totals(1)), "");
+        }
+
+        private static String totals(int amount) {
+            return """
+                {"status": {"capacity": {"nvidia.com/gpumem": "%1$d", "nvidia.com/gpucores": "%1$d", "nvidia.com/gpumem-percentage": "%1$d"},
+                 "allocatable": {"nvidia.com/gpumem": "%1$d", "nvidia.com/gpucores": "%1$d", "nvidia.com/gpumem-percentage": "%1$d"}}}""".formatted(amount);
+        }
+    }
+
+    @Nested
+    class Upgrades {
+        private static final String CONFIGURATION =
+                "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/aliquot";
+        private static final String RUNTIME_CLASS = "/apis/node.k8s.io/v1/runtimeclasses/nvidia";
+
+        /** Without a caBundle the API server would refuse GPU pods until the scheduler writes it again. */
+        @Test
+        void upgradeKeepsTheCaBundleAndTheRuntimeClass() throws IOException {
+            String bundle = Base64.getEncoder().encodeToString(Files.readAllBytes(server.certificate()));
+            scheduler.patchJson(CONFIGURATION, """
+                        [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "%1$s"},
+                         {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "%1$s"}]""".formatted(bundle)).expectSuccess();
+            String created = admin.get(RUNTIME_CLASS).expectSuccess().field("metadata", "uid");
+
+            for (int revision = 0; revision < 2; revision++) {
+                new Helm(Chart.FOLDER)
+                        .upgrade()
+                        .withName(Chart.RELEASE)
+                        .withNamespace(Chart.NAMESPACE)
+                        .withKubeConfigContents(server.kubeconfig())
+                        .set("scheduler.nodesPerFilter", 7 + revision)
+                        .call();
+
+                assertThat(admin.get(CONFIGURATION).body().split(Pattern.quote(bundle), -1))
+                        .hasSize(3);
+                assertThat(admin.get(RUNTIME_CLASS).field("metadata", "uid")).isEqualTo(created);
+            }
+            assertThat(admin.get("/apis/apps/v1/namespaces/" + Chart.NAMESPACE + "/deployments/aliquot-scheduler")
+                            .body())
+                    .contains("{\"name\":\"ALIQUOT_NODES_PER_FILTER\",\"value\":\"8\"}");
+        }
+    }
+
+    @Nested
+    class Rights {
+        @Test
+        void schedulerMayUseItsOwnSecretLeaseAndWebhooksAndNoOthers() {
+            String secrets = "/api/v1/namespaces/" + Chart.NAMESPACE + "/secrets";
+            String webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+
+            scheduler.post(secrets, """
+                {apiVersion: v1, kind: Secret, metadata: {name: aliquot-webhook-tls}}""").expectSuccess();
+            scheduler.get(secrets + "/aliquot-webhook-tls").expectSuccess();
+            forbidden(scheduler.get(secrets), "");
+            forbidden(scheduler.get(secrets + "/sh.helm.release.v1.aliquot.v1"), "");
+            forbidden(scheduler.get("/api/v1/secrets"), "");
+            scheduler.get(webhooks + "/aliquot").expectSuccess();
+            forbidden(scheduler.get(webhooks), "");
+            forbidden(scheduler.delete(webhooks + "/aliquot"), "");
+            lease("pod-a_1", 3);
+            scheduler.get(LEASES + "/aliquot-scheduler").expectSuccess();
+            scheduler
+                    .get(LEASES + "?fieldSelector=metadata.name%3Daliquot-scheduler")
+                    .expectSuccess();
+            forbidden(scheduler.get(LEASES), "");
+        }
+
+        @Test
+        void agentMayReadNodesAndNothingElse() {
+            agent1.get("/api/v1/nodes?fieldSelector=metadata.name%3Dnode1").expectSuccess();
+            forbidden(agent1.get("/api/v1/pods"), "");
+            forbidden(agent1.get("/api/v1/namespaces/" + Chart.NAMESPACE + "/secrets"), "");
+            forbidden(agent1.delete("/api/v1/nodes/node1"), "");
+        }
+    }
+
+    private static final String LEASES = "/apis/coordination.k8s.io/v1/namespaces/" + Chart.NAMESPACE + "/leases";
+
+    /** Sets the scheduler's Lease, which kube-scheduler keeps while it leads. */
+    private static void lease(String holder, int transitions) {
+        scheduler.post(LEASES, """
+            {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: aliquot-scheduler}}""");
+        String version =
+                scheduler.get(LEASES + "/aliquot-scheduler").expectSuccess().field("metadata", "resourceVersion");
+        scheduler
+                .put(LEASES + "/aliquot-scheduler", """
+                    {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                     "metadata": {"name": "aliquot-scheduler", "resourceVersion": "%s"},
+                     "spec": {"holderIdentity": "%s", "leaseTransitions": %d, "leaseDurationSeconds": 15}}""".formatted(version, holder, transitions))
+                .expectSuccess();
+    }
+
+    private static void forbidden(Response response, String why) {
+        assertThat(response.code()).as(response.body()).isEqualTo(403);
+        assertThat(response.field("message")).contains(why);
+    }
+
+    private static String unique() {
+        return "t" + NAMES.incrementAndGet();
+    }
+
+    private static String create(String pod) {
+        return admin.post(PODS, pod).expectSuccess().field("metadata", "name");
+    }
+
+    private static String annotation(String key, String value) {
+        return "{\"metadata\": {\"annotations\": {\"%s\": \"%s\"}}}".formatted(key, value);
+    }
+
+    private static String binding(String pod, String annotations) {
+        return """
+            apiVersion: v1
+            kind: Binding
+            metadata: {name: %s, annotations: %s}
+            target: {apiVersion: v1, kind: Node, name: node1}
+            """.formatted(pod, annotations);
+    }
+
+    private static String plainPod() {
+        return pod(unique(), "annotations: {}");
+    }
+
+    private static String pod(String name, String metadata) {
+        return """
+            apiVersion: v1
+            kind: Pod
+            metadata:
+              name: %s
+              %s
+            spec:
+              containers:
+              - name: main
+                image: i
+                resources: {}
+            """.formatted(name, metadata);
+    }
+
+    /** A GPU pod as the admission webhook stores it, with a sidecar, an init container and a place for more mounts. */
+    private static String gpuPod(String name) {
+        return """
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: %s}
+            spec:
+              schedulerName: aliquot-scheduler
+              volumes:
+              - {name: theirs, emptyDir: {}}
+              - {name: limits, downwardAPI: {defaultMode: 292, items: [{path: vgpu, fieldRef: {apiVersion: v1, fieldPath: "metadata.annotations['%s']"}}]}}
+              initContainers:
+              - {name: first, image: i, env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}]}
+              containers:
+              - name: main
+                image: gpu-image
+                env: [{name: NVIDIA_VISIBLE_DEVICES, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.annotations['%s']"}}}, {name: OWN, value: x}]
+                volumeMounts:
+                - {name: limits, mountPath: /etc/aliquot, readOnly: true}
+                # mounts
+                resources: {limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 3000}, requests: {nvidia.com/gpu: 1, nvidia.com/gpumem: 3000}}
+              - name: side
+                image: i
+                env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}]
+            """.formatted(name, Annotations.vgpu("main"), Annotations.visibleDevices("main"));
+    }
+}

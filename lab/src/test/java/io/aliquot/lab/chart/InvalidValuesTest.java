@@ -1,0 +1,90 @@
+package io.aliquot.lab.chart;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatCode;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import com.marcnuri.helm.TemplateCommand;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Values that the chart refuses, with a message that says what to set instead. */
+class InvalidValuesTest {
+    @Test
+    void namespaceDefaultIsRefused() {
+        assertThatThrownBy(() -> Chart.template().withNamespace("default").call())
+                .hasMessageContaining("cannot be installed in the namespace default")
+                .hasMessageContaining("--namespace aliquot --create-namespace");
+    }
+
+    @ParameterizedTest
+    @CsvSource({"v1.20.0", "v1.29.14", "v1.29.9-eks-1"})
+    void kubernetesBefore130IsRefused(String version) {
+        assertThatThrownBy(() -> Chart.template().withKubeVersion(version).call())
+                .hasMessageContaining("needs Kubernetes 1.30 or later")
+                .hasMessageContaining("this is " + version.replaceFirst("-.*", ""))
+                .hasMessageContaining("--kube-version");
+    }
+
+    @Test
+    void kubernetes130IsAcceptedAlsoWithAProvidersSuffix() {
+        assertThatCode(() -> Chart.template().withKubeVersion("v1.30.0-gke.1").call())
+                .doesNotThrowAnyException();
+    }
+
+    @Test
+    void runtimeClassWithoutANameIsRefused() {
+        refused(Map.of("runtimeClass.name", ""), "set runtimeClass.create=false");
+    }
+
+    @Test
+    void leaderElectionTimesThatKubeSchedulerRejectsAreRefused() {
+        refused(Map.of("kubeScheduler.leaderElection.renewDeadline", "15s"), "longer than renewDeadline");
+        refused(Map.of("kubeScheduler.leaderElection.retryPeriod", "9s"), "longer than 1.2 x retryPeriod");
+    }
+
+    @Test
+    void fakeDriverWithoutGpusIsRefused() {
+        refused(Map.of("fakeDriver.enabled", true), "fakeDriver.nodes gives no node a GPU");
+    }
+
+    @Test
+    void fakeDriverWithUnknownDeviceNamesIsRefused() {
+        TemplateCommand command = Chart.template()
+                .withValuesFile(Chart.FOLDER.resolve("ci/fake-driver-values.yaml"))
+                .set("devicePlugin.visibleDevices", "runtime.nvidia.com/gpu={uuid}");
+
+        assertThatThrownBy(command::call).hasMessageContaining("must be {uuid} or nvidia.com/gpu={uuid}");
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "scheduler.replicas,              0,             /scheduler/replicas",
+        "scheduler.placement.node,        tetris,        fragmentation",
+        "scheduler.placement.gpu,         Binpack,       spread",
+        "scheduler.nodesPerFilter,        -1,            /scheduler/nodesPerFilter",
+        "scheduler.resourcs.limits,       1,             resourcs",
+        "schedulers.replicas,             1,             schedulers",
+        "devicePlugin.slots,              0,             /devicePlugin/slots",
+        "devicePlugin.slots,              1001,          /devicePlugin/slots",
+        "devicePlugin.visibleDevices,     all,           /devicePlugin/visibleDevices",
+        "devicePlugin.stateDir,           var/aliquot,   /devicePlugin/stateDir",
+        "devicePlugin.stateDir,           /var/../etc,   /devicePlugin/stateDir",
+        "devicePlugin.kubeletDir,         /,             /devicePlugin/kubeletDir",
+        "devicePlugin.image.pullPolicy,   Sometimes,     IfNotPresent",
+        "kubeScheduler.leaderElection.leaseDuration, 15, /kubeScheduler/leaderElection/leaseDuration",
+        "metrics.podMonitor.interval,     often,         /metrics/podMonitor/interval",
+        "metrics.podMonitors.enabled,     true,          podMonitors",
+        "runtimeClass.handler,            Nvidia,        /runtimeClass/handler",
+    })
+    void invalidValueIsRefusedWithItsName(String value, String given, String named) {
+        refused(Map.of(value, given), named);
+    }
+
+    private static void refused(Map<String, Object> values, String... advice) {
+        assertThatThrownBy(() -> Chart.renderWith(values))
+                .satisfies(e -> assertThat(e.getMessage()).contains(advice));
+    }
+}

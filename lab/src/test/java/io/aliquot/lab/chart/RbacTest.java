@@ -1,0 +1,140 @@
+package io.aliquot.lab.chart;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.lab.chart.Chart.Rendered;
+import io.fabric8.kubernetes.api.model.HasMetadata;
+import io.fabric8.kubernetes.api.model.rbac.ClusterRole;
+import io.fabric8.kubernetes.api.model.rbac.ClusterRoleBinding;
+import io.fabric8.kubernetes.api.model.rbac.PolicyRule;
+import io.fabric8.kubernetes.api.model.rbac.Role;
+import io.fabric8.kubernetes.api.model.rbac.RoleBinding;
+import io.fabric8.kubernetes.api.model.rbac.Subject;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * The complete RBAC rights of Aliquot's accounts. A new right needs its reason beside it in the chart, and a line here.
+ */
+class RbacTest {
+    private static final List<Rendered> RENDERED = Chart.render();
+
+    @Test
+    void schedulerHasTheseRightsInAllNamespaces() {
+        assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-scheduler")
+                        .getRules()))
+                .containsExactlyInAnyOrder(
+                        "pods: get list watch patch",
+                        "pods/binding: create",
+                        "pods/eviction: create",
+                        "policy/poddisruptionbudgets: list watch",
+                        "nodes: get list watch patch",
+                        "events: create",
+                        "authentication.k8s.io/tokenreviews: create",
+                        "authorization.k8s.io/subjectaccessreviews: create",
+                        "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: get patch");
+    }
+
+    @Test
+    void schedulerHasTheseRightsInItsOwnNamespace() {
+        assertThat(rules(Chart.the(RENDERED, Role.class, "aliquot-scheduler").getRules()))
+                .containsExactlyInAnyOrder(
+                        "coordination.k8s.io/leases aliquot-scheduler: get list watch update",
+                        "coordination.k8s.io/leases: create",
+                        "secrets aliquot-webhook-tls: get update",
+                        "secrets: create");
+    }
+
+    @Test
+    void agentHasTheseRights() {
+        assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-device-plugin")
+                        .getRules()))
+                .containsExactlyInAnyOrder("nodes: list watch patch", "nodes/status: patch");
+    }
+
+    @Test
+    void noOtherAccountGetsRights() {
+        List<Subject> subjects = new ArrayList<>();
+        Chart.all(RENDERED, ClusterRoleBinding.class).forEach(binding -> subjects.addAll(binding.getSubjects()));
+        Chart.all(RENDERED, RoleBinding.class).forEach(binding -> subjects.addAll(binding.getSubjects()));
+
+        assertThat(subjects).allSatisfy(subject -> {
+            assertThat(subject.getKind()).isEqualTo("ServiceAccount");
+            assertThat(subject.getNamespace()).isEqualTo(Chart.NAMESPACE);
+            assertThat(subject.getName()).isIn("aliquot-scheduler", "aliquot-device-plugin");
+        });
+    }
+
+    @Test
+    void agentIsBoundToItsOwnRoleOnly() {
+        assertThat(Chart.all(RENDERED, ClusterRoleBinding.class))
+                .filteredOn(binding -> binding.getSubjects().get(0).getName().equals("aliquot-device-plugin"))
+                .extracting(binding -> binding.getRoleRef().getName())
+                .containsExactly("aliquot-device-plugin");
+    }
+
+    @Test
+    void schedulerIsBoundToItsOwnRoleAndKubeSchedulers() {
+        assertThat(Chart.all(RENDERED, ClusterRoleBinding.class))
+                .filteredOn(binding -> binding.getSubjects().get(0).getName().equals("aliquot-scheduler"))
+                .extracting(binding -> binding.getRoleRef().getName())
+                .containsExactlyInAnyOrder("aliquot-scheduler", "system:kube-scheduler", "system:volume-scheduler");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"scheduler/clusterrole.yaml", "scheduler/role.yaml", "device-plugin/clusterrole.yaml"})
+    void everyRuleHasAReasonAboveIt(String template) throws IOException {
+        List<String> lines =
+                Files.readAllLines(Chart.FOLDER.resolve("templates").resolve(Path.of(template)));
+
+        assertThat(lines).anyMatch(line -> line.startsWith("- apiGroups:"));
+        for (int i = 1; i < lines.size(); i++) {
+            if (lines.get(i).startsWith("- apiGroups:")) {
+                assertThat(lines.get(i - 1))
+                        .as("above line %d of %s", i + 1, template)
+                        .startsWith("# ");
+            }
+        }
+    }
+
+    @Test
+    void tokensAreMountedOnlyWhereTheyAreUsed() {
+        assertThat(Chart.all(RENDERED, io.fabric8.kubernetes.api.model.ServiceAccount.class))
+                .hasSize(2)
+                .allMatch(account -> Boolean.FALSE.equals(account.getAutomountServiceAccountToken()));
+    }
+
+    @Test
+    void noClusterRoleReadsSecrets() {
+        assertThat(RENDERED)
+                .extracting(Rendered::object)
+                .extracting(HasMetadata::getKind)
+                .contains("Role", "ClusterRole");
+        assertThat(Chart.all(RENDERED, ClusterRole.class))
+                .flatExtracting(ClusterRole::getRules)
+                .flatExtracting(PolicyRule::getResources)
+                .doesNotContain("secrets", "*");
+    }
+
+    /** One line per resource: {@code group/resource names: verbs}. */
+    private static List<String> rules(List<PolicyRule> rules) {
+        return rules.stream()
+                .flatMap(rule -> rule.getApiGroups().stream()
+                        .flatMap(group -> rule.getResources().stream().map(resource -> line(group, resource, rule))))
+                .toList();
+    }
+
+    private static String line(String group, String resource, PolicyRule rule) {
+        var names =
+                Stream.ofNullable(rule.getResourceNames()).flatMap(List::stream).map(name -> " " + name);
+        return (group.isEmpty() ? "" : group + "/") + resource + String.join("", names.toList()) + ": "
+                + String.join(" ", rule.getVerbs());
+    }
+}
