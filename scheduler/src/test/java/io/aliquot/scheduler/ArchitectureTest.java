@@ -4,6 +4,7 @@ import static com.tngtech.archunit.base.DescribedPredicate.describe;
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
 import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
 
+import com.tngtech.archunit.core.domain.JavaAccess;
 import com.tngtech.archunit.core.importer.ImportOption.DoNotIncludeTests;
 import com.tngtech.archunit.junit.AnalyzeClasses;
 import com.tngtech.archunit.junit.ArchTest;
@@ -54,13 +55,15 @@ class ArchitectureTest {
             .and()
             .resideOutsideOfPackages("..extender..", "..simulate..", "..training..")
             .should()
-            .accessTargetWhere(describe("reads a static clock", access -> {
-                var target = access.getTarget();
-                String owner = target.getOwner().getName();
-                String name = target.getName();
-                return owner.equals("java.lang.System") && (name.equals("nanoTime") || name.equals("currentTimeMillis"))
-                        || owner.equals("java.time.Instant") && name.equals("now")
-                        || owner.equals("java.time.Clock") && name.startsWith("system")
-                        || owner.equals("java.time.InstantSource") && name.equals("system");
-            }));
+            .accessTargetWhere(describe("reads a static clock", ArchitectureTest::readsStaticClock));
+
+    private static boolean readsStaticClock(JavaAccess<?> access) {
+        String name = access.getTarget().getName();
+        return switch (access.getTarget().getOwner().getName()) {
+            case "java.lang.System" -> name.equals("nanoTime") || name.equals("currentTimeMillis");
+            case "java.time.Instant" -> name.equals("now");
+            case "java.time.Clock", "java.time.InstantSource" -> name.startsWith("system");
+            default -> false;
+        };
+    }
 }

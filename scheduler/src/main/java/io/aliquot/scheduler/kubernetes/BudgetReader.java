@@ -10,11 +10,11 @@ import java.util.Optional;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
-/** A disruption budget, from the API's object. */
+/** Reads a PodDisruptionBudget. */
 final class BudgetReader {
     private BudgetReader() {}
 
-    /** Empty where it is about no pod: it has no selector. */
+    /** Empty if the object has no selector and so applies to no pod. */
     static Optional<Budget> read(PodDisruptionBudget object) {
         LabelSelector selector =
                 object.getSpec() == null ? null : object.getSpec().getSelector();

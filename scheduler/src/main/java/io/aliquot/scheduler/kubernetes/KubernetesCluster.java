@@ -62,11 +62,11 @@ final class KubernetesCluster implements Cluster {
     private final ApiServerClient client;
     private final Leadership leadership;
     private final UnboundPodVersions unbound;
-    private final WatchLatency lag;
+    private final WatchLatency latency;
     private final Readiness ready;
     private final Events events;
     private final MeterRegistry metrics;
-    /** Of Bindings, by the outcome's kind. */
+    /** Of Bindings, by the class of the outcome. */
     private final Map<Class<?>, Timer> timers = new ConcurrentHashMap<>();
 
     private final Clock clock;
@@ -81,7 +81,7 @@ final class KubernetesCluster implements Cluster {
             ApiServerClient client,
             Leadership leadership,
             UnboundPodVersions unbound,
-            WatchLatency lag,
+            WatchLatency latency,
             Readiness ready,
             Events events,
             MeterRegistry metrics,
@@ -94,7 +94,7 @@ final class KubernetesCluster implements Cluster {
         this.bindBatcher = new BindBatcher(BATCH_PERIOD, nanoTime);
         this.leadership = leadership;
         this.unbound = unbound;
-        this.lag = lag;
+        this.latency = latency;
         this.ready = ready;
         this.events = events;
         this.metrics = metrics;
@@ -132,10 +132,10 @@ final class KubernetesCluster implements Cluster {
                 new Preconditions(pod.namespace(), pod.name(), pod.uid(), Long.toString(version), annotations),
                 new Target("v1", "Node", node));
         pause(bindBatcher.await());
-        lag.sends(pod.uid());
+        latency.bindingSent(pod.uid());
         long start = nanoTime.getAsLong();
         WriteOutcome outcome = writer.write("POST", ContentType.APPLICATION_JSON, path(pod) + "/binding", binding);
-        lag.answered(pod.uid(), outcome instanceof WriteOutcome.Done);
+        latency.bindingAnswered(pod.uid(), outcome instanceof WriteOutcome.Done);
         timers.computeIfAbsent(outcome.getClass(), this::register)
                 .record(nanoTime.getAsLong() - start, TimeUnit.NANOSECONDS);
         return outcome;

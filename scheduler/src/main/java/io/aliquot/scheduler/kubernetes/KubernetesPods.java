@@ -11,13 +11,13 @@ import java.util.Optional;
 
 /** Reads pods by name. */
 final class KubernetesPods implements PodLookup {
-    /** Whoever asks over HTTP waits for this. */
-    private static final Duration PATIENCE = Duration.ofSeconds(4);
+    /** A user of the HTTP API waits for this. */
+    private static final Duration TIMEOUT = Duration.ofSeconds(4);
 
     private final KubernetesClient kubernetes;
 
     KubernetesPods(KubernetesClient kubernetes) {
-        this.kubernetes = KubernetesConfiguration.withTimeout(kubernetes, PATIENCE);
+        this.kubernetes = KubernetesConfiguration.withTimeout(kubernetes, TIMEOUT);
     }
 
     @Override

@@ -17,13 +17,13 @@ import org.jspecify.annotations.Nullable;
 
 /** TokenReview and SubjectAccessReview. */
 final class KubernetesReviews implements AccessReviews {
-    /** Whoever asks over HTTP waits for this. */
-    private static final Duration PATIENCE = Duration.ofSeconds(4);
+    /** A user of the HTTP API waits for this. */
+    private static final Duration TIMEOUT = Duration.ofSeconds(4);
 
     private final KubernetesClient kubernetes;
 
     KubernetesReviews(KubernetesClient kubernetes) {
-        this.kubernetes = KubernetesConfiguration.withTimeout(kubernetes, PATIENCE);
+        this.kubernetes = KubernetesConfiguration.withTimeout(kubernetes, TIMEOUT);
     }
 
     @Override

@@ -18,80 +18,81 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /*
- * A process that starts beside a kube-scheduler that leads already finds the fence of the process before it, whose last
- * writes may still lie in the buffers of a socket or a server. So it counts one more transition of the Lease itself,
- * which makes that fence an old one. kube-scheduler goes on: its next renewal meets a conflict, and it reads the Lease
- * and keeps what it finds there (client-go 1.35, tools/leaderelection, tryAcquireOrRenew). Only once it has renewed the
- * Lease: if it has died, too, others wait until the Lease has stood still for its duration, and longer for each change.
+ * How a restarted extender invalidates the fence of its predecessor. If this process starts beside a kube-scheduler that
+ * already leads, the Lease still shows the fence of the previous extender process, whose last writes can still be in a
+ * buffer of a socket or a server. So this process increments the Lease's leaseTransitions itself, which makes that fence
+ * an old one. kube-scheduler continues: its next renewal gets a conflict, and it reads the Lease and keeps the value that
+ * it finds (client-go 1.35, tools/leaderelection, tryAcquireOrRenew). This process waits until kube-scheduler has renewed
+ * the Lease once: if kube-scheduler is dead, too, each change of the Lease would delay the election of another leader.
  */
 /**
- * Whether the kube-scheduler in our pod leads, and under which fence. After the Lease changed hands, or this process
- * took over from one that died, we wait a second, in which a Binding of the leader before may still slip past the
- * fence's policy (seen 5 ms after, kube-apiserver 1.35.4), then list all pods, and only then place any.
+ * Tracks whether the kube-scheduler in this pod leads, and under which fence. After the Lease changed its holder, or this
+ * process replaced a dead one, the extender waits a second, because a Binding of the previous leader can pass the fence's
+ * policy for a moment (seen 5 ms later, kube-apiserver 1.35.4). Then it lists all pods, and only then places any.
  */
 final class Leadership implements Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Leadership.class);
     private static final String NOT_LEADING = "waiting for the kube-scheduler in this pod to lead: ";
     private static final Waits NO_LEASE = new Waits(NOT_LEADING + "no Lease yet");
-    private static final Waits TAKING_OVER = new Waits("taking over: making sure of what the leader before has bound");
+    private static final Waits TAKING_OVER = new Waits("taking over: reading which pods the previous leader has bound");
 
     private final String holderPrefix;
     private final Duration grace;
     private final Consumer<Lease> replace;
-    private final BooleanSupplier takeStock;
+    private final BooleanSupplier listPods;
     private final ScheduledExecutorService thread = Executors.newSingleThreadScheduledExecutor(task -> {
-        var made = new Thread(task, "leadership");
-        made.setDaemon(true);
-        return made;
+        var daemon = new Thread(task, "leadership");
+        daemon.setDaemon(true);
+        return daemon;
     });
-    private volatile Cluster.LeaderStatus standing = NO_LEASE;
-    /** While the Lease is ours. */
-    private volatile Optional<Term> ours = Optional.empty();
+    private volatile Cluster.LeaderStatus status = NO_LEASE;
+    /** Present while this pod's kube-scheduler holds the Lease. */
+    private volatile Optional<Term> currentTerm = Optional.empty();
 
     private volatile Optional<String> failure = Optional.empty();
-    private boolean seenAny;
-    /** What a process before this one may have led in. */
+    private boolean seenLease;
+    /** The term that an earlier process of this pod may have led in. */
     private Optional<Term> inherited = Optional.empty();
-    /** Of the Lease when it was inherited. */
+    /** The version of the Lease at the first sight of {@link #inherited}. */
     private String inheritedVersion = "";
 
     /**
-     * A time of leading without a break. Who holds the Lease again after somebody else did finds more transitions, or,
-     * where it was deleted in between, another Lease: its transitions count from 0 again.
+     * A period of leading without interruption. If another holder came in between, the Lease has more transitions, or, if
+     * it was deleted in between, another uid, and its transitions count from 0 again.
      */
     private record Term(String leaseUid, Fence fence) {}
 
     /**
-     * Makes one.
+     * Waits for the first Lease.
      *
-     * @param podName our kube-scheduler holds the Lease as {@code <podName>_<uuid>}
-     * @param replace writes a Lease in place of the one of its version; if that fails it is called again after a renewal
-     * @param takeStock reads all pods into the ledger; whether it worked
+     * @param podName this pod's kube-scheduler holds the Lease as {@code <podName>_<uuid>}
+     * @param replace writes the Lease if its version has not changed; called again after the next renewal if that fails
+     * @param listPods reads all pods into the ledger; returns whether it succeeded
      */
-    Leadership(String podName, Duration grace, Consumer<Lease> replace, BooleanSupplier takeStock) {
+    Leadership(String podName, Duration grace, Consumer<Lease> replace, BooleanSupplier listPods) {
         this.holderPrefix = podName + "_";
         this.grace = grace;
         this.replace = replace;
-        this.takeStock = takeStock;
+        this.listPods = listPods;
     }
 
     Cluster.LeaderStatus status() {
-        return standing;
+        return status;
     }
 
-    /** Whether a Lease was seen, whoever holds it. */
+    /** Whether the Lease exists, whichever pod holds it. */
     boolean known() {
-        return standing != NO_LEASE;
+        return status != NO_LEASE;
     }
 
-    synchronized void seen(Lease lease) {
-        boolean first = !seenAny;
-        seenAny = true;
+    synchronized void onLease(Lease lease) {
+        boolean first = !seenLease;
+        seenLease = true;
         String holder = lease.getSpec() == null ? null : lease.getSpec().getHolderIdentity();
         if (holder == null || !holder.startsWith(holderPrefix)) {
-            ours = Optional.empty();
-            standing = new Waits(
-                    NOT_LEADING + (holder == null || holder.isEmpty() ? "nobody" : holder) + " holds the Lease");
+            currentTerm = Optional.empty();
+            status = new Waits(
+                    NOT_LEADING + (holder == null || holder.isEmpty() ? "no pod" : holder) + " holds the Lease");
             return;
         }
         var fence = new Fence(holder, transitions(lease));
@@ -102,23 +103,23 @@ final class Leadership implements Liveness, AutoCloseable {
             inheritedVersion = version;
         }
         if (inherited.equals(Optional.of(term))) {
-            standing = TAKING_OVER;
+            status = TAKING_OVER;
             if (!version.equals(inheritedVersion)) {
                 thread.execute(() -> runOrFail(() -> replace.accept(oneTransitionLater(lease))));
             }
             return;
         }
-        if (!ours.equals(Optional.of(term))) {
+        if (!currentTerm.equals(Optional.of(term))) {
             LOG.info("leading fence={}", fence.print());
-            ours = Optional.of(term);
-            standing = TAKING_OVER;
+            currentTerm = Optional.of(term);
+            status = TAKING_OVER;
             takeOver(term, grace);
         }
     }
 
-    synchronized void gone() {
-        ours = Optional.empty();
-        standing = NO_LEASE;
+    synchronized void onLeaseDeleted() {
+        currentTerm = Optional.empty();
+        status = NO_LEASE;
     }
 
     private static Lease oneTransitionLater(Lease lease) {
@@ -137,19 +138,19 @@ final class Leadership implements Liveness, AutoCloseable {
     private void takeOver(Term term, Duration delay) {
         var unused = thread.schedule(
                 () -> runOrFail(() -> {
-                    if (!ours.equals(Optional.of(term))) {
+                    if (!currentTerm.equals(Optional.of(term))) {
                         return;
                     }
                     boolean done = false;
                     try {
-                        done = takeStock.getAsBoolean();
+                        done = listPods.getAsBoolean();
                     } catch (RuntimeException e) {
                         LOG.error("taking over failed, trying again", e);
                     }
                     if (!done) {
                         takeOver(term, Duration.ofSeconds(1));
                     } else {
-                        serve(term);
+                        startPlacing(term);
                     }
                 }),
                 delay.toMillis(),
@@ -174,9 +175,9 @@ final class Leadership implements Liveness, AutoCloseable {
         return failure;
     }
 
-    private synchronized void serve(Term term) {
-        if (ours.equals(Optional.of(term))) {
-            standing = new Leads(term.fence());
+    private synchronized void startPlacing(Term term) {
+        if (currentTerm.equals(Optional.of(term))) {
+            status = new Leads(term.fence());
             LOG.info("placing pods fence={}", term.fence().print());
         }
     }

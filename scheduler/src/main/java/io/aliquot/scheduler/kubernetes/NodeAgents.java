@@ -8,61 +8,59 @@ import java.util.Objects;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 
-/** Which nodes have an agent that is ready, from the agents' own pods. Thread-safe. */
+/** Tracks which nodes have a ready agent, by the agents' pods. Thread-safe. */
 final class NodeAgents {
-    /** The chart's; nobody else may run pods under it in the release's namespace. */
+    /** The chart's; only the agents may run under it in the release's namespace. */
     private static final String SERVICE_ACCOUNT = "aliquot-device-plugin";
 
     private record Agent(String node, boolean ready) {}
 
     private final String namespace;
-    private final BiConsumer<String, Boolean> served;
-    private final Consumer<String> unattended;
+    private final BiConsumer<String, Boolean> onAgent;
+    private final Consumer<String> onNoAgent;
     private final Map<String, Agent> byUid = new HashMap<>();
 
     /**
-     * Knows of no agent yet.
+     * Knows no agent at first.
      *
-     * @param namespace the release's
-     * @param served is told of a node that has an agent, and whether one is ready, at each change
-     * @param unattended is told of a node that has none any more
+     * @param namespace of the release
+     * @param onAgent receives, at each change, a node with an agent and whether an agent is ready
+     * @param onNoAgent receives a node that lost its last agent
      */
-    NodeAgents(String namespace, BiConsumer<String, Boolean> served, Consumer<String> unattended) {
+    NodeAgents(String namespace, BiConsumer<String, Boolean> onAgent, Consumer<String> onNoAgent) {
         this.namespace = namespace;
-        this.served = served;
-        this.unattended = unattended;
+        this.onAgent = onAgent;
+        this.onNoAgent = onNoAgent;
     }
 
-    /** A pod is new or has changed. */
-    synchronized void present(Pod pod) {
+    synchronized void onPresent(Pod pod) {
         String node = PodReader.node(pod);
         if (!node.isEmpty()
                 && namespace.equals(pod.getMetadata().getNamespace())
                 && SERVICE_ACCOUNT.equals(pod.getSpec().getServiceAccountName())) {
             var now = new Agent(node, ready(pod));
             if (!Objects.equals(byUid.put(pod.getMetadata().getUid(), now), now)) {
-                tell(node);
+                report(node);
             }
         }
     }
 
-    /** A pod is no more. */
-    synchronized void gone(String uid) {
+    synchronized void onGone(String uid) {
         Agent before = byUid.remove(uid);
         if (before != null) {
-            tell(before.node());
+            report(before.node());
         }
     }
 
-    private void tell(String node) {
-        // In a rolling update the old agent and the new one may both be there for a while.
-        List<Agent> there = byUid.values().stream()
+    private void report(String node) {
+        // In a rolling update the old agent and the new one can exist at the same time.
+        List<Agent> agents = byUid.values().stream()
                 .filter(agent -> agent.node().equals(node))
                 .toList();
-        if (there.isEmpty()) {
-            unattended.accept(node);
+        if (agents.isEmpty()) {
+            onNoAgent.accept(node);
         } else {
-            served.accept(node, there.stream().anyMatch(Agent::ready));
+            onAgent.accept(node, agents.stream().anyMatch(Agent::ready));
         }
     }
 

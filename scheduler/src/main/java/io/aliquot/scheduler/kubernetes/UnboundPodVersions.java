@@ -5,12 +5,11 @@ import java.util.Map;
 import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** The versions of pods that are not bound, as the watch tells; what a Binding is conditional on. Thread-safe. */
+/** The resource versions of unbound pods from the watch; a Binding has one as its precondition. Thread-safe. */
 final class UnboundPodVersions {
     private final Map<String, Long> versions = new ConcurrentHashMap<>();
 
-    /** A pod is new or has changed. */
-    void present(Pod pod) {
+    void onPresent(Pod pod) {
         if (PodReader.node(pod).isEmpty() && !PodReader.ended(pod)) {
             versions.put(pod.getMetadata().getUid(), PodReader.version(pod));
         } else {
@@ -18,8 +17,7 @@ final class UnboundPodVersions {
         }
     }
 
-    /** A pod is no more. */
-    void gone(String uid) {
+    void onGone(String uid) {
         versions.remove(uid);
     }
 

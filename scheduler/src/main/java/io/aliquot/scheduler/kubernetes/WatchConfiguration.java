@@ -36,7 +36,7 @@ import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.util.function.SingletonSupplier;
 
-/** The watches, and what they tell to whom. */
+/** Connects the watches to the ledger and to the other components that follow the cluster. */
 @Configuration(proxyBeanMethods = false)
 class WatchConfiguration {
     private static final Logger LOG = LoggerFactory.getLogger(WatchConfiguration.class);
@@ -58,21 +58,21 @@ class WatchConfiguration {
     }
 
     @Bean
-    Leadership leadership(KubernetesClient kubernetes, ListWatchClient slim, Settings settings, Ledger ledger) {
-        KubernetesClient once = KubernetesConfiguration.withTimeout(kubernetes, GRACE);
+    Leadership leadership(KubernetesClient kubernetes, ListWatchClient lists, Settings settings, Ledger ledger) {
+        KubernetesClient quickClient = KubernetesConfiguration.withTimeout(kubernetes, GRACE);
         return new Leadership(
                 settings.podName(),
                 GRACE,
                 lease -> {
                     try {
-                        once.resource(lease).update();
+                        quickClient.resource(lease).update();
                     } catch (KubernetesClientException e) {
-                        LOG.warn("cannot count a transition of the Lease, trying again: {}", e.getMessage());
+                        LOG.warn("cannot increment the transitions of the Lease, trying again: {}", e.getMessage());
                     }
                 },
                 () -> {
                     try {
-                        KubernetesCluster.listBoundPods(slim, ledger);
+                        KubernetesCluster.listBoundPods(lists, ledger);
                         return true;
                     } catch (KubernetesClientException | IOException e) {
                         LOG.warn("cannot list pods, trying again: {}", e.getMessage());
@@ -81,20 +81,20 @@ class WatchConfiguration {
                 });
     }
 
-    /** Asks for the watches only when it is asked: they feed the ledger's other users, which need this first. */
+    /** Looks up the watches lazily: components that the watches feed need this bean first. */
     @Bean
     Cluster cluster(
             KubernetesClient kubernetes,
             ApiServerClient client,
             Leadership leadership,
             UnboundPodVersions unbound,
-            WatchLatency lag,
+            WatchLatency latency,
             Events events,
             MeterRegistry metrics,
             ObjectProvider<Informer<?>> watches,
             Clock clock,
             LongSupplier nanoTime) {
-        // Later, because some of them need what needs this; and once, because Spring takes its time to find them.
+        // Once, because the lookup in Spring is slow.
         Supplier<List<Informer<?>>> all =
                 SingletonSupplier.of(() -> watches.stream().toList());
         return new KubernetesCluster(
@@ -102,16 +102,16 @@ class WatchConfiguration {
                 client,
                 leadership,
                 unbound,
-                lag,
-                () -> firstOf(all.get()),
+                latency,
+                () -> firstWait(all.get()),
                 events,
                 metrics,
                 clock,
                 nanoTime);
     }
 
-    /** What the first of them waits for that waits for something. */
-    private static Optional<String> firstOf(List<Informer<?>> watches) {
+    /** Returns what the first unready watch waits for. */
+    private static Optional<String> firstWait(List<Informer<?>> watches) {
         for (Informer<?> watch : watches) {
             Optional<String> waitsFor = watch.waitsFor();
             if (waitsFor.isPresent()) {
@@ -150,10 +150,10 @@ class WatchConfiguration {
     }
 
     @Bean
-    Informer<Node> nodes(ListWatchClient slim, Settings settings, Ledger ledger, Events events, LongSupplier nanoTime) {
+    Informer<Node> nodes(ListWatchClient lists, Settings settings, Ledger ledger, Events events, LongSupplier nanoTime) {
         var reader = new NodeReader(settings.gpuPlacement());
         return Informer.start(
-                slim,
+                lists,
                 ResourceType.NODES,
                 node -> {
                     NodeReader.Reading reading = reader.read(node);
@@ -168,26 +168,26 @@ class WatchConfiguration {
 
     @Bean
     Informer<Pod> pods(
-            ListWatchClient slim,
+            ListWatchClient lists,
             Settings settings,
             Ledger ledger,
             PendingPods pending,
             Budgets budgets,
             UnboundPodVersions unbound,
-            WatchLatency lag,
+            WatchLatency latency,
             Events events,
             LongSupplier nanoTime) {
         var agents = new NodeAgents(settings.namespace(), ledger::setAgentReady, ledger::setAgentMissing);
         return Informer.start(
-                slim,
+                lists,
                 ResourceType.PODS,
                 pod -> {
-                    agents.present(pod);
-                    unbound.present(pod);
+                    agents.onPresent(pod);
+                    unbound.onPresent(pod);
                     if (PodReader.ended(pod)) {
-                        forget(pod, ledger, pending, budgets);
+                        ended(pod, ledger, pending, budgets);
                     } else if (!PodReader.node(pod).isEmpty()) {
-                        lag.told(pod.getMetadata().getUid());
+                        latency.boundPodReported(pod.getMetadata().getUid());
                         PodReader.Reading reading = PodReader.bound(pod);
                         pending.forget(reading.pod().id().uid());
                         if (!reading.pod().shares().isEmpty()) {
@@ -202,36 +202,36 @@ class WatchConfiguration {
                     }
                 },
                 pod -> {
-                    agents.gone(pod.getMetadata().getUid());
-                    unbound.gone(pod.getMetadata().getUid());
-                    lag.gone(pod.getMetadata().getUid());
+                    agents.onGone(pod.getMetadata().getUid());
+                    unbound.onGone(pod.getMetadata().getUid());
+                    latency.podDeleted(pod.getMetadata().getUid());
                     if (PodReader.ended(pod)) {
-                        forget(pod, ledger, pending, budgets);
+                        ended(pod, ledger, pending, budgets);
                     } else {
-                        vanish(pod, ledger, pending, budgets);
+                        deletedBeforeEnd(pod, ledger, pending, budgets);
                     }
                 },
                 nanoTime);
     }
 
-    private static void forget(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
+    private static void ended(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
         budgets.removePod(pod.getMetadata().getUid());
         pending.forget(pod.getMetadata().getUid());
         ledger.observeEnded(pod.getMetadata().getUid());
     }
 
     /**
-     * A kubelet reports the end of a pod before it deletes it (since Kubernetes 1.27, KEP-3329), so one that goes without
-     * was deleted by force, or its end was missed.
+     * Handles a pod that was deleted before its end was seen. A kubelet reports the end of a pod before it deletes the pod
+     * (since Kubernetes 1.27, KEP-3329), so the pod was deleted by force, or the watch missed its end.
      */
-    private static void vanish(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
+    private static void deletedBeforeEnd(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
         pending.forget(pod.getMetadata().getUid());
         budgets.removePod(pod.getMetadata().getUid());
         if (!PodReader.node(pod).isEmpty()) {
             ledger.observeBound(PodReader.bound(pod).pod());
         }
         if (ledger.deletedBeforeEnd(pod.getMetadata().getUid())) {
-            LOG.info("gone without an end {}; what it held is free after its grace period", PodReader.id(pod));
+            LOG.info("deleted before its end {}; its vGPUs are free after its grace period", PodReader.id(pod));
         }
     }
 
@@ -241,14 +241,14 @@ class WatchConfiguration {
     }
 
     @Bean
-    WatchLatency lag(MeterRegistry metrics, LongSupplier nanoTime) {
+    WatchLatency watchLatency(MeterRegistry metrics, LongSupplier nanoTime) {
         return new WatchLatency(metrics, nanoTime);
     }
 
     @Bean
-    Informer<PodDisruptionBudget> disruptionBudgets(ListWatchClient slim, Budgets budgets, LongSupplier nanoTime) {
+    Informer<PodDisruptionBudget> disruptionBudgets(ListWatchClient lists, Budgets budgets, LongSupplier nanoTime) {
         return Informer.start(
-                slim,
+                lists,
                 ResourceType.DISRUPTION_BUDGETS,
                 budget -> BudgetReader.read(budget)
                         .ifPresentOrElse(
@@ -263,17 +263,17 @@ class WatchConfiguration {
     }
 
     @Bean
-    Informer<Lease> leases(ListWatchClient slim, Settings settings, Leadership leadership, LongSupplier nanoTime) {
+    Informer<Lease> leases(ListWatchClient lists, Settings settings, Leadership leadership, LongSupplier nanoTime) {
         return Informer.start(
-                slim,
+                lists,
                 ResourceType.lease(settings.namespace(), settings.leaseName()),
-                leadership::seen,
-                lease -> leadership.gone(),
+                leadership::onLease,
+                lease -> leadership.onLeaseDeleted(),
                 nanoTime);
     }
 
     @Bean(initMethod = "start")
-    WatchHealthCheck pulse(
+    WatchHealthCheck watchHealthCheck(
             KubernetesClient kubernetes,
             Settings settings,
             Informer<Node> nodes,
@@ -281,10 +281,10 @@ class WatchConfiguration {
             Informer<PodDisruptionBudget> budgets,
             Informer<Lease> leases,
             MeterRegistry metrics) {
-        silence("nodes", nodes, metrics);
-        silence("pods", pods, metrics);
-        silence("poddisruptionbudgets", budgets, metrics);
-        silence("lease", leases, metrics);
+        idleTime("nodes", nodes, metrics);
+        idleTime("pods", pods, metrics);
+        idleTime("poddisruptionbudgets", budgets, metrics);
+        idleTime("lease", leases, metrics);
         return new WatchHealthCheck(leases, List.of(leases, pods, nodes, budgets), () -> {
             try {
                 return Optional.ofNullable(kubernetes
@@ -299,11 +299,11 @@ class WatchConfiguration {
         });
     }
 
-    private static void silence(String kind, Informer<?> watched, MeterRegistry metrics) {
-        Gauge.builder("aliquot.watch.silence", watched, one -> one.idleTime().toMillis() / 1000.0)
-                .description("Time since the API server was last heard of on a watch, its bookmarks included")
+    private static void idleTime(String resource, Informer<?> informer, MeterRegistry metrics) {
+        Gauge.builder("aliquot.watch.idle", informer, one -> one.idleTime().toMillis() / 1000.0)
+                .description("Time since the API server last sent anything on a watch, bookmarks included")
                 .baseUnit("seconds")
-                .tag("of", kind)
+                .tag("resource", resource)
                 .register(metrics);
     }
 }

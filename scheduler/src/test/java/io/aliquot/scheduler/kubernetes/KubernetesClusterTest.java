@@ -49,7 +49,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.slf4j.LoggerFactory;
 
-/** Over real HTTP, against a server that answers as badly as a test wants. */
+/** Over real HTTP, against a server that fails in the ways that each test wants. */
 @Timeout(30)
 class KubernetesClusterTest {
     private static final PodId POD = new PodId("default", "a", "uid-a");
@@ -146,7 +146,7 @@ class KubernetesClusterTest {
     }
 
     @Test
-    void aBindingSaysForWhichPodInWhichVersionItIs() {
+    void aBindingNamesThePodsUidAndVersion() {
         behaviours.add(answers(201, "{\"kind\": \"Status\", \"status\": \"Success\"}"));
         assertThat(bind()).isEqualTo(new WriteOutcome.Done());
         Request request = requests.get(0);
@@ -171,7 +171,7 @@ class KubernetesClusterTest {
         "503, Unknown",
         "504, Unknown"
     })
-    void whatAnAnswerMeansIsDecidedByItsCode(int code, String outcome) {
+    void theStatusCodeDecidesTheOutcome(int code, String outcome) {
         behaviours.add(answers(code, "{\"kind\": \"Status\", \"message\": \"because\", \"code\": " + code + "}"));
         WriteOutcome found = bind();
         assertThat(found.getClass().getSimpleName()).isEqualTo(outcome);
@@ -180,7 +180,7 @@ class KubernetesClusterTest {
     }
 
     @Test
-    void whoIsToldToComeBackComesBackThen() {
+    void aBusyServersRetryAfterIsFollowed() {
         behaviours.add(isBusy("1"));
         behaviours.add(answers(201, "{}"));
         long start = System.nanoTime();
@@ -190,7 +190,7 @@ class KubernetesClusterTest {
     }
 
     @Test
-    void whoIsToldToComeBackTooLateGivesUpAtOnce() {
+    void aRetryAfterBeyondTheTimeoutEndsTheWriteAtOnce() {
         behaviours.add(isBusy("30"));
         long start = System.nanoTime();
         assertThat(bind())
@@ -200,7 +200,7 @@ class KubernetesClusterTest {
     }
 
     @Test
-    void anAnswerThatDoesNotComeTellsNothing() {
+    void aMissingAnswerMeansUnknown() {
         behaviours.add(exchange -> TimeUnit.SECONDS.sleep(5));
         long start = System.nanoTime();
         assertThat(bind()).isInstanceOf(WriteOutcome.Unknown.class);
@@ -209,32 +209,32 @@ class KubernetesClusterTest {
 
     /** As a server does that is killed while it works. */
     @Test
-    void aConnectionThatEndsWithoutAnAnswerTellsNothingAndNothingIsSentTwice() {
+    void aConnectionThatEndsWithoutAnAnswerMeansUnknownAndNothingIsSentTwice() {
         behaviours.add(exchange -> {});
         assertThat(bind()).isInstanceOf(WriteOutcome.Unknown.class);
         assertThat(requests).hasSize(1);
     }
 
     @Test
-    void aTokenThatWasReplacedIsReadAgainAndTheRequestSentWithTheNewOne(@TempDir Path folder) throws IOException {
+    void aRequestRefusedForAReplacedTokenIsSentAgainWithTheNewOne(@TempDir Path folder) throws IOException {
         Path kubeconfig = folder.resolve("config");
         Files.writeString(kubeconfig, kubeconfig("old"));
         Config config = Config.fromKubeconfig(kubeconfig.toFile());
         try (KubernetesClient client =
                 new KubernetesClientBuilder().withConfig(config).build()) {
-            var line = new ApiServerClient(config, System::nanoTime);
-            var slim = new ListWatchClient(
+            var api = new ApiServerClient(config, System::nanoTime);
+            var lists = new ListWatchClient(
                     new ApiServerClient(client.getConfiguration(), System::nanoTime),
                     client.getKubernetesSerialization());
             behaviours.add(answers(201, "{}"));
-            send(line);
+            send(api);
             behaviours.add(answers(401, "Unauthorized"));
-            assertThat(send(line)).as("there is no other token").isEqualTo(401);
+            assertThat(send(api)).as("there is no other token").isEqualTo(401);
 
             Files.writeString(kubeconfig, kubeconfig("new"));
             behaviours.add(answers(401, "Unauthorized"));
             behaviours.add(answers(201, "{}"));
-            assertThat(send(line)).isEqualTo(201);
+            assertThat(send(api)).isEqualTo(201);
             assertThat(requests)
                     .extracting(Request::token, Request::body)
                     .containsExactly(
@@ -246,19 +246,19 @@ class KubernetesClusterTest {
             Files.writeString(kubeconfig, kubeconfig("newest"));
             behaviours.add(answers(401, "Unauthorized"));
             behaviours.add(answers(200, ""));
-            slim.watch(ResourceType.DISRUPTION_BUDGETS, "7").close();
+            lists.watch(ResourceType.DISRUPTION_BUDGETS, "7").close();
             assertThat(requests.get(5).token()).isEqualTo("Bearer newest");
 
-            Files.writeString(kubeconfig, kubeconfig("nobody's"));
+            Files.writeString(kubeconfig, kubeconfig("unknown"));
             behaviours.add(answers(401, "Unauthorized"));
             behaviours.add(answers(401, "Unauthorized"));
-            assertThat(send(line)).as("once is enough").isEqualTo(401);
+            assertThat(send(api)).as("it is sent again once only").isEqualTo(401);
             assertThat(requests).hasSize(8);
         }
     }
 
-    private static int send(ApiServerClient line) throws IOException {
-        return line.send("POST", "/path", ContentType.APPLICATION_JSON, "the body", Duration.ofSeconds(5))
+    private static int send(ApiServerClient api) throws IOException {
+        return api.send("POST", "/path", ContentType.APPLICATION_JSON, "the body", Duration.ofSeconds(5))
                 .code();
     }
 
@@ -271,13 +271,13 @@ class KubernetesClusterTest {
     }
 
     @Test
-    void aServerThatIsNotThereHasDoneNothing() {
+    void anUnreachableServerMeansUnheard() {
         server.stop(0);
         assertThat(bind()).isInstanceOf(WriteOutcome.Unheard.class);
     }
 
     @Test
-    void aPodIsMovedOnByAPatchForThatVersionAloneAndThenReadAsItIsNow() {
+    void bumpVersionPatchesThatVersionAloneAndThenReadsThePod() {
         behaviours.add(answers(200, "{}"));
         behaviours.add(answers(200, pod("8", "")));
         assertThat(cluster.bumpVersion(POD, 7).version()).hasValue(8);
@@ -290,7 +290,7 @@ class KubernetesClusterTest {
     }
 
     @Test
-    void aPodThatCouldNotBeMovedOnIsReadOnlyIfItMayHaveMoved() {
+    void afterAFailedBumpThePodIsReadOnlyIfItMayHaveChanged() {
         behaviours.add(answers(403, "{}"));
         assertThat(cluster.bumpVersion(POD, 7)).isInstanceOf(PodState.Unreadable.class);
         behaviours.add(answers(409, "{}"));
@@ -299,7 +299,7 @@ class KubernetesClusterTest {
     }
 
     @Test
-    void aPodIsReadByItsUidAndAnotherOneOfItsNameIsNotIt() {
+    void aPodWithAnotherUidCountsAsGone() {
         behaviours.add(answers(200, pod("8", "").replace("uid-a", "uid-b")));
         assertThat(cluster.read(POD)).isEqualTo(new PodState.Gone());
         behaviours.add(answers(404, "{\"kind\": \"Status\", \"code\": 404}"));
@@ -320,7 +320,7 @@ class KubernetesClusterTest {
 
     /** A pod waits for memory, a minute later for cores, and then for memory again. */
     @Test
-    void newsThatComeBackAreAnotherEventAndTheSameWarningIsNone() {
+    void aRepeatedNoteIsANewEventAndARepeatedWarningIsNot() {
         for (int i = 0; i < 4; i++) {
             behaviours.add(answers(201, "{\"kind\": \"Event\", \"apiVersion\": \"v1\"}"));
         }
@@ -343,7 +343,7 @@ class KubernetesClusterTest {
     }
 
     @Test
-    void aLineAboutAPodHasThePodWhereverItComesFrom() {
+    void aLogLineAboutAPodHasItsPodId() {
         Logger logger = (Logger) LoggerFactory.getLogger(Events.class);
         var lines = new ListAppender<ILoggingEvent>();
         lines.start();

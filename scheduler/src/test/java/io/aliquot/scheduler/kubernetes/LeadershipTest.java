@@ -31,7 +31,7 @@ class LeadershipTest {
 
     @BeforeEach
     void thisProcessIsOlderThanAnyTermOfItsKubeScheduler() {
-        leadership.seen(lease("pod-b_0", 3));
+        leadership.onLease(lease("pod-b_0", 3));
     }
 
     @AfterEach
@@ -42,10 +42,10 @@ class LeadershipTest {
 
     @Test
     void whoHasNoLeaseOrSeesAnothersWaits() {
-        leadership.gone();
+        leadership.onLeaseDeleted();
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         assertThat(leadership.known()).isFalse();
-        leadership.seen(lease("pod-ab_1", 1));
+        leadership.onLease(lease("pod-ab_1", 1));
         assertThat(leadership.status())
                 .isEqualTo(new Cluster.LeaderStatus.Waits(
                         "waiting for the kube-scheduler in this pod to lead: pod-ab_1 holds the Lease"));
@@ -55,11 +55,11 @@ class LeadershipTest {
 
     @Test
     void aNewLeaderServesOnlyAfterItHasListedThePods() throws Exception {
-        leadership.seen(lease("pod-a_1", 4));
+        leadership.onLease(lease("pod-a_1", 4));
         Thread.sleep(60);
         assertThat(leadership.status())
                 .isEqualTo(
-                        new Cluster.LeaderStatus.Waits("taking over: making sure of what the leader before has bound"));
+                        new Cluster.LeaderStatus.Waits("taking over: reading which pods the previous leader has bound"));
         mayList.release();
         await(new Leads(new Fence("pod-a_1", 4)));
     }
@@ -67,9 +67,9 @@ class LeadershipTest {
     @Test
     void aRenewalChangesNothing() throws Exception {
         mayList.release(10);
-        leadership.seen(lease("pod-a_1", 4));
+        leadership.onLease(lease("pod-a_1", 4));
         await(new Leads(new Fence("pod-a_1", 4)));
-        leadership.seen(lease("pod-a_1", 4));
+        leadership.onLease(lease("pod-a_1", 4));
         assertThat(leadership.status()).isInstanceOf(Leads.class);
         assertThat(lists).hasValue(1);
     }
@@ -77,11 +77,11 @@ class LeadershipTest {
     @Test
     void everyTakeoverListsAgain() throws Exception {
         mayList.release();
-        leadership.seen(lease("pod-a_1", 4));
+        leadership.onLease(lease("pod-a_1", 4));
         await(new Leads(new Fence("pod-a_1", 4)));
-        leadership.seen(lease("pod-b_1", 5));
+        leadership.onLease(lease("pod-b_1", 5));
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
-        leadership.seen(lease("pod-a_1", 6));
+        leadership.onLease(lease("pod-a_1", 6));
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         mayList.release();
         await(new Leads(new Fence("pod-a_1", 6)));
@@ -92,10 +92,10 @@ class LeadershipTest {
     @Test
     void aLeaseThatWasDeletedAndMadeAgainIsTakenOverAnew() throws Exception {
         mayList.release();
-        leadership.seen(lease("first", "pod-a_1", 0));
+        leadership.onLease(lease("first", "pod-a_1", 0));
         await(new Leads(new Fence("pod-a_1", 0)));
 
-        leadership.seen(lease("second", "pod-a_1", 0));
+        leadership.onLease(lease("second", "pod-a_1", 0));
 
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         mayList.release();
@@ -106,10 +106,10 @@ class LeadershipTest {
     @Test
     void withoutALeaseNobodyPlaces() throws Exception {
         mayList.release(10);
-        leadership.seen(lease("pod-a_1", 4));
+        leadership.onLease(lease("pod-a_1", 4));
         await(new Leads(new Fence("pod-a_1", 4)));
 
-        leadership.gone();
+        leadership.onLeaseDeleted();
 
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         assertThat(leadership.known()).isFalse();
@@ -119,10 +119,10 @@ class LeadershipTest {
     @Test
     void aLeaseThatIsGivenAwayIsNotOurs() throws Exception {
         mayList.release(10);
-        leadership.seen(lease("pod-a_1", 4));
+        leadership.onLease(lease("pod-a_1", 4));
         await(new Leads(new Fence("pod-a_1", 4)));
 
-        leadership.seen(lease("", 4));
+        leadership.onLease(lease("", 4));
 
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         assertThat(leadership.known()).isTrue();
@@ -130,9 +130,9 @@ class LeadershipTest {
 
     @Test
     void whoLosesTheLeaseWhileListingDoesNotServe() throws Exception {
-        leadership.seen(lease("pod-a_1", 4));
+        leadership.onLease(lease("pod-a_1", 4));
         assertThat(waitUntilListing()).isTrue();
-        leadership.seen(lease("pod-b_1", 5));
+        leadership.onLease(lease("pod-b_1", 5));
         mayList.release();
         Thread.sleep(60);
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
@@ -142,7 +142,7 @@ class LeadershipTest {
     void aListThatFailsIsTriedAgain() throws Exception {
         listWorks = false;
         mayList.release();
-        leadership.seen(lease("pod-a_1", 4));
+        leadership.onLease(lease("pod-a_1", 4));
         while (lists.get() < 1) {
             Thread.sleep(5);
         }
@@ -158,21 +158,21 @@ class LeadershipTest {
         mayList.release(10);
         try (var restarted = new Leadership("pod-a", Duration.ZERO, replacing::add, () -> true)) {
             Lease found = lease("pod-a_1", 4);
-            restarted.seen(found);
-            restarted.seen(found);
+            restarted.onLease(found);
+            restarted.onLease(found);
             Lease renewed = lease("pod-a_1", 4);
-            restarted.seen(renewed);
+            restarted.onLease(renewed);
             Lease replaced = lease("pod-a_1", 5);
             replaced.getMetadata().setResourceVersion(renewed.getMetadata().getResourceVersion());
             assertThat(replacing.poll(10, TimeUnit.SECONDS))
                     .as("only after it was renewed: a dead holder's is not to last longer")
                     .isEqualTo(replaced);
 
-            restarted.seen(lease("pod-a_1", 4)); // renewed before that: a conflict
+            restarted.onLease(lease("pod-a_1", 4)); // renewed before that: a conflict
             assertThat(replacing.poll(10, TimeUnit.SECONDS)).isNotNull();
             assertThat(restarted.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
 
-            restarted.seen(lease("pod-a_1", 5));
+            restarted.onLease(lease("pod-a_1", 5));
             await(restarted, new Leads(new Fence("pod-a_1", 5)));
             assertThat(replacing).isEmpty();
         }
@@ -219,9 +219,9 @@ class LeadershipTest {
         try (var failing = new Leadership("pod-a", Duration.ZERO, replacing::add, () -> {
             throw new StackOverflowError("of this test");
         })) {
-            failing.seen(lease("pod-b_0", 3));
+            failing.onLease(lease("pod-b_0", 3));
             assertThat(failing.broken()).isEmpty();
-            failing.seen(lease("pod-a_1", 4));
+            failing.onLease(lease("pod-a_1", 4));
             Await.await("the failure", () -> failing.broken().isPresent());
             assertThat(failing.broken().orElseThrow()).contains("StackOverflowError");
         }

@@ -35,7 +35,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What the slim client gives of a real API server's pods and nodes is what the whole client gives, as far as we read it. */
+/** What the lists client gives of a real API server's pods and nodes is what the whole client gives, as far as we read it. */
 class ListWatchClientIT {
     private static final String GPU = "GPU-00000000-0000-0000-0000-00000000000";
     /** A limit, as whoever pages has one. */
@@ -44,7 +44,7 @@ class ListWatchClientIT {
 
     private static ApiServer server;
     private static KubernetesClient whole;
-    private static ListWatchClient slim;
+    private static ListWatchClient lists;
 
     @BeforeAll
     static void start(@TempDir Path folder) throws Exception {
@@ -52,7 +52,7 @@ class ListWatchClientIT {
         whole = new KubernetesClientBuilder()
                 .withConfig(server.client().build())
                 .build();
-        slim = new ListWatchClient(
+        lists = new ListWatchClient(
                 new ApiServerClient(whole.getConfiguration(), System::nanoTime), whole.getKubernetesSerialization());
         await(
                 "the namespace default",
@@ -111,7 +111,7 @@ class ListWatchClientIT {
         List<Pod> expected = whole.pods().inAnyNamespace().list(ALL).getItems();
         var list = new ArrayList<Pod>();
 
-        assertThat(slim.list(ResourceType.PODS, list::add)).isNotEmpty();
+        assertThat(lists.list(ResourceType.PODS, list::add)).isNotEmpty();
 
         assertThat(list).hasSameSizeAs(expected).hasSizeGreaterThanOrEqualTo(5);
         assertThat(list.stream().map(ListWatchClientIT::reading).toList())
@@ -165,7 +165,7 @@ class ListWatchClientIT {
         List<NodeReader.Reading> expected =
                 whole.nodes().list().getItems().stream().map(reader::read).toList();
         var found = new ArrayList<NodeReader.Reading>();
-        slim.list(ResourceType.NODES, node -> found.add(reader.read(node)));
+        lists.list(ResourceType.NODES, node -> found.add(reader.read(node)));
 
         assertThat(found).hasSize(3).isEqualTo(expected).allSatisfy(reading -> {
             assertThat(reading.problem()).isEmpty();
@@ -190,7 +190,7 @@ class ListWatchClientIT {
                 versions(whole.pods().inAnyNamespace().list(ALL).getItems());
         var found = new ArrayList<Pod>();
 
-        slim.list(ResourceType.PODS, found::add);
+        lists.list(ResourceType.PODS, found::add);
 
         assertThat(versions(found)).isEqualTo(expected).hasSizeGreaterThan(ListWatchClient.PAGE);
     }
@@ -225,7 +225,7 @@ class ListWatchClientIT {
     void whatTheWatchTellsLaterIsReadAlike() {
         var told = new ConcurrentHashMap<String, String>();
         try (var watched = Informer.start(
-                slim,
+                lists,
                 ResourceType.PODS,
                 pod -> told.put(pod.getMetadata().getName(), reading(pod)),
                 pod -> told.remove(pod.getMetadata().getName()),

@@ -15,43 +15,43 @@ class NodeAgentsTest {
 
     @Test
     void aNodeIsServedWhileItsAgentIsReady() {
-        agents.present(agent("a", "n1", "False"));
-        agents.present(agent("a", "n1", "True"));
-        agents.present(agent("a", "n1", "True"));
-        agents.present(agent("a", "n1", "False"));
-        agents.gone("a");
+        agents.onPresent(agent("a", "n1", "False"));
+        agents.onPresent(agent("a", "n1", "True"));
+        agents.onPresent(agent("a", "n1", "True"));
+        agents.onPresent(agent("a", "n1", "False"));
+        agents.onGone("a");
 
         assertThat(told).containsExactly("n1 false", "n1 true", "n1 false", "n1 none");
     }
 
     @Test
     void anAgentThatIsBeingDeletedServesNoMoreButItsSuccessorDoes() {
-        agents.present(agent("old", "n1", "True"));
+        agents.onPresent(agent("old", "n1", "True"));
         Pod ending = agent("old", "n1", "True");
         ending.getMetadata().setDeletionTimestamp("2026-01-01T00:00:00Z");
-        agents.present(ending);
-        agents.present(agent("new", "n1", "True"));
-        agents.gone("old");
+        agents.onPresent(ending);
+        agents.onPresent(agent("new", "n1", "True"));
+        agents.onGone("old");
 
         assertThat(told).containsExactly("n1 true", "n1 false", "n1 true", "n1 true");
     }
 
     @Test
     void otherPodsSayNothingOfANodesAgent() {
-        agents.present(agent("a", "n1", "False")
+        agents.onPresent(agent("a", "n1", "False")
                 .edit()
                 .editMetadata()
                 .withNamespace("b")
                 .endMetadata()
                 .build());
-        agents.present(agent("b", "n1", "False")
+        agents.onPresent(agent("b", "n1", "False")
                 .edit()
                 .editSpec()
                 .withServiceAccountName("default")
                 .endSpec()
                 .build());
-        agents.present(agent("c", "", "False"));
-        agents.gone("d");
+        agents.onPresent(agent("c", "", "False"));
+        agents.onGone("d");
 
         assertThat(told).isEmpty();
     }

@@ -5,24 +5,24 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 
 /*
- * As a database commits many transactions at once. Where pods are bound one by one as they come, API server, etcd,
- * kube-scheduler and we ourselves go to sleep and wake up for each; a dozen together cost them a tenth less of CPU a pod
- * (400 pods a second on 2 cores, ./aliquot bench --nodes 100), for some 15 ms in which a pod's node is fixed already.
+ * A group commit, as in databases. If each Binding is sent at once, the API server, etcd, kube-scheduler and this process
+ * sleep and wake up for each; a dozen together cost a tenth less CPU per pod (400 pods a second on 2 cores, ./aliquot
+ * bench --nodes 100). The price is about 15 ms per pod, after its node has been chosen.
  */
-/** Lets what comes in quick succession leave together. Who comes alone isn't held. Thread-safe. */
+/** Batches Bindings that arrive in quick succession; a lone one is not delayed. Thread-safe. */
 public final class BindBatcher {
     private final long period;
     private final LongSupplier nanoTime;
     private final AtomicLong latest;
 
-    /** One leaves every {@code period}. */
+    /** A batch is sent every {@code period}. */
     public BindBatcher(Duration period, LongSupplier nanoTime) {
         this.period = period.toNanos();
         this.nanoTime = nanoTime;
         this.latest = new AtomicLong(nanoTime.getAsLong() - this.period);
     }
 
-    /** For how long one that comes now is to wait: a period at most, and not at all if none came within the last one. */
+    /** Returns how long a Binding that arrives now waits: at most a period, 0 if none arrived within the last period. */
     public Duration await() {
         long now = nanoTime.getAsLong();
         boolean alone = now - latest.getAndSet(now) >= period;

@@ -28,21 +28,21 @@ import java.util.concurrent.Future;
 import java.util.function.Consumer;
 
 /*
- * Lists and watches of pods and nodes come in protobuf, which costs the server a third and us a tenth of what JSON does,
- * and the server encodes what a watch tells once for all that want it so, kube-scheduler among them. Lists come
- * compressed, too (from 128 KiB on; k8s.io/apiserver, pkg/endpoints/handlers/responsewriters): decrypting a byte costs
- * more than inflating it.
+ * Lists and watches of pods and nodes use protobuf. It costs the API server a third and this process a tenth of what JSON
+ * costs, and the API server encodes a watch event once for all its protobuf watchers, kube-scheduler among them. Lists
+ * come compressed (from 128 KiB on; k8s.io/apiserver, pkg/endpoints/handlers/responsewriters), because decrypting a byte
+ * costs more than inflating it.
  */
 /**
- * Lists and watches of many objects. Of nodes and pods it gives what {@code NodeReader}, {@code PodReader} and
- * {@code NodeAgents} read, and no more; so nothing that it gave may be written back. Thread-safe.
+ * Lists and watches objects. Pods and nodes have only the fields that {@code NodeReader}, {@code PodReader} and
+ * {@code NodeAgents} read, so they must not be written back. Thread-safe.
  */
 public final class ListWatchClient {
-    /** Objects a page of a list, which bounds what is in memory at once. */
+    /** Objects in a page of a list; limits the memory that a list needs. */
     public static final int PAGE = 500;
 
-    private static final Duration PATIENCE = Duration.ofSeconds(10);
-    /** An object of etcd has at most 1.5 MB. */
+    private static final Duration TIMEOUT = Duration.ofSeconds(10);
+    /** In bytes; etcd limits an object to 1.5 MB. */
     private static final int LONGEST_EVENT = 16 << 20;
 
     private final ApiServerClient client;
@@ -54,30 +54,30 @@ public final class ListWatchClient {
     }
 
     /**
-     * All there are, as they are in etcd now, page by page, the next one fetched while {@code each} sees to one. Never with
-     * {@code resourceVersion=0}, which may be older than what this process, or the one before it, has seen already, and of
-     * which Kubernetes promises no pages.
+     * Lists all objects, as they are in etcd now, page by page; fetches the next page while {@code each} handles one. It
+     * never uses {@code resourceVersion=0}, which can be older than what this process, or its predecessor, has seen, and
+     * for which Kubernetes does not guarantee pages.
      *
-     * @return the version of the list
-     * @throws KubernetesClientException where the server refuses
+     * @return the resource version of the list
+     * @throws KubernetesClientException if the API server refuses
      */
-    public <T extends HasMetadata> String list(ResourceType<T> kind, Consumer<T> each) throws IOException {
-        ExecutorService ahead = Executors.newSingleThreadExecutor(
+    public <T extends HasMetadata> String list(ResourceType<T> type, Consumer<T> each) throws IOException {
+        ExecutorService nextPage = Executors.newSingleThreadExecutor(
                 task -> new Thread(task, Thread.currentThread().getName() + ", next page"));
         try {
-            KubernetesResourceList<T> page = page(kind, "");
+            KubernetesResourceList<T> page = page(type, "");
             while (true) {
                 String next = page.getMetadata().getContinue();
                 if (next == null || next.isEmpty()) {
                     page.getItems().forEach(each);
                     return page.getMetadata().getResourceVersion();
                 }
-                Future<KubernetesResourceList<T>> coming = ahead.submit(() -> page(kind, next));
+                Future<KubernetesResourceList<T>> coming = nextPage.submit(() -> page(type, next));
                 page.getItems().forEach(each);
                 page = awaited(coming);
             }
         } finally {
-            ahead.shutdownNow();
+            nextPage.shutdownNow();
         }
     }
 
@@ -95,24 +95,24 @@ public final class ListWatchClient {
         }
     }
 
-    @SuppressWarnings("unchecked") // the kind's own list
-    private <T extends HasMetadata> KubernetesResourceList<T> page(ResourceType<T> kind, String next)
+    @SuppressWarnings("unchecked") // the list of this type
+    private <T extends HasMetadata> KubernetesResourceList<T> page(ResourceType<T> type, String next)
             throws IOException {
         String query = "limit=" + PAGE
                 + (next.isEmpty() ? "" : "&continue=" + URLEncoder.encode(next, StandardCharsets.UTF_8));
-        boolean protobuf = kind.encoding() == Encoding.PROTOBUF;
+        boolean protobuf = type.encoding() == Encoding.PROTOBUF;
         Answer answer = client.get(
-                path(kind, query), protobuf ? "application/vnd.kubernetes.protobuf" : "application/json", PATIENCE);
+                path(type, query), protobuf ? "application/vnd.kubernetes.protobuf" : "application/json", TIMEOUT);
         if (!answer.isSuccessful()) {
             throw refused(answer.code(), answer.body());
         }
         return protobuf
                 ? (KubernetesResourceList<T>) ProtobufDecoder.decode(answer.body())
-                : json.unmarshal(answer.text(), kind.list());
+                : json.unmarshal(answer.text(), type.list());
     }
 
-    private static String path(ResourceType<?> kind, String query) {
-        return kind.path() + "?" + query + (kind.selector().isEmpty() ? "" : "&" + kind.selector());
+    private static String path(ResourceType<?> type, String query) {
+        return type.path() + "?" + query + (type.selector().isEmpty() ? "" : "&" + type.selector());
     }
 
     private KubernetesClientException refused(int code, byte[] body) throws IOException {
@@ -130,16 +130,16 @@ public final class ListWatchClient {
     }
 
     /**
-     * What happens from a version on, bookmarks included.
+     * Watches from a resource version on, with bookmarks.
      *
-     * @throws KubernetesClientException where the server refuses
+     * @throws KubernetesClientException if the API server refuses
      */
-    public <T extends HasMetadata> Watch watch(ResourceType<T> kind, String version) throws IOException {
-        boolean protobuf = kind.encoding() == Encoding.PROTOBUF;
+    public <T extends HasMetadata> Watch watch(ResourceType<T> type, String version) throws IOException {
+        boolean protobuf = type.encoding() == Encoding.PROTOBUF;
         Stream stream = client.stream(
-                path(kind, "watch=true&allowWatchBookmarks=true&resourceVersion=" + version),
+                path(type, "watch=true&allowWatchBookmarks=true&resourceVersion=" + version),
                 protobuf ? "application/vnd.kubernetes.protobuf;stream=watch" : "application/json",
-                PATIENCE);
+                TIMEOUT);
         if (!stream.isSuccessful()) {
             try (stream) {
                 throw refused(stream.code(), stream.body().readAllBytes());
@@ -149,11 +149,10 @@ public final class ListWatchClient {
     }
 
     private interface Source {
-        /** Empty at the end. */
         Optional<WatchEvent> next() throws IOException;
     }
 
-    /** Used by one thread, but for {@link #close()}, which ends it at any time. */
+    /** For one thread, except that any thread may call {@link #close()} at any time. */
     public static final class Watch implements Closeable {
         private final Stream stream;
         private final Source source;
@@ -163,7 +162,7 @@ public final class ListWatchClient {
             this.source = source;
         }
 
-        /** Waits for it; empty once the server has ended the watch. */
+        /** Waits for the next event; empty once the API server has ended the watch. */
         public Optional<WatchEvent> next() throws IOException {
             return source.next();
         }
@@ -174,7 +173,7 @@ public final class ListWatchClient {
         }
     }
 
-    /** Each with its length before it (k8s.io/apimachinery, pkg/util/framer). */
+    /** Reads frames, each after its length (k8s.io/apimachinery, pkg/util/framer). */
     private static Source frames(Stream stream) {
         var in = new DataInputStream(stream.body());
         return () -> {
@@ -201,7 +200,7 @@ public final class ListWatchClient {
         return () -> Optional.ofNullable(in.readLine()).map(line -> json.unmarshal(line, WatchEvent.class));
     }
 
-    /** What came is not what the protocol says. */
+    /** The response violates the protocol. */
     public static final class MalformedException extends IOException {
         private static final long serialVersionUID = 1L;
 

@@ -4,7 +4,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.fabric8.kubernetes.api.model.HasMetadata;
 import io.fabric8.kubernetes.api.model.Pod;
 
-/** What a line of the log calls an object: a pod by its {@link PodId}, from which the line gets its fields. */
+/** The log argument for an object; a pod's {@link PodId}, from which the log line gets its fields. */
 public final class LogReference {
     private LogReference() {}
 

@@ -18,14 +18,14 @@ import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudgetList;
 import java.util.function.Function;
 
 /**
- * Objects to be listed and watched.
+ * A type of objects to list and watch.
  *
- * @param what their name, plural, for messages
- * @param path where they are, on the API server
- * @param selector a query's part that chooses among them; empty for all
- * @param encoding how they are sent
- * @param list what a list of them is
- * @param slim makes one that has metadata only
+ * @param what its name in the plural, for messages
+ * @param path of the collection on the API server
+ * @param selector a part of the query that selects among the objects; empty for all
+ * @param encoding in which the API server sends them
+ * @param list the class of their list
+ * @param metadataOnly makes an object with only these metadata
  */
 public record ResourceType<T extends HasMetadata>(
         String what,
@@ -33,9 +33,9 @@ public record ResourceType<T extends HasMetadata>(
         String selector,
         Encoding encoding,
         Class<? extends KubernetesResourceList<T>> list,
-        Function<ObjectMeta, T> slim) {
+        Function<ObjectMeta, T> metadataOnly) {
 
-    /** {@code PROTOBUF} for what {@link ProtobufDecoder} reads. */
+    /** {@code PROTOBUF} for the types that {@link ProtobufDecoder} decodes. */
     public enum Encoding {
         JSON,
         PROTOBUF

@@ -31,90 +31,91 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * A watch on all objects of a kind, which lists them first and whenever it lost track, and never gives up.
+ * A reflector as in client-go: lists all objects of a type, then watches them, and lists again whenever the watch cannot
+ * be continued. It retries until it is closed.
  *
- * <p>An object that was deleted and made again under its name while nobody watched arrives as gone, then as present.
- * Thread-safe; listeners are called one at a time.
+ * <p>If an object is deleted and created again under its name while no watch is open, the listeners see a deletion, then
+ * a new object. Thread-safe; listeners are called one at a time.
  */
 public final class Informer<T extends HasMetadata> implements Readiness, Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Informer.class);
     private static final long SHORTEST_PAUSE_MS = 50;
     private static final long LONGEST_PAUSE_MS = 3000;
 
-    /** Of an object what tells changes; {@code namespace} is null where its kind has none. */
+    /** The identity and version of an object; {@code namespace} is null for a cluster-scoped one. */
     private record Known(@Nullable String namespace, String name, String uid, String version) {}
 
     private final ListWatchClient client;
-    private final ResourceType<T> kind;
-    private final Consumer<T> present;
-    private final Consumer<T> gone;
+    private final ResourceType<T> type;
+    private final Consumer<T> onPresent;
+    private final Consumer<T> onGone;
     private final LongSupplier nanoTime;
-    /** By namespace and name, what was told to be present and not to be gone. */
-    private final Map<String, Informer.Known> told = new HashMap<>();
+    /** The objects that the listeners know to exist, by namespace and name. */
+    private final Map<String, Informer.Known> known = new HashMap<>();
 
     private volatile boolean complete;
     private Session session;
-    private long heard;
+    private long lastHeard;
 
     private Informer(
             ListWatchClient client,
-            ResourceType<T> kind,
-            Consumer<T> present,
-            Consumer<T> gone,
+            ResourceType<T> type,
+            Consumer<T> onPresent,
+            Consumer<T> onGone,
             LongSupplier nanoTime) {
         this.client = client;
-        this.kind = kind;
-        this.present = present;
-        this.gone = gone;
+        this.type = type;
+        this.onPresent = onPresent;
+        this.onGone = onGone;
         this.nanoTime = nanoTime;
-        this.heard = nanoTime.getAsLong();
+        this.lastHeard = nanoTime.getAsLong();
         this.session = new Session();
     }
 
     /**
      * Starts to watch.
      *
-     * @param present is told of each object, whole, when it is new or has changed; perhaps again when it has not
-     * @param gone is told of each object that is no more; it has metadata, perhaps nothing else
+     * @param onPresent receives each new or changed object; sometimes also an unchanged one
+     * @param onGone receives each deleted object; only its metadata is certain to be set
      */
     public static <T extends HasMetadata> Informer<T> start(
             ListWatchClient client,
-            ResourceType<T> kind,
-            Consumer<T> present,
-            Consumer<T> gone,
+            ResourceType<T> type,
+            Consumer<T> onPresent,
+            Consumer<T> onGone,
             LongSupplier nanoTime) {
-        var watched = new Informer<>(client, kind, present, gone, nanoTime);
-        watched.session.thread.start();
-        return watched;
+        var informer = new Informer<>(client, type, onPresent, onGone, nanoTime);
+        informer.session.thread.start();
+        return informer;
     }
 
-    /** For how long the server has said nothing. */
+    /** The time since the API server last sent anything on this watch. */
     public synchronized Duration idleTime() {
-        return Duration.ofNanos(nanoTime.getAsLong() - heard);
+        return Duration.ofNanos(nanoTime.getAsLong() - lastHeard);
     }
 
-    /** Whether this is an object's latest version that we were told of. */
+    /** Whether {@code resourceVersion} is the latest one that the watch has received of some object. */
     synchronized boolean knows(String resourceVersion) {
-        return told.values().stream().anyMatch(object -> resourceVersion.equals(object.version()));
+        return known.values().stream().anyMatch(object -> resourceVersion.equals(object.version()));
     }
 
-    /** Lists and watches afresh, on a connection of its own; what has gone in the meantime is told of then. */
+    /** Lists and watches again, over a new connection; the list also finds what was deleted meanwhile. */
     synchronized void restart() {
         session.end();
         session = new Session();
-        heard = nanoTime.getAsLong();
+        lastHeard = nanoTime.getAsLong();
         session.thread.start();
     }
 
     /**
-     * One thread's work. Once another session has taken its place nobody listens to it, whatever is still on its way: an
-     * old word after a newer one would bring back what is gone.
+     * One thread that lists and watches. Once another session has replaced it, its events are ignored: an old event after
+     * a newer one would bring back a deleted object.
      */
     private final class Session implements Runnable {
-        private final Thread thread = new Thread(this, "watch of " + kind.what());
+        private final Thread thread = new Thread(this, "watch of " + type.what());
         private volatile boolean ended;
         private volatile @Nullable Closeable open;
-        /** What to go on from; empty where everything is to be listed first. */
+        /** The resource version from which to watch; empty if a list comes first. */
         private Optional<String> version = Optional.empty();
 
         private long pauseMs = SHORTEST_PAUSE_MS;
@@ -132,7 +133,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
                     boolean busy = e instanceof KubernetesClientException refusal
                             && refusal.getCode() > 0
                             && refusal.getCode() != HttpURLConnection.HTTP_GONE;
-                    if (!busy) { // or the same would come again
+                    if (!busy) { // else the same event would come again
                         version = Optional.empty();
                     }
                     warn(e);
@@ -145,7 +146,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
 
         private void warn(Exception why) {
             if (!ended) {
-                LOG.warn("watching {} failed, trying again: {}", kind.what(), String.valueOf(why));
+                LOG.warn("watching {} failed, trying again: {}", type.what(), String.valueOf(why));
             }
         }
 
@@ -166,7 +167,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
                 try {
                     watch.close();
                 } catch (IOException e) {
-                    LOG.debug("closing a watch of {}", kind.what(), e);
+                    LOG.debug("closing a watch of {}", type.what(), e);
                 }
             }
         }
@@ -175,13 +176,13 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
             if (version.isEmpty()) {
                 version = Optional.of(list());
             }
-            try (Watch watch = client.watch(kind, version.get())) {
+            try (Watch watch = client.watch(type, version.get())) {
                 open = watch;
                 if (ended) {
                     return;
                 }
                 for (var event = watch.next(); event.isPresent() && !ended; event = watch.next()) {
-                    take(event.get());
+                    handle(event.get());
                     pauseMs = SHORTEST_PAUSE_MS;
                 }
             }
@@ -190,28 +191,28 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         private String list() throws IOException {
             Set<String> before;
             synchronized (Informer.this) {
-                before = new HashSet<>(told.keySet());
+                before = new HashSet<>(known.keySet());
             }
-            String listed = client.list(kind, object -> {
+            String listed = client.list(type, object -> {
                 synchronized (Informer.this) {
                     if (session == this) {
                         before.remove(key(object));
-                        isThere(object);
+                        onPresent(object);
                     }
                 }
             });
             synchronized (Informer.this) {
                 if (session == this) {
-                    heard = nanoTime.getAsLong();
-                    before.forEach(this::isGone);
+                    lastHeard = nanoTime.getAsLong();
+                    before.forEach(this::onGone);
                     complete = true;
                 }
             }
             return listed;
         }
 
-        @SuppressWarnings("unchecked") // of a watch on this kind
-        private void take(WatchEvent event) {
+        @SuppressWarnings("unchecked") // the watch is on this type
+        private void handle(WatchEvent event) {
             if (event.getObject() instanceof Status refusal) {
                 throw new KubernetesClientException(refusal);
             }
@@ -220,12 +221,12 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
                 if (session != this) {
                     return;
                 }
-                heard = nanoTime.getAsLong();
+                lastHeard = nanoTime.getAsLong();
                 switch (event.getType()) {
-                    case "ADDED", "MODIFIED" -> isThere(object);
+                    case "ADDED", "MODIFIED" -> onPresent(object);
                     case "DELETED" -> {
-                        told.remove(key(object));
-                        deliver(gone, object);
+                        known.remove(key(object));
+                        deliver(onGone, object);
                     }
                     default -> {
                         // a bookmark
@@ -235,21 +236,21 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
             }
         }
 
-        private void isThere(T object) {
+        private void onPresent(T object) {
             ObjectMeta metadata = object.getMetadata();
             var now = new Informer.Known(
                     metadata.getNamespace(), metadata.getName(), metadata.getUid(), metadata.getResourceVersion());
-            Informer.Known before = told.put(key(object), now);
+            Informer.Known before = known.put(key(object), now);
             if (before != null && !before.uid().equals(now.uid())) {
-                deliver(gone, slim(before));
+                deliver(onGone, metadataOnly(before));
             }
-            deliver(present, object);
+            deliver(onPresent, object);
         }
 
-        private void isGone(String key) {
-            Informer.Known object = told.remove(key);
+        private void onGone(String key) {
+            Informer.Known object = known.remove(key);
             if (object != null) {
-                deliver(gone, slim(object));
+                deliver(onGone, metadataOnly(object));
             }
         }
     }
@@ -258,8 +259,8 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         return object.getMetadata().getNamespace() + "/" + object.getMetadata().getName();
     }
 
-    private T slim(Informer.Known object) {
-        return kind.slim()
+    private T metadataOnly(Informer.Known object) {
+        return type.metadataOnly()
                 .apply(new ObjectMetaBuilder()
                         .withNamespace(object.namespace())
                         .withName(object.name())
@@ -268,30 +269,30 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
                         .build());
     }
 
-    /** An object that we fail on must not keep the others from being told of. */
+    /** A failure on one object does not keep the others from their listeners. */
     private void deliver(Consumer<T> listener, T object) {
         try {
             listener.accept(object);
         } catch (RuntimeException e) {
-            LOG.error("cannot take note of {}", LogReference.of(object), e);
+            LOG.error("a listener failed on {}", LogReference.of(object), e);
         }
     }
 
     @Override
     public Optional<String> waitsFor() {
-        return complete ? Optional.empty() : Optional.of("the list of " + kind.what());
+        return complete ? Optional.empty() : Optional.of("the list of " + type.what());
     }
 
     @Override
     public synchronized Optional<String> broken() {
         return complete && !session.thread.isAlive()
-                ? Optional.of("the watch on " + kind.what() + " has ended")
+                ? Optional.of("the watch on " + type.what() + " has ended")
                 : Optional.empty();
     }
 
     @Override
     public String toString() {
-        return kind.what();
+        return type.what();
     }
 
     @Override

@@ -12,12 +12,13 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Notices watches that nothing reaches any more. A network that drops packets, or a firewall that has forgotten a
- * connection, ends no watch: TCP finds out after a quarter of an hour, the client's own renewal after ten minutes.
+ * Restarts watches whose connection is dead. A network that drops packets, or a firewall that has forgotten a connection,
+ * does not end a watch: TCP notices after a quarter of an hour.
  *
- * <p>The scheduler's Lease is renewed every other second, so where its watch is silent it is read; a version that the
- * watch has not told of, twice in a row, means that the way is open and the watch dead, and the others', which took the
- * same way, probably too. Beyond that, a watch without the server's bookmarks is taken for dead.
+ * <p>kube-scheduler renews its Lease every two seconds. If the watch on the Lease is idle, this check reads the Lease. If
+ * it finds, twice in a row, a version that the watch has not received, then the API server is reachable and the watch is
+ * dead, and so are probably the others, which use the same network path. Apart from that, a watch without bookmarks
+ * counts as dead.
  */
 public final class WatchHealthCheck implements Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(WatchHealthCheck.class);
@@ -40,10 +41,10 @@ public final class WatchHealthCheck implements Liveness, AutoCloseable {
     private volatile Optional<String> failure = Optional.empty();
 
     /**
-     * Feels nothing before it is started.
+     * Does nothing before {@link #start}.
      *
      * @param lease one of {@code all}
-     * @param readLease the present version of the Lease, read from the server; empty where that can't be said
+     * @param readLease reads the version of the Lease from the API server; empty if that fails
      */
     public WatchHealthCheck(Informer<?> lease, List<Informer<?>> all, Supplier<Optional<String>> readLease) {
         this.lease = lease;
@@ -70,16 +71,16 @@ public final class WatchHealthCheck implements Liveness, AutoCloseable {
     }
 
     void check() {
-        for (Informer<?> watched : all) {
-            if (watched.idleTime().compareTo(BOOKMARKED) > 0) {
-                LOG.warn("nothing heard of {} for {}, watching afresh", watched, BOOKMARKED);
-                watched.restart();
+        for (Informer<?> informer : all) {
+            if (informer.idleTime().compareTo(BOOKMARKED) > 0) {
+                LOG.warn("the watch on {} received nothing for {}, restarting it", informer, BOOKMARKED);
+                informer.restart();
             }
         }
         boolean behind = lease.idleTime().compareTo(RENEWED) > 0
                 && readLease.get().filter(version -> !lease.knows(version)).isPresent();
         if (behind && suspected) {
-            LOG.warn("the watches are dead: the Lease has changed and nobody told, watching afresh");
+            LOG.warn("the watch on the Lease missed a change, restarting all watches");
             all.forEach(Informer::restart);
         }
         suspected = behind && !suspected;

@@ -11,36 +11,36 @@ class BindBatcherTest {
     private static final Duration PERIOD = Duration.ofMillis(30);
 
     private final AtomicLong now = new AtomicLong(Duration.ofSeconds(100).toNanos());
-    private final BindBatcher convoy = new BindBatcher(PERIOD, now::get);
+    private final BindBatcher batcher = new BindBatcher(PERIOD, now::get);
 
-    private Duration departureAfter(long millis) {
+    private Duration waitAfter(long millis) {
         now.addAndGet(Duration.ofMillis(millis).toNanos());
-        return convoy.await();
+        return batcher.await();
     }
 
     @Test
-    void theFirstGoesAtOnce() {
-        assertThat(departureAfter(0)).isZero();
+    void theFirstBindingIsNotDelayed() {
+        assertThat(waitAfter(0)).isZero();
     }
 
     @Test
-    void whoComesAPeriodAfterTheLastGoesAtOnce() {
-        departureAfter(0);
-        assertThat(departureAfter(30)).isZero();
-        assertThat(departureAfter(31)).isZero();
+    void aBindingAPeriodAfterTheLastIsNotDelayed() {
+        waitAfter(0);
+        assertThat(waitAfter(30)).isZero();
+        assertThat(waitAfter(31)).isZero();
     }
 
     @Test
-    void thoseThatComeInQuickSuccessionLeaveAtTheSameTime() {
-        departureAfter(20); // 100.02 s; convoys leave at 100.02, 100.05, …
-        assertThat(departureAfter(1)).isEqualTo(Duration.ofMillis(29));
-        assertThat(departureAfter(9)).isEqualTo(Duration.ofMillis(20));
-        assertThat(departureAfter(19)).isEqualTo(Duration.ofMillis(1));
-        assertThat(departureAfter(1)).as("the next one").isEqualTo(PERIOD);
+    void bindingsInQuickSuccessionAreSentAtTheSameTime() {
+        waitAfter(20); // 100.02 s; batches are sent at 100.02, 100.05, …
+        assertThat(waitAfter(1)).isEqualTo(Duration.ofMillis(29));
+        assertThat(waitAfter(9)).isEqualTo(Duration.ofMillis(20));
+        assertThat(waitAfter(19)).isEqualTo(Duration.ofMillis(1));
+        assertThat(waitAfter(1)).as("the next one").isEqualTo(PERIOD);
     }
 
     @Test
-    void nobodyWaitsLongerThanAPeriodWhateverTheClockSays() {
+    void noBindingWaitsLongerThanAPeriodForAnyValueOfTheClock() {
         long seed = new Random().nextLong();
         var random = new Random(seed);
         for (int i = 0; i < 100_000; i++) {

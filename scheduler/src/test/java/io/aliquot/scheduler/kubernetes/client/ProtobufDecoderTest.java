@@ -10,7 +10,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import org.junit.jupiter.api.Test;
 
-/** What an API server sends is {@code SlimClientIT}'s. */
+/** What an API server sends is {@code ListWatchClientIT}'s. */
 class ProtobufDecoderTest {
     private interface Fields {
         void write(CodedOutputStream out) throws IOException;

@@ -250,8 +250,8 @@ class InformerIT {
     void aDeadWatchIsFoundOutByReadingWhatItShouldHaveToldOf() throws Exception {
         make("lease", "first");
         startWatching();
-        var pulse = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
-        pulse.check();
+        var healthCheck = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
+        healthCheck.check();
         proxy.dropAll();
         remove("lease");
         make("lease", "renewed");
@@ -259,17 +259,17 @@ class InformerIT {
         proxy.stopDropping();
         int connections = proxy.connections();
 
-        pulse.check();
+        healthCheck.check();
         nanoTime.addAndGet(WatchHealthCheck.RENEWED.toNanos() + 1);
-        pulse.check();
+        healthCheck.check();
         assertThat(proxy.connections())
                 .as("what was only just written may be on its way")
                 .isEqualTo(connections);
-        pulse.check();
+        healthCheck.check();
 
         awaitTheTruth();
         assertThat(content).containsEntry("lease", "renewed");
-        pulse.close();
+        healthCheck.close();
     }
 
     @Test
@@ -278,21 +278,21 @@ class InformerIT {
         startWatching();
         make("later", "first");
         awaitTheTruth(); // so the watch has begun
-        var pulse = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
+        var healthCheck = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
         int connections = proxy.connections();
         for (int i = 0; i < 5; i++) {
             nanoTime.addAndGet(WatchHealthCheck.RENEWED.toNanos() + 1);
-            pulse.check();
+            healthCheck.check();
         }
         TimeUnit.MILLISECONDS.sleep(300);
         assertThat(proxy.connections()).isEqualTo(connections);
 
         nanoTime.addAndGet(WatchHealthCheck.BOOKMARKED.toNanos());
-        pulse.check();
+        healthCheck.check();
 
         await("another watch", () -> proxy.connections() > connections);
         awaitTheTruth();
-        pulse.close();
+        healthCheck.close();
     }
 
     private static String version(String name) {

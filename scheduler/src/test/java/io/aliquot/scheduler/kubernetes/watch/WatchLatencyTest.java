@@ -10,45 +10,45 @@ import org.junit.jupiter.api.Test;
 class WatchLatencyTest {
     private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
     private long now = Long.MAX_VALUE - 5; // of a clock that runs over
-    private final WatchLatency lag = new WatchLatency(metrics, () -> now);
+    private final WatchLatency latency = new WatchLatency(metrics, () -> now);
 
     @Test
-    void itIsTheTimeFromTheAnswerToTheWatchsWord() {
-        lag.sends("a");
+    void latencyIsTheTimeFromTheAnswerToTheWatchEvent() {
+        latency.bindingSent("a");
         now += 1_000_000;
-        lag.answered("a", true);
+        latency.bindingAnswered("a", true);
         now += 2_000_000;
-        lag.told("a");
+        latency.boundPodReported("a");
         assertThat(timer().count()).isEqualTo(1);
         assertThat(timer().totalTime(TimeUnit.MILLISECONDS)).isEqualTo(2);
     }
 
     @Test
-    void whatTheWatchTellsBeforeTheAnswerIsNotLate() {
-        lag.sends("a");
+    void aWatchEventBeforeTheAnswerHasNoLatency() {
+        latency.bindingSent("a");
         now += 1_000_000;
-        lag.told("a");
-        lag.answered("a", true);
+        latency.boundPodReported("a");
+        latency.bindingAnswered("a", true);
         now += 2_000_000;
-        lag.told("a");
+        latency.boundPodReported("a");
         assertThat(timer().count()).isEqualTo(1);
         assertThat(timer().totalTime(TimeUnit.MILLISECONDS)).isZero();
     }
 
     @Test
-    void whatWasNotDoneOrIsNotOursOrIsGoneIsNotCounted() {
-        lag.sends("refused");
-        lag.answered("refused", false);
-        lag.told("refused");
-        lag.told("another scheduler's");
-        lag.sends("gone");
-        lag.answered("gone", true);
-        lag.gone("gone");
-        lag.told("gone");
+    void refusedForeignAndDeletedPodsAreNotCounted() {
+        latency.bindingSent("refused");
+        latency.bindingAnswered("refused", false);
+        latency.boundPodReported("refused");
+        latency.boundPodReported("another scheduler's");
+        latency.bindingSent("gone");
+        latency.bindingAnswered("gone", true);
+        latency.podDeleted("gone");
+        latency.boundPodReported("gone");
         assertThat(timer().count()).isZero();
     }
 
     private Timer timer() {
-        return metrics.get("aliquot.watch.lag").timer();
+        return metrics.get("aliquot.watch.latency").timer();
     }
 }
