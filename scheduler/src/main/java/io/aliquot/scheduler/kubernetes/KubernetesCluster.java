@@ -211,7 +211,7 @@ final class KubernetesCluster implements Cluster {
 
     private static PodState unbound(Pod pod) {
         try {
-            return new PodState.Unbound(PodReader.version(pod), PodReader.ask(pod));
+            return new PodState.Unbound(PodReader.version(pod), PodReader.gpuRequest(pod));
         } catch (FormatException e) {
             return new PodState.Malformed(PodReader.version(pod), String.valueOf(e.getMessage()));
         }

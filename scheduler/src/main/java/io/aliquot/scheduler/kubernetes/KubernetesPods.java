@@ -39,12 +39,12 @@ final class KubernetesPods implements PodLookup {
                 wish(pod),
                 Objects.requireNonNullElse(pod.getSpec().getPriority(), 0),
                 !"Never".equals(pod.getSpec().getPreemptionPolicy()),
-                PodReader.verdict(pod)));
+                PodReader.unschedulableMessage(pod)));
     }
 
     private static Wish wish(io.fabric8.kubernetes.api.model.Pod pod) {
         try {
-            return new Wish.Clear(PodReader.ask(pod));
+            return new Wish.Clear(PodReader.gpuRequest(pod));
         } catch (FormatException e) {
             return new Wish.Nonsense(String.valueOf(e.getMessage()));
         }

@@ -20,7 +20,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 
-/** What the ledger wants to know of a node, from the API's object. */
+/** Reads from a Node object what the ledger needs. */
 public final class NodeReader {
     private static final LeftOut NOT_LABELLED = new LeftOut("not labelled gpu=on");
     private static final LeftOut NOT_SHARED = new LeftOut("gives no GPUs (label aliquot.io/share=none)");
@@ -30,15 +30,15 @@ public final class NodeReader {
 
     private final Placement gpuPlacement;
 
-    /** For nodes without a label that says how to choose among their GPUs. */
+    /** {@code gpuPlacement} applies to nodes without a placement label. */
     public NodeReader(Placement gpuPlacement) {
         this.gpuPlacement = gpuPlacement;
     }
 
     /**
-     * A node.
+     * The result of reading a node.
      *
-     * @param problem what is wrong on it, for its admin; empty where that is as it should be
+     * @param problem an error in its settings or inventory, for its administrator; empty if there is none
      */
     public record Reading(NodeFacts facts, String problem) {
         private Reading(NodeFacts facts) {
@@ -46,7 +46,7 @@ public final class NodeReader {
         }
     }
 
-    /** What its admin asks for. */
+    /** The settings that the administrator made in labels and annotations. */
     private record Settings(Placement placement, SharingMode share, Set<String> cordoned) {}
 
     public Reading read(Node node) {
@@ -74,13 +74,14 @@ public final class NodeReader {
         } catch (FormatException e) {
             return new Reading(UNREADABLE, Annotations.GPUS + ": " + e.getMessage());
         }
-        var cards = new NodeGpus(inventory, settings.share(), settings.cordoned());
+        var gpus = new NodeGpus(inventory, settings.share(), settings.cordoned());
         return new Reading(
-                new Sharing(cards, settings.placement(), allocatable(node)), notThere(inventory, settings.cordoned()));
+                new Sharing(gpus, settings.placement(), allocatable(node)),
+                unknownGpus(inventory, settings.cordoned()));
     }
 
-    /** The node shares the rest all the same: a cordon mistyped must not stop its other GPUs. */
-    private static String notThere(Inventory inventory, Set<String> cordoned) {
+    /** The other GPUs stay available: a mistyped cordon must not stop them. */
+    private static String unknownGpus(Inventory inventory, Set<String> cordoned) {
         Set<String> unknown = NodeGpus.unknown(inventory, cordoned);
         return unknown.isEmpty()
                 ? ""
@@ -89,7 +90,7 @@ public final class NodeReader {
     }
 
     private Settings settings(Map<String, String> labels, Map<String, String> annotations) {
-        // Slots and scaling come with the inventory; the node's agent keeps the old one where they make no sense.
+        // Slots and scaling arrive with the inventory; if they are malformed, the node agent keeps the old inventory.
         check(annotations, Annotations.SLOTS, SlotCount::parse);
         check(annotations, Annotations.MEMORY_SCALING, Scaling::parse);
         check(annotations, Annotations.CORE_SCALING, Scaling::parse);
@@ -126,7 +127,7 @@ public final class NodeReader {
     private static HostResources allocatable(Node node) {
         return node.getStatus() == null || node.getStatus().getAllocatable() == null
                 ? HostResources.NONE
-                : PodReader.load(node.getStatus().getAllocatable());
+                : PodReader.hostResources(node.getStatus().getAllocatable());
     }
 
     private static Map<String, String> orEmpty(@Nullable Map<String, String> map) {

@@ -29,22 +29,22 @@ import java.util.Optional;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
-/** What the ledger wants to know of a pod, from the API's object. */
+/** Reads from a Pod object what the ledger needs. */
 public final class PodReader {
     private static final Set<String> ENDED = Set.of("Succeeded", "Failed");
-    /** Of a pod that doesn't say; the API server fills it in. */
+    /** Kubernetes' default, which the API server fills in. */
     private static final long DEFAULT_GRACE_SECONDS = 30;
-    /** A year. The API server takes any number, and times of ours are nanoseconds in 64 bits. */
+    /** A year. The API server accepts any number, but the ledger's times are nanoseconds in 64 bits. */
     private static final long LONGEST_GRACE_SECONDS = 365L * 24 * 60 * 60;
-    /** The reason is another where a gate holds a pod back or kube-scheduler failed (k8s.io/api, core/v1/types.go). */
+    /** Scheduling gates and errors of kube-scheduler have other reasons (k8s.io/api, core/v1/types.go). */
     private static final String UNSCHEDULABLE = "Unschedulable";
 
     private PodReader() {}
 
     /**
-     * A bound pod.
+     * The result of reading a bound pod.
      *
-     * @param problems what could not be read of its annotations, a sentence each; it holds the rest all the same
+     * @param problems one sentence for each annotation that could not be read; the pod holds the other vGPUs
      */
     record Reading(BoundPod pod, List<String> problems) {}
 
@@ -57,13 +57,13 @@ public final class PodReader {
                 pod.getMetadata().getUid());
     }
 
-    /** Its node's name; empty while it has none. */
+    /** Returns the name of the pod's node; empty for an unbound pod. */
     public static String node(Pod pod) {
         String node = pod.getSpec() == null ? null : pod.getSpec().getNodeName();
         return node == null ? "" : node;
     }
 
-    /** Whether its containers have ended for good. */
+    /** Whether all containers have ended and will not restart. */
     public static boolean ended(Pod pod) {
         return pod.getStatus() != null
                 && ENDED.contains(String.valueOf(pod.getStatus().getPhase()));
@@ -77,7 +77,7 @@ public final class PodReader {
             String key = Annotations.vgpu(part.name());
             String text = annotations.get(key);
             if (text != null) {
-                List<Vgpu> vgpus = readable(key, text, problems);
+                List<Vgpu> vgpus = wellFormed(key, text, problems);
                 if (!vgpus.isEmpty()) {
                     shares.add(new ContainerAllocation(part.name(), part.kind(), new Vgpus(vgpus)));
                 }
@@ -101,13 +101,13 @@ public final class PodReader {
                 problems);
     }
 
-    /** 0 for an object that never was at an API server. */
+    /** Returns 0 for an object that did not come from an API server. */
     static long version(Pod pod) {
         String version = pod.getMetadata().getResourceVersion();
         return version == null ? 0 : Long.parseLong(version);
     }
 
-    /** When; {@link Instant#EPOCH} for an object that never was at an API server. */
+    /** Returns {@link Instant#EPOCH} for an object that did not come from an API server. */
     public static Instant created(Pod pod) {
         return Optional.ofNullable(pod.getMetadata().getCreationTimestamp())
                 .map(Instant::parse)
@@ -115,26 +115,26 @@ public final class PodReader {
     }
 
     /**
-     * Whoever deletes a pod may give it longer than its spec says, and its kubelet then does (k8s.io/kubernetes,
-     * pkg/kubelet/pod_workers.go, calculateEffectiveGracePeriod).
+     * Returns the longer one of the spec's and the deletion's grace periods. A deletion may give a pod more time than its
+     * spec, and the kubelet follows it (k8s.io/kubernetes, pkg/kubelet/pod_workers.go, calculateEffectiveGracePeriod).
      */
     private static Duration grace(Pod pod) {
-        long itsOwn = Optional.ofNullable(pod.getSpec().getTerminationGracePeriodSeconds())
+        long ofSpec = Optional.ofNullable(pod.getSpec().getTerminationGracePeriodSeconds())
                 .orElse(DEFAULT_GRACE_SECONDS);
-        long given = Optional.ofNullable(pod.getMetadata().getDeletionGracePeriodSeconds())
+        long ofDeletion = Optional.ofNullable(pod.getMetadata().getDeletionGracePeriodSeconds())
                 .orElse(0L);
-        return Duration.ofSeconds(Math.min(Math.max(itsOwn, given), LONGEST_GRACE_SECONDS));
+        return Duration.ofSeconds(Math.min(Math.max(ofSpec, ofDeletion), LONGEST_GRACE_SECONDS));
     }
 
-    /** The API server notes it with the Binding (k8s.io/kubernetes, pkg/registry/core/pod/storage). */
+    /** The API server sets the condition at the Binding (k8s.io/kubernetes, pkg/registry/core/pod/storage). */
     private static Optional<Instant> boundAt(@Nullable PodStatus status) {
         return scheduled(status, "True")
                 .map(PodCondition::getLastTransitionTime)
                 .map(Instant::parse);
     }
 
-    /** Why kube-scheduler found no node for it when it last tried; empty where it hasn't yet, or has found one. */
-    static String verdict(Pod pod) {
+    /** Returns why kube-scheduler last found no node; empty if it has not tried yet or found one. */
+    static String unschedulableMessage(Pod pod) {
         return scheduled(pod.getStatus(), "False")
                 .map(PodCondition::getMessage)
                 .map(String::strip)
@@ -153,8 +153,8 @@ public final class PodReader {
         return Optional.empty();
     }
 
-    /** All vGPUs of an annotation; of one that is malformed those in lines that are not. */
-    private static List<Vgpu> readable(String key, String text, List<String> problems) {
+    /** Returns all vGPUs of an annotation; of a malformed one, those of its well-formed lines. */
+    private static List<Vgpu> wellFormed(String key, String text, List<String> problems) {
         try {
             return Vgpus.parse(text).list();
         } catch (FormatException whole) {
@@ -165,7 +165,7 @@ public final class PodReader {
                     Vgpu vgpu = Vgpus.parse(line).list().get(0);
                     vgpus.put(vgpu.uuid(), vgpu);
                 } catch (FormatException one) {
-                    // told with the whole
+                    // part of the problem above
                 }
             });
             return List.copyOf(vgpus.values());
@@ -173,12 +173,12 @@ public final class PodReader {
     }
 
     /**
-     * What it wants.
+     * Reads the limits and annotations of a pod.
      *
-     * @throws FormatException where that makes no sense
+     * @throws FormatException if they are malformed
      */
-    public static PodGpuRequest ask(Pod pod) {
-        var asks = new ArrayList<ContainerGpuRequest>();
+    public static PodGpuRequest gpuRequest(Pod pod) {
+        var requests = new ArrayList<ContainerGpuRequest>();
         for (Part part : parts(pod.getSpec())) {
             var limits = new HashMap<String, String>();
             if (part.container().getResources() != null
@@ -188,15 +188,15 @@ public final class PodReader {
                         .getLimits()
                         .forEach((name, quantity) -> limits.put(name, quantity.toString()));
             }
-            ContainerGpuRequest.parse(part.name(), part.kind(), limits).ifPresent(asks::add);
+            ContainerGpuRequest.parse(part.name(), part.kind(), limits).ifPresent(requests::add);
         }
-        return PodGpuRequest.of(asks, annotations(pod), false).requesting(requests(pod.getSpec()));
+        return PodGpuRequest.of(requests, annotations(pod), false).requesting(requests(pod.getSpec()));
     }
 
     /**
-     * What a pod wants that this kube-scheduler found no node for when it last tried; empty where it asks for no GPU, too.
+     * Returns the request of a GPU pod for which this kube-scheduler last found no node; empty for all other pods.
      */
-    public static Optional<PodGpuRequest> refused(Pod pod, String schedulerName) {
+    public static Optional<PodGpuRequest> unschedulable(Pod pod, String schedulerName) {
         if (!schedulerName.equals(pod.getSpec().getSchedulerName())
                 || scheduled(pod.getStatus(), "False")
                         .filter(condition -> UNSCHEDULABLE.equals(condition.getReason()))
@@ -204,9 +204,10 @@ public final class PodReader {
             return Optional.empty();
         }
         try {
-            return Optional.of(ask(pod)).filter(ask -> !ask.containers().isEmpty());
+            return Optional.of(gpuRequest(pod))
+                    .filter(request -> !request.containers().isEmpty());
         } catch (FormatException e) {
-            return Optional.empty(); // it waits for nothing that could come
+            return Optional.empty(); // no free capacity can help this pod
         }
     }
 
@@ -232,7 +233,7 @@ public final class PodReader {
         return parts;
     }
 
-    /** Of CPU and memory: of all containers that run on; what an init container needs beyond them is gone before long. */
+    /** Returns CPU and memory of all containers except init containers, whose need is short. */
     public static HostResources requests(Pod pod) {
         return requests(pod.getSpec());
     }
@@ -244,15 +245,16 @@ public final class PodReader {
             if (part.kind() != ContainerKind.INIT
                     && part.container().getResources() != null
                     && part.container().getResources().getRequests() != null) {
-                HostResources load = load(part.container().getResources().getRequests());
-                cpuMillis += load.cpuMillis();
-                memoryBytes += load.memoryBytes();
+                HostResources request =
+                        hostResources(part.container().getResources().getRequests());
+                cpuMillis += request.cpuMillis();
+                memoryBytes += request.memoryBytes();
             }
         }
         return new HostResources(cpuMillis, memoryBytes);
     }
 
-    public static HostResources load(Map<String, Quantity> amounts) {
+    public static HostResources hostResources(Map<String, Quantity> amounts) {
         return new HostResources(Quantities.thousandths(amounts.get("cpu")), Quantities.whole(amounts.get("memory")));
     }
 }

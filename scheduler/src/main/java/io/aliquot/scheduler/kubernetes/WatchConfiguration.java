@@ -150,7 +150,8 @@ class WatchConfiguration {
     }
 
     @Bean
-    Informer<Node> nodes(ListWatchClient lists, Settings settings, Ledger ledger, Events events, LongSupplier nanoTime) {
+    Informer<Node> nodes(
+            ListWatchClient lists, Settings settings, Ledger ledger, Events events, LongSupplier nanoTime) {
         var reader = new NodeReader(settings.gpuPlacement());
         return Informer.start(
                 lists,
@@ -197,7 +198,7 @@ class WatchConfiguration {
                         reading.problems().forEach(problem -> events.warn(pod, "UnreadableAllocation", problem));
                     } else {
                         ledger.observeUnbound(pod.getMetadata().getUid(), PodReader.version(pod));
-                        PodReader.refused(pod, settings.schedulerName())
+                        PodReader.unschedulable(pod, settings.schedulerName())
                                 .ifPresent(ask -> pending.refused(PodReader.id(pod), ask));
                     }
                 },

@@ -3,7 +3,7 @@ package io.aliquot.scheduler.server;
 import java.util.stream.Stream;
 
 /**
- * Where the process listens; 0 lets the system choose.
+ * The ports on which the process listens; 0 lets the system choose one.
  *
  * @param extender on 127.0.0.1, plain
  * @param webhooks on all addresses, TLS

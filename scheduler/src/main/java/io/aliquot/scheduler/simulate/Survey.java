@@ -175,7 +175,7 @@ final class Survey {
                 leaveOut("pod " + name(pod), "asks for " + others.get(0) + ", which Aliquot doesn't grant");
                 return Optional.empty();
             }
-            return Optional.of(PodReader.ask(pod));
+            return Optional.of(PodReader.gpuRequest(pod));
         } catch (FormatException e) {
             leaveOut("pod " + name(pod), String.valueOf(e.getMessage()));
             return Optional.empty();

@@ -60,7 +60,7 @@ class GoldenRequestsTest {
         var asks = new StringBuilder();
         for (String document : Files.readString(admitted).split("(?m)^---$", -1)) {
             if (!document.isBlank()) {
-                asks.append(print(PodReader.ask(YAML.unmarshal(document, Pod.class))));
+                asks.append(print(PodReader.gpuRequest(YAML.unmarshal(document, Pod.class))));
             }
         }
         Path file = admitted.resolveSibling("asks.txt");

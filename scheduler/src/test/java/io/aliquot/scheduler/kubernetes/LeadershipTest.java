@@ -58,8 +58,8 @@ class LeadershipTest {
         leadership.onLease(lease("pod-a_1", 4));
         Thread.sleep(60);
         assertThat(leadership.status())
-                .isEqualTo(
-                        new Cluster.LeaderStatus.Waits("taking over: reading which pods the previous leader has bound"));
+                .isEqualTo(new Cluster.LeaderStatus.Waits(
+                        "taking over: reading which pods the previous leader has bound"));
         mayList.release();
         await(new Leads(new Fence("pod-a_1", 4)));
     }

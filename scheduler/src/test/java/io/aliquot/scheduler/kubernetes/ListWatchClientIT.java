@@ -132,9 +132,10 @@ class ListWatchClientIT {
                 .map(condition -> condition.getType().equals("Ready") + "=" + condition.getStatus() + " at "
                         + condition.getLastTransitionTime())
                 .collect(Collectors.joining(","));
-        return PodReader.bound(pod) + " ask=" + PodReader.ask(pod) + " labels=" + PodReader.labels(pod) + " ended="
+        return PodReader.bound(pod) + " ask=" + PodReader.gpuRequest(pod) + " labels=" + PodReader.labels(pod)
+                + " ended="
                 + PodReader.ended(pod) + " refused="
-                + PodReader.refused(pod, pod.getSpec().getSchedulerName()) + " account="
+                + PodReader.unschedulable(pod, pod.getSpec().getSchedulerName()) + " account="
                 + pod.getSpec().getServiceAccountName() + " deleted="
                 + pod.getMetadata().getDeletionTimestamp() + " conditions=" + conditions;
     }

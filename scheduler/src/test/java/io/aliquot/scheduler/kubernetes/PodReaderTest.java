@@ -45,7 +45,7 @@ class PodReaderTest {
 
     @Test
     void whatAPodWantsIsReadWithEachContainersKind() {
-        var ask = PodReader.ask(pod());
+        var ask = PodReader.gpuRequest(pod());
         assertThat(ask.containers())
                 .extracting(container -> container.name() + " " + container.kind())
                 .containsExactly(
@@ -55,7 +55,7 @@ class PodReaderTest {
 
     @Test
     void whatKubeSchedulerFoundIsReadWhereItFoundNoNode() {
-        assertThat(PodReader.verdict(pod())).isEmpty();
+        assertThat(PodReader.unschedulableMessage(pod())).isEmpty();
         for (String status : List.of("True", "False")) {
             Pod tried = pod();
             tried.setStatus(new PodStatusBuilder()
@@ -65,7 +65,7 @@ class PodReaderTest {
                     .withMessage(" 0/3 nodes are available: 3 Insufficient cpu. ")
                     .endCondition()
                     .build());
-            assertThat(PodReader.verdict(tried))
+            assertThat(PodReader.unschedulableMessage(tried))
                     .isEqualTo(status.equals("True") ? "" : "0/3 nodes are available: 3 Insufficient cpu.");
         }
     }
@@ -73,7 +73,7 @@ class PodReaderTest {
     @Test
     void whatAPodWantsThatKubeSchedulerHasNoNodeForIsReadOfNoOther() {
         assertThat(refused(pod())).isEmpty();
-        assertThat(refused(tried(pod(), "False", "Unschedulable"))).contains(PodReader.ask(pod()));
+        assertThat(refused(tried(pod(), "False", "Unschedulable"))).contains(PodReader.gpuRequest(pod()));
         assertThat(refused(tried(pod(), "False", "SchedulingGated"))).isEmpty();
         assertThat(refused(tried(pod(), "False", "SchedulerError"))).isEmpty();
         assertThat(refused(tried(pod(), "True", null))).isEmpty();
@@ -90,7 +90,7 @@ class PodReaderTest {
     }
 
     private static Optional<PodGpuRequest> refused(Pod pod) {
-        return PodReader.refused(pod, "aliquot-scheduler");
+        return PodReader.unschedulable(pod, "aliquot-scheduler");
     }
 
     private static Pod tried(Pod pod, String status, @Nullable String reason) {
@@ -144,7 +144,7 @@ class PodReaderTest {
                         .withTargetContainerName("main")
                         .build()));
         assertThat(PodReader.bound(pod)).isEqualTo(PodReader.bound(pod(main)));
-        assertThat(PodReader.ask(pod)).isEqualTo(PodReader.ask(pod(main)));
+        assertThat(PodReader.gpuRequest(pod)).isEqualTo(PodReader.gpuRequest(pod(main)));
     }
 
     private static Pod pod(String... annotations) {

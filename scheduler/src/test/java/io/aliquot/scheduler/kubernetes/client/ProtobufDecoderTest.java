@@ -32,9 +32,9 @@ class ProtobufDecoderTest {
 
     @Test
     void whyAPodHasNoNodeIsReadInAWord() throws IOException {
-        assertThat(PodReader.refused(withoutNode("Unschedulable"), "aliquot-scheduler"))
+        assertThat(PodReader.unschedulable(withoutNode("Unschedulable"), "aliquot-scheduler"))
                 .isPresent();
-        assertThat(PodReader.refused(withoutNode("SchedulingGated"), "aliquot-scheduler"))
+        assertThat(PodReader.unschedulable(withoutNode("SchedulingGated"), "aliquot-scheduler"))
                 .isEmpty();
     }
 
