@@ -171,7 +171,9 @@ final class KubernetesCluster implements Cluster {
         return outcome instanceof WriteOutcome.Unheard unheard ? new PodState.Unreadable(unheard.why()) : read(pod);
     }
 
-    /** The API server refuses it if the uid or the version differs (Kubernetes API conventions, concurrency control). */
+    /**
+     * The API server refuses it if the uid or the version differs (Kubernetes API conventions, concurrency control).
+     */
     private static Pod patch(PodId pod, long version, Map<String, String> annotations) {
         return new PodBuilder()
                 .withNewMetadata()

@@ -18,17 +18,19 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /*
- * How a restarted extender invalidates the fence of its predecessor. If this process starts beside a kube-scheduler that
- * already leads, the Lease still shows the fence of the previous extender process, whose last writes can still be in a
- * buffer of a socket or a server. So this process increments the Lease's leaseTransitions itself, which makes that fence
- * an old one. kube-scheduler continues: its next renewal gets a conflict, and it reads the Lease and keeps the value that
- * it finds (client-go 1.35, tools/leaderelection, tryAcquireOrRenew). This process waits until kube-scheduler has renewed
- * the Lease once: if kube-scheduler is dead, too, each change of the Lease would delay the election of another leader.
+ * How a restarted extender invalidates the fence of its predecessor. If this process starts beside a kube-scheduler
+ * that already leads, the Lease still shows the fence of the previous extender process, whose last writes can still be
+ * in a buffer of a socket or a server. So this process increments the Lease's leaseTransitions itself, which makes that
+ * fence an old one. kube-scheduler continues: its next renewal gets a conflict, and it reads the Lease and keeps the
+ * value that it finds (client-go 1.35, tools/leaderelection, tryAcquireOrRenew). This process waits until
+ * kube-scheduler has renewed the Lease once: if kube-scheduler is dead, too, each change of the Lease would delay the
+ * election of another leader.
  */
 /**
- * Tracks whether the kube-scheduler in this pod leads, and under which fence. After the Lease changed its holder, or this
- * process replaced a dead one, the extender waits a second, because a Binding of the previous leader can pass the fence's
- * policy for a moment (seen 5 ms later, kube-apiserver 1.35.4). Then it lists all pods, and only then places any.
+ * Tracks whether the kube-scheduler in this pod leads, and under which fence. After the Lease changed its holder, or
+ * this process replaced a dead one, the extender waits a second, because a Binding of the previous leader can pass the
+ * fence's policy for a moment (seen 5 ms later, kube-apiserver 1.35.4). Then it lists all pods, and only then places
+ * any.
  */
 final class Leadership implements Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Leadership.class);
@@ -57,8 +59,8 @@ final class Leadership implements Liveness, AutoCloseable {
     private String inheritedVersion = "";
 
     /**
-     * A period of leading without interruption. If another holder came in between, the Lease has more transitions, or, if
-     * it was deleted in between, another uid, and its transitions count from 0 again.
+     * A period of leading without interruption. If another holder came in between, the Lease has more transitions, or,
+     * if it was deleted in between, another uid, and its transitions count from 0 again.
      */
     private record Term(String leaseUid, Fence fence) {}
 

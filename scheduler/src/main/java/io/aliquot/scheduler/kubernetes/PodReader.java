@@ -115,8 +115,9 @@ public final class PodReader {
     }
 
     /**
-     * Returns the longer one of the spec's and the deletion's grace periods. A deletion may give a pod more time than its
-     * spec, and the kubelet follows it (k8s.io/kubernetes, pkg/kubelet/pod_workers.go, calculateEffectiveGracePeriod).
+     * Returns the longer one of the spec's and the deletion's grace periods. A deletion may give a pod more time than
+     * its spec, and the kubelet follows it (k8s.io/kubernetes, pkg/kubelet/pod_workers.go,
+     * calculateEffectiveGracePeriod).
      */
     private static Duration grace(Pod pod) {
         long ofSpec = Optional.ofNullable(pod.getSpec().getTerminationGracePeriodSeconds())

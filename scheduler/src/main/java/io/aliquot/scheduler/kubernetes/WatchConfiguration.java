@@ -222,8 +222,8 @@ class WatchConfiguration {
     }
 
     /**
-     * Handles a pod that was deleted before its end was seen. A kubelet reports the end of a pod before it deletes the pod
-     * (since Kubernetes 1.27, KEP-3329), so the pod was deleted by force, or the watch missed its end.
+     * Handles a pod that was deleted before its end was seen. A kubelet reports the end of a pod before it deletes the
+     * pod (since Kubernetes 1.27, KEP-3329), so the pod was deleted by force, or the watch missed its end.
      */
     private static void deletedBeforeEnd(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
         pending.forget(pod.getMetadata().getUid());

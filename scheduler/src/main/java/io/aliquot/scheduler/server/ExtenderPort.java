@@ -47,15 +47,16 @@ import org.springframework.web.server.ResponseStatusException;
 import tools.jackson.core.JacksonException;
 
 /*
- * This port is not a connector of Tomcat: there one thread polls all connections and hands each request to another, which
- * took a third of the CPU time of a pod's three requests. kube-scheduler keeps few connections, so each has its own thread.
+ * This port is not a connector of Tomcat: there one thread polls all connections and hands each request to another,
+ * which took a third of the CPU time of a pod's three requests. kube-scheduler keeps few connections, so each has its
+ * own thread.
  *
- * Answers are sent with their length, not in chunks. kube-scheduler's JSON decoder stops at the end of the JSON and would
- * leave the last chunk unread, so that the next request would need a new connection.
+ * Answers are sent with their length, not in chunks. kube-scheduler's JSON decoder stops at the end of the JSON and
+ * would leave the last chunk unread, so that the next request would need a new connection.
  */
 /**
- * The extender's port, plain HTTP/1.1 on 127.0.0.1. It refuses everything but a POST to the path of a verb with a line of
- * text.
+ * The extender's port, plain HTTP/1.1 on 127.0.0.1. It refuses everything but a POST to the path of a verb with a line
+ * of text.
  */
 final class ExtenderPort implements SmartLifecycle, Liveness {
     private static final Logger LOG = LoggerFactory.getLogger(ExtenderPort.class);

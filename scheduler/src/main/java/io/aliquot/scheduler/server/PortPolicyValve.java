@@ -13,8 +13,8 @@ import org.apache.coyote.AbstractProtocol;
 import org.springframework.http.ProblemDetail;
 
 /**
- * Refuses a request for a path of another port, or with too large a body, before any handler sees it. Identifies the port
- * by its connector, which no header can forge.
+ * Refuses a request for a path of another port, or with too large a body, before any handler sees it. Identifies the
+ * port by its connector, which no header can forge.
  */
 final class PortPolicyValve extends ValveBase {
     private final Map<Connector, PortPolicy> policies = new ConcurrentHashMap<>();

@@ -13,7 +13,10 @@ import java.util.stream.Stream;
 record Ports(int extender, int webhooks, int health, int api) {
     static final Ports STANDARD = new Ports(9998, 9443, 9090, 8443);
 
-    /** The standard ones, or what the system property {@code aliquot.ports} lists: an image's build cannot choose its network. */
+    /**
+     * The standard ones, or what the system property {@code aliquot.ports} lists: an image's build cannot choose its
+     * network.
+     */
     static Ports configured() {
         String listed = System.getProperty("aliquot.ports");
         if (listed == null) {

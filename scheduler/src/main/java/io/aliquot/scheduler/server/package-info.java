@@ -1,7 +1,7 @@
 /**
  * The process's four ports. Only kube-scheduler reaches the extender verbs, on localhost; the API server reaches the
- * webhooks over TLS; health and metrics are open to all; users with a token of the cluster reach the API over TLS. A path
- * is served on its own port only.
+ * webhooks over TLS; health and metrics are open to all; users with a token of the cluster reach the API over TLS. A
+ * path is served on its own port only.
  *
  * <p>Other packages provide an {@link ExtenderHandler} for the extender's port, controllers for the paths in
  * {@link PortPolicy}, a {@link CertificateSource} for TLS, and {@link Readiness} and {@link Liveness} beans.

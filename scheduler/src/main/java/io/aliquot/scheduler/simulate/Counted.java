@@ -27,7 +27,8 @@ record Counted(HostResources host, long vgpus, long mebibytes, long percent, lon
     /** What a node has for pods, as its agent and its kubelet tell. */
     static Counted of(Node node) {
         Inventory inventory = node.facts().inventory();
-        Map<String, Long> totals = inventory.totals(node.facts().cards().share());
+        Map<String, Long> totals =
+                inventory.extendedResources(node.facts().cards().share());
         return new Counted(
                 node.facts().allocatable().minus(node.own()),
                 inventory.gpus().stream().filter(Gpu::healthy).count() * inventory.slots(),

@@ -20,8 +20,9 @@ import java.util.stream.LongStream;
  *
  * @param offered GPU that drawn pods ask for altogether, or at a time where they end, in percent of what there is
  * @param lifetimes how many mean lifetimes pods come and go for; 0 if they stay
+ * @param required GPU models that pods are made to require
  */
-record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
+record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes, RequiredModels required) {
     /** Of a thread, so that others on the same cores don't count. */
     private static final ThreadMXBean CPU = ManagementFactory.getThreadMXBean();
 
@@ -42,7 +43,7 @@ record Experiment(Trace trace, Arrivals arrivals, int offered, int lifetimes) {
 
     /** Offers a workload's pods to a policy. */
     Outcome run(List<Pod> workload, Contender contender, long seed) {
-        var run = new Run(workload, contender, seed);
+        var run = new Run(required.of(trace, workload, seed), contender, seed);
         return departures() ? run.comeAndGo() : run.stay();
     }
 

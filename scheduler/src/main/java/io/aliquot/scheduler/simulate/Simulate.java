@@ -104,6 +104,15 @@ public final class Simulate implements Callable<Integer> {
     private List<String> workloads = List.of();
 
     @Option(
+            names = "--require-model",
+            paramLabel = "PERCENT[:MODEL]",
+            description =
+                    "With --trace: so many percent of the pods that ask for GPUs require this GPU model, or where none"
+                            + " is named each another, drawn in proportion to the models' GPUs. PodLookup that require models already"
+                            + " count and keep them.")
+    private @Nullable String requireModel;
+
+    @Option(
             names = "--policy",
             paramLabel = "NAME",
             split = ",",
@@ -211,12 +220,13 @@ public final class Simulate implements Callable<Integer> {
     @Override
     public Integer call() throws InterruptedException {
         check();
+        RequiredModels required = required();
         Trace read = read();
         read.remarks().forEach(remark -> spec.commandLine().getErr().println("note: " + remark));
         Arrivals order =
                 arrivals != null ? arrivals : source.trace != null || departures ? Arrivals.DRAWN : Arrivals.GIVEN;
         Map<String, List<Pod>> chosen = chosen(read);
-        var experiment = new Experiment(read, order, offered, departures ? lifetimes : 0);
+        var experiment = new Experiment(read, order, offered, departures ? lifetimes : 0, required);
         Map<Cell, List<Outcome>> outcomes = replay(experiment, chosen);
         var results = new ArrayList<Report.Result>();
         outcomes.forEach((cell, of) -> results.add(Report.result(
@@ -263,6 +273,11 @@ public final class Simulate implements Callable<Integer> {
                     spec.commandLine(),
                     "--lifetimes is " + lifetimes + "; expected at least 2, of which the first is not measured");
         }
+        if (requireModel != null && source.trace == null) {
+            throw new ParameterException(
+                    spec.commandLine(),
+                    "--require-model is for --trace; pods of a cluster have more to choose GPUs by");
+        }
         if (departures && arrivals != null && arrivals != Arrivals.DRAWN) {
             throw new ParameterException(
                     spec.commandLine(), "--departures draws pods; leave out --arrivals " + arrivals);
@@ -287,6 +302,17 @@ public final class Simulate implements Callable<Integer> {
     private void atLeastOne(String option, int value) {
         if (value < 1) {
             throw new ParameterException(spec.commandLine(), option + " is " + value + "; expected at least 1");
+        }
+    }
+
+    private RequiredModels required() {
+        try {
+            return requireModel == null ? RequiredModels.NONE : RequiredModels.parse(requireModel);
+        } catch (IllegalArgumentException e) {
+            throw new ParameterException(
+                    spec.commandLine(),
+                    "--require-model is \"" + requireModel + "\"; expected PERCENT or PERCENT:MODEL, such as 25:T4",
+                    e);
         }
     }
 

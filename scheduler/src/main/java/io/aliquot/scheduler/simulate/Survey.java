@@ -193,7 +193,7 @@ final class Survey {
                         && container.getResources().getLimits() != null)
                 .toList();
         if (compatibility != Compatibility.NONE
-                && limited.stream().noneMatch(container -> ForeignResources.inAcksNames(limits(container)))) {
+                && limited.stream().noneMatch(container -> ForeignResources.usesAckResources(limits(container)))) {
             annotations.putIfAbsent(Annotations.COMPATIBILITY, compatibility.print());
         }
         String named = annotations.get(Annotations.COMPATIBILITY);
@@ -208,11 +208,11 @@ final class Survey {
                             && !Resources.SUPPORTED.contains(name)
                             && !ForeignResources.NAMES.contains(name))
                     .forEach(others::add);
-            if (ForeignResources.wantsLinks(limits)) {
+            if (ForeignResources.requestsBestLinks(limits)) {
                 annotations.putIfAbsent(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);
             }
             var ours = new LinkedHashMap<String, Quantity>();
-            ForeignResources.asOurs(limits, labels, its)
+            ForeignResources.toAliquot(limits, labels, its)
                     .forEach((name, amount) -> ours.put(name, new Quantity(amount)));
             container.getResources().setLimits(ours);
         });

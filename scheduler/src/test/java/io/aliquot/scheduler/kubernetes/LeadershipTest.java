@@ -88,7 +88,9 @@ class LeadershipTest {
         assertThat(lists).hasValue(2);
     }
 
-    /** Whoever led between the two is seen by nobody who was cut off meanwhile, and the transitions count from 0 again. */
+    /**
+     * Whoever led between the two is seen by nobody who was cut off meanwhile, and the transitions count from 0 again.
+     */
     @Test
     void aLeaseThatWasDeletedAndMadeAgainIsTakenOverAnew() throws Exception {
         mayList.release();

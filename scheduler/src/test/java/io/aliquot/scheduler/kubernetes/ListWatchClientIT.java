@@ -35,7 +35,10 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What the lists client gives of a real API server's pods and nodes is what the whole client gives, as far as we read it. */
+/**
+ * What the lists client gives of a real API server's pods and nodes is what the whole client gives, as far as we read
+ * it.
+ */
 class ListWatchClientIT {
     private static final String GPU = "GPU-00000000-0000-0000-0000-00000000000";
     /** A limit, as whoever pages has one. */

@@ -28,10 +28,10 @@ import java.util.concurrent.Future;
 import java.util.function.Consumer;
 
 /*
- * Lists and watches of pods and nodes use protobuf. It costs the API server a third and this process a tenth of what JSON
- * costs, and the API server encodes a watch event once for all its protobuf watchers, kube-scheduler among them. Lists
- * come compressed (from 128 KiB on; k8s.io/apiserver, pkg/endpoints/handlers/responsewriters), because decrypting a byte
- * costs more than inflating it.
+ * Lists and watches of pods and nodes use protobuf. It costs the API server a third and this process a tenth of what
+ * JSON costs, and the API server encodes a watch event once for all its protobuf watchers, kube-scheduler among them.
+ * Lists come compressed (from 128 KiB on; k8s.io/apiserver, pkg/endpoints/handlers/responsewriters), because decrypting
+ * a byte costs more than inflating it.
  */
 /**
  * Lists and watches objects. Pods and nodes have only the fields that {@code NodeReader}, {@code PodReader} and
@@ -54,9 +54,9 @@ public final class ListWatchClient {
     }
 
     /**
-     * Lists all objects, as they are in etcd now, page by page; fetches the next page while {@code each} handles one. It
-     * never uses {@code resourceVersion=0}, which can be older than what this process, or its predecessor, has seen, and
-     * for which Kubernetes does not guarantee pages.
+     * Lists all objects, as they are in etcd now, page by page; fetches the next page while {@code each} handles one.
+     * It never uses {@code resourceVersion=0}, which can be older than what this process, or its predecessor, has seen,
+     * and for which Kubernetes does not guarantee pages.
      *
      * @return the resource version of the list
      * @throws KubernetesClientException if the API server refuses

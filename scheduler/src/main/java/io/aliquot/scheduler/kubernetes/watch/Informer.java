@@ -31,11 +31,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * A reflector as in client-go: lists all objects of a type, then watches them, and lists again whenever the watch cannot
- * be continued. It retries until it is closed.
+ * A reflector as in client-go: lists all objects of a type, then watches them, and lists again whenever the watch
+ * cannot be continued. It retries until it is closed.
  *
- * <p>If an object is deleted and created again under its name while no watch is open, the listeners see a deletion, then
- * a new object. Thread-safe; listeners are called one at a time.
+ * <p>If an object is deleted and created again under its name while no watch is open, the listeners see a deletion,
+ * then a new object. Thread-safe; listeners are called one at a time.
  */
 public final class Informer<T extends HasMetadata> implements Readiness, Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Informer.class);
@@ -108,8 +108,8 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
     }
 
     /**
-     * One thread that lists and watches. Once another session has replaced it, its events are ignored: an old event after
-     * a newer one would bring back a deleted object.
+     * One thread that lists and watches. Once another session has replaced it, its events are ignored: an old event
+     * after a newer one would bring back a deleted object.
      */
     private final class Session implements Runnable {
         private final Thread thread = new Thread(this, "watch of " + type.what());

@@ -12,13 +12,13 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Restarts watches whose connection is dead. A network that drops packets, or a firewall that has forgotten a connection,
- * does not end a watch: TCP notices after a quarter of an hour.
+ * Restarts watches whose connection is dead. A network that drops packets, or a firewall that has forgotten a
+ * connection, does not end a watch: TCP notices after a quarter of an hour.
  *
- * <p>kube-scheduler renews its Lease every two seconds. If the watch on the Lease is idle, this check reads the Lease. If
- * it finds, twice in a row, a version that the watch has not received, then the API server is reachable and the watch is
- * dead, and so are probably the others, which use the same network path. Apart from that, a watch without bookmarks
- * counts as dead.
+ * <p>kube-scheduler renews its Lease every two seconds. If the watch on the Lease is idle, this check reads the Lease.
+ * If it finds, twice in a row, a version that the watch has not received, then the API server is reachable and the
+ * watch is dead, and so are probably the others, which use the same network path. Apart from that, a watch without
+ * bookmarks counts as dead.
  */
 public final class WatchHealthCheck implements Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(WatchHealthCheck.class);

@@ -9,8 +9,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 
 /**
- * Measures how late the watch on pods is: the time from the API server's answer to a Binding until the watch reports the
- * bound pod, 0 if the watch reports it first. Both times come from this process's clock. Thread-safe.
+ * Measures how late the watch on pods is: the time from the API server's answer to a Binding until the watch reports
+ * the bound pod, 0 if the watch reports it first. Both times come from this process's clock. Thread-safe.
  */
 public final class WatchLatency {
     private static final long UNANSWERED = Long.MIN_VALUE;

@@ -11,6 +11,7 @@ import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.Resources;
+import io.aliquot.api.VisibleDevices;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -18,13 +19,12 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
-/** One container in the tree of its pod. */
-final class Container {
+/** One container in the JSON of its pod; reads it and changes it in place. */
+final class JsonContainer {
     private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
-    /** NVIDIA's runtime then injects nothing and, unlike for an empty value, asks nobody else (container toolkit). */
-    private static final String NO_DEVICES = "void";
-    /** A container's key in an annotation has at most 46 characters, and a volume's name 63. */
+    /** Leaves 50 of the 63 characters of a volume's name; {@link #keySuffix} has at most 46. */
     private static final String VOLUME_PREFIX = "aliquot-vgpu-";
 
     private static final int READ_ONLY_FILE = 0444;
@@ -33,27 +33,27 @@ final class Container {
     private final ObjectNode tree;
     private final String name;
 
-    private Container(ObjectNode tree) {
+    private JsonContainer(ObjectNode tree) {
         this.tree = tree;
-        this.name = JsonTree.text(tree, "name").orElse(""); // the API server validates after us, and will say so
+        this.name = JsonTree.text(tree, "name").orElse(""); // the API server refuses it after the webhooks
     }
 
-    /** Those that a pod is created with, in the order they start. */
-    static List<Container> of(ObjectNode pod) {
+    /** The containers that a pod is created with, in the order of their start. */
+    static List<JsonContainer> of(ObjectNode pod) {
         return of(pod, "initContainers", "containers");
     }
 
-    /** Those that were added to it since, too. */
-    static List<Container> withEphemeral(ObjectNode pod) {
+    /** The same and the ephemeral containers. */
+    static List<JsonContainer> withEphemeral(ObjectNode pod) {
         return of(pod, "initContainers", "containers", "ephemeralContainers");
     }
 
-    private static List<Container> of(ObjectNode pod, String... fields) {
+    private static List<JsonContainer> of(ObjectNode pod, String... fields) {
         ObjectNode spec = JsonTree.object(pod, "spec")
                 .orElseThrow(() -> new MalformedReviewException("expected the pod to have a spec"));
         return Stream.of(fields)
                 .flatMap(field -> JsonTree.objects(spec, field).stream())
-                .map(Container::new)
+                .map(JsonContainer::new)
                 .toList();
     }
 
@@ -62,72 +62,74 @@ final class Container {
     }
 
     /**
-     * What a container says by its resources beside what it asks for.
+     * What a container states by its resources in addition to amounts.
      *
-     * @param priority of the pod, in our meaning
-     * @param links whether its GPUs shall be linked well
+     * @param priority of the pod, as {@link io.aliquot.api.Priority}; null if it states none
+     * @param bestLinked whether the container requests GPUs with the best links
      */
-    record Translation(OptionalInt priority, boolean links) {}
+    record Translation(@Nullable Integer priority, boolean bestLinked) {}
 
     /**
-     * Writes what it asks for in our names, whatever they were.
+     * Replaces resources of other products by Aliquot's.
      *
      * @param labels the pod's
+     * @throws DeniedException if an amount is invalid
      */
-    Container.Translation translateAliases(Map<String, String> labels, Compatibility compatibility) {
+    Translation translateAliases(Map<String, String> labels, Compatibility compatibility) {
         Map<String, String> limits = resources("limits");
         resources("requests").keySet().stream()
-                .filter(name -> isOurs(name) && !limits.containsKey(name))
+                .filter(name -> isGpuResource(name) && !limits.containsKey(name))
                 .findFirst()
                 .ifPresent(name -> {
-                    throw denied("write " + name + " under resources.limits; under requests alone it limits nothing");
+                    throw denied("write " + name + " under resources.limits; requests alone set no limit");
                 });
         try {
-            Map<String, String> ours = ForeignResources.asOurs(limits, labels, compatibility);
-            if (!ours.equals(limits)) {
-                replace(limits, ours);
+            Map<String, String> translated = ForeignResources.toAliquot(limits, labels, compatibility);
+            if (!translated.equals(limits)) {
+                replaceAmounts(limits, translated);
             }
-            return new Container.Translation(
-                    ForeignResources.priority(limits, compatibility), ForeignResources.wantsLinks(limits));
+            OptionalInt priority = ForeignResources.priority(limits, compatibility);
+            return new Translation(
+                    priority.isPresent() ? priority.getAsInt() : null, ForeignResources.requestsBestLinks(limits));
         } catch (FormatException e) {
             throw denied(e);
         }
     }
 
-    boolean inAcksNames() {
-        return ForeignResources.inAcksNames(resources("limits"));
+    boolean usesAckResources() {
+        return ForeignResources.usesAckResources(resources("limits"));
     }
 
-    /** What it asks for, in our names; empty for no GPU. */
-    Optional<GpuRequest> request() {
+    /** @throws DeniedException if an amount is invalid */
+    boolean requestsGpu() {
         try {
-            return GpuRequest.parse(resources("limits"));
+            return GpuRequest.parse(resources("limits")).isPresent();
         } catch (FormatException e) {
             throw denied(e);
         }
     }
 
-    /** Whether it names any resource that is ours to grant or to refuse, sensibly or not. */
-    boolean namesOurResources() {
+    /** Whether it names a resource that Aliquot allocates or translates, with whatever amount. */
+    boolean namesGpuResource() {
         return Stream.of("limits", "requests")
                 .flatMap(kind -> resources(kind).keySet().stream())
-                .anyMatch(Container::isOurs);
+                .anyMatch(JsonContainer::isGpuResource);
     }
 
-    /** A resource of NVIDIA's that another device plugin grants, and by which that one shows the container a device. */
-    Optional<String> grantedByAnother() {
+    /** A resource for which another device plugin gives the container an NVIDIA device, such as a MIG device. */
+    Optional<String> resourceOfOtherDevicePlugin() {
         return resources("limits").entrySet().stream()
                 .filter(limit -> !limit.getValue().equals("0"))
                 .map(Map.Entry::getKey)
-                .filter(name -> name.startsWith("nvidia.com/") && !isOurs(name))
+                .filter(name -> name.startsWith("nvidia.com/") && !isGpuResource(name))
                 .findFirst();
     }
 
-    private static boolean isOurs(String resource) {
+    private static boolean isGpuResource(String resource) {
         return Resources.SUPPORTED.contains(resource) || ForeignResources.NAMES.contains(resource);
     }
 
-    private void replace(Map<String, String> before, Map<String, String> after) {
+    private void replaceAmounts(Map<String, String> before, Map<String, String> after) {
         ObjectNode resources = JsonTree.ensureObject(tree, "resources");
         for (String kind : List.of("limits", "requests")) {
             ObjectNode amounts = JsonTree.ensureObject(resources, kind);
@@ -146,23 +148,24 @@ final class Container {
                 .orElse(false);
     }
 
-    /** What the container's annotations and volume end in. */
-    String key() {
+    /** The end of the container's annotation keys and of its volume's name. */
+    String keySuffix() {
         return Annotations.vgpu(name).substring(Annotations.VGPU_PREFIX.length());
     }
 
-    /** The GPU of a container that asked for none is no GPU, whatever its image or its author says. */
+    /** Replaces the value of the image and of the pod's author. */
     void hideGpus() {
-        setVisibleDevices(NODES.objectNode().put("name", VISIBLE_DEVICES).put("value", NO_DEVICES));
+        setVisibleDevices(NODES.objectNode().put("name", VISIBLE_DEVICES).put("value", VisibleDevices.NONE));
     }
 
-    void showGrantedGpus() {
+    /** Lets the container runtime inject the GPUs that Bind writes into the pod's annotation. */
+    void showAllocatedGpus() {
         ObjectNode variable = NODES.objectNode().put("name", VISIBLE_DEVICES);
         variable.putObject("valueFrom").set("fieldRef", annotation(Annotations.visibleDevices(name)));
         setVisibleDevices(variable);
     }
 
-    /** Requests of extended resources are equal to their limits. */
+    /** Adds one vGPU where only memory or cores are requested; requests of extended resources must equal limits. */
     void defaultToOneGpu() {
         ObjectNode resources = JsonTree.ensureObject(tree, "resources");
         ObjectNode limits = JsonTree.ensureObject(resources, "limits");
@@ -175,33 +178,34 @@ final class Container {
         }
     }
 
-    /** Every place where the kubelet would put something of the user's, with the field that says so. */
-    List<ReservedPaths.Place> places() {
-        String ours = volumeName();
-        var places = new ArrayList<ReservedPaths.Place>();
+    /** Each path at which the kubelet puts something of the user's. */
+    List<ReservedPaths.UserPath> userPaths() {
+        String limitFileVolume = volumeName();
+        var paths = new ArrayList<ReservedPaths.UserPath>();
         for (ObjectNode mount : JsonTree.objects(tree, "volumeMounts")) {
             String path = JsonTree.text(mount, "mountPath").orElse("");
-            if (!(JsonTree.text(mount, "name").orElse("").equals(ours) && path.equals(ContainerPaths.CONFIG_FOLDER))) {
-                places.add(new ReservedPaths.Place("volumeMounts.mountPath", path));
+            if (!(JsonTree.text(mount, "name").orElse("").equals(limitFileVolume)
+                    && path.equals(ContainerPaths.CONFIG_FOLDER))) {
+                paths.add(new ReservedPaths.UserPath("volumeMounts.mountPath", path));
             }
         }
         for (ObjectNode device : JsonTree.objects(tree, "volumeDevices")) {
-            places.add(new ReservedPaths.Place(
+            paths.add(new ReservedPaths.UserPath(
                     "volumeDevices.devicePath",
                     JsonTree.text(device, "devicePath").orElse("")));
         }
         // The kubelet mounts an empty file there (pkg/kubelet/kuberuntime/kuberuntime_container.go, makeMounts).
         JsonTree.text(tree, "terminationMessagePath")
-                .ifPresent(path -> places.add(new ReservedPaths.Place("terminationMessagePath", path)));
-        return places;
+                .ifPresent(path -> paths.add(new ReservedPaths.UserPath("terminationMessagePath", path)));
+        return paths;
     }
 
     String volumeName() {
-        return VOLUME_PREFIX + key();
+        return VOLUME_PREFIX + keySuffix();
     }
 
-    /** The limit file's volume, with the defaults that the API server would add. */
-    ObjectNode volume() {
+    /** The limit file's volume, with the API server's defaults, so that it equals the stored one. */
+    ObjectNode limitFileVolume() {
         ObjectNode volume = NODES.objectNode().put("name", volumeName());
         ObjectNode source = volume.putObject("downwardAPI").put("defaultMode", READ_ONLY_FILE);
         source.putArray("items")
@@ -211,24 +215,24 @@ final class Container {
         return volume;
     }
 
-    void mountVolume() {
-        ObjectNode ours = NODES.objectNode()
+    void mountLimitFile() {
+        ObjectNode mount = NODES.objectNode()
                 .put("name", volumeName())
                 .put("readOnly", true)
                 .put("mountPath", ContainerPaths.CONFIG_FOLDER);
-        replaceOrAppend(JsonTree.ensureArray(tree, "volumeMounts"), "mountPath", ours);
+        replaceOrAppend(JsonTree.ensureArray(tree, "volumeMounts"), "mountPath", mount);
     }
 
-    DeniedException denied(String why) {
-        return new DeniedException(about(why));
+    DeniedException denied(String reason) {
+        return new DeniedException(about(reason));
     }
 
-    private DeniedException denied(FormatException why) {
-        return new DeniedException(about(String.valueOf(why.getMessage())), why);
+    private DeniedException denied(FormatException e) {
+        return new DeniedException(about(String.valueOf(e.getMessage())), e);
     }
 
-    private String about(String why) {
-        return "container " + name + ": " + why;
+    private String about(String reason) {
+        return "container " + name + ": " + reason;
     }
 
     private Map<String, String> resources(String kind) {
@@ -241,19 +245,19 @@ final class Container {
         replaceOrAppend(JsonTree.ensureArray(tree, "env"), "name", variable);
     }
 
-    /** Leaves exactly one element with this key, where the first one was. */
+    /** Replaces the first element with the same value of {@code key} and removes the others. */
     private static void replaceOrAppend(ArrayNode array, String key, ObjectNode element) {
         var kept = new ArrayList<JsonNode>(array.size() + 1);
-        boolean there = false;
+        boolean replaced = false;
         for (JsonNode found : array) {
             if (!element.get(key).equals(found.get(key))) {
                 kept.add(found);
-            } else if (!there) {
+            } else if (!replaced) {
                 kept.add(element);
-                there = true;
+                replaced = true;
             }
         }
-        if (!there) {
+        if (!replaced) {
             kept.add(element);
         }
         array.removeAll().addAll(kept);

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.admission;
+package io.aliquot.scheduler.admission.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -19,13 +19,13 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Two replicas that keep the same certificate, and a real API server that decides who was first. */
+/** Three replicas keep one certificate and race on a real API server. */
 class CertificateKeeperIT {
     private static final CertificateKeeper.Names NAMES = CertificateKeeperTest.NAMES;
     private static final int ROUNDS = 10;
 
     @Test
-    void replicasThatRaceEndWithOneCertificateThatTheWebhooksTrust(@TempDir Path folder) throws Exception {
+    void racingReplicasAgreeOnOneCertificateThatTheWebhooksTrust(@TempDir Path folder) throws Exception {
         try (var server = new ApiServer(folder);
                 KubernetesClient client = new KubernetesClientBuilder()
                         .withConfig(server.client().build())
@@ -37,16 +37,16 @@ class CertificateKeeperIT {
                             .build())
                     .create();
             client.resource(configuration()).create();
-            var clock = new MovedClock(Instant.parse("2026-03-01T00:00:00Z"));
+            var clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
             List<CertificateKeeper> keepers = Stream.generate(() -> new CertificateKeeper(client, NAMES, clock))
                     .limit(3)
                     .toList();
             for (int round = 0; round < ROUNDS; round++) {
-                race(keepers); // makes it, the first time, or renews it
+                race(keepers); // creates or renews the certificate
                 race(keepers);
                 race(keepers);
 
-                ServingCertificate kept = ServingCertificate.parse(
+                ServingCertificate stored = ServingCertificate.parse(
                         client.secrets()
                                 .inNamespace(NAMES.namespace())
                                 .withName(NAMES.secret())
@@ -56,7 +56,7 @@ class CertificateKeeperIT {
                         clock.instant());
                 assertThat(keepers).allSatisfy(keeper -> {
                     assertThat(keeper.waitsFor()).isEmpty();
-                    assertThat(keeper.current().orElseThrow().chain().get(0)).isEqualTo(kept.certificate());
+                    assertThat(keeper.current().orElseThrow().chain().get(0)).isEqualTo(stored.certificate());
                 });
                 assertThat(client.admissionRegistration()
                                 .v1()
@@ -65,8 +65,8 @@ class CertificateKeeperIT {
                                 .get()
                                 .getWebhooks())
                         .hasSize(2)
-                        .allMatch(webhook ->
-                                kept.caBundle().equals(webhook.getClientConfig().getCaBundle()));
+                        .allMatch(webhook -> stored.caBundle()
+                                .equals(webhook.getClientConfig().getCaBundle()));
                 clock.advance(Duration.ofDays(80));
             }
         }
@@ -76,15 +76,15 @@ class CertificateKeeperIT {
         var start = new CyclicBarrier(keepers.size());
         var threads = Executors.newFixedThreadPool(keepers.size());
         try {
-            var looks = keepers.stream()
+            var reconciliations = keepers.stream()
                     .map(keeper -> threads.submit(() -> {
                         start.await();
-                        keeper.look();
+                        keeper.reconcile();
                         return true;
                     }))
                     .toList();
-            for (var look : looks) {
-                assertThat(look.get(60, TimeUnit.SECONDS)).isTrue();
+            for (var reconciliation : reconciliations) {
+                assertThat(reconciliation.get(60, TimeUnit.SECONDS)).isTrue();
             }
         } finally {
             threads.shutdownNow();

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.admission;
+package io.aliquot.scheduler.admission.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
@@ -28,7 +28,7 @@ class CertificateKeeperTest {
     @SuppressWarnings("NullAway.Init") // set by the extension
     private KubernetesClient kubernetes;
 
-    private final MovedClock clock = new MovedClock(Instant.parse("2026-03-01T00:00:00Z"));
+    private final ManualClock clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
 
     @BeforeEach
     void webhooks() {
@@ -41,7 +41,7 @@ class CertificateKeeperTest {
                 .withName("aliquot")
                 .endMetadata()
                 .addNewWebhook()
-                .withName("somebody.else.io")
+                .withName("other.example.com")
                 .withNewClientConfig()
                 .withCaBundle("dGhlaXJz")
                 .endClientConfig()
@@ -61,246 +61,246 @@ class CertificateKeeperTest {
     }
 
     @Test
-    void theFirstLookMakesACertificateAndHasItTrusted() {
+    void theFirstReconciliationCreatesACertificateAndMakesTheWebhooksTrustIt() {
         CertificateKeeper keeper = keeper();
         assertThat(keeper.waitsFor()).contains("the webhooks' certificate");
         assertThat(keeper.current()).isEmpty();
 
-        keeper.look();
+        keeper.reconcile();
 
         assertThat(keeper.waitsFor()).isEmpty();
-        assertThat(shown(keeper)).isEqualTo(kept().certificate());
-        assertThat(bundles()).containsExactly("dGhlaXJz", kept().caBundle(), kept().caBundle());
+        assertThat(served(keeper)).isEqualTo(stored().certificate());
+        assertThat(bundles()).containsExactly("dGhlaXJz", stored().caBundle(), stored().caBundle());
         assertThat(secret().getType()).isEqualTo("kubernetes.io/tls");
     }
 
     @Test
-    void aRestartKeepsTheCertificate() {
-        keeper().look();
-        ServingCertificate first = kept();
+    void servesTheSameCertificateAfterARestart() {
+        keeper().reconcile();
+        ServingCertificate first = stored();
         CertificateKeeper restarted = keeper();
 
-        restarted.look();
+        restarted.reconcile();
 
-        assertThat(shown(restarted)).isEqualTo(first.certificate());
-        assertThat(kept()).isEqualTo(first);
+        assertThat(served(restarted)).isEqualTo(first.certificate());
+        assertThat(stored()).isEqualTo(first);
     }
 
     @Test
-    void aLookThatFindsAllWellWritesNothing() {
+    void writesNothingWhileTheCertificateIsValidAndTrusted() {
         CertificateKeeper keeper = keeper();
-        keeper.look();
+        keeper.reconcile();
         List<String> versions = versions();
 
-        keeper.look();
+        keeper.reconcile();
         clock.advance(Duration.ofDays(59));
-        keeper.look();
+        keeper.reconcile();
 
         assertThat(versions()).isEqualTo(versions);
     }
 
-    /** The API server hears of a new authority a moment after it has stored it. */
+    /** The API server starts to use a new caBundle a moment after it has stored it. */
     @Test
-    void aReplicaThatFindsACertificateRenewedByAnotherShowsItAtTheNextLookOnly() {
+    void servesACertificateThatAnotherReplicaRenewedOnlyAfterTheNextReconciliation() {
         CertificateKeeper one = keeper();
         CertificateKeeper other = keeper();
-        one.look();
-        other.look();
-        ServingCertificate first = kept();
+        one.reconcile();
+        other.reconcile();
+        ServingCertificate first = stored();
         clock.advance(Duration.ofDays(80));
 
-        one.look();
-        other.look();
+        one.reconcile();
+        other.reconcile();
 
-        assertThat(kept()).isNotEqualTo(first);
-        assertThat(shown(one)).isEqualTo(first.certificate());
-        assertThat(shown(other)).isEqualTo(first.certificate());
-        one.look();
-        other.look();
-        assertThat(shown(one)).isEqualTo(kept().certificate());
-        assertThat(shown(other)).isEqualTo(kept().certificate());
+        assertThat(stored()).isNotEqualTo(first);
+        assertThat(served(one)).isEqualTo(first.certificate());
+        assertThat(served(other)).isEqualTo(first.certificate());
+        one.reconcile();
+        other.reconcile();
+        assertThat(served(one)).isEqualTo(stored().certificate());
+        assertThat(served(other)).isEqualTo(stored().certificate());
     }
 
     @Test
-    void aBundleThatSomebodyChangedIsPutBack() {
+    void restoresAChangedCaBundle() {
         CertificateKeeper keeper = keeper();
-        keeper.look();
+        keeper.reconcile();
         kubernetes.resource(configuration()).update();
 
-        keeper.look();
+        keeper.reconcile();
 
-        assertThat(bundles()).containsExactly("dGhlaXJz", kept().caBundle(), kept().caBundle());
+        assertThat(bundles()).containsExactly("dGhlaXJz", stored().caBundle(), stored().caBundle());
         assertThat(keeper.waitsFor()).isEmpty();
     }
 
     @Test
-    void whileTheBundleCannotBePutRightItIsNotReady() {
+    void isNotReadyWhileTheWebhooksAreMissing() {
         CertificateKeeper keeper = keeper();
-        keeper.look();
+        keeper.reconcile();
         kubernetes.resource(configuration()).delete();
 
-        assertThatThrownBy(keeper::look).hasMessageContaining("gpu.aliquot.io");
+        assertThatThrownBy(keeper::reconcile).hasMessageContaining("gpu.aliquot.io");
         assertThat(keeper.waitsFor()).contains("webhook gpu.aliquot.io in MutatingWebhookConfiguration aliquot");
 
         kubernetes.resource(configuration()).create();
-        keeper.look();
+        keeper.reconcile();
         assertThat(keeper.waitsFor()).isEmpty();
     }
 
     @Test
-    void theOldCertificateIsShownUntilTheNewOneIsTrustedAndTrustedForAnHourAfter() {
+    void servesTheOldCertificateUntilTheNewOneIsTrustedAndTrustsTheOldOneForAnHour() {
         CertificateKeeper keeper = keeper();
-        keeper.look();
-        X509Certificate old = shown(keeper);
+        keeper.reconcile();
+        X509Certificate old = served(keeper);
         clock.advance(Duration.ofDays(60));
 
-        keeper.look();
+        keeper.reconcile();
 
-        assertThat(shown(keeper)).isEqualTo(old);
-        ServingCertificate renewed = kept();
+        assertThat(served(keeper)).isEqualTo(old);
+        ServingCertificate renewed = stored();
         assertThat(renewed.certificate()).isNotEqualTo(old);
         assertThat(renewed.trusted()).containsExactly(renewed.certificate(), old);
         assertThat(bundles()).containsExactly("dGhlaXJz", renewed.caBundle(), renewed.caBundle());
 
-        keeper.look();
-        assertThat(shown(keeper)).isEqualTo(renewed.certificate());
-        assertThat(kept()).isEqualTo(renewed);
+        keeper.reconcile();
+        assertThat(served(keeper)).isEqualTo(renewed.certificate());
+        assertThat(stored()).isEqualTo(renewed);
 
         clock.advance(Duration.ofHours(1));
-        keeper.look();
-        assertThat(kept().trusted()).containsExactly(renewed.certificate());
-        assertThat(bundles()).contains(kept().caBundle());
-        assertThat(shown(keeper)).isEqualTo(renewed.certificate());
+        keeper.reconcile();
+        assertThat(stored().trusted()).containsExactly(renewed.certificate());
+        assertThat(bundles()).contains(stored().caBundle());
+        assertThat(served(keeper)).isEqualTo(renewed.certificate());
     }
 
     @Test
-    void aServiceThatIsNewGetsIntoTheCertificateAsByRenewal() {
-        keeper().look();
-        X509Certificate old = kept().certificate();
+    void renewsTheCertificateWhenAServiceIsAdded() {
+        keeper().reconcile();
+        X509Certificate old = stored().certificate();
         var names = new CertificateKeeper.Names(
                 "aliquot", List.of("aliquot-webhook", "aliquot-api"), "aliquot-webhook-tls", "aliquot");
         var upgraded = new CertificateKeeper(kubernetes, names, clock);
 
-        upgraded.look();
-        assertThat(shown(upgraded)).isEqualTo(old);
-        assertThat(kept().trusted()).containsExactly(kept().certificate(), old);
+        upgraded.reconcile();
+        assertThat(served(upgraded)).isEqualTo(old);
+        assertThat(stored().trusted()).containsExactly(stored().certificate(), old);
 
-        upgraded.look();
-        assertThat(shown(upgraded)).isEqualTo(kept().certificate());
-        assertThat(kept().dueForRenewal(names.hosts(), clock.instant())).isFalse();
+        upgraded.reconcile();
+        assertThat(served(upgraded)).isEqualTo(stored().certificate());
+        assertThat(stored().dueForRenewal(names.hosts(), clock.instant())).isFalse();
 
-        // A replica of before the upgrade leaves it alone.
-        ServingCertificate both = kept();
-        keeper().look();
-        assertThat(kept()).isEqualTo(both);
+        // A replica from before the upgrade does not change the certificate.
+        ServingCertificate withBothServices = stored();
+        keeper().reconcile();
+        assertThat(stored()).isEqualTo(withBothServices);
     }
 
     @Test
-    void aProgramThatStartsWhenRenewalIsDueShowsTheTrustedCertificateFirst() {
-        keeper().look();
-        X509Certificate old = kept().certificate();
-        clock.advance(Duration.ofDays(75)); // the program was down for a while
+    void servesTheTrustedCertificateFirstIfRenewalIsDueAtStart() {
+        keeper().reconcile();
+        X509Certificate old = stored().certificate();
+        clock.advance(Duration.ofDays(75)); // the program did not run
         CertificateKeeper keeper = keeper();
 
-        keeper.look();
-        assertThat(shown(keeper)).isEqualTo(old).isNotEqualTo(kept().certificate());
+        keeper.reconcile();
+        assertThat(served(keeper)).isEqualTo(old).isNotEqualTo(stored().certificate());
 
-        keeper.look();
-        assertThat(shown(keeper)).isEqualTo(kept().certificate());
+        keeper.reconcile();
+        assertThat(served(keeper)).isEqualTo(stored().certificate());
     }
 
     @Test
-    void anotherReplicaAdoptsARenewalWithoutRenewingAgain() {
+    void adoptsTheRenewalOfAnotherReplica() {
         CertificateKeeper one = keeper();
         CertificateKeeper two = keeper();
-        one.look();
-        two.look();
+        one.reconcile();
+        two.reconcile();
         clock.advance(Duration.ofDays(61));
-        one.look();
-        ServingCertificate renewed = kept();
+        one.reconcile();
+        ServingCertificate renewed = stored();
 
-        two.look();
-        one.look();
-        two.look();
+        two.reconcile();
+        one.reconcile();
+        two.reconcile();
 
-        assertThat(kept()).isEqualTo(renewed);
-        assertThat(shown(one)).isEqualTo(renewed.certificate());
-        assertThat(shown(two)).isEqualTo(renewed.certificate());
+        assertThat(stored()).isEqualTo(renewed);
+        assertThat(served(one)).isEqualTo(renewed.certificate());
+        assertThat(served(two)).isEqualTo(renewed.certificate());
     }
 
     @Test
-    void contentThatIsNotOursIsReplacedAndWhatIsShownStaysTrustedMeanwhile() {
+    void replacesForeignContentAndKeepsTrustInTheServedCertificate() {
         CertificateKeeper keeper = keeper();
-        keeper.look();
-        X509Certificate old = shown(keeper);
+        keeper.reconcile();
+        X509Certificate old = served(keeper);
         kubernetes
                 .resource(secret().toBuilder()
                         .withData(Map.of("tls.crt", "Zm9yZWlnbg==", "tls.key", "", "mine", "eA=="))
                         .build())
                 .update();
 
-        keeper.look();
+        keeper.reconcile();
 
-        assertThat(kept().trusted()).containsExactly(kept().certificate(), old);
+        assertThat(stored().trusted()).containsExactly(stored().certificate(), old);
         assertThat(secret().getData()).containsOnlyKeys("tls.crt", "tls.key", "ca.crt");
         assertThat(secret().getType()).isEqualTo("kubernetes.io/tls");
-        keeper.look();
-        assertThat(shown(keeper)).isEqualTo(kept().certificate());
+        keeper.reconcile();
+        assertThat(served(keeper)).isEqualTo(stored().certificate());
     }
 
     @Test
-    void anEmptySecretIsAdopted() {
+    void fillsAnEmptySecret() {
         kubernetes
                 .resource(new SecretBuilder()
                         .withNewMetadata()
                         .withNamespace("aliquot")
                         .withName("aliquot-webhook-tls")
-                        .addToLabels("made-by", "somebody")
+                        .addToLabels("made-by", "installer")
                         .endMetadata()
                         .build())
                 .create();
 
-        keeper().look();
+        keeper().reconcile();
 
-        assertThat(kept()).isNotNull();
-        assertThat(secret().getMetadata().getLabels()).containsEntry("made-by", "somebody");
+        assertThat(stored()).isNotNull();
+        assertThat(secret().getMetadata().getLabels()).containsEntry("made-by", "installer");
     }
 
     @Test
-    void anExpiredCertificateIsReplaced() {
-        keeper().look();
-        ServingCertificate old = kept();
-        clock.advance(Duration.ofDays(91)); // the program was down all the while
+    void replacesAnExpiredCertificate() {
+        keeper().reconcile();
+        ServingCertificate old = stored();
+        clock.advance(Duration.ofDays(91)); // the program did not run
         CertificateKeeper keeper = keeper();
 
-        keeper.look();
+        keeper.reconcile();
 
-        assertThat(shown(keeper)).isEqualTo(kept().certificate()).isNotEqualTo(old.certificate());
+        assertThat(served(keeper)).isEqualTo(stored().certificate()).isNotEqualTo(old.certificate());
         assertThat(keeper.waitsFor()).isEmpty();
     }
 
     @Test
-    void aDeletedSecretIsMadeAnew() {
+    void recreatesADeletedSecret() {
         CertificateKeeper keeper = keeper();
-        keeper.look();
-        X509Certificate old = shown(keeper);
+        keeper.reconcile();
+        X509Certificate old = served(keeper);
         kubernetes.resource(secret()).delete();
 
-        keeper.look();
-        keeper.look();
+        keeper.reconcile();
+        keeper.reconcile();
 
-        assertThat(shown(keeper)).isEqualTo(kept().certificate()).isNotEqualTo(old);
+        assertThat(served(keeper)).isEqualTo(stored().certificate()).isNotEqualTo(old);
     }
 
     private CertificateKeeper keeper() {
         return new CertificateKeeper(kubernetes, NAMES, clock);
     }
 
-    private static X509Certificate shown(CertificateKeeper keeper) {
+    private static X509Certificate served(CertificateKeeper keeper) {
         return keeper.current().map(Identity::chain).orElseThrow().get(0);
     }
 
-    private ServingCertificate kept() {
+    private ServingCertificate stored() {
         return ServingCertificate.parse(secret().getData(), NAMES.host(), clock.instant());
     }
 

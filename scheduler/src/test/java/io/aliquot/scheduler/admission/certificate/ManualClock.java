@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.admission;
+package io.aliquot.scheduler.admission.certificate;
 
 import java.time.Clock;
 import java.time.Duration;
@@ -6,11 +6,11 @@ import java.time.Instant;
 import java.time.ZoneId;
 import java.time.ZoneOffset;
 
-/** Stands still unless moved. */
-final class MovedClock extends Clock {
+/** A clock that stands still until the test advances it. */
+final class ManualClock extends Clock {
     private volatile Instant now;
 
-    MovedClock(Instant start) {
+    ManualClock(Instant start) {
         now = start;
     }
 

@@ -1,13 +1,15 @@
-package io.aliquot.scheduler.admission;
+package io.aliquot.scheduler.admission.certificate;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.server.CertificateSource.Identity;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.io.StringReader;
+import java.io.StringWriter;
+import java.io.UncheckedIOException;
 import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
-import java.security.KeyFactory;
 import java.security.KeyPair;
 import java.security.KeyPairGenerator;
 import java.security.PrivateKey;
@@ -17,7 +19,6 @@ import java.security.cert.CertificateException;
 import java.security.cert.CertificateFactory;
 import java.security.cert.X509Certificate;
 import java.security.spec.ECGenParameterSpec;
-import java.security.spec.PKCS8EncodedKeySpec;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -27,11 +28,8 @@ import java.util.Date;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
-import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.bouncycastle.asn1.pkcs.PrivateKeyInfo;
 import org.bouncycastle.asn1.x500.X500Name;
 import org.bouncycastle.asn1.x509.BasicConstraints;
 import org.bouncycastle.asn1.x509.ExtendedKeyUsage;
@@ -42,19 +40,24 @@ import org.bouncycastle.asn1.x509.KeyPurposeId;
 import org.bouncycastle.asn1.x509.KeyUsage;
 import org.bouncycastle.cert.jcajce.JcaX509CertificateConverter;
 import org.bouncycastle.cert.jcajce.JcaX509v3CertificateBuilder;
+import org.bouncycastle.openssl.PEMParser;
+import org.bouncycastle.openssl.jcajce.JcaPEMKeyConverter;
+import org.bouncycastle.openssl.jcajce.JcaPEMWriter;
 import org.bouncycastle.operator.OperatorCreationException;
 import org.bouncycastle.operator.jcajce.JcaContentSignerBuilder;
+import org.bouncycastle.util.io.pem.PemObject;
 
 /**
- * What the webhooks show and what the API server shall trust, as the Secret keeps it.
+ * The certificate that the webhooks serve, its key, and the certificates that the API server trusts: the content of the
+ * Secret.
  *
- * <p>The certificate is signed by its own key and is its own trust anchor: Go accepts a leaf that is itself among the
- * roots (crypto/x509, Verify). A certificate authority between would be one more private key, either stored beside this
- * one and worth just as much to a thief, or thrown away and good for nothing.
+ * <p>The certificate is self-signed and its own trust anchor; Go accepts a leaf that is among the roots (crypto/x509,
+ * Verify). A certificate authority would add a private key: stored in the same Secret it would protect nothing, and
+ * thrown away it could not sign a renewal.
  *
  * @param key EC P-256
- * @param certificate for our Services, 90 days
- * @param trusted the certificate, and while it takes over also the one before
+ * @param certificate for the DNS names of the program's Services, valid for 90 days
+ * @param trusted the certificate and, for an hour after a renewal, its predecessor
  */
 record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509Certificate> trusted) {
     private static final String CERTIFICATE = "tls.crt";
@@ -63,27 +66,25 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
 
     private static final Duration VALIDITY = Duration.ofDays(90);
     private static final Duration RENEWAL = VALIDITY.multipliedBy(2).dividedBy(3);
-    /** How far behind ours the API server's clock may be. */
-    private static final Duration SKEW = Duration.ofMinutes(5);
-    /** Far longer than every replica needs to show a new certificate. */
+    /** The API server's clock may be this far behind. */
+    private static final Duration MAX_SKEW = Duration.ofMinutes(5);
+    /** How long the predecessor stays trusted; replicas serve a new certificate after 10 s. */
     private static final Duration TAKEOVER = Duration.ofHours(1);
 
     private static final String ALGORITHM = "SHA256withECDSA";
-    private static final int DNS_NAME = 2; // of the alternatives in RFC 5280, 4.2.1.6
-    private static final Pattern PEM_KEY =
-            Pattern.compile("\\s*-----BEGIN PRIVATE KEY-----([A-Za-z0-9+/=\\s]{1,4000})-----END PRIVATE KEY-----\\s*");
+    private static final int DNS_NAME = 2; // the tag of dNSName (RFC 5280, 4.2.1.6)
 
     ServingCertificate {
         trusted = List.copyOf(trusted);
     }
 
     /**
-     * Makes a new one.
+     * Creates a key and a certificate.
      *
-     * @param hosts the DNS names by which it is called
-     * @param shown what webhooks still show while this takes over
+     * @param hosts the DNS names of the webhooks and the API
+     * @param predecessors certificates that replicas still serve, to stay trusted
      */
-    static ServingCertificate create(List<String> hosts, Instant now, Optional<X509Certificate> shown) {
+    static ServingCertificate create(List<String> hosts, Instant now, List<X509Certificate> predecessors) {
         try {
             var random = new SecureRandom();
             KeyPairGenerator generator = KeyPairGenerator.getInstance("EC");
@@ -93,7 +94,7 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
             var builder = new JcaX509v3CertificateBuilder(
                             name,
                             new BigInteger(159, random), // at most 20 octets (RFC 5280, 4.1.2.2)
-                            Date.from(now.minus(SKEW)),
+                            Date.from(now.minus(MAX_SKEW)),
                             Date.from(now.plus(VALIDITY)),
                             name,
                             pair.getPublic())
@@ -112,17 +113,18 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
             return new ServingCertificate(
                     pair.getPrivate(),
                     certificate,
-                    Stream.concat(Stream.of(certificate), shown.stream()).toList());
+                    Stream.concat(Stream.of(certificate), predecessors.stream()).toList());
         } catch (GeneralSecurityException | OperatorCreationException | IOException e) {
-            throw new IllegalStateException("every Java platform makes EC certificates", e);
+            throw new IllegalStateException("cannot create an EC certificate", e);
         }
     }
 
     /**
-     * Reads what a Secret holds.
+     * Reads the Secret's content.
      *
-     * @param data as bytes in base64, as in the API
-     * @throws FormatException where it is not, or no longer, of use
+     * @param data field to content in base64, as in the API
+     * @param host the DNS name that the certificate must be for
+     * @throws FormatException if the content is invalid, for another host or not valid at {@code now}
      */
     static ServingCertificate parse(Map<String, String> data, String host, Instant now) {
         List<X509Certificate> chain = certificates(CERTIFICATE, text(data, CERTIFICATE));
@@ -147,16 +149,16 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
         return new ServingCertificate(key, certificate, trusted);
     }
 
-    /** What a Secret shall hold. */
+    /** The Secret's content: field to content in base64. */
     Map<String, String> print() {
         var data = new LinkedHashMap<String, String>();
         data.put(CERTIFICATE, base64(pem(List.of(certificate))));
-        data.put(KEY, base64(pem("PRIVATE KEY", key.getEncoded())));
+        data.put(KEY, base64(pem(List.of(new PemObject("PRIVATE KEY", key.getEncoded())))));
         data.put(TRUSTED, caBundle());
         return data;
     }
 
-    /** As in a webhook's {@code clientConfig.caBundle}: PEM in base64. */
+    /** The trusted certificates as a webhook's {@code clientConfig.caBundle}: PEM in base64. */
     String caBundle() {
         return base64(pem(trusted));
     }
@@ -165,29 +167,29 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
         return new Identity(key, List.of(certificate));
     }
 
-    /** Whether it is old, or lacks a name that has come since. */
+    /** Whether two thirds of its validity are over, or a Service has been added. */
     boolean dueForRenewal(List<String> hosts, Instant now) {
-        return !now.isBefore(made().plus(RENEWAL)) || !hosts(certificate).containsAll(hosts);
+        return !now.isBefore(created().plus(RENEWAL)) || !hosts(certificate).containsAll(hosts);
     }
 
-    /** Without what it took over from, once that is past. */
-    ServingCertificate settled(Instant now) {
-        boolean past = trusted.size() > 1 && !now.isBefore(made().plus(TAKEOVER));
-        return past ? new ServingCertificate(key, certificate, List.of(certificate)) : this;
+    /** The same; without trust in the predecessor once the takeover is over. */
+    ServingCertificate withoutOldPredecessor(Instant now) {
+        boolean over = trusted.size() > 1 && !now.isBefore(created().plus(TAKEOVER));
+        return over ? new ServingCertificate(key, certificate, List.of(certificate)) : this;
     }
 
-    Instant until() {
+    Instant expires() {
         return certificate.getNotAfter().toInstant();
     }
 
-    /** Never the key. */
+    /** Without the key. */
     @Override
     public String toString() {
-        return "ServingCertificate[" + certificate.getSerialNumber().toString(16) + " until " + until() + "]";
+        return "ServingCertificate[" + certificate.getSerialNumber().toString(16) + " until " + expires() + "]";
     }
 
-    private Instant made() {
-        return certificate.getNotBefore().toInstant().plus(SKEW);
+    private Instant created() {
+        return certificate.getNotBefore().toInstant().plus(MAX_SKEW);
     }
 
     private static String text(Map<String, String> data, String field) {
@@ -210,25 +212,23 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
                     .generateCertificates(bytes)
                     .forEach(certificate -> certificates.add((X509Certificate) certificate));
             if (certificates.isEmpty()) {
-                throw new FormatException(field + " holds no certificate");
+                throw new FormatException(field + " contains no certificate");
             }
             return certificates;
         } catch (CertificateException e) {
-            throw new FormatException(field + " holds something that is no certificate", e);
+            throw new FormatException(field + " contains something other than certificates", e);
         }
     }
 
     private static PrivateKey key(String pem) {
-        Matcher matcher = PEM_KEY.matcher(pem);
-        if (!matcher.matches()) {
-            throw new FormatException(KEY + " is not one PEM block PRIVATE KEY");
+        try (var parser = new PEMParser(new StringReader(pem))) {
+            if (parser.readObject() instanceof PrivateKeyInfo key) {
+                return new JcaPEMKeyConverter().getPrivateKey(key);
+            }
+        } catch (IOException | IllegalStateException e) { // the latter from Bouncy Castle's base64 decoder
+            throw new FormatException(KEY + " is not a valid private key", e);
         }
-        try {
-            byte[] encoded = Base64.getMimeDecoder().decode(matcher.group(1));
-            return KeyFactory.getInstance("EC").generatePrivate(new PKCS8EncodedKeySpec(encoded));
-        } catch (GeneralSecurityException | IllegalArgumentException e) {
-            throw new FormatException(KEY + " is no EC key", e);
-        }
+        throw new FormatException(KEY + " has no PEM block PRIVATE KEY");
     }
 
     private static boolean signs(PrivateKey key, X509Certificate certificate) {
@@ -242,7 +242,7 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
             signature.update(nonce);
             return signature.verify(signed);
         } catch (GeneralSecurityException e) {
-            return false; // an RSA certificate, say
+            return false; // for example an RSA certificate
         }
     }
 
@@ -260,23 +260,17 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
         }
     }
 
-    private static String pem(List<X509Certificate> certificates) {
-        return certificates.stream()
-                .map(certificate -> {
-                    try {
-                        return pem("CERTIFICATE", certificate.getEncoded());
-                    } catch (CertificateException e) {
-                        throw new IllegalStateException("a certificate that was read can be written", e);
-                    }
-                })
-                .collect(Collectors.joining());
-    }
-
-    private static String pem(String type, byte[] encoded) {
-        byte[] newline = {'\n'};
-        return "-----BEGIN " + type + "-----\n"
-                + Base64.getMimeEncoder(64, newline).encodeToString(encoded)
-                + "\n-----END " + type + "-----\n";
+    /** PEM blocks of certificates and {@link PemObject}s. */
+    private static String pem(List<?> objects) {
+        var text = new StringWriter();
+        try (var writer = new JcaPEMWriter(text)) {
+            for (Object object : objects) {
+                writer.writeObject(object);
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException("cannot write PEM to memory", e);
+        }
+        return text.toString();
     }
 
     private static String base64(String text) {
