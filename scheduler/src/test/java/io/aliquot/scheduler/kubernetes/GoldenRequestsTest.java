@@ -20,7 +20,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** What the pods of {@code GoldenManifestsTest}, once created, ask of the ledger: {@code asks.txt} beside each. */
+/** The GPU requests of the pods of {@code GoldenManifestsTest}, after admission: {@code asks.txt} beside each. */
 class GoldenRequestsTest {
     private static final Path FOLDER = Path.of("src/test/resources/golden");
     private static final KubernetesSerialization YAML = new KubernetesSerialization();
@@ -56,7 +56,7 @@ class GoldenRequestsTest {
 
     @ParameterizedTest
     @MethodSource("admitted")
-    void podsThatWereCreatedAskForThis(Path admitted) throws IOException {
+    void createdPodsHaveTheseGpuRequests(Path admitted) throws IOException {
         var asks = new StringBuilder();
         for (String document : Files.readString(admitted).split("(?m)^---$", -1)) {
             if (!document.isBlank()) {

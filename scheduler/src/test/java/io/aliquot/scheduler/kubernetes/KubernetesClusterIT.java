@@ -37,7 +37,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What a real API server answers to what we ask of it, and what we make of that. */
+/** The requests of {@link KubernetesCluster} against a real API server. */
 class KubernetesClusterIT {
     private static final Map<String, String> ALLOCATION = Map.of(
             "aliquot.io/fence",
@@ -122,7 +122,7 @@ class KubernetesClusterIT {
     }
 
     @Test
-    void aPodThatIsBoundAlreadyConflicts() {
+    void bindingABoundPodConflicts() {
         Pod pod = create("node2");
 
         assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
@@ -131,7 +131,7 @@ class KubernetesClusterIT {
     }
 
     @Test
-    void aPodMadeAnewUnderTheNameIsNotTheOne() {
+    void aBindingForARecreatedPodOfThatNameIsRefused() {
         Pod pod = create("");
         var before = new PodId("default", pod.getMetadata().getName(), "11111111-1111-1111-1111-111111111111");
 
@@ -142,7 +142,7 @@ class KubernetesClusterIT {
     }
 
     @Test
-    void aPodThatIsGoneIsRefused() {
+    void bindingADeletedPodIsRefused() {
         var gone = new PodId("default", "nobody", "11111111-1111-1111-1111-111111111111");
 
         assertThat(cluster.bind(gone, 1, "node1", ALLOCATION)).isInstanceOf(WriteOutcome.Refused.class);
@@ -150,7 +150,7 @@ class KubernetesClusterIT {
     }
 
     @Test
-    void aPodThatHasEndedIsAsGoodAsGone() {
+    void anEndedPodCountsAsGone() {
         Pod pod = create("node1");
         end(pod);
 
@@ -158,7 +158,7 @@ class KubernetesClusterIT {
     }
 
     @Test
-    void whileNobodyListensABindingHasNoEffect() {
+    void aBindingToAServerThatIsDownHasNoEffect() {
         Pod pod = create("");
         proxy.stopListening();
 
@@ -170,7 +170,7 @@ class KubernetesClusterIT {
 
     /** What is asked next must not wait on the connection whose answers are lost. */
     @Test
-    void anAnswerThatIsLostIsUnknownAndTheNextQuestionFindsTheEffect() {
+    void aLostAnswerMeansUnknownAndTheNextReadFindsTheEffect() {
         Pod before = create("");
         assertThat(cluster.bind(PodReader.id(before), PodReader.version(before), "node1", ALLOCATION))
                 .as("so there is a connection")
@@ -192,7 +192,7 @@ class KubernetesClusterIT {
 
     /** Nor was anything sent where the other side does not even encrypt. */
     @Test
-    void whereNoConnectionComesAboutABindingHasNoEffect() {
+    void aBindingWithoutAConnectionHasNoEffect() {
         Pod pod = create("");
         proxy.dropResponses();
 
@@ -202,7 +202,7 @@ class KubernetesClusterIT {
     }
 
     @Test
-    void takingStockReadsEveryBoundPodOfEveryPage() throws IOException {
+    void listBoundPodsReadsAllPages() throws IOException {
         var bound = new ArrayList<Pod>();
         for (int i = 0; i < ListWatchClient.PAGE + 10; i++) {
             bound.add(create("node1"));
@@ -231,7 +231,7 @@ class KubernetesClusterIT {
     }
 
     @Test
-    void aWarningOfTwoReplicasIsOneEvent() {
+    void theSameWarningOfTwoReplicasIsOneEvent() {
         Pod pod = create("");
         Clock clock = Clock.fixed(Instant.parse("2026-03-01T00:00:00Z"), ZoneOffset.UTC);
         try (var one = new Events(client, "replica-a", clock, System::nanoTime);
@@ -252,7 +252,7 @@ class KubernetesClusterIT {
     }
 
     @Test
-    void anEventThatWasLostIsSentWhenThereIsTheSameToSayAgain() throws Exception {
+    void aLostEventIsSentWithTheNextWarning() throws Exception {
         Pod pod = create("");
         proxy.stopListening();
         events.warn(pod, "Reason", "a sentence");

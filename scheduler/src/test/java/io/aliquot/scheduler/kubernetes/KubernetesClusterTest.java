@@ -207,7 +207,7 @@ class KubernetesClusterTest {
         assertThat(System.nanoTime() - start).isLessThan(TimeUnit.SECONDS.toNanos(4));
     }
 
-    /** As a server does that is killed while it works. */
+    /** Like a server that is killed while it works. */
     @Test
     void aConnectionThatEndsWithoutAnAnswerMeansUnknownAndNothingIsSentTwice() {
         behaviours.add(exchange -> {});

@@ -41,7 +41,7 @@ class LeadershipTest {
     }
 
     @Test
-    void whoHasNoLeaseOrSeesAnothersWaits() {
+    void withoutALeaseOrWithAnotherHolderItWaits() {
         leadership.onLeaseDeleted();
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
         assertThat(leadership.known()).isFalse();
@@ -54,7 +54,7 @@ class LeadershipTest {
     }
 
     @Test
-    void aNewLeaderServesOnlyAfterItHasListedThePods() throws Exception {
+    void aNewLeaderPlacesPodsOnlyAfterItHasListedThem() throws Exception {
         leadership.onLease(lease("pod-a_1", 4));
         Thread.sleep(60);
         assertThat(leadership.status())
@@ -88,11 +88,9 @@ class LeadershipTest {
         assertThat(lists).hasValue(2);
     }
 
-    /**
-     * Whoever led between the two is seen by nobody who was cut off meanwhile, and the transitions count from 0 again.
-     */
+    /** A watch that was interrupted misses the leader in between, and the transitions count from 0 again. */
     @Test
-    void aLeaseThatWasDeletedAndMadeAgainIsTakenOverAnew() throws Exception {
+    void aRecreatedLeaseStartsANewTerm() throws Exception {
         mayList.release();
         leadership.onLease(lease("first", "pod-a_1", 0));
         await(new Leads(new Fence("pod-a_1", 0)));
@@ -106,7 +104,7 @@ class LeadershipTest {
     }
 
     @Test
-    void withoutALeaseNobodyPlaces() throws Exception {
+    void withoutALeaseNoPodIsPlaced() throws Exception {
         mayList.release(10);
         leadership.onLease(lease("pod-a_1", 4));
         await(new Leads(new Fence("pod-a_1", 4)));
@@ -117,9 +115,9 @@ class LeadershipTest {
         assertThat(leadership.known()).isFalse();
     }
 
-    /** kube-scheduler gives the Lease away when it is asked to end: nobody holds it then. */
+    /** kube-scheduler releases the Lease when it stops: then the Lease has no holder. */
     @Test
-    void aLeaseThatIsGivenAwayIsNotOurs() throws Exception {
+    void aReleasedLeaseEndsTheTerm() throws Exception {
         mayList.release(10);
         leadership.onLease(lease("pod-a_1", 4));
         await(new Leads(new Fence("pod-a_1", 4)));
@@ -131,7 +129,7 @@ class LeadershipTest {
     }
 
     @Test
-    void whoLosesTheLeaseWhileListingDoesNotServe() throws Exception {
+    void aLeaseLostWhileListingDoesNotStartPlacement() throws Exception {
         leadership.onLease(lease("pod-a_1", 4));
         assertThat(waitUntilListing()).isTrue();
         leadership.onLease(lease("pod-b_1", 5));
@@ -141,7 +139,7 @@ class LeadershipTest {
     }
 
     @Test
-    void aListThatFailsIsTriedAgain() throws Exception {
+    void aFailedListIsTriedAgain() throws Exception {
         listWorks = false;
         mayList.release();
         leadership.onLease(lease("pod-a_1", 4));
@@ -156,7 +154,7 @@ class LeadershipTest {
 
     /** What the one before it sent last may still reach an API server, under the fence of the Lease as it is. */
     @Test
-    void aProcessThatFindsItsKubeSchedulerLeadingMakesTheFenceAnotherBeforeItServes() throws Exception {
+    void aProcessBesideALeadingKubeSchedulerChangesTheFenceBeforeItPlaces() throws Exception {
         mayList.release(10);
         try (var restarted = new Leadership("pod-a", Duration.ZERO, replacing::add, () -> true)) {
             Lease found = lease("pod-a_1", 4);

@@ -35,13 +35,10 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/**
- * What the lists client gives of a real API server's pods and nodes is what the whole client gives, as far as we read
- * it.
- */
+/** Compares the pods and nodes of {@link ListWatchClient} with those of fabric8, in the fields that the readers use. */
 class ListWatchClientIT {
     private static final String GPU = "GPU-00000000-0000-0000-0000-00000000000";
-    /** A limit, as whoever pages has one. */
+    /** With a limit, as for pages. */
     private static final ListOptions ALL =
             new ListOptionsBuilder().withLimit(10_000L).build();
 
@@ -69,7 +66,7 @@ class ListWatchClientIT {
     }
 
     @Test
-    void podsAreReadAlike() throws IOException {
+    void podsEqualThoseOfFabric8() throws IOException {
         make("plain", "");
         make("bound", "node-1");
         make("ending", "node-1");
@@ -122,7 +119,7 @@ class ListWatchClientIT {
                 .anySatisfy(reading -> assertThat(reading).contains("grace=PT10M, leavesBy=2"))
                 .anySatisfy(reading -> assertThat(reading).contains("refused=Optional["))
                 .anySatisfy(reading -> assertThat(reading).contains("true=True at 2026-03-01T10:20:30Z"));
-        assertThat(list).as("what nobody reads is not there").allSatisfy(pod -> {
+        assertThat(list).as("fields that no reader uses are absent").allSatisfy(pod -> {
             assertThat(pod.getMetadata().getManagedFields()).isEmpty();
             assertThat(pod.getSpec().getContainers().get(0).getImage()).isNull();
         });
@@ -144,7 +141,7 @@ class ListWatchClientIT {
     }
 
     @Test
-    void nodesAreReadAlike() throws IOException {
+    void nodesEqualThoseOfFabric8() throws IOException {
         for (int i = 0; i < 3; i++) {
             Node node = whole.resource(new NodeBuilder()
                             .withNewMetadata()
@@ -186,7 +183,7 @@ class ListWatchClientIT {
 
     /** From 128 KiB on the server compresses. */
     @Test
-    void aLargeListOfSeveralPagesIsReadWhole() throws IOException {
+    void aListOfSeveralPagesIsReadCompletely() throws IOException {
         for (int i = 0; i < ListWatchClient.PAGE + 10; i++) {
             make("many-" + i, "node-3");
         }
@@ -208,7 +205,7 @@ class ListWatchClientIT {
     }
 
     @Test
-    void whoMayNotListOrWatchIsToldSoInTheServersWords() {
+    void aRefusalHasTheServersMessage() {
         var config = server.client().withImpersonateUsername("nobody").build();
         try (var nobody = new KubernetesClientBuilder().withConfig(config).build()) {
             var client = new ListWatchClient(
@@ -226,7 +223,7 @@ class ListWatchClientIT {
     }
 
     @Test
-    void whatTheWatchTellsLaterIsReadAlike() {
+    void watchEventsEqualThoseOfFabric8() {
         var told = new ConcurrentHashMap<String, String>();
         try (var watched = Informer.start(
                 lists,

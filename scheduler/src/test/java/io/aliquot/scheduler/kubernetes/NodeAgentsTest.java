@@ -14,7 +14,7 @@ class NodeAgentsTest {
             "aliquot", (node, served) -> told.add(node + " " + served), node -> told.add(node + " none"));
 
     @Test
-    void aNodeIsServedWhileItsAgentIsReady() {
+    void aNodeHasAnAgentWhileTheAgentsPodIsReady() {
         agents.onPresent(agent("a", "n1", "False"));
         agents.onPresent(agent("a", "n1", "True"));
         agents.onPresent(agent("a", "n1", "True"));
@@ -25,7 +25,7 @@ class NodeAgentsTest {
     }
 
     @Test
-    void anAgentThatIsBeingDeletedServesNoMoreButItsSuccessorDoes() {
+    void anAgentThatIsBeingDeletedIsNotReadyButItsSuccessorIs() {
         agents.onPresent(agent("old", "n1", "True"));
         Pod ending = agent("old", "n1", "True");
         ending.getMetadata().setDeletionTimestamp("2026-01-01T00:00:00Z");
@@ -37,7 +37,7 @@ class NodeAgentsTest {
     }
 
     @Test
-    void otherPodsSayNothingOfANodesAgent() {
+    void otherPodsAreNotAgents() {
         agents.onPresent(agent("a", "n1", "False")
                 .edit()
                 .editMetadata()

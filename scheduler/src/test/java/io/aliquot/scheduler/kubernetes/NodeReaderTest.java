@@ -32,7 +32,7 @@ class NodeReaderTest {
     }
 
     @Test
-    void theNodesLabelSaysHowToChooseItsGpus() {
+    void theNodesPlacementLabelApplies() {
         var labels = Map.of("gpu", "on", "aliquot.io/placement", "spread", "aliquot.io/share", "core-memory");
         var facts = (NodeFacts.Sharing) reader.read(node(labels, Map.of("aliquot.io/gpus", INVENTORY.print())))
                 .facts();
@@ -40,7 +40,7 @@ class NodeReaderTest {
     }
 
     @Test
-    void aNodeThatTakesNoPartIsLeftOutWithoutFurtherAdo() {
+    void aNodeWithoutTheGpuLabelIsLeftOutWithoutAProblem() {
         assertThat(reader.read(node(Map.of("gpu", "off"), Map.of())).problem()).isEmpty();
         assertThat(reader.read(node(Map.of("gpu", "on"), Map.of())))
                 .isEqualTo(new NodeReader.Reading(
@@ -48,7 +48,7 @@ class NodeReaderTest {
     }
 
     @Test
-    void anUnreadableInventoryLeavesTheNodeOutAndTellsItsAdmin() {
+    void anUnreadableInventoryLeavesTheNodeOutAndIsAProblem() {
         NodeReader.Reading reading =
                 reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", "{\"version\":2}")));
         assertThat(reading.facts())
@@ -57,7 +57,7 @@ class NodeReaderTest {
     }
 
     @Test
-    void theNodesLabelSaysWhatItsGpusAreSharedBy() {
+    void theNodesShareLabelDecidesTheSharingMode() {
         assertThat(sharing(Map.of("aliquot.io/share", "memory"), Map.of())
                         .cards()
                         .share())
@@ -71,7 +71,7 @@ class NodeReaderTest {
     }
 
     @Test
-    void aCordonedGpuTakesNoShareAndTheOthersDo() {
+    void aCordonedGpuIsNotAllocatedAndTheOthersAre() {
         var cards = sharing(Map.of(), Map.of("aliquot.io/cordon-gpus", Gpus.uuid(1, 1)))
                 .cards();
         assertThat(cards.list()).extracting(GpuCapacity::cordoned).containsExactly(false, true);
@@ -83,7 +83,7 @@ class NodeReaderTest {
     }
 
     @Test
-    void aCordonOfAGpuThatTheNodeDoesNotHaveIsToldAndTheRestOfItHolds() {
+    void aCordonOfAnUnknownGpuIsAProblemAndTheRestOfTheCordonHolds() {
         NodeReader.Reading reading =
                 read(Map.of(), Map.of("aliquot.io/cordon-gpus", Gpus.uuid(1, 0) + ", " + Gpus.uuid(2, 0)));
         assertThat(reading.problem())
@@ -95,7 +95,7 @@ class NodeReaderTest {
     }
 
     @Test
-    void whatIsSoldFollowsTheInventorysScaling() {
+    void capacityFollowsTheInventorysScaling() {
         var scaled =
                 new Inventory(INVENTORY.visibleDevices(), new Scaling(200), new Scaling(150), 10, INVENTORY.gpus());
         var facts =
@@ -117,7 +117,7 @@ class NodeReaderTest {
         "annotation,aliquot.io/core-scaling,0,is not a scaling",
         "annotation,aliquot.io/slots,many,is not a number of slots"
     })
-    void anUnknownSettingLeavesTheNodeOutAndTellsItsAdminWhatIsAllowed(
+    void anUnknownSettingLeavesTheNodeOutAndTheProblemNamesTheAllowedValues(
             String where, String name, String value, String says) {
         NodeReader.Reading reading =
                 where.equals("label") ? read(Map.of(name, value), Map.of()) : read(Map.of(), Map.of(name, value));

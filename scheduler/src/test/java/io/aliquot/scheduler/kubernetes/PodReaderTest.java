@@ -21,7 +21,7 @@ import org.junit.jupiter.api.Test;
 
 class PodReaderTest {
     @Test
-    void whatAPodHoldsIsTheMostThatItsContainersHoldAtOnce() {
+    void aPodHoldsTheMaximumOfWhatItsContainersHoldAtOnce() {
         PodReader.Reading reading = PodReader.bound(pod(
                 "aliquot.io/vgpu.warm: \"" + uuid(1, 0) + " memory=600Mi cores=0\"",
                 "aliquot.io/vgpu.side: \"" + uuid(1, 0) + " memory=100Mi cores=5\"",
@@ -35,7 +35,7 @@ class PodReaderTest {
     }
 
     @Test
-    void ofAnUnreadableAnnotationTheReadableLinesAreHeldAndTheRestIsToldOf() {
+    void anUnreadableAnnotationKeepsItsReadableLinesAndIsAProblem() {
         PodReader.Reading reading = PodReader.bound(pod(
                 "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\\nGPU-1 memory=1Mi cores=0\\n\""));
         assertThat(reading.pod().perGpu()).isEqualTo(Map.of(uuid(1, 0), new GpuAmount(250, 10, 1, false)));
@@ -44,7 +44,7 @@ class PodReaderTest {
     }
 
     @Test
-    void whatAPodWantsIsReadWithEachContainersKind() {
+    void aPodsRequestHasEachContainersKind() {
         var ask = PodReader.gpuRequest(pod());
         assertThat(ask.containers())
                 .extracting(container -> container.name() + " " + container.kind())
@@ -54,7 +54,7 @@ class PodReaderTest {
     }
 
     @Test
-    void whatKubeSchedulerFoundIsReadWhereItFoundNoNode() {
+    void theUnschedulableMessageIsReadFromTheCondition() {
         assertThat(PodReader.unschedulableMessage(pod())).isEmpty();
         for (String status : List.of("True", "False")) {
             Pod tried = pod();
@@ -71,7 +71,7 @@ class PodReaderTest {
     }
 
     @Test
-    void whatAPodWantsThatKubeSchedulerHasNoNodeForIsReadOfNoOther() {
+    void onlyUnschedulableGpuPodsHaveAPendingRequest() {
         assertThat(refused(pod())).isEmpty();
         assertThat(refused(tried(pod(), "False", "Unschedulable"))).contains(PodReader.gpuRequest(pod()));
         assertThat(refused(tried(pod(), "False", "SchedulingGated"))).isEmpty();
@@ -105,7 +105,7 @@ class PodReaderTest {
     }
 
     @Test
-    void onlyAPhaseEndsAPodAndDeletionDoesNot() {
+    void aPodEndsByItsPhaseAndNotByItsDeletion() {
         assertThat(PodReader.ended(pod())).isFalse();
         Pod deleted = pod();
         deleted.getMetadata().setDeletionTimestamp("2026-01-01T00:00:00Z");
@@ -118,7 +118,7 @@ class PodReaderTest {
     }
 
     @Test
-    void aPodHasAsLongToEndAsItsSpecSaysOrWhoeverDeletesItIfThatIsLonger() {
+    void theGracePeriodIsTheLongerOneOfSpecAndDeletion() {
         assertThat(grace(null, null)).isEqualTo(Duration.ofSeconds(30));
         assertThat(grace(60L, null)).isEqualTo(Duration.ofMinutes(1));
         assertThat(grace(60L, 600L)).isEqualTo(Duration.ofMinutes(10));
@@ -135,7 +135,7 @@ class PodReaderTest {
     }
 
     @Test
-    void aContainerThatIsPutInForDebuggingNeitherWantsNorHoldsAnything() {
+    void anEphemeralContainerHasNoRequestAndHoldsNothing() {
         String main = "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\"";
         Pod pod = pod(main);
         pod.getSpec()

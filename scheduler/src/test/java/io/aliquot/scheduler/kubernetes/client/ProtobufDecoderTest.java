@@ -10,14 +10,14 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import org.junit.jupiter.api.Test;
 
-/** What an API server sends is {@code ListWatchClientIT}'s. */
+/** {@code ListWatchClientIT} decodes the objects of a real API server. */
 class ProtobufDecoderTest {
     private interface Fields {
         void write(CodedOutputStream out) throws IOException;
     }
 
     @Test
-    void howLongAPodMayTakeToEndIsReadOfItsSpecAndOfItsDeletion() throws IOException {
+    void gracePeriodsOfSpecAndDeletionAreDecoded() throws IOException {
         byte[] metadata = message(out -> out.writeInt64(10, 600));
         byte[] spec = message(out -> out.writeInt64(4, 45));
 
@@ -31,7 +31,7 @@ class ProtobufDecoderTest {
     }
 
     @Test
-    void whyAPodHasNoNodeIsReadInAWord() throws IOException {
+    void theReasonOfTheSchedulingConditionIsDecoded() throws IOException {
         assertThat(PodReader.unschedulable(withoutNode("Unschedulable"), "aliquot-scheduler"))
                 .isPresent();
         assertThat(PodReader.unschedulable(withoutNode("SchedulingGated"), "aliquot-scheduler"))

@@ -40,7 +40,7 @@ class QuantitiesTest {
                 "-500m",
                 "123456789012345678"
             })
-    void theyAreWhatTheyAreExactlyRoundedDown(String text) {
+    void amountsAreExactAndRoundedDown(String text) {
         Quantity quantity = Quantity.parse(text);
         BigDecimal exact = quantity.getNumericalAmount();
         assertThat(Quantities.whole(quantity)).isEqualTo(exact.longValue());
@@ -49,13 +49,13 @@ class QuantitiesTest {
     }
 
     @Test
-    void noneIsNothing() {
+    void anAbsentQuantityIsZero() {
         assertThat(Quantities.whole(null)).isZero();
         assertThat(Quantities.thousandths(null)).isZero();
     }
 
     @Test
-    void whatIsNoNumberIsRefused() {
+    void aMalformedQuantityIsRefused() {
         assertThatThrownBy(() -> Quantities.whole(new Quantity("much"))).isInstanceOf(NumberFormatException.class);
     }
 }

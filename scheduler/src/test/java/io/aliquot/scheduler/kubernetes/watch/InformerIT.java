@@ -32,7 +32,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Whatever happens between us and a real API server: in the end we know what is there, and no more. */
+/** Whatever fails between the informer and a real API server, in the end it knows exactly the objects that exist. */
 class InformerIT {
     private static ApiServer server;
     private static KubernetesClient admin;
@@ -112,7 +112,7 @@ class InformerIT {
     }
 
     @Test
-    void aListOfSeveralPagesIsCompleteWhenItSaysSo() {
+    void theInformerIsReadyOnceAllPagesAreListed() {
         IntStream.range(0, ListWatchClient.PAGE * 2 + 50).forEach(i -> make("map-" + i, "first"));
 
         startWatching();
@@ -121,7 +121,7 @@ class InformerIT {
     }
 
     @Test
-    void beforeTheServerAnswersItWaits() throws Exception {
+    void theInformerIsNotReadyBeforeTheServerAnswers() throws Exception {
         make("early", "first");
         proxy.stopListening();
         var starting = new Thread(this::startWatching);
@@ -136,7 +136,7 @@ class InformerIT {
     }
 
     @Test
-    void aWatchThatIsCutGoesOnWhereItWas() throws Exception {
+    void aCutWatchContinuesAtItsResourceVersion() throws Exception {
         make("before", "first");
         startWatching();
 
@@ -152,7 +152,7 @@ class InformerIT {
     }
 
     @Test
-    void aServerThatIsKilledAndComesBackIsListenedToAgain() throws Exception {
+    void aRestartedServerIsWatchedAgain() throws Exception {
         make("before", "first");
         startWatching();
 
@@ -165,9 +165,9 @@ class InformerIT {
         assertThat(watched.broken()).isEmpty();
     }
 
-    /** The server answers 410 Gone to whoever wants to go on from a revision that etcd has compacted. */
+    /** The API server answers 410 Gone to a watch from a revision that etcd has compacted. */
     @Test
-    void aWatchWhosePlaceIsForgottenListsAgainAndFindsWhatHasGone() throws Exception {
+    void aCompactedResourceVersionLeadsToANewListThatFindsDeletions() throws Exception {
         make("stays", "first");
         make("goes", "first");
         make("made-again", "first");
@@ -187,9 +187,9 @@ class InformerIT {
         assertThat(content).containsEntry("made-again", "second");
     }
 
-    /** As where a firewall has forgotten a connection: nobody is told, and nothing ever arrives. */
+    /** Like a firewall that has forgotten a connection: neither side sees an error, and nothing arrives. */
     @Test
-    void aWatchThatFellSilentIsRevivedAndMissesNothing() throws Exception {
+    void aRestartedInformerMissesNothing() throws Exception {
         make("stays", "first");
         make("goes", "first");
         make("made-again", "first");
@@ -213,7 +213,7 @@ class InformerIT {
     }
 
     @Test
-    void revivedWhileAllIsWellItLosesNothing() {
+    void aRestartOfAHealthyInformerLosesNothing() {
         startWatching();
         for (int i = 0; i < 20; i++) {
             make("map-" + i, "first");
@@ -226,7 +226,7 @@ class InformerIT {
     }
 
     @Test
-    void silenceIsTheTimeSinceTheLastWord() {
+    void idleTimeIsTheTimeSinceTheLastEvent() {
         startWatching();
         watched.idleTime();
         nanoTime.addAndGet(Duration.ofSeconds(5).toNanos());
@@ -247,7 +247,7 @@ class InformerIT {
     }
 
     @Test
-    void aDeadWatchIsFoundOutByReadingWhatItShouldHaveToldOf() throws Exception {
+    void aDeadWatchIsFoundByReadingTheLease() throws Exception {
         make("lease", "first");
         startWatching();
         var healthCheck = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
@@ -273,7 +273,7 @@ class InformerIT {
     }
 
     @Test
-    void aWatchIsLeftAloneWhileThereIsNothingToTell() throws Exception {
+    void anIdleWatchWithoutChangesIsNotRestarted() throws Exception {
         make("lease", "first");
         startWatching();
         make("later", "first");
@@ -305,7 +305,7 @@ class InformerIT {
     }
 
     @Test
-    void anObjectThatAListenerFailsOnKeepsNoOtherFromBeingToldOf() {
+    void aFailingListenerDoesNotKeepOtherObjectsFromBeingDelivered() {
         poison = "poison";
         make("poison", "first");
         make("wholesome", "first");
