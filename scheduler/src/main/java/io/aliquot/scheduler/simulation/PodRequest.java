@@ -4,7 +4,7 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuRequest;
-import io.aliquot.scheduler.cluster.PodReader;
+import io.aliquot.scheduler.kubernetes.PodReader;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostResources;
@@ -49,7 +49,7 @@ public final class PodRequest {
      * @throws FormatException if an amount or an annotation is invalid
      */
     public static PodRequest read(Pod pod) {
-        return new PodRequest(PodReader.ask(pod));
+        return new PodRequest(PodReader.gpuRequest(pod));
     }
 
     /** The same pod, restricted to one GPU. */

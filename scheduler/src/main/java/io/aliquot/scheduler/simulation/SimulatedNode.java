@@ -5,7 +5,7 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.SharingMode;
-import io.aliquot.scheduler.cluster.NodeReader;
+import io.aliquot.scheduler.kubernetes.NodeReader;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.GpuCapacity;

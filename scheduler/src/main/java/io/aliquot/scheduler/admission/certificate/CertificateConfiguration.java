@@ -10,7 +10,7 @@ import org.springframework.context.annotation.Configuration;
 @Configuration(proxyBeanMethods = false)
 class CertificateConfiguration {
     @Bean(initMethod = "start", destroyMethod = "close")
-    CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings) {
+    CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings, Clock clock) {
         var names = new CertificateKeeper.Names(
                 settings.namespace(),
                 Stream.of(settings.webhookService(), settings.apiService())
@@ -18,6 +18,6 @@ class CertificateConfiguration {
                         .toList(),
                 settings.webhookSecret(),
                 settings.webhookConfiguration());
-        return new CertificateKeeper(kubernetes, names, Clock.systemUTC());
+        return new CertificateKeeper(kubernetes, names, clock);
     }
 }
