@@ -39,6 +39,15 @@ class ArchitectureTest {
             .dependOnClassesThat()
             .resideInAPackage("io.fabric8..");
 
+    /** The facade is for other programs. */
+    @ArchTest
+    static final ArchRule schedulerDoesNotUseItsFacade = noClasses()
+            .that()
+            .resideOutsideOfPackage("..simulation..")
+            .should()
+            .dependOnClassesThat()
+            .resideInAPackage("..simulation..");
+
     /** A reader can take the packages one at a time. */
     @ArchTest
     static final ArchRule packagesHaveNoCycles =
@@ -53,7 +62,7 @@ class ArchitectureTest {
             .that()
             .doNotBelongToAnyOf(SystemClocks.class)
             .and()
-            .resideOutsideOfPackages("..extender..", "..simulate..", "..training..")
+            .resideOutsideOfPackages("..extender..", "..simulation..", "..training..")
             .should()
             .accessTargetWhere(describe("reads a static clock", ArchitectureTest::readsStaticClock));
 
