@@ -62,7 +62,7 @@ class ArchitectureTest {
             .that()
             .doNotBelongToAnyOf(SystemClocks.class)
             .and()
-            .resideOutsideOfPackages("..extender..", "..simulate..", "..training..")
+            .resideOutsideOfPackages("..extender..", "..simulation..", "..training..")
             .should()
             .accessTargetWhere(describe("reads a static clock", ArchitectureTest::readsStaticClock));
 
