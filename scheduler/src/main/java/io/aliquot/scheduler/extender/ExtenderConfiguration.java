@@ -7,7 +7,9 @@ import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import java.time.Duration;
 import java.time.InstantSource;
+import java.util.List;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import tools.jackson.databind.json.JsonMapper;
@@ -96,23 +98,44 @@ class ExtenderConfiguration {
             VerbMetrics meter,
             MeterRegistry metrics,
             JsonMapper json) {
-        return new JsonExtenderHandler(placing, binder, preempting, meter, metrics, json);
+        return new JsonExtenderHandler(placing, binder, new PreemptVerb(preempting), meter, metrics, json);
+    }
+
+    @Bean
+    PeriodicTask wakeTask(Waker waker) {
+        return new PeriodicTask("wake", Duration.ofMillis(100), waker::wake);
+    }
+
+    @Bean
+    PeriodicTask expireTask(Ledger ledger) {
+        return new PeriodicTask("expire", Duration.ofSeconds(1), ledger::expire);
+    }
+
+    @Bean
+    PeriodicTask evictTask(Evictor evictor) {
+        return new PeriodicTask("evict", Duration.ofSeconds(1), evictor::evict);
+    }
+
+    @Bean
+    PeriodicTask auditTask(Ledger ledger, LedgerEvents events, Cluster cluster, MeterRegistry metrics) {
+        var auditor = new Auditor(ledger, events, cluster, metrics);
+        return new PeriodicTask("audit", Duration.ofSeconds(5), auditor::audit);
+    }
+
+    @Bean
+    PeriodicTask reconcileTask(WriteReconciler reconciler) {
+        return new PeriodicTask("reconcile", Duration.ofSeconds(2), reconciler::reconcileAll);
+    }
+
+    @Bean
+    PeriodicTask eventsTask(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster) {
+        var events = new PendingPodEvents(pending, explainer, ledger, cluster, System::nanoTime);
+        return new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), events::tell);
     }
 
     @Bean(destroyMethod = "close")
-    PeriodicTasks housekeeping(
-            Ledger ledger,
-            LedgerEvents news,
-            PendingPods pending,
-            Cluster cluster,
-            WriteReconciler outcomes,
-            Waker waker,
-            Evictor evictor,
-            Explainer explainer,
-            MeterRegistry metrics) {
-        var storyteller = new PendingPodEvents(pending, explainer, ledger, cluster, System::nanoTime);
-        return new PeriodicTasks(
-                ledger, waker, evictor, new Auditor(ledger, news, cluster, metrics), outcomes, storyteller);
+    PeriodicTasks periodicTasks(List<PeriodicTask> tasks) {
+        return new PeriodicTasks(tasks);
     }
 
     @Bean

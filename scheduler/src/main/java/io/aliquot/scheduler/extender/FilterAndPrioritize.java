@@ -56,10 +56,11 @@ final class FilterAndPrioritize {
         }
         ledger.observe(id.uid(), ask);
         // Before looking: room that is freed while we look must find the pod waiting.
-        pending.observe(pod, ask);
+        UnboundPod unbound = pod.requesting(ask);
+        pending.observe(unbound);
         int most = ledger.maxGpusPerNode();
         if (most > 0 && ask.mostVgpus() > most) {
-            pending.waits(pod, ask, nodes);
+            pending.waits(unbound, nodes);
             return none(
                     nodes,
                     "asks for " + ask.mostVgpus() + " vGPUs on different GPUs, no node has more than " + most
@@ -67,9 +68,9 @@ final class FilterAndPrioritize {
         }
         FilterResult result = look(id, ask, nodes, pod.nominatedNodeName());
         if (result.nodeNames().isEmpty()) {
-            pending.waits(pod, ask, nodes);
+            pending.waits(unbound, nodes);
         } else {
-            pending.fits(pod, ask);
+            pending.fits(unbound);
             ledger.reserve(id, result.nodeNames().get(0), ask);
         }
         return result;

@@ -37,7 +37,7 @@ final class JsonExtenderHandler implements ExtenderHandler {
     private final WireReader reader = new WireReader();
     private final FilterAndPrioritize placing;
     private final Binder binder;
-    private final Preemptor preempting;
+    private final PreemptVerb preemptVerb;
     private final VerbMetrics meter;
     private final MeterRegistry metrics;
     /** By how they ended. */
@@ -48,13 +48,13 @@ final class JsonExtenderHandler implements ExtenderHandler {
     JsonExtenderHandler(
             FilterAndPrioritize placing,
             Binder binder,
-            Preemptor preempting,
+            PreemptVerb preemptVerb,
             VerbMetrics meter,
             MeterRegistry metrics,
             JsonMapper json) {
         this.placing = placing;
         this.binder = binder;
-        this.preempting = preempting;
+        this.preemptVerb = preemptVerb;
         this.meter = meter;
         this.metrics = metrics;
         this.json = json;
@@ -100,7 +100,7 @@ final class JsonExtenderHandler implements ExtenderHandler {
 
     private PreemptionResult preempt(PreemptionArgs args) {
         return new PreemptionResult(
-                about(args.pod().id(), "preempt", () -> preempting.preempt(args.pod(), args.nodeNameToMetaVictims())));
+                about(args.pod().id(), "preempt", () -> preemptVerb.preempt(args.pod(), args.nodeNameToMetaVictims())));
     }
 
     /** Beyond this nobody knows which pod it was. */

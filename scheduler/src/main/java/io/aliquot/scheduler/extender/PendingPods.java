@@ -78,13 +78,13 @@ public final class PendingPods {
     }
 
     /** A pod that is looked at. Until it is told otherwise it waits, for room anywhere. */
-    void observe(Wire.Pod pod, PodGpuRequest ask) {
-        put(pod.id(), pod.version(), new Wish(ask, pod.rank(), nodeSets.everywhere()), true);
+    void observe(UnboundPod pod) {
+        put(pod.id(), pod.version(), new Wish(pod.request(), pod.rank(), nodeSets.everywhere()), true);
     }
 
     /** None of these nodes, the only ones where kube-scheduler would have it, holds the pod now. */
-    void waits(Wire.Pod pod, PodGpuRequest ask, Collection<String> nodes) {
-        put(pod.id(), pod.version(), new Wish(ask, pod.rank(), nodeSets.of(nodes)), true);
+    void waits(UnboundPod pod, Collection<String> nodes) {
+        put(pod.id(), pod.version(), new Wish(pod.request(), pod.rank(), nodeSets.of(nodes)), true);
     }
 
     /** The node that it was promised doesn't hold it any more. */
@@ -95,8 +95,8 @@ public final class PendingPods {
         put(pod, known.at(), new Wish(known.ask(), rank, nodeSets.everywhere()), true);
     }
 
-    void fits(Wire.Pod pod, PodGpuRequest ask) {
-        fits(pod.id(), new Unbound(pod.version(), ask), pod.rank());
+    void fits(UnboundPod pod) {
+        fits(pod.id(), pod.state(), pod.rank());
     }
 
     void fits(PodId pod, Unbound known, PreemptionRank rank) {
@@ -104,8 +104,8 @@ public final class PendingPods {
     }
 
     /** Others are made to leave for a pod that may never have been looked at; what is known of it stays. */
-    void holdsCapacity(Wire.Pod pod, PodGpuRequest ask) {
-        Wish wish = new Wish(ask, pod.rank(), nodeSets.everywhere());
+    void holdsCapacity(UnboundPod pod) {
+        Wish wish = new Wish(pod.request(), pod.rank(), nodeSets.everywhere());
         entries.asMap().putIfAbsent(pod.id().uid(), entry(pod.id(), pod.version(), wish, false));
     }
 

@@ -23,7 +23,7 @@ import java.util.stream.Collectors;
  * elsewhere, or cannot come any more. Not remembered beyond this process: the evictor of who takes over finds the victims
  * leaving and keeps their room again. Thread-safe.
  */
-final class PreemptionReservations {
+final class PreemptionReservations implements ReservationHolders {
     /** Until the watch must have told that a victim was told to leave. */
     private static final Duration LAG = Duration.ofSeconds(15);
 
@@ -97,6 +97,11 @@ final class PreemptionReservations {
     /** Whether room is kept for this pod. */
     boolean holds(String uid) {
         return byPod.containsKey(uid);
+    }
+
+    @Override
+    public Collection<PodId> pods() {
+        return all().stream().map(Kept::pod).toList();
     }
 
     Collection<Kept> all() {

@@ -1,9 +1,6 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.extender.Wire.MetaPod;
-import io.aliquot.scheduler.extender.Wire.MetaVictims;
 import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -43,7 +40,7 @@ import org.slf4j.LoggerFactory;
  * It is answered one node: the cheapest by our order. It would choose among several by its own, in which budgets come
  * before priority.
  */
-/** The verb preempt. */
+/** Chooses the pods that kube-scheduler evicts for a pod of higher priority. */
 final class Preemptor {
     private static final Logger LOG = LoggerFactory.getLogger(Preemptor.class);
 
@@ -63,17 +60,16 @@ final class Preemptor {
 
     private record Found(String node, List<Victim> victims, EvictionCost cost, int violations) {}
 
-    /** Whom to evict from which node; from none where it wouldn't help. */
-    Map<String, MetaVictims> preempt(Wire.Pod pod, Map<String, MetaVictims> proposed) {
+    /**
+     * The pods to evict, by node; empty where no eviction helps.
+     *
+     * @param proposed what kube-scheduler would evict, by node
+     */
+    public Map<String, NodeVictims> preempt(UnboundPod pod, Map<String, NodeVictims> proposed) {
         if (!(cluster.leadership() instanceof Leads)) {
             return Map.of();
         }
-        PodGpuRequest ask;
-        try {
-            ask = pod.template().ask();
-        } catch (FormatException e) {
-            return Map.of();
-        }
+        PodGpuRequest ask = pod.request();
         if (ask.containers().isEmpty()) {
             return proposed;
         }
@@ -84,7 +80,7 @@ final class Preemptor {
         for (var entry : new TreeMap<>(proposed).entrySet()) { // equal costs: the same node every time
             Optional<EvictionCost> below = best.map(Found::cost);
             Optional<Found> found = ledger.view(entry.getKey())
-                    .flatMap(node -> new OnNode(pod, ask, node, entry.getValue()).find(below));
+                    .flatMap(node -> new OnNode(pod, node, entry.getValue()).find(below));
             if (found.isPresent() && (below.isEmpty() || found.get().cost().compareTo(below.get()) < 0)) {
                 best = found;
             }
@@ -97,12 +93,12 @@ final class Preemptor {
         Set<String> uids = uids(found.victims());
         LOG.info("preempt {} node={} victims={}", pod.id(), found.node(), found.victims());
         if (cluster.version(pod.id()).isPresent()) { // or nobody would say again that it is gone
-            pending.holdsCapacity(pod, ask);
+            pending.holdsCapacity(pod);
         }
         kept.reserve(pod.id(), ask, found.node(), uids);
         return Map.of(
                 found.node(),
-                new MetaVictims(uids.stream().sorted().map(MetaPod::new).toList(), found.violations()));
+                new NodeVictims(uids.stream().sorted().toList(), found.violations()));
     }
 
     private static Set<String> uids(List<Victim> victims) {
@@ -111,18 +107,18 @@ final class Preemptor {
 
     /** One node that kube-scheduler would make room on. */
     private final class OnNode {
-        private final Wire.Pod pod;
+        private final UnboundPod pod;
         private final PodGpuRequest ask;
         private final NodeView node;
         private final List<Victim> proposedForGpus = new ArrayList<>();
         private final List<Victim> proposedForOthers = new ArrayList<>();
         private final int proposedViolations;
 
-        OnNode(Wire.Pod pod, PodGpuRequest ask, NodeView node, MetaVictims proposed) {
+        OnNode(UnboundPod pod, NodeView node, NodeVictims proposed) {
             this.pod = pod;
-            this.ask = ask;
+            this.ask = pod.request();
             this.node = node;
-            this.proposedViolations = proposed.numPdbViolations();
+            this.proposedViolations = proposed.budgetViolations();
             List<Victim> victims = victims(proposed);
             for (Victim victim : victims) {
                 Set<String> others = new HashSet<>(uids(victims));
@@ -132,17 +128,17 @@ final class Preemptor {
             }
         }
 
-        private List<Victim> victims(MetaVictims proposed) {
+        private List<Victim> victims(NodeVictims proposed) {
             Map<String, Holding> holdings = new HashMap<>();
             node.holdings().forEach(holding -> holdings.put(holding.pod().uid(), holding));
             List<Victim> victims = new ArrayList<>();
-            for (MetaPod victim : proposed.pods()) {
-                Holding holding = holdings.get(victim.uid());
+            for (String uid : proposed.uids()) {
+                Holding holding = holdings.get(uid);
                 // One that is unknown to the ledger is without a GPU as far as anybody knows.
                 victims.add(
                         holding == null
                                 ? new Victim(
-                                        new PodId("", "", victim.uid()), lower(), Instant.EPOCH, Map.of(), List.of())
+                                        new PodId("", "", uid), lower(), Instant.EPOCH, Map.of(), List.of())
                                 : Victim.of(holding, budgets));
             }
             return victims;

@@ -37,7 +37,7 @@ final class Waker {
     private final Ledger ledger;
     private final LedgerEvents news;
     private final PendingPods pending;
-    private final PreemptionReservations kept;
+    private final ReservationHolders reservations;
     private final Cluster cluster;
     private final LongSupplier nanoTime;
     private volatile long written;
@@ -48,13 +48,13 @@ final class Waker {
             Ledger ledger,
             LedgerEvents news,
             PendingPods pending,
-            PreemptionReservations kept,
+            ReservationHolders reservations,
             Cluster cluster,
             LongSupplier nanoTime) {
         this.ledger = ledger;
         this.news = news;
         this.pending = pending;
-        this.kept = kept;
+        this.reservations = reservations;
         this.cluster = cluster;
         this.nanoTime = nanoTime;
         this.written = nanoTime.getAsLong() - PAUSE.toNanos();
@@ -111,8 +111,8 @@ final class Waker {
             return;
         }
         List<Waiting> kinds = new ArrayList<>(pending.kinds());
-        kept.all()
-                .forEach(room -> pending.waiting(room.pod().uid()).ifPresent(kinds::add)); // what is kept fits no other
+        // No other pod fits into what is reserved for one.
+        reservations.pods().forEach(pod -> pending.waiting(pod.uid()).ifPresent(kinds::add));
         List<String> nodes = new ArrayList<>(freed);
         int atOnce = Math.max(1, MOST_QUESTIONS / Math.max(1, kinds.size()));
         for (String node : nodes.subList(0, Math.min(atOnce, nodes.size()))) {

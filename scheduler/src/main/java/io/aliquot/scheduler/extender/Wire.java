@@ -80,6 +80,10 @@ final class Wire {
         Template template() {
             return new Template(initContainers, containers, PlacementPreferences.parse(annotations), preferences);
         }
+
+        UnboundPod requesting(PodGpuRequest request) {
+            return new UnboundPod(id, version, rank, request);
+        }
     }
 
     /** Of a pod, all that decides what it asks for. */

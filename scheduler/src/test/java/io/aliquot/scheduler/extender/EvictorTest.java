@@ -1,14 +1,10 @@
 package io.aliquot.scheduler.extender;
 
-import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
-import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
+import static io.aliquot.scheduler.extender.ExtenderFixture.unbound;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Placement;
 import io.aliquot.scheduler.extender.Cluster.EvictOutcome;
-import io.aliquot.scheduler.extender.Wire.MetaPod;
-import io.aliquot.scheduler.extender.Wire.MetaVictims;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.placement.Gpus;
@@ -24,7 +20,6 @@ class EvictorTest {
     private static final Duration SECOND = Duration.ofSeconds(1);
 
     private final ExtenderFixture world = new ExtenderFixture();
-    private final FilterAndPrioritize placing = world.placing(Placement.BINPACK, 100);
     private final Evictor evictor = world.evictor();
     private BoundPod young;
 
@@ -60,10 +55,9 @@ class EvictorTest {
         assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refuses.class);
         world.waker.wake();
         assertThat(world.cluster.woken).as("for whom it is kept").containsExactly("n1");
-        assertThat(placing.filter(pod("high", mebibytes(40_000), 10, ""), List.of("n1"))
-                        .nodeNames())
+        assertThat(world.filter("high", mebibytes(40_000), 10, "", "n1"))
                 .containsExactly("n1");
-        assertThat(world.binder.bind(id("high"), "n1").error()).isEmpty();
+        assertThat(world.bind("high", "n1")).isEmpty();
         ticks(2);
         assertThat(world.kept.all()).isEmpty();
         assertThat(world.cluster.evicted).containsExactly("young");
@@ -105,7 +99,7 @@ class EvictorTest {
         world.ledger.observeEnded("uid-young");
         world.pending.forget("uid-high");
         world.cluster.version = OptionalLong.empty();
-        placing.filter(pod("high", mebibytes(40_000), 10, ""), List.of("n1"));
+        world.filter("high", mebibytes(40_000), 10, "", "n1");
         tick();
         assertThat(world.ledger.feasibility("n1", "uid-other", Gpus.ask("APP:main: gpumem=40000")))
                 .isInstanceOf(Feasibility.Fits.class);
@@ -126,8 +120,7 @@ class EvictorTest {
         assertThat(world.kept.holds("uid-high"))
                 .as("kube-scheduler may not have known that there is room")
                 .isTrue();
-        world.pending.observe(
-                pod("high", mebibytes(40_000), 10, "PreemptLowerPriority"), Gpus.ask("APP:main: gpumem=40000"));
+        world.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
         tick();
         assertThat(world.kept.holds("uid-high")).as("it is asking").isTrue();
         assertThat(world.cluster.evicted).containsExactly("young");
@@ -159,8 +152,7 @@ class EvictorTest {
     void aPodThatIsAskedAboutWhileVictimsAreLookedForIsLookedAtAgainBeforeAnybodyIsEvicted() {
         waits("high", 40_000, 10);
         world.pass(SECOND);
-        world.cluster.versionAsked = () -> world.pending.observe(
-                pod("high", mebibytes(40_000), 10, "PreemptLowerPriority"), Gpus.ask("APP:main: gpumem=40000"));
+        world.cluster.versionAsked = () -> world.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
         evictor.evict();
         assertThat(world.cluster.evicted).isEmpty();
     }
@@ -174,7 +166,7 @@ class EvictorTest {
 
     @Test
     void aPodThatMayNotPreemptWaits() {
-        placing.filter(pod("polite", mebibytes(40_000), 10, "Never"), List.of("n1"));
+        world.filter("polite", mebibytes(40_000), 10, "Never", "n1");
         ticks(30);
         assertThat(world.cluster.evicted).isEmpty();
     }
@@ -306,8 +298,8 @@ class EvictorTest {
         world.pass(Evictor.ITS_TURN.dividedBy(2));
         evictor.evict();
         assertThat(world.cluster.evicted).isEmpty();
-        var proposal = Map.of("n1", new MetaVictims(List.of(new MetaPod("uid-old")), 0));
-        assertThat(world.preempting.preempt(pod("high", mebibytes(40_000), 10, ""), proposal))
+        var proposal = Map.of("n1", new NodeVictims(List.of("uid-old"), 0));
+        assertThat(world.preempting.preempt(unbound("high", mebibytes(40_000), 10, ""), proposal))
                 .isNotEmpty();
         ticks(5);
         assertThat(world.cluster.evicted).isEmpty();
@@ -347,9 +339,7 @@ class EvictorTest {
     }
 
     private void waits(String name, int mebibytes, int priority, String node) {
-        assertThat(placing.filter(pod(name, mebibytes(mebibytes), priority, ""), List.of(node))
-                        .nodeNames())
-                .isEmpty();
+        assertThat(world.filter(name, mebibytes(mebibytes), priority, "", node)).isEmpty();
     }
 
     private void tick() {

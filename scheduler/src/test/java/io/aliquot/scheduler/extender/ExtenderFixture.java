@@ -50,6 +50,32 @@ final class ExtenderFixture {
         news.takeFreed();
     }
 
+    /** Answers filter as the program does, for tests of other packages: the nodes that fit. */
+    public List<String> filter(String name, String limits, int priority, String policy, String... nodes) {
+        return placing(Placement.BINPACK, 100)
+                .filter(pod(name, limits, priority, policy), List.of(nodes))
+                .nodeNames();
+    }
+
+    /** Answers bind: the error for kube-scheduler. */
+    public String bind(String name, String node) {
+        return binder.bind(id(name), node).error();
+    }
+
+    /** A pod with this priority and preemptionPolicy. */
+    public static UnboundPod unbound(String name, String limits, int priority, String policy) {
+        return unbound(pod(name, limits, priority, policy));
+    }
+
+    /** The pod of this JSON. */
+    public static UnboundPod unbound(String json) {
+        return unbound(read(json));
+    }
+
+    private static UnboundPod unbound(Wire.Pod pod) {
+        return pod.requesting(pod.template().ask());
+    }
+
     FilterAndPrioritize placing(Placement nodes, int nodesPerFilter) {
         return new FilterAndPrioritize(ledger, cluster, pending, nodes, nodesPerFilter);
     }

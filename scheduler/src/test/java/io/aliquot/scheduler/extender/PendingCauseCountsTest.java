@@ -42,7 +42,7 @@ class PendingCauseCountsTest {
 
     @Test
     void aPodThatBothHaveRefusedIsCountedOnceByWhatItMayHave() {
-        world.placing(Placement.BINPACK, 0).filter(pod("a", mebibytes(40_000)), List.of("n1"));
+        world.filter("a", mebibytes(40_000), 0, "", "n1");
         refused("a", 40_000);
         world.ledger.observeEnded("uid-old-2-0");
         assertThat(causes.count()).containsEntry("memory", 1).containsEntry("elsewhere", 0);

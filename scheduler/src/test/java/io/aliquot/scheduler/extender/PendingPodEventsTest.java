@@ -17,7 +17,6 @@ import org.junit.jupiter.api.Test;
 /** Node 1 and 2 have 30,000 MiB free on each GPU. */
 class PendingPodEventsTest {
     private final ExtenderFixture world = new ExtenderFixture();
-    private final FilterAndPrioritize placing = world.placing(Placement.BINPACK, 0);
     private final PendingPodEvents storyteller = new PendingPodEvents(
             world.pending, new Explainer(world.ledger, new Budgets()), world.ledger, world.cluster, world.now::get);
 
@@ -154,9 +153,7 @@ class PendingPodEventsTest {
     }
 
     private void waits(String name, int memoryMiB) {
-        assertThat(placing.filter(pod(name, mebibytes(memoryMiB)), List.of("n1", "n2"))
-                        .nodeNames())
-                .isEmpty();
+        assertThat(world.filter(name, mebibytes(memoryMiB), 0, "", "n1", "n2")).isEmpty();
     }
 
     private void turn() {

@@ -1,13 +1,10 @@
 package io.aliquot.scheduler.extender;
 
 import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
-import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
+import static io.aliquot.scheduler.extender.ExtenderFixture.unbound;
 import static io.aliquot.scheduler.extender.ExtenderFixture.share;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Placement;
-import io.aliquot.scheduler.extender.Wire.MetaPod;
-import io.aliquot.scheduler.extender.Wire.MetaVictims;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -26,7 +23,7 @@ class PreemptorTest {
     private static final int LARGE = 80_000;
 
     private final ExtenderFixture world = new ExtenderFixture();
-    private final Wire.Pod high = pod("high", mebibytes(LARGE), 10, "PreemptLowerPriority");
+    private final UnboundPod high = unbound("high", mebibytes(LARGE), 10, "PreemptLowerPriority");
 
     @Test
     void whoHoldsPartsOfSeveralGpusInVainIsSparedForThoseWhoFillOne() {
@@ -60,9 +57,9 @@ class PreemptorTest {
         world.holds("c", 2, 0, 40_000, 2);
         world.holds("d", 2, 0, 40_000, 2);
         world.holds("e", 2, 1, 80_000, 9);
-        Map<String, MetaVictims> both = Map.of(
-                "n1", new MetaVictims(List.of(new MetaPod("uid-a")), 0),
-                "n2", new MetaVictims(List.of(new MetaPod("uid-c")), 0));
+        Map<String, NodeVictims> both = Map.of(
+                "n1", new NodeVictims(List.of("uid-a"), 0),
+                "n2", new NodeVictims(List.of("uid-c"), 0));
         assertThat(world.preempting.preempt(high, both).keySet()).containsExactly("n2");
     }
 
@@ -82,7 +79,7 @@ class PreemptorTest {
         String json = ExtenderFixture.podJson("high", mebibytes(LARGE), "")
                 .replace("\"spec\": {", "\"spec\": {\"priority\": 10, ")
                 .replace("\"resources\": {", "\"resources\": {\"requests\": {\"cpu\": \"600m\"}, ");
-        var hungry = ExtenderFixture.read(json);
+        var hungry = ExtenderFixture.unbound(json);
         assertThat(victims(hungry, "n1", "a")).containsExactly("a");
         world.holds("a", 1, 1, new HostResources(300, 0), share(1, 0, 80_000));
         world.holds("b", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
@@ -95,8 +92,8 @@ class PreemptorTest {
         world.holds("port", 1, 0, 10_000, 1);
         world.holds("cheaper", 1, 1, 10_000, 0);
         world.budget("guarded", 0, "port");
-        var proposal = Map.of("n1", new MetaVictims(List.of(new MetaPod("uid-port")), 1));
-        assertThat(world.preempting.preempt(pod("high", mebibytes(40_000), 10, ""), proposal))
+        var proposal = Map.of("n1", new NodeVictims(List.of("uid-port"), 1));
+        assertThat(world.preempting.preempt(unbound("high", mebibytes(40_000), 10, ""), proposal))
                 .as("a pod that holds its port, say")
                 .isEqualTo(proposal);
     }
@@ -107,7 +104,7 @@ class PreemptorTest {
         world.holds("important", 1, 0, 70_000, 20);
         world.holds("old", 1, 1, 40_000, 3);
         world.holds("young", 1, 1, 40_000, 3);
-        assertThat(victims(pod("high", mebibytes(40_000), 10, ""), "n1", "port", "old"))
+        assertThat(victims(unbound("high", mebibytes(40_000), 10, ""), "n1", "port", "old"))
                 .containsExactly("port", "young");
     }
 
@@ -115,7 +112,7 @@ class PreemptorTest {
     void whoIsInTheWayForAGpuAndForSomethingElseGoesAtTheNextTry() {
         world.holds("port", 1, 0, 30_000, 2);
         world.holds("cheaper", 1, 1, 80_000, 1);
-        var wide = pod("wide", mebibytes(60_000), 10, "");
+        var wide = unbound("wide", mebibytes(60_000), 10, "");
         assertThat(victims(wide, "n1", "port")).containsExactly("cheaper");
         world.ledger.observeEnded("uid-cheaper");
         world.kept.refresh();
@@ -131,7 +128,7 @@ class PreemptorTest {
         world.budget("guarded", 0, "a");
         world.kept.release("uid-high");
         assertThat(world.preempting.preempt(high, proposal("n1", "b")).get("n1"))
-                .isEqualTo(new MetaVictims(List.of(new MetaPod("uid-b")), 1));
+                .isEqualTo(new NodeVictims(List.of("uid-b"), 1));
     }
 
     @Test
@@ -155,12 +152,12 @@ class PreemptorTest {
     void theRoomIsKeptForThePodWhileItWaitsAndNoLonger() {
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 20);
-        world.placing(Placement.BINPACK, 100).filter(high, List.of("n1"));
+        world.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
         assertThat(victims(high, "n1", "a")).containsExactly("a");
         world.ledger.observeEnded("uid-a");
         var ask = Gpus.ask("APP:main: gpumem=1000");
         assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refuses.class);
-        assertThat(world.ledger.feasibility("n1", "uid-high", high.template().ask()))
+        assertThat(world.ledger.feasibility("n1", "uid-high", high.request()))
                 .isInstanceOf(Feasibility.Fits.class);
         for (int i = 0; i < 10; i++) {
             world.pass(Ledger.KEPT_FOR.dividedBy(2));
@@ -201,7 +198,7 @@ class PreemptorTest {
     void roomThatIsNotLeftAfterAllIsNotKept() {
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 20);
-        world.placing(Placement.BINPACK, 100).filter(high, List.of("n1"));
+        world.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
         victims(high, "n1", "a");
         world.pass(Duration.ofMinutes(1)); // and nobody has told a to leave
         world.kept.refresh();
@@ -213,9 +210,7 @@ class PreemptorTest {
     void whoMayNotPreemptOrDoesNotLeadEvictsNobody() {
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 1);
-        assertThat(world.preempting.preempt(pod("h", mebibytes(LARGE), 10, "Never"), proposal("n1", "a")))
-                .isEmpty();
-        assertThat(world.preempting.preempt(pod("h", "\"nvidia.com/gpumem\": \"3Gi\"", 10, ""), proposal("n1", "a")))
+        assertThat(world.preempting.preempt(unbound("h", mebibytes(LARGE), 10, "Never"), proposal("n1", "a")))
                 .isEmpty();
         world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         assertThat(world.preempting.preempt(high, proposal("n1", "a"))).isEmpty();
@@ -224,27 +219,24 @@ class PreemptorTest {
     @Test
     void aPodThatAsksForNoGpuIsKubeSchedulersBusiness() {
         var proposal = proposal("n1", "a");
-        assertThat(world.preempting.preempt(pod("h", "\"memory\": \"1Gi\"", 10, ""), proposal))
+        assertThat(world.preempting.preempt(unbound("h", "\"memory\": \"1Gi\"", 10, ""), proposal))
                 .isEqualTo(proposal);
     }
 
-    private List<String> victims(Wire.Pod pod, String node, String... proposed) {
-        Map<String, MetaVictims> answer = world.preempting.preempt(pod, proposal(node, proposed));
+    private List<String> victims(UnboundPod pod, String node, String... proposed) {
+        Map<String, NodeVictims> answer = world.preempting.preempt(pod, proposal(node, proposed));
         assertThat(answer).containsOnlyKeys(node);
-        MetaVictims victims = Objects.requireNonNull(answer.get(node));
-        return victims.pods().stream()
-                .map(victim -> victim.uid().substring("uid-".length()))
+        NodeVictims victims = Objects.requireNonNull(answer.get(node));
+        return victims.uids().stream()
+                .map(uid -> uid.substring("uid-".length()))
                 .sorted()
                 .toList();
     }
 
-    private static Map<String, MetaVictims> proposal(String node, String... pods) {
+    private static Map<String, NodeVictims> proposal(String node, String... pods) {
         return Map.of(
                 node,
-                new MetaVictims(
-                        Arrays.stream(pods)
-                                .map(pod -> new MetaPod("uid-" + pod))
-                                .toList(),
-                        0));
+                new NodeVictims(
+                        Arrays.stream(pods).map(pod -> "uid-" + pod).toList(), 0));
     }
 }

@@ -2,7 +2,6 @@ package io.aliquot.scheduler.extender;
 
 import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
-import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
@@ -22,7 +21,6 @@ import org.junit.jupiter.api.Test;
 
 class WakerTest {
     private final ExtenderFixture world = new ExtenderFixture();
-    private final FilterAndPrioritize placing = world.placing(Placement.BINPACK, 100);
 
     @BeforeEach
     void noRoom() {
@@ -235,9 +233,7 @@ class WakerTest {
     }
 
     private void waits(String name, int mebibytes, String... nodes) {
-        assertThat(placing.filter(pod(name, mebibytes(mebibytes)), List.of(nodes))
-                        .nodeNames())
-                .isEmpty();
+        assertThat(world.filter(name, mebibytes(mebibytes), 0, "", nodes)).isEmpty();
     }
 
     private List<String> wokenAfterASecond() {
