@@ -25,6 +25,7 @@ class ArchitectureTest {
                     "tools.jackson..",
                     "com.fasterxml.jackson..",
                     "..extender..",
+                    "..apiserver..",
                     "..cluster..",
                     "..server..");
 
@@ -32,7 +33,7 @@ class ArchitectureTest {
     @ArchTest
     static final ArchRule verbsKnowNoKubernetesClient = noClasses()
             .that()
-            .resideInAPackage("..extender..")
+            .resideInAnyPackage("..extender..", "..pending..", "..preemption..", "..recovery..", "..apiserver..")
             .should()
             .dependOnClassesThat()
             .resideInAPackage("io.fabric8..");

@@ -2,10 +2,13 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;

@@ -2,8 +2,8 @@ package io.aliquot.scheduler.cluster;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.cluster.ApiServerClient.Answer;
-import io.aliquot.scheduler.extender.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.server.Latency;

@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.cluster;
 
-import io.aliquot.scheduler.extender.Cluster;
-import io.aliquot.scheduler.extender.PendingPods;
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.inspection.AccessReviews;
 import io.aliquot.scheduler.inspection.PodLookup;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.settings.Settings;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.cluster;
 
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.cluster.ApiServerClient.Answer;
-import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
 import io.fabric8.kubernetes.api.model.Status;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.IOException;

@@ -2,12 +2,15 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Waits;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Waits;
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.HashMap;

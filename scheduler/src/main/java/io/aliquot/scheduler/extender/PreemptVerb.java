@@ -3,6 +3,9 @@ package io.aliquot.scheduler.extender;
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.extender.Wire.MetaPod;
 import io.aliquot.scheduler.extender.Wire.MetaVictims;
+import io.aliquot.scheduler.pending.UnboundPod;
+import io.aliquot.scheduler.preemption.NodeVictims;
+import io.aliquot.scheduler.preemption.Preemptor;
 import java.util.Map;
 import java.util.stream.Collectors;
 

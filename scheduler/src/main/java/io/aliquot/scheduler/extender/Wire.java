@@ -4,6 +4,8 @@ import com.fasterxml.jackson.annotation.JsonProperty;
 import io.aliquot.api.PlacementPreferences;
 import io.aliquot.api.Quantity;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PreemptionRank;
+import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostResources;

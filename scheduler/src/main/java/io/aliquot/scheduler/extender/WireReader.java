@@ -8,6 +8,7 @@ import io.aliquot.scheduler.extender.Wire.MetaVictims;
 import io.aliquot.scheduler.extender.Wire.Pod;
 import io.aliquot.scheduler.extender.Wire.PreemptionArgs;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PreemptionRank;
 import java.io.InputStream;
 import java.util.ArrayList;
 import java.util.HashMap;

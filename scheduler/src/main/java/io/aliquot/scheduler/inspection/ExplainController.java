@@ -1,10 +1,9 @@
 package io.aliquot.scheduler.inspection;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.explain.Explainer.Liked;
+import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.explain.Explanation;
-import io.aliquot.scheduler.extender.PendingPods;
 import io.aliquot.scheduler.inspection.AccessReviews.Caller;
 import io.aliquot.scheduler.inspection.AccessReviews.Deed;
 import io.aliquot.scheduler.inspection.ExplainResponse.Lack;
@@ -17,6 +16,7 @@ import io.aliquot.scheduler.inspection.ExplainResponse.Victim;
 import io.aliquot.scheduler.inspection.PodLookup.Wish;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.servlet.http.HttpServletRequest;

@@ -3,8 +3,8 @@ package io.aliquot.scheduler.cluster;
 import static io.aliquot.scheduler.cluster.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.PodId;

@@ -6,12 +6,15 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.recovery.WriteReconciler;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;

@@ -5,6 +5,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
+import io.aliquot.scheduler.LedgerConfiguration;
+import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.placement.HostResources;
@@ -12,10 +14,10 @@ import io.aliquot.scheduler.server.RandomPorts;
 import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
-import java.net.http.HttpResponse;
+import java.net.http.HttpRequest;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.net.http.HttpResponse;
 import java.util.List;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -31,8 +33,8 @@ import org.springframework.boot.builder.SpringApplicationBuilder;
 import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
 import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
-import org.springframework.context.annotation.ComponentScan;
 import org.springframework.context.annotation.ComponentScan.Filter;
+import org.springframework.context.annotation.ComponentScan;
 import org.springframework.context.annotation.FilterType;
 import org.springframework.context.annotation.Import;
 import tools.jackson.databind.JsonNode;
@@ -54,10 +56,15 @@ class ExtenderHttpTest {
                 "io.aliquot.scheduler.server",
                 "io.aliquot.scheduler.settings",
                 "io.aliquot.scheduler.explain",
-                "io.aliquot.scheduler.extender"
+                "io.aliquot.scheduler.extender",
+                "io.aliquot.scheduler.pending",
+                "io.aliquot.scheduler.periodic",
+                "io.aliquot.scheduler.preemption",
+                "io.aliquot.scheduler.recovery",
+                "io.aliquot.scheduler.metrics"
             },
             excludeFilters = @Filter(type = FilterType.REGEX, pattern = ".*Test\\$.*"))
-    @Import(RandomPorts.class)
+    @Import({RandomPorts.class, LedgerConfiguration.class})
     static class Program {
         @Bean
         FakeCluster cluster() {

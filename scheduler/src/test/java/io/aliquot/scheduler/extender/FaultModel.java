@@ -17,8 +17,9 @@ import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.AllocationChange;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
@@ -27,17 +28,22 @@ import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import io.aliquot.scheduler.recovery.RecoveryAccess;
+import io.aliquot.scheduler.recovery.Resizer;
+import io.aliquot.scheduler.recovery.WriteReconciler;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayDeque;
@@ -559,7 +565,7 @@ final class FaultModel {
                 .map(Pod::bound)
                 .sorted(Comparator.comparing(BoundPod::bound))
                 .toList();
-        assertThat(Auditor.eachLeaderInTurn(oldestFirst))
+        assertThat(RecoveryAccess.eachLeaderInTurn(oldestFirst))
                 .as("in turn: %s", oldestFirst)
                 .isTrue();
     }
@@ -614,7 +620,7 @@ final class FaultModel {
         private final WriteReconciler outcomes = new WriteReconciler(ledger, this);
         private final Binder binder = new Binder(ledger, this, pending, outcomes, now::get);
         private final Resizer resizer = new Resizer(ledger, this, outcomes);
-        private final Auditor auditor = new Auditor(ledger, news, this, new SimpleMeterRegistry());
+        private final Runnable auditor = RecoveryAccess.audit(ledger, news, this);
         /** What its watch still has to tell, in order. */
         private final Deque<Event> untold = new ArrayDeque<>();
         /** What its watch told last. */
@@ -760,7 +766,7 @@ final class FaultModel {
             if (standing instanceof Cluster.LeaderStatus.Leads) {
                 counts.count("audit");
             }
-            auditor.audit();
+            auditor.run();
         }
 
         void evictFor(Pod pod) {

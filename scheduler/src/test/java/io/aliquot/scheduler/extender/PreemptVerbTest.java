@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.extender.Wire.MetaPod;
 import io.aliquot.scheduler.extender.Wire.MetaVictims;
+import io.aliquot.scheduler.preemption.PreemptionFixture;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.BeforeEach;
@@ -16,7 +17,7 @@ class PreemptVerbTest {
             Map.of("n1", new MetaVictims(List.of(new MetaPod("uid-a")), 0));
 
     private final ExtenderFixture world = new ExtenderFixture();
-    private final PreemptVerb verb = new PreemptVerb(world.preempting);
+    private final PreemptVerb verb = new PreemptVerb(new PreemptionFixture(world).preempting);
 
     @BeforeEach
     void fillNode() {

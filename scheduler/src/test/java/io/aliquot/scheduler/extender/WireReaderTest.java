@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.aliquot.scheduler.extender.Wire.Args;
 import io.aliquot.scheduler.extender.Wire.Container;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PreemptionRank;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;

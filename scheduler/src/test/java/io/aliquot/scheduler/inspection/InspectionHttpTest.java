@@ -2,8 +2,8 @@ package io.aliquot.scheduler.inspection;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.extender.Cluster.LeaderStatus;
-import io.aliquot.scheduler.extender.FakeCluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
+import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.inspection.ApiTestProgram.Cluster;
 import io.aliquot.scheduler.inspection.PodLookup.Wish;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -14,10 +14,10 @@ import io.aliquot.scheduler.server.KeyStores;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.net.URI;
 import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
-import java.net.http.HttpResponse;
+import java.net.http.HttpRequest;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.net.http.HttpResponse;
 import java.security.KeyStore;
 import java.util.ArrayList;
 import java.util.List;
