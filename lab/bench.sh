@@ -14,6 +14,7 @@ usage() {
 		  --waiting N          instead: throughput of short-lived pods with N Pending pods that fit on no node, against none;
 		                       both counted for twice podMaxBackoffSeconds, after the Pending pods' backoff has reached it
 		  --start              instead: time until ready, and memory
+		  --cold               instead: the first 2,000 pods after a start of either extender, without a warm-up
 		  --nodes N            nodes of 8 GPUs of 80 GiB (100)
 		  --running N          running pods at the start (0; with --waiting one per GPU)
 		  --pods N             pods counted in each turn (500), not with --waiting; with some 800 or more the API server's
@@ -30,6 +31,7 @@ usage() {
 		The published figures:
 		  ./aliquot bench --nodes 100  --rounds 30 --warm-up 40000  throughput
 		  ./aliquot bench --nodes 1000 --rounds 12 --warm-up 12000
+		  ./aliquot bench --nodes 100  --cold --rounds 6
 		  ./aliquot bench --nodes 100  --waiting 5000 --warm-up 4000
 		  ./aliquot bench --nodes 5000 --running 50000 --start --rounds 4
 		The last line is the figure. Logs are in .lab/bench.
@@ -49,6 +51,7 @@ while [ $# -gt 0 ]; do
             shift 2
             ;;
         --start) arguments+=("$1"); shift ;;
+        --cold) arguments=("$1" --pods 2000 "${arguments[@]}"); shift ;;
         --waiting | --nodes | --running | --pods | --rounds | --warm-up | --nodes-per-filter | --slots | --heap)
             [[ ${2:-} =~ ^[0-9]{1,7}$ ]] || die "$1 takes a whole number, not '${2:-}'."
             arguments+=("$1" "$2")

@@ -2,7 +2,7 @@
 # Builds container images with buildah from the Dockerfiles of the published images, without a registry: the base image
 # is made from Debian's packages. The cache holds the images under the hash of their inputs.
 
-base_image=docker.io/library/debian:bookworm-slim
+base_image=docker.io/library/debian:trixie-slim
 
 # Prints an image's Dockerfile and the files of the checkout that it copies. The build context contains only these.
 image_inputs() {
@@ -72,12 +72,11 @@ build_base() {
     local file
     file=$(base_file)
     rm -f "$cache/images/new-base.tar"
-    # usr-is-merged with its hook in place of usrmerge, which brings all of Perl
-    mmdebstrap --variant=minbase --include=usr-is-merged --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
+    mmdebstrap --variant=minbase \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/lintian/*' \
-        bookworm "$cache/images/new-base.tar"
+        trixie "$cache/images/new-base.tar"
     rm -f "$cache"/images/base-*.tar
     publish "$cache/images/new-base.tar" "$file"
 }

@@ -2,7 +2,8 @@
 # Writes the name of the library's directory on a node and in containers: project version, a dash, and the first 12 hex
 # digits of the library's SHA-256. Different libraries therefore have different names.
 file(READ ${POM} pom)
-string(REGEX MATCH "<version>([^<]+)</version>" _ "${pom}") # the first one is the parent's, which is the project version
+# The first <version> is the parent's, which is the version of the project.
+string(REGEX MATCH "<version>([^<]+)</version>" _ "${pom}")
 if(NOT CMAKE_MATCH_1)
   message(FATAL_ERROR "${POM} contains no <version>")
 endif()

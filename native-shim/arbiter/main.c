@@ -60,7 +60,7 @@ static void sleep_until(uint64_t time) {
 }
 
 static void read_limits(size_t i) {
-    static char text[ALIQUOT_LIMITS_LARGEST_TEXT + 1];
+    static char text[ALIQUOT_LIMITS_TEXT_MAX + 1];
     char error[ALIQUOT_LIMITS_ERROR];
     struct aliquot_limits limits;
     int fd = open(files[i].limits, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

@@ -7,7 +7,8 @@ duty=$1
 shift
 worst=0 failed=0 runs=0
 for shape in ${SHAPES:-50us 200us 1ms 20ms mixed graph}; do
-    for limits in 10 25 50 75 10,10 25,25 50,50 75,75 30,70 10,10,10,10 25,25,25,25 50,50,50,50 75,75,75,75 10,20,30,40; do
+    for limits in 10 25 50 75 10,10 25,25 50,50 75,75 30,70 10,10,10,10 25,25,25,25 50,50,50,50 75,75,75,75 \
+        10,20,30,40; do
         output=$("$duty" --limits "$limits" --shape "$shape" "$@" 2>&1) || failed=$((failed + 1))
         shares=$(sed -n 's/^tenant.*: *\([0-9.]*\) % of.*/\1/p' <<<"$output" | tr '\n' ' ')
         error=$(sed -n 's/.*worst error \([0-9.]*\).*/\1/p' <<<"$output")

@@ -1,7 +1,7 @@
 /*
- * What we need of CUDA's driver API and of NVML, declared from their public ABI so that no CUDA toolkit is needed to
- * build. test/abi_check.c and nvml_abi_check.c compare it with NVIDIA's cuda.h and nvml.h where they are installed.
- * Sources: cuda.h and cudaTypedefs.h of CUDA 12.9 and 13.0; nvml.h of CUDA 13.5 (PyPI's nvidia-nvml-dev).
+ * The part of CUDA's driver API and of NVML that the shim uses, declared from their public ABI so that the build needs
+ * no CUDA toolkit. test/abi_check.c and nvml_abi_check.c compare it with NVIDIA's cuda.h and nvml.h where they are
+ * installed. Sources: cuda.h and cudaTypedefs.h of CUDA 12.9 and 13.0; nvml.h of CUDA 13.5 (nvidia-nvml-dev on PyPI).
  */
 #ifndef ALIQUOT_ABI_H
 #define ALIQUOT_ABI_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef ALIQUOT_CUDA_H_INCLUDED /* by the check, which brings NVIDIA's own instead */
+#ifndef ALIQUOT_CUDA_H_INCLUDED /* defined by the check, which includes NVIDIA's header */
 
 typedef enum cudaError_enum {
     CUDA_SUCCESS = 0,
@@ -43,7 +43,7 @@ typedef struct CUuuid_st {
 } CUuuid;
 typedef uint64_t cuuint64_t;
 
-/* Launches, timing events, graphs and their capture. */
+/* Launches, timing events, graphs and stream capture. */
 #define CUDA_ERROR_ILLEGAL_STATE ((CUresult)401)
 #define CUDA_ERROR_NOT_READY ((CUresult)600)
 #define CU_STREAM_PER_THREAD ((CUstream)2)
@@ -232,7 +232,7 @@ typedef struct CUarrayMapInfo_st {
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCreateParams_st CUctxCreateParams;
 
-/* Graphs' memory. */
+/* Graph memory. */
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st CUDA_GRAPH_INSTANTIATE_PARAMS;
 typedef enum CUgraphNodeType_enum {
     CU_GRAPH_NODE_TYPE_KERNEL = 0,
@@ -254,7 +254,7 @@ typedef enum CUgraphMem_attribute_enum {
 
 #endif
 
-/* Size of each structure, and a member and its offset: the check asks the same of NVIDIA's own. */
+/* Size of each structure, and the offset of one member. The check compares the same with NVIDIA's headers. */
 #define ALIQUOT_LAYOUTS(LAYOUT)                                                                                        \
     LAYOUT(CUmemPoolProps, 88, usage, 32)                                                                              \
     LAYOUT(CUmemAllocationProp, 32, location, 8)                                                                       \
@@ -291,7 +291,7 @@ typedef enum nvmlEnableState_enum {
 } nvmlEnableState_t;
 
 #define NVML_VALUE_NOT_AVAILABLE (-1)
-/* A structure says its own size and version. */
+/* Structures carry their size and version. */
 #define NVML_STRUCT_VERSION(data, version) (unsigned int)(sizeof(nvml##data##_v##version##_t) | (version << 24U))
 
 typedef struct nvmlDevice_st *nvmlDevice_t;
@@ -391,7 +391,7 @@ typedef struct nvmlAccountingStats_st {
 } nvmlAccountingStats_t;
 
 typedef struct {
-    unsigned int pid; /* given by the caller */
+    unsigned int pid; /* set by the caller */
     unsigned int isRunning;
     unsigned int gpuUtilization;
     unsigned int memoryUtilization;

@@ -9,266 +9,271 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TRIES 3
-#define BACK_OFF 20000          /* ns, doubled from try to try */
-#define SETTLING_WAIT 500000000 /* ns: how long to wait, before a refusal, for others to decide */
-#define SETTLING_POLL 20000     /* ns */
+#define RESERVE_RETRIES 3
+#define RETRY_BACKOFF_NS 20000        /* doubled from retry to retry */
+#define DECISION_TIMEOUT_NS 500000000 /* before a refusal, longest wait for undecided threads */
+#define DECISION_POLL_NS 20000
 
-struct device {
-    /* What this process holds; private, so that nothing written into the region can make a process hold more than the
-       limit by itself. Changed under the lock, and the process's word with it: its threads decide one at a time, so
-       that one barrier is all that an allocation pays. */
+struct account {
+    /* What this process holds. It is private memory, so that no write to the region lets one process exceed the
+       limit by itself. It and the word of this process change under the lock: the threads decide one at a time, so
+       an allocation pays for a single memory barrier. */
     _Alignas(64) struct aliquot_lock lock;
-    uint32_t undecided; /* threads between aliquot_account_reserve_undecided() and decided() */
-    _Atomic uint64_t own;
-    _Atomic uint64_t limit, context;
+    uint32_t undecided; /* threads between aliquot_account_reserve_undecided() and aliquot_account_decided() */
+    _Atomic uint64_t own_bytes;
+    _Atomic uint64_t limit, context_bytes;
     atomic_uint cores, policy;
     struct aliquot_charge *charges; /* in the region, by process slot */
     struct aliquot_device *region;
     uint8_t uuid[16];
 };
 
-static struct device devices[ALIQUOT_LIMITS_MOST_VGPUS];
-static atomic_int device_count;
+static struct account accounts[ALIQUOT_LIMITS_VGPUS_MAX];
+static atomic_int account_count;
 
-static int find(const uint8_t uuid[16]) {
-    int count = atomic_load_explicit(&device_count, memory_order_acquire);
+static int find_account(const uint8_t uuid[16]) {
+    int count = atomic_load_explicit(&account_count, memory_order_acquire);
     for (int i = 0; i < count; i++) {
-        if (memcmp(devices[i].uuid, uuid, sizeof devices[i].uuid) == 0) {
+        if (memcmp(accounts[i].uuid, uuid, sizeof accounts[i].uuid) == 0) {
             return i;
         }
     }
     return -1;
 }
 
-static void take_over(struct device *device, const struct aliquot_vgpu *vgpu) {
-    atomic_store(&device->limit, vgpu->memory);
-    atomic_store(&device->context, vgpu->context);
-    atomic_store(&device->cores, vgpu->cores);
-    atomic_store(&device->policy, (unsigned)vgpu->policy);
+static void apply_limits(struct account *account, const struct aliquot_vgpu *vgpu) {
+    atomic_store(&account->limit, vgpu->memory);
+    atomic_store(&account->context_bytes, vgpu->context_bytes);
+    atomic_store(&account->cores, vgpu->cores);
+    atomic_store(&account->policy, (unsigned)vgpu->policy);
 }
 
-static bool take_in(const struct aliquot_vgpu *vgpu, char *error) {
+static bool add_account(const struct aliquot_vgpu *vgpu, char *error) {
     int place = aliquot_shared_device(vgpu->uuid);
-    int count = atomic_load(&device_count);
-    if (place < 0 || count == ALIQUOT_LIMITS_MOST_VGPUS) {
-        snprintf(error, ALIQUOT_LIMITS_ERROR, "a GPU has no place in the state file, which has room for %d",
+    int count = atomic_load(&account_count);
+    if (place < 0 || count == ALIQUOT_LIMITS_VGPUS_MAX) {
+        snprintf(error, ALIQUOT_LIMITS_ERROR, "the region has no free entry for a GPU; it has %d entries",
                  ALIQUOT_REGION_DEVICES);
         return false;
     }
-    struct device *device = &devices[count];
-    memcpy(device->uuid, vgpu->uuid, sizeof device->uuid);
-    device->region = &aliquot_shared_region()->device[place];
-    device->charges = aliquot_shared_region()->charge[place];
-    atomic_store(&device->own, 0);
-    device->undecided = 0;
-    aliquot_unlock(&device->lock); /* a fork may have come while a thread had it */
-    take_over(device, vgpu);
-    atomic_store_explicit(&device_count, count + 1, memory_order_release);
+    struct account *account = &accounts[count];
+    memcpy(account->uuid, vgpu->uuid, sizeof account->uuid);
+    account->region = &aliquot_shared_region()->device[place];
+    account->charges = aliquot_shared_region()->charge[place];
+    atomic_store(&account->own_bytes, 0);
+    account->undecided = 0;
+    aliquot_unlock(&account->lock); /* a thread of the parent may have held it at the fork */
+    apply_limits(account, vgpu);
+    atomic_store_explicit(&account_count, count + 1, memory_order_release);
     return true;
 }
 
-bool aliquot_account_limits(const struct aliquot_limits *limits, char error[ALIQUOT_LIMITS_ERROR]) {
+bool aliquot_account_set_limits(const struct aliquot_limits *limits, char error[ALIQUOT_LIMITS_ERROR]) {
     for (size_t i = 0; i < limits->count; i++) {
-        int known = find(limits->vgpu[i].uuid);
+        int known = find_account(limits->vgpu[i].uuid);
         if (known >= 0) {
-            take_over(&devices[known], &limits->vgpu[i]);
-        } else if (!take_in(&limits->vgpu[i], error)) {
+            apply_limits(&accounts[known], &limits->vgpu[i]);
+        } else if (!add_account(&limits->vgpu[i], error)) {
             return false;
         }
     }
-    int count = atomic_load(&device_count);
+    int count = atomic_load(&account_count);
     for (int device = 0; device < count; device++) {
         bool named = false;
         for (size_t i = 0; i < limits->count; i++) {
-            named |= memcmp(devices[device].uuid, limits->vgpu[i].uuid, sizeof devices[device].uuid) == 0;
+            named |= memcmp(accounts[device].uuid, limits->vgpu[i].uuid, sizeof accounts[device].uuid) == 0;
         }
         if (!named) {
-            atomic_store(&devices[device].limit, 0);
+            atomic_store(&accounts[device].limit, 0);
         }
     }
     return true;
 }
 
 int aliquot_account_device(const uint8_t uuid[16]) {
-    return find(uuid);
+    return find_account(uuid);
 }
 
-struct aliquot_share aliquot_account_vgpu(int number) {
-    struct device *device = &devices[number];
+struct aliquot_share aliquot_account_share(int number) {
+    struct account *account = &accounts[number];
     return (struct aliquot_share){
-        .cores = atomic_load_explicit(&device->cores, memory_order_relaxed),
-        .policy = (enum aliquot_policy)atomic_load_explicit(&device->policy, memory_order_relaxed),
-        .context = atomic_load_explicit(&device->context, memory_order_relaxed),
-        .region = device->region,
-        .charges = device->charges,
+        .cores = atomic_load_explicit(&account->cores, memory_order_relaxed),
+        .policy = (enum aliquot_policy)atomic_load_explicit(&account->policy, memory_order_relaxed),
+        .context_bytes = atomic_load_explicit(&account->context_bytes, memory_order_relaxed),
+        .region = account->region,
+        .charges = account->charges,
     };
 }
 
 uint64_t aliquot_account_limit(int device) {
-    return atomic_load_explicit(&devices[device].limit, memory_order_relaxed);
+    return atomic_load_explicit(&accounts[device].limit, memory_order_relaxed);
 }
 
-static uint64_t bytes_in(const struct aliquot_charge *charge) {
+static uint64_t charged_bytes(const struct aliquot_charge *charge) {
     return __atomic_load_n(&charge->word, __ATOMIC_SEQ_CST) & ALIQUOT_CHARGE_BYTES;
 }
 
-/* What other processes hold, and what nobody can say who holds. No overflow: 513 times 52 bits. */
-static uint64_t others(const struct device *device, int mine) {
+/* What other processes hold, plus what the node agent could not attribute. Cannot overflow: at most 513 values of 52
+   bits. */
+static uint64_t bytes_of_others(const struct account *account, int own_slot) {
     int high_water = (int)aliquot_shared_high_water();
-    uint64_t sum = __atomic_load_n(&device->region->unattributed, __ATOMIC_RELAXED) & ALIQUOT_CHARGE_BYTES;
-    int before = mine < 0 || mine > high_water ? high_water : mine;
+    uint64_t sum = __atomic_load_n(&account->region->unattributed, __ATOMIC_RELAXED) & ALIQUOT_CHARGE_BYTES;
+    int before = own_slot < 0 || own_slot > high_water ? high_water : own_slot;
     for (int i = 0; i < before; i++) {
-        sum += bytes_in(&device->charges[i]);
+        sum += charged_bytes(&account->charges[i]);
     }
     for (int i = before + 1; i < high_water; i++) {
-        sum += bytes_in(&device->charges[i]);
+        sum += charged_bytes(&account->charges[i]);
     }
     return sum;
 }
 
 uint64_t aliquot_account_used(int device) {
-    int mine = aliquot_shared_slot_if_any();
-    return atomic_load(&devices[device].own) + others(&devices[device], mine);
+    int own_slot = aliquot_shared_slot_if_any();
+    return atomic_load(&accounts[device].own_bytes) + bytes_of_others(&accounts[device], own_slot);
 }
 
-static uint64_t word_of(const struct device *device, uint64_t own) {
-    return (own & ALIQUOT_CHARGE_BYTES) + device->undecided * ALIQUOT_CHARGE_UNDECIDED;
+static uint64_t charge_word(const struct account *account, uint64_t own_bytes) {
+    return (own_bytes & ALIQUOT_CHARGE_BYTES) + account->undecided * ALIQUOT_CHARGE_UNDECIDED;
 }
 
-/* With the lock. Without a barrier: giving way late harms nobody. */
-static void set_own(struct device *device, struct aliquot_charge *charge, uint64_t own) {
-    atomic_store_explicit(&device->own, own, memory_order_relaxed);
-    __atomic_store_n(&charge->word, word_of(device, own), __ATOMIC_RELEASE);
-    if (own > __atomic_load_n(&charge->peak, __ATOMIC_RELAXED)) {
-        __atomic_store_n(&charge->peak, own, __ATOMIC_RELAXED);
+/* Requires the lock. No barrier: if another process sees the lower value late, it only refuses or retries later than
+   necessary. */
+static void store_own_bytes(struct account *account, struct aliquot_charge *charge, uint64_t own_bytes) {
+    atomic_store_explicit(&account->own_bytes, own_bytes, memory_order_relaxed);
+    __atomic_store_n(&charge->word, charge_word(account, own_bytes), __ATOMIC_RELEASE);
+    if (own_bytes > __atomic_load_n(&charge->peak, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&charge->peak, own_bytes, __ATOMIC_RELAXED);
     }
 }
 
-/* undecided: 1 for a thread that stays so. Told in the same word as the bytes. */
-static bool try_reserve(struct device *device, int mine, uint64_t bytes, uint32_t undecided) {
-    struct aliquot_charge *charge = &device->charges[mine];
-    aliquot_lock(&device->lock);
-    uint64_t held = atomic_load_explicit(&device->own, memory_order_relaxed), own = held + bytes;
-    /* The barrier: everybody's words are read after ours is there to be read. */
-    __atomic_exchange_n(&charge->word, word_of(device, own) + ALIQUOT_CHARGE_UNDECIDED, __ATOMIC_SEQ_CST);
-    bool fits = own + others(device, mine) <= atomic_load_explicit(&device->limit, memory_order_relaxed);
-    device->undecided += fits ? undecided : 0;
-    set_own(device, charge, fits ? own : held);
-    aliquot_unlock(&device->lock);
+/* undecided: 1 for a thread that stays undecided. It is published in the same word as the bytes. */
+static bool try_reserve(struct account *account, int own_slot, uint64_t bytes, uint32_t undecided) {
+    struct aliquot_charge *charge = &account->charges[own_slot];
+    aliquot_lock(&account->lock);
+    uint64_t held = atomic_load_explicit(&account->own_bytes, memory_order_relaxed), own_bytes = held + bytes;
+    /* Memory barrier: this process publishes its word before it reads the others. */
+    __atomic_exchange_n(&charge->word, charge_word(account, own_bytes) + ALIQUOT_CHARGE_UNDECIDED, __ATOMIC_SEQ_CST);
+    bool fits =
+        own_bytes + bytes_of_others(account, own_slot) <= atomic_load_explicit(&account->limit, memory_order_relaxed);
+    account->undecided += fits ? undecided : 0;
+    store_own_bytes(account, charge, fits ? own_bytes : held);
+    aliquot_unlock(&account->lock);
     return fits;
 }
 
-struct sum {
+struct charge_sum {
     uint64_t bytes;
     uint64_t undecided; /* threads */
 };
 
-static struct sum sum_of_all(const struct device *device) {
-    struct sum sum = {__atomic_load_n(&device->region->unattributed, __ATOMIC_RELAXED) & ALIQUOT_CHARGE_BYTES, 0};
+static struct charge_sum sum_charges(const struct account *account) {
+    struct charge_sum sum = {__atomic_load_n(&account->region->unattributed, __ATOMIC_RELAXED) & ALIQUOT_CHARGE_BYTES,
+                             0};
     int high_water = (int)aliquot_shared_high_water();
     for (int i = 0; i < high_water; i++) {
-        uint64_t word = __atomic_load_n(&device->charges[i].word, __ATOMIC_SEQ_CST);
+        uint64_t word = __atomic_load_n(&account->charges[i].word, __ATOMIC_SEQ_CST);
         sum.bytes += word & ALIQUOT_CHARGE_BYTES;
         sum.undecided += word / ALIQUOT_CHARGE_UNDECIDED;
     }
     return sum;
 }
 
-/* Whether the words are what everybody has decided to keep. Read twice: a charge that moves from a word not read yet to
-   one already read, or back, would be missed or counted twice. Our own word too is read here and not own, since only in
-   the word bytes and undecided threads change together. */
-static bool is_settled(const struct device *device, uint64_t *bytes) {
-    struct sum first = sum_of_all(device);
-    struct sum second = sum_of_all(device);
+/* Whether no thread is undecided, so that the words are final. They are read twice: a charge that moves between a
+   word not read yet and one already read would be missed or counted twice. For this process, too, the word is read
+   and not own_bytes, because only in the word do bytes and undecided threads change together. */
+static bool is_settled(const struct account *account, uint64_t *bytes) {
+    struct charge_sum first = sum_charges(account);
+    struct charge_sum second = sum_charges(account);
     *bytes = second.bytes;
     return first.undecided == 0 && second.undecided == 0 && first.bytes == second.bytes;
 }
 
-/* Alone, or after waiting for that long enough. What is undecided may be about to go, and is no reason to refuse. */
-static bool decide(struct device *device, int mine, uint64_t bytes, uint32_t undecided) {
-    int64_t deadline = aliquot_os_clock() + SETTLING_WAIT;
+/* Requires the decision lock, or the expiry of the wait for it. Undecided bytes may be released, so they are no
+   reason to refuse before the timeout. */
+static bool reserve_exclusively(struct account *account, int own_slot, uint64_t bytes, uint32_t undecided) {
+    int64_t deadline = aliquot_os_clock() + DECISION_TIMEOUT_NS;
     do {
         uint64_t settled = 0;
-        if (try_reserve(device, mine, bytes, undecided)) {
+        if (try_reserve(account, own_slot, bytes, undecided)) {
             return true;
         }
-        if (is_settled(device, &settled) && settled + bytes > atomic_load(&device->limit)) {
+        if (is_settled(account, &settled) && settled + bytes > atomic_load(&account->limit)) {
             return false;
         }
-        aliquot_os_sleep(SETTLING_POLL);
+        aliquot_os_sleep(DECISION_POLL_NS);
     } while (aliquot_os_clock() < deadline);
     return false;
 }
 
-static bool reserve_slowly(struct device *device, int mine, uint64_t bytes, uint32_t undecided) {
+static bool reserve_contended(struct account *account, int own_slot, uint64_t bytes, uint32_t undecided) {
     int saved = errno;
     bool reserved = false;
-    for (int i = 0; i < TRIES && !reserved; i++) {
+    for (int i = 0; i < RESERVE_RETRIES && !reserved; i++) {
         aliquot_shared_reap();
-        reserved = try_reserve(device, mine, bytes, undecided);
-        if (!reserved && sum_of_all(device).undecided == 0) {
-            break; /* nobody to give way to: go and decide */
+        reserved = try_reserve(account, own_slot, bytes, undecided);
+        if (!reserved && sum_charges(account).undecided == 0) {
+            break; /* no other thread is undecided: decide now */
         }
         if (!reserved) {
-            aliquot_os_sleep(BACK_OFF << i);
+            aliquot_os_sleep(RETRY_BACKOFF_NS << i);
         }
     }
     if (!reserved) {
-        aliquot_shared_decide_begin();
-        reserved = decide(device, mine, bytes, undecided);
-        aliquot_shared_decide_end();
+        aliquot_shared_begin_decision();
+        reserved = reserve_exclusively(account, own_slot, bytes, undecided);
+        aliquot_shared_end_decision();
     }
     errno = saved;
     return reserved;
 }
 
-static bool reserve(int number, uint64_t bytes, uint32_t undecided) {
-    struct device *device = &devices[number];
-    int mine = aliquot_shared_slot();
-    if (mine < 0 || bytes > aliquot_account_limit(number)) {
-        return false; /* could never fit; also keeps the sums from overflowing */
+static bool reserve_on(int number, uint64_t bytes, uint32_t undecided) {
+    struct account *account = &accounts[number];
+    int own_slot = aliquot_shared_slot();
+    if (own_slot < 0 || bytes > aliquot_account_limit(number)) {
+        return false; /* can never fit; the check also keeps the sums from overflowing */
     }
-    return try_reserve(device, mine, bytes, undecided) || reserve_slowly(device, mine, bytes, undecided);
+    return try_reserve(account, own_slot, bytes, undecided) || reserve_contended(account, own_slot, bytes, undecided);
 }
 
 bool aliquot_account_reserve(int device, uint64_t bytes) {
-    return reserve(device, bytes, 0);
+    return reserve_on(device, bytes, 0);
 }
 
 bool aliquot_account_reserve_undecided(int device, uint64_t bytes) {
-    return reserve(device, bytes, 1);
+    return reserve_on(device, bytes, 1);
 }
 
 bool aliquot_account_may_fit(int device, uint64_t bytes) {
-    struct sum sum = sum_of_all(&devices[device]);
+    struct charge_sum sum = sum_charges(&accounts[device]);
     return sum.undecided > 0 || sum.bytes + bytes <= aliquot_account_limit(device);
 }
 
-static void add(struct device *device, uint64_t bytes, uint32_t undecided) {
-    aliquot_lock(&device->lock);
-    device->undecided += undecided;
-    set_own(device, &device->charges[aliquot_shared_slot_if_any()],
-            atomic_load_explicit(&device->own, memory_order_relaxed) + bytes);
-    aliquot_unlock(&device->lock);
+static void change_own_bytes(struct account *account, uint64_t bytes, uint32_t undecided) {
+    aliquot_lock(&account->lock);
+    account->undecided += undecided;
+    store_own_bytes(account, &account->charges[aliquot_shared_slot_if_any()],
+                    atomic_load_explicit(&account->own_bytes, memory_order_relaxed) + bytes);
+    aliquot_unlock(&account->lock);
 }
 
 void aliquot_account_release(int device, uint64_t bytes) {
-    add(&devices[device], -bytes, 0);
+    change_own_bytes(&accounts[device], -bytes, 0);
 }
 
 void aliquot_account_force(int device, uint64_t bytes) {
-    add(&devices[device], bytes, 0);
+    change_own_bytes(&accounts[device], bytes, 0);
 }
 
 void aliquot_account_decided(int device) {
-    add(&devices[device], 0, (uint32_t)-1);
+    change_own_bytes(&accounts[device], 0, (uint32_t)-1);
 }
 
-void aliquot_account_context(int device, uint64_t bytes) {
-    __atomic_store_n(&devices[device].charges[aliquot_shared_slot_if_any()].context, bytes, __ATOMIC_RELAXED);
+void aliquot_account_set_context_bytes(int device, uint64_t bytes) {
+    __atomic_store_n(&accounts[device].charges[aliquot_shared_slot_if_any()].context_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 void aliquot_account_reset(void) {
-    atomic_store(&device_count, 0);
+    atomic_store(&account_count, 0);
 }

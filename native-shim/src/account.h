@@ -1,12 +1,14 @@
 /*
- * How much device memory this process, and its container, hold, and whether there is room for more.
+ * Accounts for the device memory of this process and its container, and decides whether an allocation fits.
  *
- * Reserve, then check: the bytes are added first, then everybody's are summed, and the bytes are taken back if the sum
- * is over the limit. Of two that race, at least one sees the other, so the limit is never passed; no process waits for
- * another. Both may see each other and give way, so before an allocation is refused it is tried again alone, under the
- * decision lock, until nobody else is undecided.
+ * Reserve, then check: a process first adds the bytes to its word in the region, then sums the words of all processes,
+ * and takes the bytes back if the sum exceeds the limit. Of two processes that race, at least one sees the bytes of the
+ * other, so the limit is never exceeded, and no process waits for another. Both may see each other and take their bytes
+ * back. Before an allocation is refused it is therefore tried again under the decision lock, until no other thread is
+ * undecided.
  *
- * Devices are numbered as in the limit file's first reading; a number never changes its meaning.
+ * Devices are numbered in the order of the limit file's first reading; a number keeps its meaning while the process
+ * lives.
  */
 #ifndef ALIQUOT_ACCOUNT_H
 #define ALIQUOT_ACCOUNT_H
@@ -17,51 +19,54 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Takes over what a limit file says: first at activation, later with other limits. A GPU that it no longer names may
-   hold nothing more. False, and a reason: a GPU has no place in the region. Not to be called by two threads at once. */
-bool aliquot_account_limits(const struct aliquot_limits *limits, char error[ALIQUOT_LIMITS_ERROR]);
+/* Applies the limits of a limit file: at activation and after each change of the file. A GPU that the file no longer
+   names gets a limit of 0. False: a GPU has no entry in the region, and error says so. Calls must not overlap. */
+bool aliquot_account_set_limits(const struct aliquot_limits *limits, char error[ALIQUOT_LIMITS_ERROR]);
 
-/* The number of a GPU; -1: the limit file names no such GPU, so nothing may be allocated on it. */
+/* Device number of a GPU; -1: the limit file does not name it, so allocations on it are refused. */
 int aliquot_account_device(const uint8_t uuid[16]);
 
-/* What of a device is granted besides memory, now, and where the device is in the region. */
+/* The container's share of a device as limited now, except for memory, and the device's entries in the region. */
 struct aliquot_share {
     uint32_t cores; /* percent of the GPU; 0: no limit */
     enum aliquot_policy policy;
-    uint64_t context; /* bytes that a process's contexts cost */
+    uint64_t context_bytes; /* bytes charged for a process's CUDA contexts */
     struct aliquot_device *region;
     struct aliquot_charge *charges; /* by process slot */
 };
 
-struct aliquot_share aliquot_account_vgpu(int device);
+struct aliquot_share aliquot_account_share(int device);
 
-/* Bytes that the container may hold on a device. */
+/* Memory limit of the container on a device, in bytes. */
 uint64_t aliquot_account_limit(int device);
 
-/* Bytes that the container's processes hold on a device now; with them what the node agent sees it hold beyond that. */
+/* Bytes that the container uses on a device now: the charges of its processes and what the node agent reports beyond
+   them. */
 uint64_t aliquot_account_used(int device);
 
-/* Charges bytes to this process. False: the container would hold more than its limit; nothing is charged. */
+/* Charges bytes to this process. False: the container would exceed its limit; nothing is charged. */
 bool aliquot_account_reserve(int device, uint64_t bytes);
 
-/* Gives back what was reserved. */
+/* Releases bytes charged before. */
 void aliquot_account_release(int device, uint64_t bytes);
 
-/* Charges what this process already holds, over the limit or not. A slot is there since something was reserved. */
+/* Charges bytes that this process already holds, even beyond the limit. Requires that the process has reserved
+   before, so that it has a slot. */
 void aliquot_account_force(int device, uint64_t bytes);
 
-/* The same, and from that very moment until aliquot_account_decided() more may be charged than will be kept: nobody is
-   refused meanwhile, for a bounded time. */
+/* Like aliquot_account_reserve(), and marks the thread undecided until it calls aliquot_account_decided(): it may
+   have charged more than it will keep. For a bounded time other processes wait for it before they refuse an
+   allocation. */
 bool aliquot_account_reserve_undecided(int device, uint64_t bytes);
 void aliquot_account_decided(int device);
 
-/* Whether so many bytes more have room, or may have, since somebody is undecided. */
+/* Whether this many more bytes fit, or may fit because a thread is undecided. */
 bool aliquot_account_may_fit(int device, uint64_t bytes);
 
-/* Says how many of the bytes charged are contexts'. */
-void aliquot_account_context(int device, uint64_t bytes);
+/* Sets how many of the charged bytes are the cost of CUDA contexts. */
+void aliquot_account_set_context_bytes(int device, uint64_t bytes);
 
-/* In a forked child, which holds nothing. */
+/* Resets the state in a forked child, which holds no device memory. */
 void aliquot_account_reset(void);
 
 #endif

@@ -1,13 +1,13 @@
-/* Arrays and mipmapped arrays. */
+/* Charges CUDA arrays and mipmapped arrays. */
 #ifndef ALIQUOT_ARRAY_H
 #define ALIQUOT_ARRAY_H
 
 #include "abi.h"
 
-/* The arrays made in a context have gone with it. */
+/* Releases the arrays that were created in a context that has ended. */
 void aliquot_array_context_ended(CUcontext context);
 
-/* In a forked child. */
+/* Resets the state in a forked child. */
 void aliquot_array_reset(void);
 
 #endif

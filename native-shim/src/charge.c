@@ -7,33 +7,33 @@
 #include "pool.h"
 
 bool aliquot_charge_reserve(int device, uint64_t bytes) {
-    return aliquot_context_is_charged(device) && aliquot_pool_reserve(device, bytes);
+    return aliquot_context_ensure_charged(device) && aliquot_pool_reserve_on_device(device, bytes);
 }
 
-CUresult aliquot_charge_begin(struct aliquot_holding *charge, uint64_t bytes) {
+CUresult aliquot_charge_begin(struct aliquot_allocation *charge, uint64_t bytes) {
     enum aliquot_mode mode = aliquot_config_mode();
     charge->owner = NULL;
     if (mode != ALIQUOT_MODE_ENFORCE) {
-        return mode == ALIQUOT_MODE_CLOSED ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+        return mode == ALIQUOT_MODE_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
     }
     CUcontext context = NULL;
     int device = -1;
     CUresult result = aliquot_device_of_current(&context, &device);
     if (result != CUDA_SUCCESS) {
-        return result; /* no context, not initialised: what the allocation would have answered */
+        return result; /* no context, or not initialized: the allocation itself would return the same */
     }
     if (device < 0 || !aliquot_charge_reserve(device, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *charge = (struct aliquot_holding){.bytes = bytes, .owner = context, .device = (uint32_t)device};
+    *charge = (struct aliquot_allocation){.bytes = bytes, .owner = context, .device = (uint32_t)device};
     return CUDA_SUCCESS;
 }
 
-void aliquot_charge_give_back(const struct aliquot_holding *holding) {
-    aliquot_account_release((int)holding->device, holding->bytes);
+void aliquot_charge_release(const struct aliquot_allocation *allocation) {
+    aliquot_account_release((int)allocation->device, allocation->bytes);
 }
 
-bool aliquot_charge_true_up(struct aliquot_holding *charge, uint64_t bytes) {
+bool aliquot_charge_adjust(struct aliquot_allocation *charge, uint64_t bytes) {
     uint64_t reserved = charge->bytes;
     if (charge->owner == NULL || bytes == reserved) {
         return true;
@@ -48,40 +48,40 @@ bool aliquot_charge_true_up(struct aliquot_holding *charge, uint64_t bytes) {
     return true;
 }
 
-CUresult aliquot_charge_cancel(const struct aliquot_holding *charge, CUresult result) {
+CUresult aliquot_charge_cancel(const struct aliquot_allocation *charge, CUresult result) {
     if (charge->owner != NULL) {
-        aliquot_charge_give_back(charge);
+        aliquot_charge_release(charge);
     }
     return result;
 }
 
-bool aliquot_charge_keep(const struct aliquot_holding *charge, struct aliquot_table *table, uint64_t key) {
-    struct aliquot_holding old;
+bool aliquot_charge_record(const struct aliquot_allocation *charge, struct aliquot_table *table, uint64_t key) {
+    struct aliquot_allocation old;
     bool replaced = false;
     if (charge->owner == NULL) {
         return true;
     }
-    bool kept = aliquot_table_put(table, key, charge, &old, &replaced);
+    bool recorded = aliquot_table_put(table, key, charge, &old, &replaced);
     if (replaced && !old.pooled) {
-        aliquot_charge_give_back(&old); /* freed in a way that we don't see: the driver gave the same key again */
+        aliquot_charge_release(&old); /* freed in a way that bypasses the hooks: the driver reused the key */
     } else if (replaced) {
         aliquot_pool_freed(&old, false);
     }
-    return kept;
+    return recorded;
 }
 
-/* In place: a copy of what was just written costs as much as a lock. */
-void aliquot_charge_start_freeing(struct aliquot_freeing *freeing, struct aliquot_table *table, uint64_t key) {
-    freeing->key = key;
-    freeing->known = aliquot_table_take(table, key, &freeing->holding);
+/* Written in place: copying data that was just written costs as much as taking a lock. */
+void aliquot_charge_before_free(struct aliquot_pending_free *pending, struct aliquot_table *table, uint64_t key) {
+    pending->key = key;
+    pending->known = aliquot_table_remove(table, key, &pending->allocation);
 }
 
-CUresult aliquot_charge_end_freeing(const struct aliquot_freeing *freeing, struct aliquot_table *table,
-                                    CUresult result) {
-    if (freeing->known && result != CUDA_SUCCESS) {
-        aliquot_charge_keep(&freeing->holding, table, freeing->key);
-    } else if (freeing->known && !freeing->holding.pooled) {
-        aliquot_charge_give_back(&freeing->holding);
+CUresult aliquot_charge_after_free(const struct aliquot_pending_free *pending, struct aliquot_table *table,
+                                   CUresult result) {
+    if (pending->known && result != CUDA_SUCCESS) {
+        aliquot_charge_record(&pending->allocation, table, pending->key);
+    } else if (pending->known && !pending->allocation.pooled) {
+        aliquot_charge_release(&pending->allocation);
     }
     return result;
 }

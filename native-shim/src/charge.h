@@ -1,6 +1,6 @@
 /*
- * One allocation, from before the driver is asked until it is remembered: reserve, ask the driver, true up to what it
- * really took, remember. Whatever fails on the way, nothing of it stays.
+ * The steps of one allocation: reserve the bytes, forward the call, adjust the charge to what the driver really took,
+ * record the allocation. A failure in any step undoes the steps before it.
  */
 #ifndef ALIQUOT_CHARGE_H
 #define ALIQUOT_CHARGE_H
@@ -13,59 +13,61 @@
 #include <stdint.h>
 
 /*
- * Goes through all steps on the current context's device, and returns from the hook unless all succeed:
- * expected  bytes to reserve
- * call      asks the driver
- * taken     bytes that it took, as seen after the call
- * key       under which table remembers them
- * undo      gives them back to the driver
+ * Performs all steps on the device of the current context, and returns from the hook unless all succeed:
+ *
+ *     expected  bytes to reserve
+ *     call      forwards to the driver
+ *     taken     bytes that the driver took, evaluated after the call
+ *     key       address or handle under which table records the allocation
+ *     undo      frees it in the driver
  */
-#define ALIQUOT_CHARGED(table, expected, call, taken, key, undo)                                                       \
+#define ALIQUOT_CHARGED_ALLOCATION(table, expected, call, taken, key, undo)                                            \
     do {                                                                                                               \
-        struct aliquot_holding charged;                                                                                \
-        CUresult charging = aliquot_charge_begin(&charged, expected);                                                  \
-        if (charging != CUDA_SUCCESS) {                                                                                \
-            return charging;                                                                                           \
+        struct aliquot_allocation charged_allocation;                                                                  \
+        CUresult charge_result = aliquot_charge_begin(&charged_allocation, expected);                                  \
+        if (charge_result != CUDA_SUCCESS) {                                                                           \
+            return charge_result;                                                                                      \
         }                                                                                                              \
-        charging = call;                                                                                               \
-        if (charging != CUDA_SUCCESS) {                                                                                \
-            return aliquot_charge_cancel(&charged, charging);                                                          \
+        charge_result = call;                                                                                          \
+        if (charge_result != CUDA_SUCCESS) {                                                                           \
+            return aliquot_charge_cancel(&charged_allocation, charge_result);                                          \
         }                                                                                                              \
-        if (!aliquot_charge_true_up(&charged, taken) ||                                                                \
-            !aliquot_charge_keep(&charged, table, (uint64_t)(uintptr_t)(key))) {                                       \
+        if (!aliquot_charge_adjust(&charged_allocation, taken) ||                                                      \
+            !aliquot_charge_record(&charged_allocation, table, (uint64_t)(uintptr_t)(key))) {                          \
             undo;                                                                                                      \
-            return aliquot_charge_cancel(&charged, CUDA_ERROR_OUT_OF_MEMORY);                                          \
+            return aliquot_charge_cancel(&charged_allocation, CUDA_ERROR_OUT_OF_MEMORY);                               \
         }                                                                                                              \
     } while (0)
 
-/* Whether bytes may be had on a device: reserves them, if need be after the pools have given back what they hold in
-   vain. Charges the context too, where its making was not seen. */
+/* Reserves bytes on a device. If they do not fit, memory pools first release what they hold unused. Also charges the
+   primary context if its creation bypassed the hooks. False: no room. */
 bool aliquot_charge_reserve(int device, uint64_t bytes);
 
-/* Reserves on the current context's device. With an owner of NULL nothing was reserved: there are no limits. */
-CUresult aliquot_charge_begin(struct aliquot_holding *charge, uint64_t bytes);
+/* Reserves bytes on the device of the current context. Leaves charge->owner NULL if no limits apply; then nothing is
+   reserved. Returns the error that the hook must return. */
+CUresult aliquot_charge_begin(struct aliquot_allocation *charge, uint64_t bytes);
 
-/* False: what the driver really took is over the limit. */
-bool aliquot_charge_true_up(struct aliquot_holding *charge, uint64_t bytes);
+/* Changes the charge to the bytes that the driver took. False: they exceed the limit. */
+bool aliquot_charge_adjust(struct aliquot_allocation *charge, uint64_t bytes);
 
-/* After the driver failed, with its result. */
-CUresult aliquot_charge_cancel(const struct aliquot_holding *charge, CUresult result);
+/* Releases the charge after a failed call. Returns result. */
+CUresult aliquot_charge_cancel(const struct aliquot_allocation *charge, CUresult result);
 
-/* After the driver made it. False: it can't be remembered, so it must go. */
-bool aliquot_charge_keep(const struct aliquot_holding *charge, struct aliquot_table *table, uint64_t key);
+/* Records a new allocation. False: there is no memory for the record, so the caller must free the allocation. */
+bool aliquot_charge_record(const struct aliquot_allocation *charge, struct aliquot_table *table, uint64_t key);
 
-void aliquot_charge_give_back(const struct aliquot_holding *holding);
+void aliquot_charge_release(const struct aliquot_allocation *allocation);
 
-/* A key is forgotten before the driver frees it, since it may be another thread's right after. What is not known
-   (imported, or nonsense) is the driver's business. */
-struct aliquot_freeing {
+/* A free in progress. The record is removed before the driver frees the memory, because another thread may get the
+   same key immediately after. An unknown key (imported, or invalid) is passed to the driver without accounting. */
+struct aliquot_pending_free {
     bool known;
     uint64_t key;
-    struct aliquot_holding holding;
+    struct aliquot_allocation allocation;
 };
 
-void aliquot_charge_start_freeing(struct aliquot_freeing *freeing, struct aliquot_table *table, uint64_t key);
-CUresult aliquot_charge_end_freeing(const struct aliquot_freeing *freeing, struct aliquot_table *table,
-                                    CUresult result);
+void aliquot_charge_before_free(struct aliquot_pending_free *pending, struct aliquot_table *table, uint64_t key);
+CUresult aliquot_charge_after_free(const struct aliquot_pending_free *pending, struct aliquot_table *table,
+                                   CUresult result);
 
 #endif

@@ -2,39 +2,39 @@
 
 #include "account.h"
 #include "config.h"
-#include "law.h"
+#include "gcra.h"
 #include "os.h"
 #include "shared.h"
 #include "usage.h"
 
 #include <stdatomic.h>
 
-#define POLL INT64_C(250000)              /* ns between looks at whether the GPU has caught up */
-#define WANTED_STEP UINT64_C(1000000)     /* ns: how exactly the region says when a launch last came */
-#define COMPANY_LASTS INT64_C(1000000000) /* ns after which a peer that charged nothing counts as gone */
+#define UNFINISHED_POLL_NS INT64_C(250000)     /* between checks whether the GPU has caught up */
+#define WANTED_RESOLUTION_NS UINT64_C(1000000) /* resolution of aliquot_device.wanted */
+#define PEER_TIMEOUT_NS INT64_C(1000000000)    /* a process without charges for this long is not active */
 
-struct device {
+struct gpu_limit {
     _Atomic uint32_t share; /* millionths of the GPU; 0: no limit */
     atomic_int policy;
     struct aliquot_device *shared; /* in the region */
     struct aliquot_charge *charges;
-    /* By the same law as the region's word, of this process alone. */
-    _Alignas(64) uint64_t own;
+    /* Like the word tat in the region, for this process alone. */
+    _Alignas(64) uint64_t own_tat;
     _Alignas(64) _Atomic int64_t unfinished;
     _Atomic uint64_t own_used;
-    /* GPU time of the container's other processes, when it was last seen to grow. */
-    _Atomic int64_t others_used;
-    _Atomic int64_t others_seen;
+    /* GPU time of the container's other processes, and when it was last seen to grow. */
+    _Atomic int64_t peers_used;
+    _Atomic int64_t peers_active_at;
 };
 
-static struct device devices[ALIQUOT_LIMITS_MOST_VGPUS];
+static struct gpu_limit gpu_limits[ALIQUOT_LIMITS_VGPUS_MAX];
 int aliquot_compute_state = ALIQUOT_COMPUTE_UNKNOWN;
 
-static void set_state(int state) {
+static void set_compute_state(int state) {
     __atomic_store_n(&aliquot_compute_state, state, __ATOMIC_RELEASE);
 }
 
-void aliquot_compute_limits(const struct aliquot_limits *limits) {
+void aliquot_compute_set_limits(const struct aliquot_limits *limits) {
     bool limited = false;
     for (size_t i = 0; i < limits->count; i++) {
         const struct aliquot_vgpu *vgpu = &limits->vgpu[i];
@@ -43,131 +43,134 @@ void aliquot_compute_limits(const struct aliquot_limits *limits) {
         if (number < 0 || place < 0) {
             continue;
         }
-        struct device *device = &devices[number];
+        struct gpu_limit *limit = &gpu_limits[number];
         bool none = vgpu->cores == 0 || vgpu->policy == ALIQUOT_POLICY_NONE;
-        if (device->shared == NULL) { /* it stays; other threads read it */
-            device->shared = &aliquot_shared_region()->device[place];
-            device->charges = aliquot_shared_region()->charge[place];
+        if (limit->shared == NULL) { /* never changes again: other threads read it */
+            limit->shared = &aliquot_shared_region()->device[place];
+            limit->charges = aliquot_shared_region()->charge[place];
         }
-        atomic_store_explicit(&device->policy, (int)vgpu->policy, memory_order_relaxed);
-        atomic_store_explicit(&device->share, none ? 0 : vgpu->cores * (ALIQUOT_LAW_WHOLE / 100), memory_order_release);
+        atomic_store_explicit(&limit->policy, (int)vgpu->policy, memory_order_relaxed);
+        atomic_store_explicit(&limit->share, none ? 0 : vgpu->cores * (ALIQUOT_GCRA_WHOLE_GPU / 100),
+                              memory_order_release);
         limited |= !none;
     }
-    set_state(limited ? ALIQUOT_COMPUTE_LIMITED : ALIQUOT_COMPUTE_FREE);
+    set_compute_state(limited ? ALIQUOT_COMPUTE_LIMITED : ALIQUOT_COMPUTE_FREE);
 }
 
 void aliquot_compute_reset(void) {
-    for (size_t i = 0; i < ALIQUOT_LIMITS_MOST_VGPUS; i++) {
-        devices[i] = (struct device){0};
+    for (size_t i = 0; i < ALIQUOT_LIMITS_VGPUS_MAX; i++) {
+        gpu_limits[i] = (struct gpu_limit){0};
     }
-    set_state(ALIQUOT_COMPUTE_UNKNOWN);
+    set_compute_state(ALIQUOT_COMPUTE_UNKNOWN);
 }
 
 int aliquot_compute_refresh(void) {
-    /* In mode ENFORCE aliquot_compute_limits() has been called. */
+    /* In mode ENFORCE aliquot_compute_set_limits() has already set the state. */
     if (aliquot_config_mode() != ALIQUOT_MODE_ENFORCE) {
-        set_state(ALIQUOT_COMPUTE_FREE);
+        set_compute_state(ALIQUOT_COMPUTE_FREE);
     }
     return __atomic_load_n(&aliquot_compute_state, __ATOMIC_ACQUIRE);
 }
 
 bool aliquot_compute_is_limited(int device) {
-    return device >= 0 && atomic_load_explicit(&devices[device].share, memory_order_acquire) != 0;
+    return device >= 0 && atomic_load_explicit(&gpu_limits[device].share, memory_order_acquire) != 0;
 }
 
-static uint32_t share_of(struct device *device, int64_t now) {
-    return aliquot_law_share(atomic_load_explicit(&device->share, memory_order_relaxed),
-                             (enum aliquot_policy)atomic_load_explicit(&device->policy, memory_order_relaxed),
-                             __atomic_load_n(&device->shared->grant, __ATOMIC_RELAXED), now);
+static uint32_t effective_share(struct gpu_limit *limit, int64_t now) {
+    return aliquot_gcra_share(atomic_load_explicit(&limit->share, memory_order_relaxed),
+                              (enum aliquot_policy)atomic_load_explicit(&limit->policy, memory_order_relaxed),
+                              __atomic_load_n(&limit->shared->grant, __ATOMIC_RELAXED), now);
 }
 
-static void want(struct device *device, int64_t now) {
-    uint64_t before = __atomic_load_n(&device->shared->wanted, __ATOMIC_RELAXED);
-    if ((uint64_t)now - before > WANTED_STEP) {
-        __atomic_store_n(&device->shared->wanted, (uint64_t)now, __ATOMIC_RELAXED);
+static void record_wanted(struct gpu_limit *limit, int64_t now) {
+    uint64_t before = __atomic_load_n(&limit->shared->wanted, __ATOMIC_RELAXED);
+    if ((uint64_t)now - before > WANTED_RESOLUTION_NS) {
+        __atomic_store_n(&limit->shared->wanted, (uint64_t)now, __ATOMIC_RELAXED);
     }
 }
 
-static bool take_at(struct device *device, uint64_t cost, int64_t now, int64_t *until) {
-    uint32_t share = share_of(device, now);
-    want(device, now);
-    /* Who is granted all of it for now doesn't queue for seconds, either: it would hold on to the GPU when others come,
-       and seem not to want it while the driver holds it back. */
-    bool whole = share >= ALIQUOT_LAW_WHOLE;
-    bool fixed = atomic_load_explicit(&device->share, memory_order_relaxed) >= ALIQUOT_LAW_WHOLE;
+static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t now, int64_t *until) {
+    uint32_t share = effective_share(limit, now);
+    record_wanted(limit, now);
+    /* A process with a temporary grant of the whole GPU is also bounded in unfinished work. Otherwise it would keep
+       the GPU busy for seconds after other containers come, and would seem not to want it while the driver blocks
+       it. */
+    bool whole = share >= ALIQUOT_GCRA_WHOLE_GPU;
+    bool fixed = atomic_load_explicit(&limit->share, memory_order_relaxed) >= ALIQUOT_GCRA_WHOLE_GPU;
     if (share == 0 || (whole && fixed)) {
         return true;
     }
-    if (atomic_load_explicit(&device->unfinished, memory_order_relaxed) > ALIQUOT_LAW_BURST) {
-        *until = now + POLL;
+    if (atomic_load_explicit(&limit->unfinished, memory_order_relaxed) > ALIQUOT_GCRA_BURST_NS) {
+        *until = now + UNFINISHED_POLL_NS;
         return false;
     }
     if (whole) {
         return true;
     }
-    if (!aliquot_law_take(&device->own, share, cost, now, until)) {
+    if (!aliquot_gcra_try_charge(&limit->own_tat, share, cost, now, until)) {
         return false;
     }
-    if (!aliquot_law_take(&device->shared->tat, share, cost, now, until)) {
-        aliquot_law_correct(&device->own, share, -(int64_t)cost, now);
+    if (!aliquot_gcra_try_charge(&limit->shared->tat, share, cost, now, until)) {
+        aliquot_gcra_adjust(&limit->own_tat, share, -(int64_t)cost, now);
         return false;
     }
     return true;
 }
 
-bool aliquot_compute_take(int number, uint64_t cost, int64_t *until) {
-    struct device *device = &devices[number];
-    /* The coarse clock lags behind: who may go by it may go. */
-    return take_at(device, cost, aliquot_os_clock_coarse(), until) || take_at(device, cost, aliquot_os_clock(), until);
+bool aliquot_compute_try_charge(int number, uint64_t cost, int64_t *until) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    /* The coarse clock lags, so a charge that it allows is allowed by the exact clock, too. */
+    return try_charge_at(limit, cost, aliquot_os_clock_coarse(), until) ||
+           try_charge_at(limit, cost, aliquot_os_clock(), until);
 }
 
-void aliquot_compute_correct(int number, int64_t difference) {
-    struct device *device = &devices[number];
+void aliquot_compute_adjust(int number, int64_t difference) {
+    struct gpu_limit *limit = &gpu_limits[number];
     int64_t now = aliquot_os_clock_coarse();
-    uint32_t share = share_of(device, now);
-    if (share != 0 && share < ALIQUOT_LAW_WHOLE && difference != 0) {
-        aliquot_law_correct(&device->own, share, difference, now);
-        aliquot_law_correct(&device->shared->tat, share, difference, now);
+    uint32_t share = effective_share(limit, now);
+    if (share != 0 && share < ALIQUOT_GCRA_WHOLE_GPU && difference != 0) {
+        aliquot_gcra_adjust(&limit->own_tat, share, difference, now);
+        aliquot_gcra_adjust(&limit->shared->tat, share, difference, now);
     }
 }
 
-void aliquot_compute_used(int number, uint64_t nanoseconds) {
-    struct device *device = &devices[number];
+void aliquot_compute_add_used(int number, uint64_t nanoseconds) {
+    struct gpu_limit *limit = &gpu_limits[number];
     int slot = aliquot_shared_slot();
     if (slot >= 0) {
-        /* Its own first: then others' is never seen too large (has_peers). */
-        atomic_fetch_add_explicit(&device->own_used, nanoseconds, memory_order_relaxed);
+        /* Adds to own_used first, so that the GPU time of other processes is never overestimated (has_active_peers). */
+        atomic_fetch_add_explicit(&limit->own_used, nanoseconds, memory_order_relaxed);
         atomic_thread_fence(memory_order_release);
-        aliquot_usage_charge(device->shared, &device->charges[slot], nanoseconds, aliquot_os_clock_coarse());
+        aliquot_usage_charge(limit->shared, &limit->charges[slot], nanoseconds, aliquot_os_clock_coarse());
     }
 }
 
-void aliquot_compute_held_back(int number, int64_t nanoseconds) {
-    __atomic_fetch_add(&devices[number].shared->throttled, (uint64_t)nanoseconds, __ATOMIC_RELAXED);
+void aliquot_compute_add_throttled(int number, int64_t nanoseconds) {
+    __atomic_fetch_add(&gpu_limits[number].shared->throttled, (uint64_t)nanoseconds, __ATOMIC_RELAXED);
 }
 
-void aliquot_compute_unfinished(int number, int64_t nanoseconds) {
-    atomic_fetch_add_explicit(&devices[number].unfinished, nanoseconds, memory_order_relaxed);
+void aliquot_compute_add_unfinished(int number, int64_t nanoseconds) {
+    atomic_fetch_add_explicit(&gpu_limits[number].unfinished, nanoseconds, memory_order_relaxed);
 }
 
-/* A peer of this container shares the GPU in time slices just as another container does. */
-static bool has_peers(struct device *device, int64_t now) {
-    uint64_t all = __atomic_load_n(&device->shared->gpu_time, __ATOMIC_ACQUIRE);
-    int64_t others = (int64_t)(all - atomic_load_explicit(&device->own_used, memory_order_relaxed));
-    if (others > atomic_load_explicit(&device->others_used, memory_order_relaxed)) {
-        atomic_store_explicit(&device->others_used, others, memory_order_relaxed);
-        atomic_store_explicit(&device->others_seen, now, memory_order_relaxed);
+/* Other processes of this container share the GPU in time slices just as other containers do. */
+static bool has_active_peers(struct gpu_limit *limit, int64_t now) {
+    uint64_t all = __atomic_load_n(&limit->shared->gpu_time, __ATOMIC_ACQUIRE);
+    int64_t others = (int64_t)(all - atomic_load_explicit(&limit->own_used, memory_order_relaxed));
+    if (others > atomic_load_explicit(&limit->peers_used, memory_order_relaxed)) {
+        atomic_store_explicit(&limit->peers_used, others, memory_order_relaxed);
+        atomic_store_explicit(&limit->peers_active_at, now, memory_order_relaxed);
         return true;
     }
-    return now - atomic_load_explicit(&device->others_seen, memory_order_relaxed) < COMPANY_LASTS;
+    return now - atomic_load_explicit(&limit->peers_active_at, memory_order_relaxed) < PEER_TIMEOUT_NS;
 }
 
 bool aliquot_compute_is_alone(int number, bool seems) {
-    struct device *device = &devices[number];
+    struct gpu_limit *limit = &gpu_limits[number];
     int64_t now = aliquot_os_clock_coarse();
-    uint64_t grant = __atomic_load_n(&device->shared->grant, __ATOMIC_RELAXED);
+    uint64_t grant = __atomic_load_n(&limit->shared->grant, __ATOMIC_RELAXED);
     int64_t age = now - (int64_t)(ALIQUOT_GRANT_MS(grant) * 1000000);
-    uint32_t active = __atomic_load_n(&device->shared->active, __ATOMIC_RELAXED);
-    bool heard = grant != 0 && age < ALIQUOT_LAW_GRANT_AGE && active != 0;
-    return !has_peers(device, now) && (heard ? active == 1 : seems);
+    uint32_t active = __atomic_load_n(&limit->shared->active, __ATOMIC_RELAXED);
+    bool heard = grant != 0 && age < ALIQUOT_GCRA_GRANT_MAX_AGE_NS && active != 0;
+    return !has_active_peers(limit, now) && (heard ? active == 1 : seems);
 }

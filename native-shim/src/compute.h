@@ -1,25 +1,26 @@
 /*
  * The compute limit: how much GPU time this container's processes may use.
  *
- * The unit is GPU time, not launches or blocks. Each launch is charged what its function has been seen to cost
- * (cost.h) to one word per container and GPU in the region (law.h); when the container is ahead of its share, the
- * launching thread sleeps until it no longer is. What was really used is measured afterwards by timing events around
- * batches of launches (measure.h), never waited for, and the word is put right by the difference.
+ * The unit is GPU time, not launches or blocks. Each launch is charged the learned cost of its function (cost.h) to one
+ * word per container and GPU in the region (gcra.h). While the container exceeds its share, the launching thread
+ * sleeps. The GPU time really used is measured afterwards by timing events around batches of launches (measure.h),
+ * without waiting for them, and the word is adjusted by the difference.
  *
- * What a launch pays: without limits a relaxed load and a predicted branch; with limits a look at the current context,
- * a look into the table of costs and a subtraction from what this thread has taken in advance (50 us of GPU time at a
- * time); per such advance a coarse clock and two compare-and-swaps. Nobody waits for a lock, another thread or the GPU.
+ * Cost of a launch: without limits a relaxed load and a predicted branch; with limits a query of the current context, a
+ * lookup in the cost table and a subtraction from what this thread has charged in advance (50 us of GPU time at a
+ * time); per advance one read of the coarse clock and two compare-and-swaps. A launch never waits for a lock, another
+ * thread or the GPU.
  *
- * Bounds: while throttled, a container has at most ALIQUOT_LAW_BURST of unfinished estimated work plus one launch on
- * the GPU. No launch waits longer than ALIQUOT_LAW_LONGEST_WAIT, and no debt is larger: collectives of several GPUs
- * wait for each other on the GPU, so to hold one back for ever would be to hold back all. A share below which a kernel
- * can't be repaid within that time (a 20 ms kernel: 1 percent) is therefore exceeded.
+ * Bounds: while throttled, a container has at most ALIQUOT_GCRA_BURST_NS of unfinished estimated work plus one launch
+ * on the GPU. No launch waits longer than ALIQUOT_GCRA_WAIT_MAX_NS, and no debt is larger: the kernels of a collective
+ * wait for each other on several GPUs, so holding one back indefinitely would block all. A share too small to repay a
+ * kernel within that time (for a 20 ms kernel: 1 percent) is therefore exceeded.
  *
- * Nothing that is written into the region frees a process from its own share: each keeps a private word besides the
- * shared one. What it can do is hide the container's processes from each other, or hold them back, within the bounds.
+ * No write to the region frees a process from its own share: each process keeps a private word besides the shared one.
+ * Such a write can hide the container's processes from each other, or throttle them within the bounds.
  *
- * Of a container's launches inside a stream capture nothing is charged, recorded, asked or allocated: the graph is
- * charged, whole, whenever it is launched.
+ * Launches inside a stream capture are not charged, measured or delayed: the graph is charged as a whole whenever it is
+ * launched.
  *
  * Source of the idea: Turner, "New Directions in Communications" (1986), the leaky bucket as a meter; ITU-T I.371.
  */
@@ -32,44 +33,42 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Takes over what a limit file says, after aliquot_account_limits() has. Not to be called by two threads at once. */
-void aliquot_compute_limits(const struct aliquot_limits *limits);
+/* Applies the compute limits of a limit file. Call it after aliquot_account_set_limits(). Calls must not overlap. */
+void aliquot_compute_set_limits(const struct aliquot_limits *limits);
 
-/* In a forked child. */
+/* Resets the state in a forked child. */
 void aliquot_compute_reset(void);
 
-/* A context is about to end, or may be: its timing events are destroyed, its unfinished batches stay charged as
-   estimated. Its launches are measured anew if it lives on. In measure.c. */
-void aliquot_compute_forget_context(CUcontext context);
-
-/* For the hooks of launches. Devices are the account's numbers. */
+/* For the hooks of launches. Devices are numbered as in account.h. */
 
 enum { ALIQUOT_COMPUTE_UNKNOWN, ALIQUOT_COMPUTE_FREE, ALIQUOT_COMPUTE_LIMITED };
 
-/* Whether any device is limited; UNKNOWN before the first launch. */
+/* Whether any device is limited: one of the above; UNKNOWN before the first launch. */
 extern int aliquot_compute_state;
 
-/* Makes sure that the state is known, and looks whether limits have changed. */
+/* Determines the state if it is unknown, and rereads the limit file if it has changed. Returns the state. */
 int aliquot_compute_refresh(void);
 
 bool aliquot_compute_is_limited(int device);
 
-/* Charges a launch, and says until when it must be held back if it must: then nothing was charged. */
-bool aliquot_compute_take(int device, uint64_t cost, int64_t *until);
+/* Charges a launch of cost nanoseconds of GPU time. False: the launch must be throttled, until the time *until of
+   aliquot_os_clock(), and nothing was charged. */
+bool aliquot_compute_try_charge(int device, uint64_t cost, int64_t *until);
 
-/* Puts a charge right by the difference to what was used; a launch that failed used nothing. */
-void aliquot_compute_correct(int device, int64_t difference);
+/* Adjusts a charge by the difference (nanoseconds) between the GPU time used and charged. A failed launch used none. */
+void aliquot_compute_adjust(int device, int64_t difference);
 
-/* GPU time that was used, for the figures that others read: as measured, or as charged if nobody measures. */
-void aliquot_compute_used(int device, uint64_t nanoseconds);
+/* Adds used GPU time to the figures in the region: as measured, or as charged if it is not measured. */
+void aliquot_compute_add_used(int device, uint64_t nanoseconds);
 
-/* This thread was held back for so long. */
-void aliquot_compute_held_back(int device, int64_t nanoseconds);
+/* Adds the time for which this thread was throttled. */
+void aliquot_compute_add_throttled(int device, int64_t nanoseconds);
 
-/* Estimated work that is on the GPU: added when a batch is on its way, taken off when it is over. */
-void aliquot_compute_unfinished(int device, int64_t nanoseconds);
+/* Adds to the estimated work on the GPU: positive when a batch is submitted, negative when it has finished. */
+void aliquot_compute_add_unfinished(int device, int64_t nanoseconds);
 
-/* Whether this process is the only one that uses the GPU: the node agent knows, or without one its events (seems). */
+/* Whether this process is the only one that uses the GPU. The node agent's report decides; without a recent one,
+   seems does, which is what the timing events suggest. False while another process of the container is active. */
 bool aliquot_compute_is_alone(int device, bool seems);
 
 #endif

@@ -25,18 +25,18 @@
 #define LIMITS_FILE "/etc/aliquot/vgpu"
 #define REGION_FILE "/usr/local/aliquot/region"
 #define PATH_SIZE 1024
-#define TENDING_INTERVAL 100000000 /* ns */
+#define CHECK_INTERVAL_NS 100000000
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int mode = ALIQUOT_MODE_UNDECIDED;
-static _Atomic int64_t tended; /* when, on the coarse clock */
+static _Atomic int64_t last_check; /* of the coarse clock */
 static bool fork_handled;
 
-/* Guarded by the mutex, as is all below. */
+/* The mutex guards all of the following. */
 static char limits_path[PATH_SIZE];
-static struct aliquot_os_file limits_file; /* as it was when last read, well or not */
+static struct aliquot_os_file limits_file; /* state at the last read, successful or not */
 static struct aliquot_limits limits;
-static char text[ALIQUOT_LIMITS_LARGEST_TEXT + 1];
+static char text[ALIQUOT_LIMITS_TEXT_MAX + 1];
 
 static bool is_absent(const char *path) {
     struct aliquot_os_file file;
@@ -44,31 +44,31 @@ static bool is_absent(const char *path) {
     return error == ENOENT || error == ENOTDIR;
 }
 
-/* Outside a container of ours, and only there, the environment may say where to look. */
-static void set_path(char path[PATH_SIZE], const char *variable, const char *usual, bool outside) {
-    const char *named = outside ? secure_getenv(variable) : NULL;
-    bool use = named != NULL && named[0] != 0 && strlen(named) < PATH_SIZE;
-    snprintf(path, PATH_SIZE, "%s", use ? named : usual);
+/* Environment variables choose the path only outside an Aliquot container. */
+static void set_path(char path[PATH_SIZE], const char *variable, const char *standard, bool outside_container) {
+    const char *from_environment = outside_container ? secure_getenv(variable) : NULL;
+    bool use = from_environment != NULL && from_environment[0] != 0 && strlen(from_environment) < PATH_SIZE;
+    snprintf(path, PATH_SIZE, "%s", use ? from_environment : standard);
 }
 
-static enum aliquot_mode close_with(const char *path, const char *reason) {
+static enum aliquot_mode refuse_cuda(const char *path, const char *reason) {
     char line[PATH_SIZE + 512];
     snprintf(line, sizeof line, "aliquot: %s: %s; CUDA is not permitted\n", path, reason);
-    aliquot_os_complain(line);
-    return ALIQUOT_MODE_CLOSED;
+    aliquot_os_write_stderr(line);
+    return ALIQUOT_MODE_REFUSE;
 }
 
 static bool read_limits(char error[ALIQUOT_LIMITS_ERROR]) {
     int fd = aliquot_os_open(limits_path, false);
     if (fd < 0) {
-        snprintf(error, ALIQUOT_LIMITS_ERROR, "can't be opened");
+        snprintf(error, ALIQUOT_LIMITS_ERROR, "cannot be opened");
         return false;
     }
     bool regular = aliquot_os_stat_fd(fd, &limits_file) == 0 && limits_file.regular;
     long length = regular ? aliquot_os_read(fd, text, sizeof text) : -1;
     aliquot_os_close(fd);
     if (length < 0) {
-        snprintf(error, ALIQUOT_LIMITS_ERROR, "can't be read");
+        snprintf(error, ALIQUOT_LIMITS_ERROR, "cannot be read");
         return false;
     }
     return aliquot_limits_parse(text, (size_t)length, &limits, error);
@@ -96,47 +96,47 @@ static void after_fork_in_child(void) {
     aliquot_device_reset();
     aliquot_measure_reset();
     aliquot_compute_reset();
-    atomic_store(&tended, 0);
+    atomic_store(&last_check, 0);
     atomic_store(&mode, ALIQUOT_MODE_UNDECIDED);
     pthread_mutex_unlock(&mutex);
 }
 
-static enum aliquot_mode decide(void) {
+static enum aliquot_mode determine_mode(void) {
     char region_path[PATH_SIZE];
     char error[ALIQUOT_LIMITS_ERROR];
-    bool outside = is_absent(LIMITS_FOLDER) && is_absent(REGION_FILE);
-    set_path(limits_path, "ALIQUOT_CONFIG", LIMITS_FILE, outside);
-    set_path(region_path, "ALIQUOT_REGION", REGION_FILE, outside);
+    bool outside_container = is_absent(LIMITS_FOLDER) && is_absent(REGION_FILE);
+    set_path(limits_path, "ALIQUOT_CONFIG", LIMITS_FILE, outside_container);
+    set_path(region_path, "ALIQUOT_REGION", REGION_FILE, outside_container);
     bool no_region = is_absent(region_path);
     if (is_absent(limits_path)) {
         return no_region ? ALIQUOT_MODE_PASS
-                         : close_with(limits_path, "expected here, since this container has vGPUs; the pod was not "
-                                                   "admitted by Aliquot's webhook");
+                         : refuse_cuda(limits_path, "expected here, since this container has vGPUs; the pod was not "
+                                                    "admitted by Aliquot's webhook");
     }
     if (!read_limits(error)) {
-        return close_with(limits_path, error);
+        return refuse_cuda(limits_path, error);
     }
-    /* Whoever tries the library out may do without the file; each process then has the limit for itself. */
-    bool alone = no_region && outside && strcmp(region_path, REGION_FILE) == 0;
+    /* Outside a container the region may be missing; then the limit applies to each process separately. */
+    bool alone = no_region && outside_container && strcmp(region_path, REGION_FILE) == 0;
     if (!aliquot_shared_open(alone ? NULL : region_path, error)) {
-        return close_with(region_path, error);
+        return refuse_cuda(region_path, error);
     }
-    if (!aliquot_account_limits(&limits, error)) {
-        return close_with(region_path, error);
+    if (!aliquot_account_set_limits(&limits, error)) {
+        return refuse_cuda(region_path, error);
     }
-    aliquot_compute_limits(&limits);
+    aliquot_compute_set_limits(&limits);
     if (!fork_handled) {
         fork_handled = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
     }
     return ALIQUOT_MODE_ENFORCE;
 }
 
-static enum aliquot_mode decide_once(void) {
+static enum aliquot_mode determine_mode_once(void) {
     int saved = errno;
     pthread_mutex_lock(&mutex);
     int decided = atomic_load(&mode);
     if (decided == ALIQUOT_MODE_UNDECIDED) {
-        decided = (int)decide();
+        decided = (int)determine_mode();
         atomic_store_explicit(&mode, decided, memory_order_release);
     }
     pthread_mutex_unlock(&mutex);
@@ -144,7 +144,7 @@ static enum aliquot_mode decide_once(void) {
     return (enum aliquot_mode)decided;
 }
 
-static bool is_same(const struct aliquot_os_file *one, const struct aliquot_os_file *other) {
+static bool is_same_file(const struct aliquot_os_file *one, const struct aliquot_os_file *other) {
     return one->device == other->device && one->inode == other->inode && one->size == other->size &&
            one->modified_seconds == other->modified_seconds &&
            one->modified_nanoseconds == other->modified_nanoseconds && one->changed_seconds == other->changed_seconds &&
@@ -154,16 +154,16 @@ static bool is_same(const struct aliquot_os_file *one, const struct aliquot_os_f
 static void reread_if_changed(void) {
     struct aliquot_os_file now;
     char error[ALIQUOT_LIMITS_ERROR];
-    if (aliquot_os_stat(limits_path, &now) == 0 && !is_same(&now, &limits_file) && read_limits(error)) {
-        aliquot_account_limits(&limits, error);
-        aliquot_compute_limits(&limits);
+    if (aliquot_os_stat(limits_path, &now) == 0 && !is_same_file(&now, &limits_file) && read_limits(error)) {
+        aliquot_account_set_limits(&limits, error);
+        aliquot_compute_set_limits(&limits);
     }
 }
 
-static void tend(void) {
+static void run_periodic_checks(void) {
     int64_t now = aliquot_os_clock_coarse();
-    int64_t last = atomic_load_explicit(&tended, memory_order_relaxed);
-    if (now - last < TENDING_INTERVAL || !atomic_compare_exchange_strong(&tended, &last, now)) {
+    int64_t last = atomic_load_explicit(&last_check, memory_order_relaxed);
+    if (now - last < CHECK_INTERVAL_NS || !atomic_compare_exchange_strong(&last_check, &last, now)) {
         return;
     }
     int saved = errno;
@@ -177,10 +177,10 @@ static void tend(void) {
 enum aliquot_mode aliquot_config_mode(void) {
     int decided = atomic_load_explicit(&mode, memory_order_acquire);
     if (decided == ALIQUOT_MODE_UNDECIDED) {
-        decided = (int)decide_once();
+        decided = (int)determine_mode_once();
     }
     if (decided == ALIQUOT_MODE_ENFORCE) {
-        tend();
+        run_periodic_checks();
     }
     return (enum aliquot_mode)decided;
 }

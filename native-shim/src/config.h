@@ -1,17 +1,18 @@
-/* Whether, and by which limit file, this process is limited. Nothing happens before the first question. */
+/* Decides whether this process is limited, and by which limit file. Nothing happens before the first call. */
 #ifndef ALIQUOT_CONFIG_H
 #define ALIQUOT_CONFIG_H
 
 enum aliquot_mode {
     ALIQUOT_MODE_UNDECIDED,
-    ALIQUOT_MODE_PASS,    /* not a container of ours: everything goes through untouched */
-    ALIQUOT_MODE_ENFORCE, /* limits are known to account.h */
-    ALIQUOT_MODE_CLOSED,  /* they should be and aren't: CUDA does not start; one line on stderr has said why */
+    ALIQUOT_MODE_PASS,    /* not an Aliquot container: all calls are forwarded unchanged */
+    ALIQUOT_MODE_ENFORCE, /* the limits have been applied (account.h) */
+    ALIQUOT_MODE_REFUSE,  /* limits are required but missing or invalid: cuInit fails; one line on stderr gives the
+                             reason */
 };
 
-/* Decided at the first call and never changed (a forked child decides anew). Also looks, at most 10 times a second,
-   whether the limit file has changed, and cleans up after dead processes: for paths that end in the driver. A changed
-   file that can't be read or parsed changes nothing. */
+/* Returns the mode, which is decided at the first call and never changes; a forked child decides again. At most 10
+   times a second it also rereads a changed limit file and releases the charges of dead processes, so call it only
+   where the driver is called anyway. A changed file that cannot be read or parsed has no effect. */
 enum aliquot_mode aliquot_config_mode(void);
 
 #endif

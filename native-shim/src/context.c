@@ -1,136 +1,139 @@
-/* The making and the end of contexts, and cuInit. */
+/* Hooks of context creation and destruction, and of cuInit. */
 #include "context.h"
 
 #include "account.h"
 #include "array.h"
 #include "charge.h"
-#include "compute.h"
 #include "config.h"
 #include "device.h"
+#include "measure.h"
 #include "memory.h"
 #include "pool.h"
 
 #include <pthread.h>
 
-#define DEVICES ALIQUOT_LIMITS_MOST_VGPUS
+#define DEVICES ALIQUOT_LIMITS_VGPUS_MAX
 
-/* Guards what follows; the account is asked under it, the driver is not. */
+/* Guards device_contexts, created_contexts and their charges. It is held while the account is called, and its holder
+   may trim and query memory pools in the driver (aliquot_pool_reserve_on_device). Contexts are created and destroyed
+   without it. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
-    unsigned made;    /* contexts but the primary one, those in the making too */
-    bool primary;     /* or one that nobody saw being made */
-    uint64_t charged; /* bytes, of them all */
-} of_device[DEVICES];
+    unsigned created;       /* non-primary contexts, including those being created */
+    bool primary;           /* or a context whose creation bypassed the hooks */
+    uint64_t charged_bytes; /* for all of them */
+} device_contexts[DEVICES];
 
-static struct aliquot_table made; /* contexts but primary ones; of the holding only the device counts */
+static struct aliquot_table created_contexts; /* non-primary contexts; only .device is used */
 
-atomic_bool aliquot_context_seen[DEVICES]; /* there is a context, and it is charged */
+atomic_bool aliquot_context_charged[DEVICES]; /* the device has a context, and it is charged */
 
 void aliquot_context_reset(void) {
-    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a fork may have come while a thread had it */
+    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread of the parent may have held it */
     for (int i = 0; i < DEVICES; i++) {
-        of_device[i].made = 0;
-        of_device[i].primary = false;
-        of_device[i].charged = 0;
-        atomic_store(&aliquot_context_seen[i], false);
+        device_contexts[i].created = 0;
+        device_contexts[i].primary = false;
+        device_contexts[i].charged_bytes = 0;
+        atomic_store(&aliquot_context_charged[i], false);
     }
-    aliquot_table_reset(&made);
+    aliquot_table_reset(&created_contexts);
 }
 
-/* With the mutex. False: it is the first, and there is no room for it. */
-static bool is_room_for_first(int device) {
-    if (!atomic_load(&aliquot_context_seen[device])) {
-        uint64_t bytes = aliquot_account_vgpu(device).context;
-        /* Not by aliquot_charge_reserve(), which would come back here. */
-        if (bytes > 0 && !aliquot_pool_reserve(device, bytes)) {
+/* Requires the mutex. Charges the device's contexts if this is the first one. False: no room. */
+static bool charge_first_context(int device) {
+    if (!atomic_load(&aliquot_context_charged[device])) {
+        uint64_t bytes = aliquot_account_share(device).context_bytes;
+        /* aliquot_charge_reserve() would call this function again. */
+        if (bytes > 0 && !aliquot_pool_reserve_on_device(device, bytes)) {
             return false;
         }
-        of_device[device].charged = bytes;
+        device_contexts[device].charged_bytes = bytes;
         if (bytes > 0) {
-            aliquot_account_context(device, bytes);
+            aliquot_account_set_context_bytes(device, bytes);
         }
-        atomic_store_explicit(&aliquot_context_seen[device], true, memory_order_release);
+        atomic_store_explicit(&aliquot_context_charged[device], true, memory_order_release);
     }
     return true;
 }
 
-static bool arrive(int device, bool primary) {
+static bool charge_context(int device, bool primary) {
     pthread_mutex_lock(&mutex);
-    bool room = is_room_for_first(device);
-    if (room && primary) {
-        of_device[device].primary = true;
-    } else if (room) {
-        of_device[device].made++;
+    bool charged = charge_first_context(device);
+    if (charged && primary) {
+        device_contexts[device].primary = true;
+    } else if (charged) {
+        device_contexts[device].created++;
     }
     pthread_mutex_unlock(&mutex);
-    return room;
+    return charged;
 }
 
-static void depart(int device, bool primary) {
+static void release_context(int device, bool primary) {
     pthread_mutex_lock(&mutex);
     if (primary) {
-        of_device[device].primary = false;
-    } else if (of_device[device].made > 0) {
-        of_device[device].made--;
+        device_contexts[device].primary = false;
+    } else if (device_contexts[device].created > 0) {
+        device_contexts[device].created--;
     }
-    if (of_device[device].made == 0 && !of_device[device].primary && atomic_load(&aliquot_context_seen[device])) {
-        atomic_store(&aliquot_context_seen[device], false);
-        aliquot_pool_contexts_are_gone(device);
-        if (of_device[device].charged > 0) {
-            aliquot_account_context(device, 0);
-            aliquot_account_release(device, of_device[device].charged);
-            of_device[device].charged = 0;
+    if (device_contexts[device].created == 0 && !device_contexts[device].primary &&
+        atomic_load(&aliquot_context_charged[device])) {
+        atomic_store(&aliquot_context_charged[device], false);
+        aliquot_pool_last_context_ended(device);
+        if (device_contexts[device].charged_bytes > 0) {
+            aliquot_account_set_context_bytes(device, 0);
+            aliquot_account_release(device, device_contexts[device].charged_bytes);
+            device_contexts[device].charged_bytes = 0;
         }
     }
     pthread_mutex_unlock(&mutex);
 }
 
-bool aliquot_context_charge_unseen(int device) {
-    return arrive(device, true);
+bool aliquot_context_charge_unhooked(int device) {
+    return charge_context(device, true);
 }
 
 CUresult cuInit(unsigned int flags) {
-    if (!aliquot_lookup_cuda() || aliquot_bare.cuInit == NULL) {
+    if (!aliquot_lookup_cuda() || aliquot_real.cuInit == NULL) {
         return CUDA_ERROR_NO_DEVICE;
     }
-    return aliquot_config_mode() == ALIQUOT_MODE_CLOSED ? CUDA_ERROR_NOT_PERMITTED : aliquot_bare.cuInit(flags);
+    return aliquot_config_mode() == ALIQUOT_MODE_REFUSE ? CUDA_ERROR_NOT_PERMITTED : aliquot_real.cuInit(flags);
 }
 
-/* A context in the making. -1 as device: it is not counted. */
-static CUresult begin(CUdevice ordinal, bool primary, int *device) {
+/* Charges a context before it is created. *device is -1 if it is not charged. */
+static CUresult charge_new_context(CUdevice ordinal, bool primary, int *device) {
     enum aliquot_mode mode = aliquot_config_mode();
     *device = mode == ALIQUOT_MODE_ENFORCE ? aliquot_device_of_ordinal(ordinal) : -1;
-    if (mode == ALIQUOT_MODE_CLOSED) {
+    if (mode == ALIQUOT_MODE_REFUSE) {
         return CUDA_ERROR_NOT_PERMITTED;
     }
-    return *device < 0 || arrive(*device, primary) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return *device < 0 || charge_context(*device, primary) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Remembers a context that was made, so that its end can be told from another's. */
-static CUresult end(int device, CUcontext context, CUresult result) {
-    struct aliquot_holding old, holding = {.device = (uint32_t)device};
+/* After the creation of a non-primary context: records it, so that its destruction is recognized. */
+static CUresult record_new_context(int device, CUcontext context, CUresult result) {
+    struct aliquot_allocation old, allocation = {.device = (uint32_t)device};
     bool replaced = false;
     if (device >= 0 && result != CUDA_SUCCESS) {
-        depart(device, false);
+        release_context(device, false);
     } else if (device >= 0) {
-        /* Without memory to remember it, it is counted until the process ends. */
-        aliquot_table_put(&made, (uint64_t)(uintptr_t)context, &holding, &old, &replaced);
+        /* If there is no memory for the record, the context counts until the process ends. */
+        aliquot_table_put(&created_contexts, (uint64_t)(uintptr_t)context, &allocation, &old, &replaced);
         if (replaced) {
-            depart((int)old.device, false);
+            release_context((int)old.device, false);
         }
     }
     return result;
 }
 
-#define CREATE(symbol, parameters, ...)                                                                                \
+#define CREATE_CONTEXT(symbol, parameters, ...)                                                                        \
     CUresult symbol parameters {                                                                                       \
-        ALIQUOT_NEED(symbol)                                                                                           \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
         int number = -1;                                                                                               \
         CUcontext new = NULL;                                                                                          \
-        CUresult result = begin(device, false, &number);                                                               \
+        CUresult result = charge_new_context(device, false, &number);                                                  \
         if (result == CUDA_SUCCESS) {                                                                                  \
-            result = end(number, new, aliquot_bare.symbol(context == NULL ? NULL : &new, __VA_ARGS__));                \
+            result = record_new_context(number, new, aliquot_real.symbol(context == NULL ? NULL : &new, __VA_ARGS__)); \
         }                                                                                                              \
         if (result == CUDA_SUCCESS) {                                                                                  \
             *context = new;                                                                                            \
@@ -138,98 +141,100 @@ static CUresult end(int device, CUcontext context, CUresult result) {
         return result;                                                                                                 \
     }
 
-CREATE(cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device), flags, device)
-CREATE(cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device), flags, device)
-CREATE(cuCtxCreate_v3,
-       (CUcontext * context, CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device), affinity,
-       count, flags, device)
-CREATE(cuCtxCreate_v4, (CUcontext * context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device),
-       parameters, flags, device)
+CREATE_CONTEXT(cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device), flags, device)
+CREATE_CONTEXT(cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device), flags, device)
+CREATE_CONTEXT(cuCtxCreate_v3,
+               (CUcontext * context, CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device),
+               affinity, count, flags, device)
+CREATE_CONTEXT(cuCtxCreate_v4,
+               (CUcontext * context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device), parameters,
+               flags, device)
 
-/* The end of a context is the end of what was made in it; of memory pools it is not. */
-static void forget(CUcontext context) {
-    aliquot_device_forget_contexts();
-    aliquot_table_take_owner(&aliquot_memory, context, aliquot_charge_give_back);
+/* The end of a context releases what was allocated in it, except for memory pools. */
+static void release_context_memory(CUcontext context) {
+    aliquot_device_invalidate_contexts();
+    aliquot_table_remove_owner(&aliquot_memory_allocations, context, aliquot_charge_release);
     aliquot_array_context_ended(context);
-    aliquot_pool_true_up();
+    aliquot_pool_update_charges();
 }
 
-static CUresult after_destruction(CUcontext context, CUresult result) {
-    struct aliquot_holding holding;
+static CUresult after_context_destroy(CUcontext context, CUresult result) {
+    struct aliquot_allocation allocation;
     if (result == CUDA_SUCCESS && context != NULL) {
-        forget(context);
-        if (aliquot_table_take(&made, (uint64_t)(uintptr_t)context, &holding)) {
-            depart((int)holding.device, false);
+        release_context_memory(context);
+        if (aliquot_table_remove(&created_contexts, (uint64_t)(uintptr_t)context, &allocation)) {
+            release_context((int)allocation.device, false);
         }
     }
     return result;
 }
 
 CUresult cuCtxDestroy(CUcontext context) {
-    ALIQUOT_NEED(cuCtxDestroy)
-    aliquot_compute_forget_context(context);
-    return after_destruction(context, aliquot_bare.cuCtxDestroy(context));
+    ALIQUOT_REQUIRE(cuCtxDestroy)
+    aliquot_measure_forget_context(context);
+    return after_context_destroy(context, aliquot_real.cuCtxDestroy(context));
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context) {
-    ALIQUOT_NEED(cuCtxDestroy_v2)
-    aliquot_compute_forget_context(context);
-    return after_destruction(context, aliquot_bare.cuCtxDestroy_v2(context));
+    ALIQUOT_REQUIRE(cuCtxDestroy_v2)
+    aliquot_measure_forget_context(context);
+    return after_context_destroy(context, aliquot_real.cuCtxDestroy_v2(context));
 }
 
-/* Of the current context; destroys it unless somebody else is attached. */
+/* Detaches from the current context; the driver destroys it unless it is attached elsewhere. */
 CUresult cuCtxDetach(CUcontext context) {
-    ALIQUOT_NEED(cuCtxDetach)
+    ALIQUOT_REQUIRE(cuCtxDetach)
     CUcontext current = NULL;
-    aliquot_compute_forget_context(context);
-    CUresult result = aliquot_bare.cuCtxDetach(context);
-    bool lives = aliquot_bare.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
-    return after_destruction(lives ? NULL : context, result);
+    aliquot_measure_forget_context(context);
+    CUresult result = aliquot_real.cuCtxDetach(context);
+    bool lives = aliquot_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
+    return after_context_destroy(lives ? NULL : context, result);
 }
 
-static bool is_active(CUdevice device) {
+static bool is_primary_active(CUdevice device) {
     unsigned int flags = 0;
     int active = 0;
-    return aliquot_bare.cuDevicePrimaryCtxGetState != NULL &&
-           aliquot_bare.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
+    return aliquot_real.cuDevicePrimaryCtxGetState != NULL &&
+           aliquot_real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-    ALIQUOT_NEED(cuDevicePrimaryCtxRetain)
+    ALIQUOT_REQUIRE(cuDevicePrimaryCtxRetain)
     int number = -1;
-    CUresult result = begin(device, true, &number);
+    CUresult result = charge_new_context(device, true, &number);
     if (result == CUDA_SUCCESS) {
-        result = aliquot_bare.cuDevicePrimaryCtxRetain(context, device);
-        if (result != CUDA_SUCCESS && number >= 0 && !is_active(device)) {
-            depart(number, true);
+        result = aliquot_real.cuDevicePrimaryCtxRetain(context, device);
+        if (result != CUDA_SUCCESS && number >= 0 && !is_primary_active(device)) {
+            release_context(number, true);
         }
     }
     return result;
 }
 
-/* The device's primary context if it exists; else NULL. Its handle is only to be had by retaining it. */
+/* Primary context of the device; NULL if it is not active. Only retaining it returns its handle. */
 static CUcontext primary_context(CUdevice device) {
     CUcontext context = NULL;
-    if (aliquot_config_mode() != ALIQUOT_MODE_ENFORCE || !is_active(device) ||
-        aliquot_bare.cuDevicePrimaryCtxRetain == NULL ||
-        aliquot_bare.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) {
+    if (aliquot_config_mode() != ALIQUOT_MODE_ENFORCE || !is_primary_active(device) ||
+        aliquot_real.cuDevicePrimaryCtxRetain == NULL ||
+        aliquot_real.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) {
         return NULL;
     }
-    if (aliquot_bare.cuDevicePrimaryCtxRelease_v2 != NULL) {
-        aliquot_bare.cuDevicePrimaryCtxRelease_v2(device);
-    } else if (aliquot_bare.cuDevicePrimaryCtxRelease != NULL) {
-        aliquot_bare.cuDevicePrimaryCtxRelease(device);
+    if (aliquot_real.cuDevicePrimaryCtxRelease_v2 != NULL) {
+        aliquot_real.cuDevicePrimaryCtxRelease_v2(device);
+    } else if (aliquot_real.cuDevicePrimaryCtxRelease != NULL) {
+        aliquot_real.cuDevicePrimaryCtxRelease(device);
     }
     return context;
 }
 
-/* After a reset the context is inactive, whoever still holds it; after a release it lives on while others do. */
-static CUresult after_primary(CUdevice ordinal, CUcontext context, CUresult result) {
-    if (result == CUDA_SUCCESS && context != NULL && !is_active(ordinal)) {
+/* After a reset the context is inactive even if it is still retained. After a release it stays active while other
+   references exist. */
+static CUresult after_primary_end(CUdevice ordinal, CUcontext context, CUresult result) {
+    if (result == CUDA_SUCCESS && context != NULL && !is_primary_active(ordinal)) {
         int device = aliquot_device_of_ordinal(ordinal);
-        forget(context);
+        release_context_memory(context);
         if (device >= 0) {
-            depart(device, true);
+            release_context(device, true);
         }
     }
     return result;
@@ -237,10 +242,10 @@ static CUresult after_primary(CUdevice ordinal, CUcontext context, CUresult resu
 
 #define END_PRIMARY(symbol)                                                                                            \
     CUresult symbol(CUdevice device) {                                                                                 \
-        ALIQUOT_NEED(symbol)                                                                                           \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
         CUcontext context = primary_context(device);                                                                   \
-        aliquot_compute_forget_context(context);                                                                       \
-        return after_primary(device, context, aliquot_bare.symbol(device));                                            \
+        aliquot_measure_forget_context(context);                                                                       \
+        return after_primary_end(device, context, aliquot_real.symbol(device));                                        \
     }
 
 END_PRIMARY(cuDevicePrimaryCtxRelease)

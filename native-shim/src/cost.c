@@ -4,40 +4,40 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define ENTRIES 4096 /* a power of two; 256 KiB of memory that costs nothing until it is used */
-#define PROBES 8
-#define KERNEL_GUESS 50000 /* ns */
-#define GRAPH_GUESS 500000
-#define DOUBLINGS 9
-#define WINDOW 16   /* samples from which one least is taken */
-#define SLOWNESS 12 /* a sample has a twelfth of the weight in a mean, at least */
-#define CLOSE_TO 12 /* a sample is close to the least if it is at most 1/12 above it */
+#define ENTRIES 4096 /* a power of two; 256 KiB of zeroed memory, not resident until used */
+#define PROBES_MAX 8
+#define KERNEL_GUESS_NS 50000
+#define GRAPH_GUESS_NS 500000
+#define GUESS_DOUBLINGS_MAX 9
+#define LEAST_WINDOW_SAMPLES 16 /* samples per minimum */
+#define MEAN_SAMPLES_MAX 12     /* a sample's weight in a mean is at least 1/12 */
+#define NEAR_LEAST_DIVISOR 12   /* a sample is near the minimum if it is at most 1/12 above it */
 
-/* A cache line: a launch that comes after other things pays for each that it touches. */
+/* An entry fills one cache line, because a launch after other work pays for each cache line that it touches. */
 struct aliquot_cost {
     _Alignas(64) _Atomic uint64_t key; /* 0: free */
-    _Atomic uint64_t launch;           /* what a launch is charged; while there are no samples, the guess */
-    _Atomic uint32_t samples;          /* saturating, as the next */
-    _Atomic uint32_t exact;            /* of them */
-    _Atomic uint32_t guessed;          /* launches charged by a guess */
+    _Atomic uint64_t launch;           /* ns to charge for a launch; the guess while there are no samples */
+    _Atomic uint32_t samples;          /* saturates, like exact */
+    _Atomic uint32_t exact;            /* number of exact samples */
+    _Atomic uint32_t guessed;          /* launches that were charged a guess */
     _Atomic uint32_t in_window;
-    _Atomic uint64_t mean;  /* of the exact ones */
-    _Atomic uint64_t close; /* mean of those close to the least */
+    _Atomic uint64_t mean;  /* of the exact samples */
+    _Atomic uint64_t close; /* mean of the samples near the minimum */
     _Atomic uint64_t least, least_before;
 };
 _Static_assert(sizeof(struct aliquot_cost) == 64, "an entry is a cache line");
 
 static struct aliquot_cost table[ENTRIES];
 
-static uint64_t hash(uint64_t x) {
+static uint64_t mix_hash(uint64_t x) {
     /* The finalizer of SplitMix64 (Steele, Lea and Flood, 2014). */
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
 }
 
-/* Steps of a quarter of an octave. */
-static uint64_t size_of(uint64_t blocks) {
+/* Size class of a grid, in steps of a quarter of an octave. */
+static uint64_t grid_size_class(uint64_t blocks) {
     if (blocks < 8) {
         return blocks;
     }
@@ -45,34 +45,35 @@ static uint64_t size_of(uint64_t blocks) {
     return octave * 4 + (blocks >> (octave - 2) & 3);
 }
 
-static void start(struct aliquot_cost *cost, enum aliquot_cost_kind kind) {
-    atomic_store_explicit(&cost->launch, kind == ALIQUOT_COST_GRAPH ? GRAPH_GUESS : KERNEL_GUESS, memory_order_relaxed);
+static void reset_entry(struct aliquot_cost *cost, enum aliquot_cost_kind kind) {
+    atomic_store_explicit(&cost->launch, kind == ALIQUOT_COST_GRAPH ? GRAPH_GUESS_NS : KERNEL_GUESS_NS,
+                          memory_order_relaxed);
     atomic_store_explicit(&cost->guessed, 0, memory_order_relaxed);
     atomic_store_explicit(&cost->samples, 0, memory_order_relaxed);
     cost->exact = 0;
     cost->in_window = 0;
 }
 
-static __attribute__((noinline, cold)) struct aliquot_cost *claim(uint64_t key, enum aliquot_cost_kind kind) {
-    for (uint64_t i = 0; i < PROBES; i++) {
+static __attribute__((noinline, cold)) struct aliquot_cost *claim_entry(uint64_t key, enum aliquot_cost_kind kind) {
+    for (uint64_t i = 0; i < PROBES_MAX; i++) {
         struct aliquot_cost *cost = &table[(key + i) % ENTRIES];
         uint64_t found = 0;
         if (atomic_load_explicit(&cost->key, memory_order_relaxed) == 0) {
-            start(cost, kind);
+            reset_entry(cost, kind);
             if (atomic_compare_exchange_strong(&cost->key, &found, key) || found == key) {
                 return cost;
             }
         }
     }
-    struct aliquot_cost *cost = &table[(key + (key >> 32) % PROBES) % ENTRIES];
-    start(cost, kind);
+    struct aliquot_cost *cost = &table[(key + (key >> 32) % PROBES_MAX) % ENTRIES];
+    reset_entry(cost, kind);
     atomic_store(&cost->key, key);
     return cost;
 }
 
 struct aliquot_cost *aliquot_cost_of(enum aliquot_cost_kind kind, const void *handle, uint64_t blocks) {
-    uint64_t key = hash((uint64_t)(uintptr_t)handle * 2 + kind + (size_of(blocks) << 48)) | 1;
-    for (uint64_t i = 0; i < PROBES; i++) {
+    uint64_t key = mix_hash((uint64_t)(uintptr_t)handle * 2 + kind + (grid_size_class(blocks) << 48)) | 1;
+    for (uint64_t i = 0; i < PROBES_MAX; i++) {
         struct aliquot_cost *cost = &table[(key + i) % ENTRIES];
         uint64_t found = atomic_load_explicit(&cost->key, memory_order_relaxed);
         if (found == key) {
@@ -82,14 +83,14 @@ struct aliquot_cost *aliquot_cost_of(enum aliquot_cost_kind kind, const void *ha
             break;
         }
     }
-    return claim(key, kind);
+    return claim_entry(key, kind);
 }
 
 _Bool aliquot_cost_is_guess(const struct aliquot_cost *cost) {
     return atomic_load_explicit(&cost->samples, memory_order_relaxed) == 0;
 }
 
-void aliquot_cost_unmeasurable(struct aliquot_cost *cost) {
+void aliquot_cost_reset_guess(struct aliquot_cost *cost) {
     atomic_store_explicit(&cost->guessed, 0, memory_order_relaxed);
 }
 
@@ -99,67 +100,67 @@ uint64_t aliquot_cost_next(struct aliquot_cost *cost) {
         return launch;
     }
     uint32_t guessed = atomic_fetch_add_explicit(&cost->guessed, 1, memory_order_relaxed);
-    return launch << (guessed < DOUBLINGS ? guessed : DOUBLINGS);
+    return launch << (guessed < GUESS_DOUBLINGS_MAX ? guessed : GUESS_DOUBLINGS_MAX);
 }
 
-static uint64_t expected(const struct aliquot_cost_part *part) {
+static uint64_t expected_cost(const struct aliquot_cost_part *part) {
     return part->launches * atomic_load_explicit(&part->cost->launch, memory_order_relaxed);
 }
 
-/* Moves a mean a part of the way, rounding to nearest so that it doesn't stop short. */
-static uint64_t towards(uint64_t mean, uint64_t sample, double part) {
+/* Moves a mean towards a sample. Rounds to nearest, so that it converges. */
+static uint64_t move_mean(uint64_t mean, uint64_t sample, double part) {
     double moved = (double)mean + ((double)sample - (double)mean) * part;
     return moved < 1 ? 1 : (uint64_t)(moved + 0.5);
 }
 
-static uint32_t one_more(uint32_t count) {
+static uint32_t increment_saturating(uint32_t count) {
     return count < UINT32_MAX ? count + 1 : count;
 }
 
-static double part_of(uint32_t samples, double weight) {
-    return weight / (samples < SLOWNESS ? samples + 1 : SLOWNESS);
+static double sample_weight(uint32_t samples, double weight) {
+    return weight / (samples < MEAN_SAMPLES_MAX ? samples + 1 : MEAN_SAMPLES_MAX);
 }
 
-static void add_exact(struct aliquot_cost *cost, uint64_t sample, double weight) {
-    cost->mean = cost->exact == 0 ? sample : towards(cost->mean, sample, part_of(cost->exact, weight));
-    cost->exact = one_more(cost->exact);
+static void add_exact_sample(struct aliquot_cost *cost, uint64_t sample, double weight) {
+    cost->mean = cost->exact == 0 ? sample : move_mean(cost->mean, sample, sample_weight(cost->exact, weight));
+    cost->exact = increment_saturating(cost->exact);
 }
 
-static void add_bound(struct aliquot_cost *cost, uint64_t sample, double weight) {
+static void add_upper_bound(struct aliquot_cost *cost, uint64_t sample, double weight) {
     if (cost->in_window == 0) {
         cost->close = cost->least = cost->least_before = sample;
     }
-    if (++cost->in_window > WINDOW) {
+    if (++cost->in_window > LEAST_WINDOW_SAMPLES) {
         cost->least_before = cost->least;
         cost->least = sample;
         cost->in_window = 1;
     }
     cost->least = sample < cost->least ? sample : cost->least;
     uint64_t least = cost->least < cost->least_before ? cost->least : cost->least_before;
-    uint64_t bound = least + least / CLOSE_TO;
+    uint64_t bound = least + least / NEAR_LEAST_DIVISOR;
     if (cost->close > bound || cost->close < least) {
         cost->close = least;
     }
     if (sample <= bound) {
-        cost->close = towards(cost->close, sample, part_of(SLOWNESS, weight));
+        cost->close = move_mean(cost->close, sample, sample_weight(MEAN_SAMPLES_MAX, weight));
     }
 }
 
-/* weight: how much of its batch these launches were, 0 to 1. */
+/* weight: these launches' part of the batch, 0 to 1. */
 static void add_sample(struct aliquot_cost *cost, uint64_t sample, double weight, enum aliquot_cost_quality quality) {
     if (quality == ALIQUOT_COST_EXACT) {
-        add_exact(cost, sample, weight);
+        add_exact_sample(cost, sample, weight);
     } else {
-        add_bound(cost, sample, weight);
+        add_upper_bound(cost, sample, weight);
     }
     uint64_t launch = cost->exact > 0 ? cost->mean : cost->close;
     if (quality == ALIQUOT_COST_GAPS && sample < launch) {
-        launch = sample; /* it can't be more */
+        launch = sample; /* the sample is an upper bound */
         cost->mean = sample;
     }
     atomic_store_explicit(&cost->launch, launch > 0 ? launch : 1, memory_order_relaxed);
     uint32_t samples = atomic_load_explicit(&cost->samples, memory_order_relaxed);
-    atomic_store_explicit(&cost->samples, one_more(samples), memory_order_relaxed);
+    atomic_store_explicit(&cost->samples, increment_saturating(samples), memory_order_relaxed);
 }
 
 uint64_t aliquot_cost_learn(const struct aliquot_cost_part *parts, size_t count, uint64_t measured,
@@ -167,30 +168,31 @@ uint64_t aliquot_cost_learn(const struct aliquot_cost_part *parts, size_t count,
     uint64_t known = 0, guessed = 0, new_launches = 0;
     for (size_t i = 0; i < count; i++) {
         bool guess = aliquot_cost_is_guess(parts[i].cost);
-        *(guess ? &guessed : &known) += expected(&parts[i]);
+        *(guess ? &guessed : &known) += expected_cost(&parts[i]);
         new_launches += guess ? parts[i].launches : 0;
     }
     double ratio = known == 0 ? 1 : (double)measured / (double)known;
     for (size_t i = 0; i < count; i++) {
         struct aliquot_cost *cost = parts[i].cost;
         if (new_launches > 0 && aliquot_cost_is_guess(cost)) {
-            /* What the others are not known to have taken; something, even if they seem to have taken all. */
+            /* New launches get what the known costs do not explain, but at least a quarter of their expected part. */
             uint64_t least = (uint64_t)((double)measured / 4 * (double)guessed / (double)(known + guessed));
             uint64_t rest = measured > known + least ? measured - known : least;
             add_sample(cost, rest / new_launches, 1, quality);
         } else if (new_launches == 0 && (quality != ALIQUOT_COST_GAPS || ratio < 1)) {
             uint64_t launch = atomic_load_explicit(&cost->launch, memory_order_relaxed);
-            add_sample(cost, (uint64_t)((double)launch * ratio), (double)expected(&parts[i]) / (double)known, quality);
+            add_sample(cost, (uint64_t)((double)launch * ratio), (double)expected_cost(&parts[i]) / (double)known,
+                       quality);
         }
     }
     if (quality == ALIQUOT_COST_EXACT) {
         return measured;
     }
-    uint64_t worth = 0;
+    uint64_t charge_due = 0;
     for (size_t i = 0; i < count; i++) {
-        worth += expected(&parts[i]);
+        charge_due += expected_cost(&parts[i]);
     }
-    return worth < measured ? worth : measured;
+    return charge_due < measured ? charge_due : measured;
 }
 
 void aliquot_cost_reset(void) {

@@ -1,7 +1,7 @@
 /*
- * The driver tells the current context in a few nanoseconds, its device not always, so that is remembered by context.
- * An entry is one word, read and written without a lock: the context's address (48 bits), the generation that it was
- * made in (8), and the device + 1. The end of any context begins a new generation.
+ * Caches the device of each context: the driver returns the current context in a few nanoseconds, but not always its
+ * device. An entry is one word, read and written without a lock: the context's address (48 bits), the generation in
+ * which the entry was made (8), and the device + 1. The end of any context starts a new generation.
  */
 #include "device.h"
 
@@ -13,39 +13,39 @@
 #include <stdint.h>
 #include <string.h>
 
-#define ORDINALS 64
-#define CONTEXTS 64
+#define ORDINAL_CACHE_ENTRIES 64
+#define CONTEXT_CACHE_ENTRIES 64
 #define CONTEXT_SHIFT 16
 #define GENERATION_SHIFT 8
 #define DEVICE_MASK UINT64_C(0xff)
 
-static atomic_schar device_of_ordinal[ORDINALS]; /* + 1; 0: not known */
-static _Atomic uint64_t device_of_context[CONTEXTS];
-static atomic_uchar generation;
+static atomic_schar device_of_ordinal[ORDINAL_CACHE_ENTRIES]; /* device + 1; 0: unknown */
+static _Atomic uint64_t device_of_context[CONTEXT_CACHE_ENTRIES];
+static atomic_uchar context_generation;
 
-void aliquot_device_forget_contexts(void) {
-    atomic_fetch_add(&generation, 1);
+void aliquot_device_invalidate_contexts(void) {
+    atomic_fetch_add(&context_generation, 1);
 }
 
 void aliquot_device_reset(void) {
-    for (size_t i = 0; i < ORDINALS; i++) {
+    for (size_t i = 0; i < ORDINAL_CACHE_ENTRIES; i++) {
         atomic_store_explicit(&device_of_ordinal[i], 0, memory_order_relaxed);
     }
-    for (size_t i = 0; i < CONTEXTS; i++) {
+    for (size_t i = 0; i < CONTEXT_CACHE_ENTRIES; i++) {
         atomic_store_explicit(&device_of_context[i], 0, memory_order_relaxed);
     }
 }
 
 int aliquot_device_of_ordinal(CUdevice ordinal) {
-    bool cacheable = ordinal >= 0 && ordinal < ORDINALS;
+    bool cacheable = ordinal >= 0 && ordinal < ORDINAL_CACHE_ENTRIES;
     int cached = cacheable ? atomic_load_explicit(&device_of_ordinal[ordinal], memory_order_relaxed) : 0;
     if (cached > 0) {
         return cached - 1;
     }
     CUuuid uuid;
-    /* For a MIG device the first version answers the whole GPU's UUID, the second its own. */
-    CUresult result = aliquot_bare.cuDeviceGetUuid_v2 != NULL ? aliquot_bare.cuDeviceGetUuid_v2(&uuid, ordinal)
-                      : aliquot_bare.cuDeviceGetUuid != NULL  ? aliquot_bare.cuDeviceGetUuid(&uuid, ordinal)
+    /* For a MIG device the first version returns the UUID of the whole GPU, the second the UUID of the MIG device. */
+    CUresult result = aliquot_real.cuDeviceGetUuid_v2 != NULL ? aliquot_real.cuDeviceGetUuid_v2(&uuid, ordinal)
+                      : aliquot_real.cuDeviceGetUuid != NULL  ? aliquot_real.cuDeviceGetUuid(&uuid, ordinal)
                                                               : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS) {
         return -1;
@@ -59,10 +59,10 @@ int aliquot_device_of_ordinal(CUdevice ordinal) {
     return device;
 }
 
-/* entry: NULL, or where the answer for tag is remembered. */
-static __attribute__((noinline, cold)) CUresult ask_for_device(int *device, _Atomic uint64_t *entry, uint64_t tag) {
+/* Queries the driver. entry: where to cache the answer for tag, or NULL. */
+static __attribute__((noinline, cold)) CUresult query_device(int *device, _Atomic uint64_t *entry, uint64_t tag) {
     CUdevice ordinal = 0;
-    CUresult result = aliquot_bare.cuCtxGetDevice(&ordinal);
+    CUresult result = aliquot_real.cuCtxGetDevice(&ordinal);
     *device = result == CUDA_SUCCESS ? aliquot_device_of_ordinal(ordinal) : -1;
     if (*device >= 0 && entry != NULL) {
         atomic_store_explicit(entry, tag | (uint64_t)(*device + 1), memory_order_relaxed);
@@ -73,20 +73,20 @@ static __attribute__((noinline, cold)) CUresult ask_for_device(int *device, _Ato
 CUresult aliquot_device_of_current(CUcontext *context, int *device) {
     *context = NULL;
     *device = -1;
-    CUresult result = aliquot_bare.cuCtxGetCurrent(context);
+    CUresult result = aliquot_real.cuCtxGetCurrent(context);
     if (result != CUDA_SUCCESS || *context == NULL) {
-        return result != CUDA_SUCCESS ? result : ask_for_device(device, NULL, 0); /* its error is the right one */
+        return result != CUDA_SUCCESS ? result : query_device(device, NULL, 0); /* returns the driver's error */
     }
     uint64_t address = (uint64_t)(uintptr_t)*context;
-    uint64_t tag = address << CONTEXT_SHIFT | (uint64_t)atomic_load_explicit(&generation, memory_order_acquire)
+    uint64_t tag = address << CONTEXT_SHIFT | (uint64_t)atomic_load_explicit(&context_generation, memory_order_acquire)
                                                   << GENERATION_SHIFT;
-    _Atomic uint64_t *entry = &device_of_context[(address >> 6 ^ address >> 12) % CONTEXTS];
+    _Atomic uint64_t *entry = &device_of_context[(address >> 6 ^ address >> 12) % CONTEXT_CACHE_ENTRIES];
     uint64_t found = atomic_load_explicit(entry, memory_order_relaxed);
     if ((found & ~DEVICE_MASK) == tag && (found & DEVICE_MASK) != 0) {
         *device = (int)(found & DEVICE_MASK) - 1;
         return CUDA_SUCCESS;
     }
-    return ask_for_device(device, address >> (64 - CONTEXT_SHIFT) == 0 ? entry : NULL, tag);
+    return query_device(device, address >> (64 - CONTEXT_SHIFT) == 0 ? entry : NULL, tag);
 }
 
 int aliquot_device_current(void) {

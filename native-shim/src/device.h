@@ -1,25 +1,26 @@
-/* Which of the account's devices a call of the driver API means. Valid in mode ENFORCE, after aliquot_lookup_cuda(). */
+/* Maps the current context or a CUDA ordinal to the device number of account.h. Valid in mode ENFORCE, after
+   aliquot_lookup_cuda(). */
 #ifndef ALIQUOT_DEVICE_H
 #define ALIQUOT_DEVICE_H
 
 #include "abi.h"
 
-/* The account's number of the calling thread's current device; -1: no context, or nothing was granted on its device.
-   Costs the driver's cuCtxGetCurrent and a few nanoseconds; never more than that driver call while a stream captures.
- */
+/* Device number of the calling thread's current context; -1: no context, or its device is not in the limit file.
+   Costs the driver's cuCtxGetCurrent and a few nanoseconds. While a stream captures it calls only driver functions
+   that are allowed then. */
 int aliquot_device_current(void);
 
-/* The same, and the context; else why there is none: not initialised, no context. */
+/* The same, and the context. Otherwise returns the driver's error: not initialized, or no context. */
 CUresult aliquot_device_of_current(CUcontext *context, int *device);
 
-/* The account's number of a CUDA ordinal; -1: nothing was granted on it. The match is by UUID, so CUDA_VISIBLE_DEVICES
-   in any form is right. */
+/* Device number of a CUDA ordinal; -1: the limit file does not name the device. The match is by UUID, so it is right
+   with any CUDA_VISIBLE_DEVICES. */
 int aliquot_device_of_ordinal(CUdevice ordinal);
 
-/* A context has ended: its handle may come to mean another one. */
-void aliquot_device_forget_contexts(void);
+/* Invalidates the cache after a context has ended, because the driver may reuse its handle. */
+void aliquot_device_invalidate_contexts(void);
 
-/* In a forked child: ordinals may mean other GPUs to it. */
+/* Resets the cache in a forked child, where ordinals may mean other GPUs. */
 void aliquot_device_reset(void);
 
 #endif

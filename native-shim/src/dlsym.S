@@ -1,8 +1,8 @@
 /*
  * void *dlsym(void *handle, const char *name)
  *
- * Asks aliquot_route_dlsym, which returns { result, jump } in two registers. Unless it has the answer, jumps to the real
- * dlsym with everything as the caller left it, the return address too: RTLD_NEXT means "behind the library that calls".
+ * Exported dlsym. Calls aliquot_route_dlsym, which returns { result, jump } in two registers. If jump is not NULL,
+ * jumps to the real dlsym with the caller's registers and return address: RTLD_NEXT means "after the calling library".
  */
     .text
     .globl dlsym

@@ -10,57 +10,59 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define NODES 64 /* looked at on the stack; a graph with more needs memory for a moment */
-#define DEPTH 16 /* of graphs in graphs */
+#define NODES_ON_STACK 64 /* node handles on the stack; larger graphs map memory */
+#define NESTING_MAX 16    /* of child graphs */
 
-/* What an executable graph allocates on one device. */
-struct part {
+/* Memory that an executable graph allocates on one device. */
+struct graph_allocation {
     CUgraphExec graph;
     struct aliquot_pool *pool;
     uint64_t bytes;
-    unsigned placed; /* the generation in which it was launched first */
-    struct part *next;
+    unsigned reserved_generation; /* trim generation of the last reservation */
+    struct graph_allocation *next;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below; the driver is not called under it */
-static struct part *parts;
-static struct aliquot_slab slab;
-static atomic_uint generation = 1; /* not guarded; a trim begins another: what was placed may be gone */
-static atomic_bool any;
+/* Guards the following. The driver is not called under it, except through pool.h. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct graph_allocation *graph_allocations;
+static struct aliquot_slab graph_allocation_slab;
+/* Not guarded. Each trim starts a new generation, because graphs may have lost their memory. */
+static atomic_uint trim_generation = 1;
+static atomic_bool any_graph_allocations;
 
 void aliquot_graph_reset(void) {
     mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    parts = NULL;
-    slab.unused = NULL;
-    atomic_store(&any, false);
+    graph_allocations = NULL;
+    graph_allocation_slab.unused = NULL;
+    atomic_store(&any_graph_allocations, false);
 }
 
 void aliquot_graph_was_trimmed(void) {
-    atomic_fetch_add(&generation, 1);
+    atomic_fetch_add(&trim_generation, 1);
 }
 
-/* Bytes by device that a graph's nodes allocate. */
-struct sum {
-    uint64_t bytes[ALIQUOT_LIMITS_MOST_VGPUS];
-    CUdevice ordinal[ALIQUOT_LIMITS_MOST_VGPUS];
+/* Bytes per device that a graph's nodes allocate. */
+struct allocation_sums {
+    uint64_t bytes[ALIQUOT_LIMITS_VGPUS_MAX];
+    CUdevice ordinal[ALIQUOT_LIMITS_VGPUS_MAX];
 };
 
-static void add_graph(struct sum *sum, CUgraph graph, int depth);
+static void sum_graph(struct allocation_sums *sum, CUgraph graph, int depth);
 
-static void add_node(struct sum *sum, CUgraphNode node, int depth) {
+static void sum_node(struct allocation_sums *sum, CUgraphNode node, int depth) {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_KERNEL;
     CUDA_MEM_ALLOC_NODE_PARAMS parameters;
     CUgraph child = NULL;
-    if (aliquot_bare.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) {
+    if (aliquot_real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) {
         return;
     }
-    if (type == CU_GRAPH_NODE_TYPE_GRAPH && aliquot_bare.cuGraphChildGraphNodeGetGraph != NULL &&
-        aliquot_bare.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
-        add_graph(sum, child, depth + 1);
+    if (type == CU_GRAPH_NODE_TYPE_GRAPH && aliquot_real.cuGraphChildGraphNodeGetGraph != NULL &&
+        aliquot_real.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
+        sum_graph(sum, child, depth + 1);
     }
     memset(&parameters, 0, sizeof parameters);
-    if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || aliquot_bare.cuGraphMemAllocNodeGetParams == NULL ||
-        aliquot_bare.cuGraphMemAllocNodeGetParams(node, &parameters) != CUDA_SUCCESS ||
+    if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || aliquot_real.cuGraphMemAllocNodeGetParams == NULL ||
+        aliquot_real.cuGraphMemAllocNodeGetParams(node, &parameters) != CUDA_SUCCESS ||
         parameters.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
         return;
     }
@@ -71,201 +73,203 @@ static void add_node(struct sum *sum, CUgraphNode node, int depth) {
     }
 }
 
-static void add_graph(struct sum *sum, CUgraph graph, int depth) {
-    CUgraphNode few[NODES], *nodes = few;
+static void sum_graph(struct allocation_sums *sum, CUgraph graph, int depth) {
+    CUgraphNode on_stack[NODES_ON_STACK], *nodes = on_stack;
     size_t count = 0;
-    if (depth > DEPTH || aliquot_bare.cuGraphGetNodes == NULL || aliquot_bare.cuGraphNodeGetType == NULL ||
-        aliquot_bare.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS) {
+    if (depth > NESTING_MAX || aliquot_real.cuGraphGetNodes == NULL || aliquot_real.cuGraphNodeGetType == NULL ||
+        aliquot_real.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS) {
         return;
     }
-    size_t room = count;
-    if (count > NODES) {
+    size_t capacity = count;
+    if (count > NODES_ON_STACK) {
         nodes = aliquot_os_map(-1, count * sizeof *nodes);
     }
-    if (nodes != NULL && count > 0 && aliquot_bare.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS) {
-        for (size_t i = 0; i < count && i < room; i++) {
-            add_node(sum, nodes[i], depth);
+    if (nodes != NULL && count > 0 && aliquot_real.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS) {
+        for (size_t i = 0; i < count && i < capacity; i++) {
+            sum_node(sum, nodes[i], depth);
         }
     }
-    if (nodes != NULL && nodes != few) {
-        aliquot_os_unmap(nodes, room * sizeof *nodes);
+    if (nodes != NULL && nodes != on_stack) {
+        aliquot_os_unmap(nodes, capacity * sizeof *nodes);
     }
 }
 
-/* With the mutex. */
-static void forget(CUgraphExec graph) {
-    for (struct part **link = &parts; *link != NULL;) {
-        struct part *part = *link;
-        if (part->graph == graph) {
-            *link = part->next;
-            aliquot_slab_give(&slab, part);
+/* Requires the mutex. */
+static void remove_graph(CUgraphExec graph) {
+    for (struct graph_allocation **link = &graph_allocations; *link != NULL;) {
+        struct graph_allocation *entry = *link;
+        if (entry->graph == graph) {
+            *link = entry->next;
+            aliquot_slab_give(&graph_allocation_slab, entry);
         } else {
-            link = &part->next;
+            link = &entry->next;
         }
     }
 }
 
-/* False: there is no memory to remember it. */
-static bool remember(CUgraphExec graph, const struct sum *sum) {
+/* False: there is no memory for the record. */
+static bool add_graph_allocations(CUgraphExec graph, const struct allocation_sums *sum) {
     bool remembered = true;
     pthread_mutex_lock(&mutex);
-    forget(graph); /* one whose end was not seen */
-    for (int device = 0; device < ALIQUOT_LIMITS_MOST_VGPUS; device++) {
+    remove_graph(graph); /* an earlier graph with this handle, destroyed without a hook */
+    for (int device = 0; device < ALIQUOT_LIMITS_VGPUS_MAX; device++) {
         if (sum->bytes[device] == 0) {
             continue;
         }
-        struct part *part = aliquot_slab_take(&slab, sizeof *part);
+        struct graph_allocation *entry = aliquot_slab_take(&graph_allocation_slab, sizeof *entry);
         struct aliquot_pool *pool = aliquot_pool_of_graphs(device, sum->ordinal[device]);
-        if (part == NULL || pool == NULL) {
+        if (entry == NULL || pool == NULL) {
             remembered = false;
             break;
         }
-        *part = (struct part){.graph = graph, .pool = pool, .bytes = sum->bytes[device], .next = parts};
-        parts = part;
-        atomic_store_explicit(&any, true, memory_order_release);
+        *entry = (struct graph_allocation){
+            .graph = graph, .pool = pool, .bytes = sum->bytes[device], .next = graph_allocations};
+        graph_allocations = entry;
+        atomic_store_explicit(&any_graph_allocations, true, memory_order_release);
     }
     pthread_mutex_unlock(&mutex);
     return remembered;
 }
 
-/* After an instantiation. */
-static CUresult learn(CUgraphExec *made, CUgraph graph, CUresult result) {
-    struct sum sum = {{0}, {0}};
+/* After an instantiation: records what the graph allocates. */
+static CUresult record_executable_graph(CUgraphExec *created, CUgraph graph, CUresult result) {
+    struct allocation_sums sum = {{0}, {0}};
     if (result != CUDA_SUCCESS || aliquot_config_mode() != ALIQUOT_MODE_ENFORCE) {
         return result;
     }
-    add_graph(&sum, graph, 0);
-    if (!remember(*made, &sum)) {
-        aliquot_bare.cuGraphExecDestroy(*made);
+    sum_graph(&sum, graph, 0);
+    if (!add_graph_allocations(*created, &sum)) {
+        aliquot_real.cuGraphExecDestroy(*created);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    aliquot_pool_true_up();
+    aliquot_pool_update_charges();
     return result;
 }
 
 #define INSTANTIATE(symbol, parameters, ...)                                                                           \
     CUresult symbol parameters {                                                                                       \
-        ALIQUOT_NEED(symbol)                                                                                           \
-        return learn(made, graph, aliquot_bare.symbol(made, graph, __VA_ARGS__));                                      \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
+        return record_executable_graph(created, graph, aliquot_real.symbol(created, graph, __VA_ARGS__));              \
     }
 
-INSTANTIATE(cuGraphInstantiate, (CUgraphExec * made, CUgraph graph, CUgraphNode *node, char *log, size_t size), node,
+INSTANTIATE(cuGraphInstantiate, (CUgraphExec * created, CUgraph graph, CUgraphNode *node, char *log, size_t size), node,
             log, size)
-INSTANTIATE(cuGraphInstantiate_v2, (CUgraphExec * made, CUgraph graph, CUgraphNode *node, char *log, size_t size), node,
-            log, size)
-INSTANTIATE(cuGraphInstantiateWithFlags, (CUgraphExec * made, CUgraph graph, unsigned long long flags), flags)
+INSTANTIATE(cuGraphInstantiate_v2, (CUgraphExec * created, CUgraph graph, CUgraphNode *node, char *log, size_t size),
+            node, log, size)
+INSTANTIATE(cuGraphInstantiateWithFlags, (CUgraphExec * created, CUgraph graph, unsigned long long flags), flags)
 INSTANTIATE(cuGraphInstantiateWithParams,
-            (CUgraphExec * made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), parameters)
+            (CUgraphExec * created, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), parameters)
 INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
-            (CUgraphExec * made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), parameters)
+            (CUgraphExec * created, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), parameters)
 
 CUresult cuGraphExecDestroy(CUgraphExec graph) {
-    ALIQUOT_NEED(cuGraphExecDestroy)
-    if (atomic_load_explicit(&any, memory_order_acquire)) {
+    ALIQUOT_REQUIRE(cuGraphExecDestroy)
+    if (atomic_load_explicit(&any_graph_allocations, memory_order_acquire)) {
         pthread_mutex_lock(&mutex);
-        forget(graph); /* before another thread's may have the same handle */
+        remove_graph(graph); /* before another thread may get the same handle */
         pthread_mutex_unlock(&mutex);
     }
-    CUresult result = aliquot_bare.cuGraphExecDestroy(graph);
-    aliquot_pool_true_up();
+    CUresult result = aliquot_real.cuGraphExecDestroy(graph);
+    aliquot_pool_update_charges();
     return result;
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
-    ALIQUOT_NEED(cuDeviceGraphMemTrim)
-    CUresult result = aliquot_bare.cuDeviceGraphMemTrim(device);
+    ALIQUOT_REQUIRE(cuDeviceGraphMemTrim)
+    CUresult result = aliquot_real.cuDeviceGraphMemTrim(device);
     if (result == CUDA_SUCCESS) {
         aliquot_graph_was_trimmed();
-        aliquot_pool_true_up();
+        aliquot_pool_update_charges();
     }
     return result;
 }
 
 static bool is_capturing(CUstream stream) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return aliquot_bare.cuStreamIsCapturing != NULL &&
-           (aliquot_bare.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+    return aliquot_real.cuStreamIsCapturing != NULL &&
+           (aliquot_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
             status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* What a launch takes; 0 devices: the graph allocates nothing. */
-struct taking {
+/* Reservations of a launch; count 0: the graph allocates nothing. */
+struct launch_reservation {
     int count;
     struct {
         struct aliquot_pool *pool;
         uint64_t bytes;
-    } on[ALIQUOT_LIMITS_MOST_VGPUS];
+    } device_bytes[ALIQUOT_LIMITS_VGPUS_MAX];
 };
 
-/* With the mutex: the graph's parts, those that were not placed yet with their bytes. */
-static void list_parts(struct taking *taking, CUgraphExec graph) {
-    unsigned now = atomic_load(&generation);
-    for (struct part *part = parts; part != NULL; part = part->next) {
-        if (part->graph == graph && taking->count < ALIQUOT_LIMITS_MOST_VGPUS) {
-            taking->on[taking->count].pool = part->pool;
-            taking->on[taking->count++].bytes = part->placed == now ? 0 : part->bytes;
-            part->placed = now;
+/* Requires the mutex. Lists the graph's allocations; those already reserved since the last trim get 0 bytes. */
+static void collect_allocations(struct launch_reservation *reservation, CUgraphExec graph) {
+    unsigned now = atomic_load(&trim_generation);
+    for (struct graph_allocation *entry = graph_allocations; entry != NULL; entry = entry->next) {
+        if (entry->graph == graph && reservation->count < ALIQUOT_LIMITS_VGPUS_MAX) {
+            reservation->device_bytes[reservation->count].pool = entry->pool;
+            reservation->device_bytes[reservation->count++].bytes =
+                entry->reserved_generation == now ? 0 : entry->bytes;
+            entry->reserved_generation = now;
         }
     }
 }
 
-static void not_placed(CUgraphExec graph) {
+static void mark_unreserved(CUgraphExec graph) {
     pthread_mutex_lock(&mutex);
-    for (struct part *part = parts; part != NULL; part = part->next) {
-        part->placed = part->graph == graph ? 0 : part->placed;
+    for (struct graph_allocation *entry = graph_allocations; entry != NULL; entry = entry->next) {
+        entry->reserved_generation = entry->graph == graph ? 0 : entry->reserved_generation;
     }
     pthread_mutex_unlock(&mutex);
 }
 
-static void end(const struct taking *taking) {
-    for (int i = 0; i < taking->count; i++) {
-        aliquot_pool_end(taking->on[i].pool, taking->on[i].bytes);
-        aliquot_pool_landed(taking->on[i].pool);
+static void settle_reservation(const struct launch_reservation *reservation) {
+    for (int i = 0; i < reservation->count; i++) {
+        aliquot_pool_settle_growth(reservation->device_bytes[i].pool, reservation->device_bytes[i].bytes);
+        aliquot_pool_finish_growth(reservation->device_bytes[i].pool);
     }
 }
 
-/* False: there is no room, and nothing is taken. */
-static bool begin(struct taking *taking, CUgraphExec graph, CUstream stream) {
-    struct taking wanted = {.count = 0};
+/* Reserves what a launch needs. False: no room, and nothing stays reserved. */
+static bool reserve_for_launch(struct launch_reservation *reservation, CUgraphExec graph, CUstream stream) {
+    struct launch_reservation wanted = {.count = 0};
     pthread_mutex_lock(&mutex);
-    list_parts(&wanted, graph);
+    collect_allocations(&wanted, graph);
     pthread_mutex_unlock(&mutex);
     if (wanted.count > 0 && is_capturing(stream)) {
-        not_placed(graph);
-        return true; /* it becomes a part of another graph */
+        mark_unreserved(graph);
+        return true; /* the captured launch becomes a node of another graph */
     }
     for (int i = 0; i < wanted.count; i++) {
-        if (!aliquot_pool_begin(wanted.on[i].pool, wanted.on[i].bytes)) {
-            end(taking);
-            not_placed(graph);
+        if (!aliquot_pool_reserve_growth(wanted.device_bytes[i].pool, wanted.device_bytes[i].bytes)) {
+            settle_reservation(reservation);
+            mark_unreserved(graph);
             return false;
         }
-        taking->on[taking->count++] = wanted.on[i];
+        reservation->device_bytes[reservation->count++] = wanted.device_bytes[i];
     }
     return true;
 }
 
 CUresult aliquot_graph_launch(CUresult (*launch)(CUgraphExec graph, CUstream stream), CUgraphExec graph,
                               CUstream stream) {
-    struct taking taking;
-    taking.count = 0;
-    if (!atomic_load_explicit(&any, memory_order_acquire)) {
+    struct launch_reservation reservation;
+    reservation.count = 0;
+    if (!atomic_load_explicit(&any_graph_allocations, memory_order_acquire)) {
         return launch(graph, stream);
     }
-    if (!begin(&taking, graph, stream)) {
+    if (!reserve_for_launch(&reservation, graph, stream)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = launch(graph, stream);
-    end(&taking);
+    settle_reservation(&reservation);
     return result;
 }
 
 CUresult cuGraphUpload(CUgraphExec graph, CUstream stream) {
-    ALIQUOT_NEED(cuGraphUpload)
-    return aliquot_graph_launch(aliquot_bare.cuGraphUpload, graph, stream);
+    ALIQUOT_REQUIRE(cuGraphUpload)
+    return aliquot_graph_launch(aliquot_real.cuGraphUpload, graph, stream);
 }
 
 CUresult cuGraphUpload_ptsz(CUgraphExec graph, CUstream stream) {
-    ALIQUOT_NEED(cuGraphUpload_ptsz)
-    return aliquot_graph_launch(aliquot_bare.cuGraphUpload_ptsz, graph, stream == NULL ? CU_STREAM_PER_THREAD : stream);
+    ALIQUOT_REQUIRE(cuGraphUpload_ptsz)
+    return aliquot_graph_launch(aliquot_real.cuGraphUpload_ptsz, graph, stream == NULL ? CU_STREAM_PER_THREAD : stream);
 }

@@ -1,22 +1,23 @@
 /*
- * What graphs allocate. A graph's allocations get their memory when it is launched (or uploaded), and the device keeps
- * it for the next launch until it is trimmed. So room for all of them is reserved before an executable graph's first
- * launch, and after every operation on graphs the charge is trued up to what the driver says that they hold.
+ * Charges the memory that graphs allocate. A graph's allocation nodes get their memory when the graph is launched or
+ * uploaded, and the device keeps it for the next launch until it is trimmed. The shim therefore reserves the bytes of
+ * all of them before the first launch of an executable graph, and after every graph operation adjusts the charge to
+ * what the driver reports for the device's graphs.
  */
 #ifndef ALIQUOT_GRAPH_H
 #define ALIQUOT_GRAPH_H
 
 #include "abi.h"
 
-/* Launches a graph, with room for what it allocates. Costs next to nothing while no graph is known that does. A stream
-   of NULL means the legacy default stream. */
+/* Launches or uploads a graph after reserving the memory that it allocates. Almost free while no known graph
+   allocates. A stream of NULL means the legacy default stream. */
 CUresult aliquot_graph_launch(CUresult (*launch)(CUgraphExec graph, CUstream stream), CUgraphExec graph,
                               CUstream stream);
 
-/* What graphs kept for their next launch may be gone. */
+/* Records that graph memory was trimmed, so the memory kept for the next launch may be gone. */
 void aliquot_graph_was_trimmed(void);
 
-/* In a forked child. */
+/* Resets the state in a forked child. */
 void aliquot_graph_reset(void);
 
 #endif

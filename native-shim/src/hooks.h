@@ -1,14 +1,14 @@
 /*
- * The one list of what the shim stands in front of. Everything else of the two libraries reaches them untouched.
+ * The complete list of hooked functions. Calls of any other function of the two libraries reach them directly.
  *
- *   HOOK(library, result, symbol, name, version, flags, parameters)
+ *     HOOK(library, result, symbol, name, version, flags, parameters)
  *
- * symbol is what the library exports, for one ABI; name, version and flags are what cuGetProcAddress must be asked for
- * that very ABI (version: the CUDA version that introduced it, as in cudaTypedefs.h). NVML has no such call.
+ * symbol is the exported name of one ABI. name, version and flags are the arguments of cuGetProcAddress that select
+ * this ABI (version: the CUDA version that introduced it, as in cudaTypedefs.h). NVML has no such function.
  *
- *   BARE(library, result, symbol, parameters)
+ *     UNHOOKED(library, result, symbol, parameters)
  *
- * is called by the shim and not hooked.
+ * is a function that the shim calls and does not hook.
  */
 #ifndef ALIQUOT_HOOKS_H
 #define ALIQUOT_HOOKS_H
@@ -29,7 +29,8 @@
     HOOK(CUDA, CUresult, cuMemAlloc, "cuMemAlloc", 2000, 0, (CUdeviceptr_v1 *address, unsigned int bytes)) \
     HOOK(CUDA, CUresult, cuMemAlloc_v2, "cuMemAlloc", 3020, 0, (CUdeviceptr *address, size_t bytes)) \
     HOOK(CUDA, CUresult, cuMemAllocPitch, "cuMemAllocPitch", 2000, 0, \
-         (CUdeviceptr_v1 *address, unsigned int *pitch, unsigned int width, unsigned int height, unsigned int element)) \
+         (CUdeviceptr_v1 *address, unsigned int *pitch, unsigned int width, unsigned int height, \
+          unsigned int element)) \
     HOOK(CUDA, CUresult, cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, 0, \
          (CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)) \
     HOOK(CUDA, CUresult, cuMemAllocManaged, "cuMemAllocManaged", 6000, 0, \
@@ -132,15 +133,15 @@
     HOOK(CUDA, CUresult, cuCtxSynchronize_v2, "cuCtxSynchronize", 13000, 0, (CUcontext context)) \
     /* graphs' memory */ \
     HOOK(CUDA, CUresult, cuGraphInstantiate, "cuGraphInstantiate", 10000, 0, \
-         (CUgraphExec *made, CUgraph graph, CUgraphNode *node, char *log, size_t size)) \
+         (CUgraphExec *created, CUgraph graph, CUgraphNode *node, char *log, size_t size)) \
     HOOK(CUDA, CUresult, cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, 0, \
-         (CUgraphExec *made, CUgraph graph, CUgraphNode *node, char *log, size_t size)) \
+         (CUgraphExec *created, CUgraph graph, CUgraphNode *node, char *log, size_t size)) \
     HOOK(CUDA, CUresult, cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, 0, \
-         (CUgraphExec *made, CUgraph graph, unsigned long long flags)) \
+         (CUgraphExec *created, CUgraph graph, unsigned long long flags)) \
     HOOK(CUDA, CUresult, cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, 0, \
-         (CUgraphExec *made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)) \
+         (CUgraphExec *created, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)) \
     HOOK(CUDA, CUresult, cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12000, 2, \
-         (CUgraphExec *made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)) \
+         (CUgraphExec *created, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)) \
     HOOK(CUDA, CUresult, cuGraphUpload, "cuGraphUpload", 11010, 0, (CUgraphExec graph, CUstream stream)) \
     HOOK(CUDA, CUresult, cuGraphUpload_ptsz, "cuGraphUpload", 11010, 2, (CUgraphExec graph, CUstream stream)) \
     HOOK(CUDA, CUresult, cuGraphExecDestroy, "cuGraphExecDestroy", 10000, 0, (CUgraphExec graph)) \
@@ -198,7 +199,8 @@
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetUtilizationRates, NULL, 0, 0, \
          (nvmlDevice_t device, nvmlUtilization_t *utilization)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetProcessUtilization, NULL, 0, 0, \
-         (nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, unsigned int *count, unsigned long long since)) \
+         (nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, unsigned int *count, \
+          unsigned long long since)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetProcessesUtilizationInfo, NULL, 0, 0, \
          (nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingMode, NULL, 0, 0, \
@@ -212,38 +214,38 @@
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingBufferSize, NULL, 0, 0, \
          (nvmlDevice_t device, unsigned int *size))
 
-#define ALIQUOT_BARE(BARE) \
-    BARE(CUDA, CUresult, cuCtxGetCurrent, (CUcontext *context)) \
-    BARE(CUDA, CUresult, cuCtxGetDevice, (CUdevice *device)) \
-    BARE(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
-    BARE(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
-    BARE(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \
-    BARE(CUDA, CUresult, cuStreamCreate, (CUstream *stream, unsigned int flags)) \
-    BARE(CUDA, CUresult, cuCtxSetCurrent, (CUcontext context)) \
-    BARE(CUDA, CUresult, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
-    BARE(CUDA, CUresult, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode)) \
-    BARE(CUDA, CUresult, cuEventCreate, (CUevent *event, unsigned int flags)) \
-    BARE(CUDA, CUresult, cuEventDestroy_v2, (CUevent event)) \
-    BARE(CUDA, CUresult, cuEventRecord, (CUevent event, CUstream stream)) \
-    BARE(CUDA, CUresult, cuEventQuery, (CUevent event)) \
-    BARE(CUDA, CUresult, cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end)) \
-    BARE(CUDA, CUresult, cuCtxPushCurrent_v2, (CUcontext context)) \
-    BARE(CUDA, CUresult, cuCtxPopCurrent_v2, (CUcontext *context)) \
-    BARE(CUDA, CUresult, cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice device)) \
-    BARE(CUDA, CUresult, cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device)) \
-    BARE(CUDA, CUresult, cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)) \
-    BARE(CUDA, CUresult, cuStreamGetCtx, (CUstream stream, CUcontext *context)) \
-    BARE(CUDA, CUresult, cuDeviceGetGraphMemAttribute, \
+#define ALIQUOT_UNHOOKED(UNHOOKED) \
+    UNHOOKED(CUDA, CUresult, cuCtxGetCurrent, (CUcontext *context)) \
+    UNHOOKED(CUDA, CUresult, cuCtxGetDevice, (CUdevice *device)) \
+    UNHOOKED(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
+    UNHOOKED(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
+    UNHOOKED(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \
+    UNHOOKED(CUDA, CUresult, cuStreamCreate, (CUstream *stream, unsigned int flags)) \
+    UNHOOKED(CUDA, CUresult, cuCtxSetCurrent, (CUcontext context)) \
+    UNHOOKED(CUDA, CUresult, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
+    UNHOOKED(CUDA, CUresult, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode)) \
+    UNHOOKED(CUDA, CUresult, cuEventCreate, (CUevent *event, unsigned int flags)) \
+    UNHOOKED(CUDA, CUresult, cuEventDestroy_v2, (CUevent event)) \
+    UNHOOKED(CUDA, CUresult, cuEventRecord, (CUevent event, CUstream stream)) \
+    UNHOOKED(CUDA, CUresult, cuEventQuery, (CUevent event)) \
+    UNHOOKED(CUDA, CUresult, cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end)) \
+    UNHOOKED(CUDA, CUresult, cuCtxPushCurrent_v2, (CUcontext context)) \
+    UNHOOKED(CUDA, CUresult, cuCtxPopCurrent_v2, (CUcontext *context)) \
+    UNHOOKED(CUDA, CUresult, cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice device)) \
+    UNHOOKED(CUDA, CUresult, cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device)) \
+    UNHOOKED(CUDA, CUresult, cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)) \
+    UNHOOKED(CUDA, CUresult, cuStreamGetCtx, (CUstream stream, CUcontext *context)) \
+    UNHOOKED(CUDA, CUresult, cuDeviceGetGraphMemAttribute, \
          (CUdevice device, CUgraphMem_attribute attribute, void *value)) \
-    BARE(CUDA, CUresult, cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count)) \
-    BARE(CUDA, CUresult, cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType *type)) \
-    BARE(CUDA, CUresult, cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph *graph)) \
-    BARE(CUDA, CUresult, cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)) \
-    BARE(CUDA, CUresult, cuArrayGetMemoryRequirements, \
+    UNHOOKED(CUDA, CUresult, cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count)) \
+    UNHOOKED(CUDA, CUresult, cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType *type)) \
+    UNHOOKED(CUDA, CUresult, cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph *graph)) \
+    UNHOOKED(CUDA, CUresult, cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)) \
+    UNHOOKED(CUDA, CUresult, cuArrayGetMemoryRequirements, \
          (CUDA_ARRAY_MEMORY_REQUIREMENTS *requirements, CUarray array, CUdevice device)) \
-    BARE(CUDA, CUresult, cuMipmappedArrayGetMemoryRequirements, \
+    UNHOOKED(CUDA, CUresult, cuMipmappedArrayGetMemoryRequirements, \
          (CUDA_ARRAY_MEMORY_REQUIREMENTS *requirements, CUmipmappedArray array, CUdevice device)) \
-    BARE(NVML, nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length))
+    UNHOOKED(NVML, nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length))
 /* clang-format on */
 
 #ifndef ALIQUOT_CUDA_H_INCLUDED

@@ -1,9 +1,9 @@
-/* The hooks of everything that starts work on a GPU, and of what tells whether a stream captures. */
+/* Hooks of all functions that start work on a GPU or begin and end stream capture. */
 #include "compute.h"
 #include "cost.h"
 #include "device.h"
+#include "gcra.h"
 #include "graph.h"
-#include "law.h"
 #include "lookup.h"
 #include "measure.h"
 #include "os.h"
@@ -12,92 +12,93 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define REFRESH_MASK 63 /* launches between looks at the limit file */
-#define ADVANCE 50000   /* ns of GPU time that a thread takes at once */
-/* ns: who is held back is held back for so long at least, so that it then launches several, and what their batch takes
-   to reach the GPU weighs less against its length. */
-#define AT_ONCE 1000000
-#define LONGEST_SLEEP 10000000 /* ns; shares change */
-#define SHORT_SLEEP 500000     /* ns: batches on their way may give something back */
+#define LIMITS_CHECK_MASK 63 /* launches between checks of the limit file, less 1 */
+#define ADVANCE_NS 50000     /* of GPU time, charged in advance by a thread */
+/* Minimum time for which a thread is throttled. It then launches several kernels in a row, so that the latency of
+   reaching the GPU weighs less against the length of their batch. */
+#define THROTTLE_MIN_NS 1000000
+#define SLEEP_MAX_NS 10000000   /* shares change */
+#define SLEEP_PENDING_NS 500000 /* pending batches may return part of their charge */
 
-/* Begins of captures less ends. While there are none, no stream captures, and nobody needs to be asked. */
-static atomic_int captures;
+/* Captures begun less captures ended. At 0 no stream captures, and the driver need not be asked. */
+static atomic_int open_captures;
 
 static __thread struct {
     int device;
-    uint64_t credit; /* ns of GPU time taken in advance on that device */
+    uint64_t credit; /* ns of GPU time charged in advance on that device */
     unsigned launches;
-} mine __attribute__((tls_model("initial-exec")));
+} thread_advance __attribute__((tls_model("initial-exec")));
 
-/* Whether launches have to be looked at. */
-static inline bool is_watched(void) {
+/* Whether launches are limited. Checks the limit file now and then. */
+static inline bool is_throttling_active(void) {
     int state = __atomic_load_n(&aliquot_compute_state, __ATOMIC_RELAXED);
-    if (__builtin_expect((++mine.launches & REFRESH_MASK) == 0 || state == ALIQUOT_COMPUTE_UNKNOWN, 0)) {
+    if (__builtin_expect((++thread_advance.launches & LIMITS_CHECK_MASK) == 0 || state == ALIQUOT_COMPUTE_UNKNOWN, 0)) {
         state = aliquot_compute_refresh();
     }
     return state == ALIQUOT_COMPUTE_LIMITED;
 }
 
-static bool is_capturing(CUstream stream) {
-    if (__builtin_expect(atomic_load_explicit(&captures, memory_order_relaxed) <= 0, 1)) {
+static bool may_be_capturing(CUstream stream) {
+    if (__builtin_expect(atomic_load_explicit(&open_captures, memory_order_relaxed) <= 0, 1)) {
         return false;
     }
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return aliquot_bare.cuStreamIsCapturing == NULL ||
-           aliquot_bare.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return aliquot_real.cuStreamIsCapturing == NULL ||
+           aliquot_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Takes ns of GPU time; true: the thread was held back. */
-static __attribute__((noinline)) bool wait_for(const struct aliquot_launch *launch, uint64_t ns) {
+/* Charges ns of GPU time, and sleeps until the share allows it. True: the thread was throttled. */
+static __attribute__((noinline)) bool throttle(const struct aliquot_launch *launch, uint64_t ns) {
     int64_t until = 0;
-    if (aliquot_compute_take(launch->device, ns, &until)) {
+    if (aliquot_compute_try_charge(launch->device, ns, &until)) {
         return false;
     }
     int saved = errno;
     int64_t start = aliquot_os_clock(), now = start;
     aliquot_measure_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
-    while (now - start < ALIQUOT_LAW_LONGEST_WAIT &&
-           (now - start < AT_ONCE || !aliquot_compute_take(launch->device, ns, &until))) {
-        int64_t longest = now + (unfinished ? SHORT_SLEEP : LONGEST_SLEEP);
-        int64_t wake = until > start + AT_ONCE ? until : start + AT_ONCE;
+    while (now - start < ALIQUOT_GCRA_WAIT_MAX_NS &&
+           (now - start < THROTTLE_MIN_NS || !aliquot_compute_try_charge(launch->device, ns, &until))) {
+        int64_t longest = now + (unfinished ? SLEEP_PENDING_NS : SLEEP_MAX_NS);
+        int64_t wake = until > start + THROTTLE_MIN_NS ? until : start + THROTTLE_MIN_NS;
         aliquot_os_sleep_until(wake < longest ? wake : longest);
         unfinished = aliquot_measure_poll(launch->context);
         aliquot_compute_refresh();
         now = aliquot_os_clock();
     }
-    if (now - start >= ALIQUOT_LAW_LONGEST_WAIT) {
-        aliquot_compute_correct(launch->device, (int64_t)ns); /* goes, and owes */
+    if (now - start >= ALIQUOT_GCRA_WAIT_MAX_NS) {
+        aliquot_compute_adjust(launch->device, (int64_t)ns); /* launch now, and charge it as debt */
     }
-    aliquot_compute_held_back(launch->device, now - start);
+    aliquot_compute_add_throttled(launch->device, now - start);
     errno = saved;
     return true;
 }
 
-/* Small launches take an advance for several, so that most of them cost next to nothing. What is left of it is never
-   lost: of 20 us kernels that would be a fifth of the share. */
-static bool charge(const struct aliquot_launch *launch) {
-    if (mine.device == launch->device && mine.credit >= launch->charged) {
-        mine.credit -= launch->charged;
+/* Charges a launch. Small launches share an advance, so that most of them cost almost nothing. The rest of an
+   advance is never lost: with 20 us kernels that would be a fifth of the share. */
+static bool charge_with_advance(const struct aliquot_launch *launch) {
+    if (thread_advance.device == launch->device && thread_advance.credit >= launch->charged) {
+        thread_advance.credit -= launch->charged;
         return false;
     }
-    if (launch->charged >= ADVANCE / 2) {
-        return wait_for(launch, launch->charged);
+    if (launch->charged >= ADVANCE_NS / 2) {
+        return throttle(launch, launch->charged);
     }
-    bool held_back = wait_for(launch, ADVANCE);
-    if (mine.device != launch->device && mine.credit > 0) {
-        aliquot_compute_correct(mine.device, -(int64_t)mine.credit);
-        mine.credit = 0;
+    bool throttled = throttle(launch, ADVANCE_NS);
+    if (thread_advance.device != launch->device && thread_advance.credit > 0) {
+        aliquot_compute_adjust(thread_advance.device, -(int64_t)thread_advance.credit);
+        thread_advance.credit = 0;
     }
-    mine.device = launch->device;
-    mine.credit += ADVANCE - launch->charged;
-    return held_back;
+    thread_advance.device = launch->device;
+    thread_advance.credit += ADVANCE_NS - launch->charged;
+    return throttled;
 }
 
-/* False: nothing is to be done afterwards. */
-static bool begin(struct aliquot_launch *launch, enum aliquot_cost_kind kind, const void *handle, uint64_t blocks,
-                  CUstream stream) {
-    if (is_capturing(stream)) {
+/* Charges a launch before it is forwarded, and throttles it if needed. False: the launch is not limited, so
+   finish_launch() must not be called. */
+static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind kind, const void *handle,
+                          uint64_t blocks, CUstream stream) {
+    if (may_be_capturing(stream)) {
         return false;
     }
     if (aliquot_device_of_current(&launch->context, &launch->device) != CUDA_SUCCESS ||
@@ -107,14 +108,14 @@ static bool begin(struct aliquot_launch *launch, enum aliquot_cost_kind kind, co
     launch->stream = stream;
     launch->cost = aliquot_cost_of(kind, handle, blocks);
     launch->charged = aliquot_cost_next(launch->cost);
-    bool held_back = charge(launch);
-    aliquot_measure_begin(launch, held_back);
+    bool throttled = charge_with_advance(launch);
+    aliquot_measure_begin(launch, throttled);
     return true;
 }
 
-static void end(const struct aliquot_launch *launch, bool succeeded) {
+static void finish_launch(const struct aliquot_launch *launch, bool succeeded) {
     if (!succeeded) {
-        aliquot_compute_correct(launch->device, -(int64_t)launch->charged);
+        aliquot_compute_adjust(launch->device, -(int64_t)launch->charged);
     }
     aliquot_measure_launched(launch, succeeded);
 }
@@ -123,36 +124,37 @@ static uint64_t blocks_of(unsigned int x, unsigned int y, unsigned int z) {
     return (uint64_t)x * y * z;
 }
 
-/* In the flavour for per-thread default streams, 0 means the calling thread's. */
-static CUstream plain(CUstream stream) {
+/* The _ptsz functions interpret stream 0 as the calling thread's default stream. */
+static CUstream legacy_stream(CUstream stream) {
     return stream;
 }
 
-static CUstream ptsz(CUstream stream) {
+static CUstream per_thread_stream(CUstream stream) {
     return stream == NULL ? CU_STREAM_PER_THREAD : stream;
 }
 
-/* The driver's launch; for graphs, room for what they allocate. */
-#define CALL_KERNEL(symbol, arguments, handle, stream) aliquot_bare.symbol arguments
-#define CALL_GRAPH(symbol, arguments, handle, stream) aliquot_graph_launch(aliquot_bare.symbol, handle, stream)
+/* Forwards to the driver. For graphs, first reserves the memory that they allocate. */
+#define CALL_KERNEL(symbol, arguments, handle, stream) aliquot_real.symbol arguments
+#define CALL_GRAPH(symbol, arguments, handle, stream) aliquot_graph_launch(aliquot_real.symbol, handle, stream)
 
-/* A hook of one launch. */
+/* Hook of one launch function. */
 #define LAUNCH(symbol, parameters, arguments, kind, handle, blocks, stream)                                            \
     CUresult symbol parameters {                                                                                       \
-        ALIQUOT_NEED(symbol)                                                                                           \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
         struct aliquot_launch launch;                                                                                  \
-        if (__builtin_expect(!is_watched(), 1) || !begin(&launch, ALIQUOT_COST_##kind, handle, blocks, stream)) {      \
+        if (__builtin_expect(!is_throttling_active(), 1) ||                                                            \
+            !charge_launch(&launch, ALIQUOT_COST_##kind, handle, blocks, stream)) {                                    \
             return CALL_##kind(symbol, arguments, handle, stream);                                                     \
         }                                                                                                              \
         CUresult result = CALL_##kind(symbol, arguments, handle, stream);                                              \
-        end(&launch, result == CUDA_SUCCESS);                                                                          \
+        finish_launch(&launch, result == CUDA_SUCCESS);                                                                \
         return result;                                                                                                 \
     }
 
-/* Most come in two flavours. */
+/* Most functions have a variant for per-thread default streams. */
 #define LAUNCHES(symbol, parameters, arguments, kind, handle, blocks, stream)                                          \
-    LAUNCH(symbol, parameters, arguments, kind, handle, blocks, plain(stream))                                         \
-    LAUNCH(symbol##_ptsz, parameters, arguments, kind, handle, blocks, ptsz(stream))
+    LAUNCH(symbol, parameters, arguments, kind, handle, blocks, legacy_stream(stream))                                 \
+    LAUNCH(symbol##_ptsz, parameters, arguments, kind, handle, blocks, per_thread_stream(stream))
 
 LAUNCHES(cuLaunchKernel,
          (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
@@ -175,7 +177,7 @@ LAUNCHES(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, v
 
 LAUNCHES(cuGraphLaunch, (CUgraphExec graph, CUstream stream), (graph, stream), GRAPH, graph, 0, stream)
 
-/* From before CUDA 4: the grid of cuLaunch is one block, and only the last takes a stream. */
+/* Functions from before CUDA 4: the grid of cuLaunch is one block, and only the last takes a stream. */
 LAUNCH(cuLaunch, (CUfunction function), (function), KERNEL, function, 1, NULL)
 
 LAUNCH(cuLaunchGrid, (CUfunction function, int width, int height), (function, width, height), KERNEL, function,
@@ -185,44 +187,45 @@ LAUNCH(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstream 
        (function, width, height, stream), KERNEL, function, blocks_of((unsigned int)width, (unsigned int)height, 1),
        stream)
 
-/* One kernel on each of several GPUs, which wait for each other: charged to the current one, since the others' devices
-   are only known by their streams. CUDA has deprecated it since 11.3. */
+/* Launches one kernel on each of several GPUs, which wait for each other. Charged to the current device, since the
+   other devices are known only through their streams. Deprecated since CUDA 11.3. */
 LAUNCH(cuLaunchCooperativeKernelMultiDevice, (CUDA_LAUNCH_PARAMS * launches, unsigned int count, unsigned int flags),
        (launches, count, flags), KERNEL, launches == NULL || count == 0 ? NULL : launches[0].function,
        launches == NULL || count == 0 ? 0 : blocks_of(launches[0].gridDimX, launches[0].gridDimY, launches[0].gridDimZ),
        launches == NULL || count == 0 ? NULL : launches[0].hStream)
 
-static CUresult begun(CUresult result) {
+static CUresult count_capture_begin(CUresult result) {
     if (result == CUDA_SUCCESS) {
-        atomic_fetch_add(&captures, 1);
+        atomic_fetch_add(&open_captures, 1);
     }
     return result;
 }
 
-/* An end that fails may have ended it, or not. Counted too high means only that streams are asked. */
-static CUresult ended(CUstream stream, CUresult result) {
+/* A failed call may or may not have ended the capture. If the count is too high, the driver is asked about streams
+   needlessly, which does no harm. */
+static CUresult count_capture_end(CUstream stream, CUresult result) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     bool over = result == CUDA_SUCCESS;
-    if (!over && atomic_load(&captures) > 0 && aliquot_bare.cuStreamIsCapturing != NULL) {
+    if (!over && atomic_load(&open_captures) > 0 && aliquot_real.cuStreamIsCapturing != NULL) {
         over = result != CUDA_ERROR_ILLEGAL_STATE &&
-               aliquot_bare.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+               aliquot_real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
                status == CU_STREAM_CAPTURE_STATUS_NONE;
     }
     if (over) {
-        atomic_fetch_sub(&captures, 1);
+        atomic_fetch_sub(&open_captures, 1);
     }
     return result;
 }
 
 #define CAPTURE(symbol, parameters, after)                                                                             \
     CUresult symbol parameters {                                                                                       \
-        ALIQUOT_NEED(symbol)                                                                                           \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
         return after;                                                                                                  \
     }
 
 #define CAPTURES(symbol, parameters, arguments)                                                                        \
-    CAPTURE(symbol, parameters, begun(aliquot_bare.symbol arguments))                                                  \
-    CAPTURE(symbol##_ptsz, parameters, begun(aliquot_bare.symbol##_ptsz arguments))
+    CAPTURE(symbol, parameters, count_capture_begin(aliquot_real.symbol arguments))                                    \
+    CAPTURE(symbol##_ptsz, parameters, count_capture_begin(aliquot_real.symbol##_ptsz arguments))
 
 CAPTURES(cuStreamBeginCapture, (CUstream stream), (stream))
 CAPTURES(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
@@ -231,16 +234,16 @@ CAPTURES(cuStreamBeginCaptureToGraph,
           CUstreamCaptureMode mode),
          (stream, graph, after, edges, count, mode))
 CAPTURE(cuStreamEndCapture, (CUstream stream, CUgraph *graph),
-        ended(stream, aliquot_bare.cuStreamEndCapture(stream, graph)))
+        count_capture_end(stream, aliquot_real.cuStreamEndCapture(stream, graph)))
 CAPTURE(cuStreamEndCapture_ptsz, (CUstream stream, CUgraph *graph),
-        ended(ptsz(stream), aliquot_bare.cuStreamEndCapture_ptsz(stream, graph)))
+        count_capture_end(per_thread_stream(stream), aliquot_real.cuStreamEndCapture_ptsz(stream, graph)))
 
-#define DESTROY(symbol)                                                                                                \
+#define DESTROY_STREAM(symbol)                                                                                         \
     CUresult symbol(CUstream stream) {                                                                                 \
-        ALIQUOT_NEED(symbol)                                                                                           \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
         aliquot_measure_forget_stream(stream);                                                                         \
-        return aliquot_bare.symbol(stream);                                                                            \
+        return aliquot_real.symbol(stream);                                                                            \
     }
 
-DESTROY(cuStreamDestroy)
-DESTROY(cuStreamDestroy_v2)
+DESTROY_STREAM(cuStreamDestroy)
+DESTROY_STREAM(cuStreamDestroy_v2)

@@ -1,4 +1,4 @@
-/* The limit file: its text, as data. Grammar and examples: api/golden/vgpu. */
+/* Parses the limit file. Grammar and examples: api/golden/vgpu. */
 #ifndef ALIQUOT_LIMITS_H
 #define ALIQUOT_LIMITS_H
 
@@ -6,35 +6,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ALIQUOT_LIMITS_LARGEST_TEXT 65536 /* bytes */
-#define ALIQUOT_LIMITS_MOST_VGPUS 16      /* what the region has room for */
-#define ALIQUOT_LIMITS_ERROR 160          /* room for a sentence */
+#define ALIQUOT_LIMITS_TEXT_MAX 65536 /* bytes */
+#define ALIQUOT_LIMITS_VGPUS_MAX 16   /* as many as the region holds */
+#define ALIQUOT_LIMITS_ERROR 160      /* bytes of an error message */
 #define ALIQUOT_MIB (UINT64_C(1) << 20)
 
 enum aliquot_policy { ALIQUOT_POLICY_FIXED, ALIQUOT_POLICY_ELASTIC, ALIQUOT_POLICY_NONE };
 
-/* One container's part of one GPU. */
+/* One container's share of one GPU. */
 struct aliquot_vgpu {
     uint8_t uuid[16];
     uint64_t memory; /* bytes, 1 MiB to 16 TiB */
     uint32_t cores;  /* percent of the GPU, 0 to 100; 0: no limit */
     enum aliquot_policy policy;
-    uint32_t priority; /* 0 to 1000000, higher first */
-    uint64_t context;  /* bytes that a process's first context costs */
-    bool exclusive;    /* the whole card */
+    uint32_t priority;      /* 0 to 1000000, higher first */
+    uint64_t context_bytes; /* bytes to charge for the CUDA contexts of a process */
+    bool exclusive;         /* the container has the whole GPU */
 };
 
 struct aliquot_limits {
     size_t count; /* at least 1 */
-    struct aliquot_vgpu vgpu[ALIQUOT_LIMITS_MOST_VGPUS];
+    struct aliquot_vgpu vgpu[ALIQUOT_LIMITS_VGPUS_MAX];
 };
 
-/* Reads a limit file's whole text (it need not end in NUL). False: nothing in limits counts, and error says in one line
-   what was expected. */
+/* Parses the complete text of a limit file, which need not end in NUL. False: the contents of limits are undefined,
+   and error describes in one line what was expected. */
 bool aliquot_limits_parse(const char *text, size_t length, struct aliquot_limits *limits,
                           char error[ALIQUOT_LIMITS_ERROR]);
 
-/* The 36 characters of a UUID (lower-case hex, 8-4-4-4-12) as 16 bytes. False: they are something else. */
+/* Parses a UUID of 36 characters (lower-case hex, 8-4-4-4-12) into 16 bytes. False: malformed. */
 bool aliquot_uuid_parse(const char *text, size_t length, uint8_t uuid[16]);
 
 #endif

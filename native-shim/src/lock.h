@@ -1,4 +1,4 @@
-/* A lock between this process's threads, for a few instructions at a time. Zeroed memory is an open one. */
+/* Spin lock between threads of one process, to be held for a few instructions. Zeroed memory is an unlocked lock. */
 #ifndef ALIQUOT_LOCK_H
 #define ALIQUOT_LOCK_H
 
@@ -10,13 +10,13 @@ struct aliquot_lock {
     atomic_bool taken;
 };
 
-/* Who waits only reads: writing, each would take the holder's cache line away from it. */
+/* A waiting thread only reads: a write would take the cache line away from the holder. */
 static inline void aliquot_lock(struct aliquot_lock *lock) {
-    int looks = 0;
+    int spins = 0;
     while (atomic_exchange_explicit(&lock->taken, true, memory_order_acquire)) {
         do {
-            if (++looks > 64) {
-                sched_yield(); /* its holder may not be running */
+            if (++spins > 64) {
+                sched_yield(); /* the holder may not be running */
             } else {
 #if defined(__x86_64__)
                 __builtin_ia32_pause();

@@ -1,8 +1,8 @@
 /*
- * Programs reach the driver in three ways: by linking to it (they then bind to our exported names, since we are loaded
- * first), by dlsym, and by cuGetProcAddress, which itself is found in one of the first two. In the last two the real
- * lookup is done first, exactly as asked, and its answer replaced if it is the address of a function that we hook:
- * which ABI that function has is then known from its address, never guessed from a name.
+ * Programs reach the driver in three ways: by linking to it (the exported hooks come first, because the shim is
+ * preloaded), by dlsym, and by cuGetProcAddress, which they find in one of the first two ways. In the last two cases
+ * the real lookup runs first with the same arguments. If it returns the address of a hooked function, the hook replaces
+ * it. The address identifies the ABI; a name alone would not.
  */
 #include "lookup.h"
 
@@ -17,7 +17,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Not declared weak or strong anywhere: before glibc 2.34 these live in libdl, which not every process has loaded. */
+/* Neither weak nor strong references: before glibc 2.34 these functions are in libdl, which not every process has
+   loaded. */
 typedef void *dlsym_function(void *handle, const char *name);
 typedef void *dlopen_function(const char *file, int mode);
 typedef char *dlerror_function(void);
@@ -29,16 +30,16 @@ static const char *const library_names[LIBRARIES] = {"libcuda.so.1", "libnvidia-
 struct hook {
     enum library library;
     const char *symbol;
-    void *ours;
-    size_t bare;      /* offset in aliquot_bare */
-    const char *name; /* for cuGetProcAddress */
+    void *hook_address;
+    size_t real_offset; /* offset in struct aliquot_real */
+    const char *name;   /* for cuGetProcAddress */
     int version;
     cuuint64_t flags;
 };
 
 static const struct hook hooks[] = {
 #define ROW(library, result, symbol, name, version, flags, parameters)                                                 \
-    {library, #symbol, (void *)symbol, offsetof(struct aliquot_bare, symbol), name, version, flags},
+    {library, #symbol, (void *)symbol, offsetof(struct aliquot_real, symbol), name, version, flags},
     ALIQUOT_HOOKS(ROW)
 #undef ROW
 };
@@ -48,39 +49,39 @@ static const struct hook hooks[] = {
 static const struct {
     enum library library;
     const char *symbol;
-    size_t bare;
-} bare_only[] = {
-#define ROW(library, result, symbol, parameters) {library, #symbol, offsetof(struct aliquot_bare, symbol)},
-    ALIQUOT_BARE(ROW)
+    size_t real_offset;
+} unhooked_functions[] = {
+#define ROW(library, result, symbol, parameters) {library, #symbol, offsetof(struct aliquot_real, symbol)},
+    ALIQUOT_UNHOOKED(ROW)
 #undef ROW
 };
 
-struct aliquot_bare aliquot_bare;
+struct aliquot_real aliquot_real;
 
-/* No locks: whoever comes at the same time finds, and writes, the same addresses, and the loader may call constructors
-   that look things up. */
+/* No locks: concurrent threads find and write the same addresses, and constructors run by the loader may look up
+   symbols. */
 static atomic_bool loaded[LIBRARIES];
 atomic_bool aliquot_lookup_cuda_done;
-static atomic_bool placed; /* other_address is filled */
-/* What cuGetProcAddress answers for a hook's ABI where that isn't the exported function's address; else NULL. */
-static void *other_address[HOOK_COUNT];
+static atomic_bool alternates_known; /* alternate_address is complete */
+/* Address that cuGetProcAddress returns for the ABI of a hook if it differs from the exported function's; else NULL. */
+static void *alternate_address[HOOK_COUNT];
 static _Atomic(dlsym_function *) cached_dlsym;
 
-static void **bare_at(size_t offset) {
-    return (void **)((char *)&aliquot_bare + offset);
+static void **real_function_at(size_t offset) {
+    return (void **)((char *)&aliquot_real + offset);
 }
 
-static void set(void **function, void *address) {
+static void store_pointer(void **function, void *address) {
     __atomic_store_n(function, address, __ATOMIC_RELAXED);
 }
 
-static void *get(void **function) {
+static void *load_pointer(void **function) {
     return __atomic_load_n(function, __ATOMIC_RELAXED);
 }
 
-/* libc.so.6 has them since glibc 2.34. dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5") is no way: before, dlvsym itself is in
-   libdl, and a weak reference to it stays NULL in a process that loads libdl late. */
-static void *find_in_libc(const char *symbol) {
+/* libc.so.6 contains them since glibc 2.34. dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5") does not work: before 2.34
+   dlvsym itself is in libdl, and a weak reference to it stays NULL in a process that loads libdl late. */
+static void *find_libc_function(const char *symbol) {
     static const char *const sonames[] = {"libdl.so.2", "libc.so.6", NULL};
     return aliquot_os_find_symbol(sonames, symbol);
 }
@@ -88,15 +89,15 @@ static void *find_in_libc(const char *symbol) {
 static dlsym_function *real_dlsym(void) {
     dlsym_function *found = atomic_load_explicit(&cached_dlsym, memory_order_acquire);
     if (found == NULL) {
-        found = (dlsym_function *)find_in_libc("dlsym");
+        found = (dlsym_function *)find_libc_function("dlsym");
         atomic_store_explicit(&cached_dlsym, found, memory_order_release);
     }
     return found;
 }
 
-/* True: the next dlerror() won't report the search that has just failed. */
-static bool forget_error(void) {
-    dlerror_function *real = (dlerror_function *)find_in_libc("dlerror");
+/* Clears the error of the last search. True: the next dlerror() does not report it. */
+static bool clear_dlerror(void) {
+    dlerror_function *real = (dlerror_function *)find_libc_function("dlerror");
     if (real != NULL) {
         real();
     }
@@ -104,39 +105,40 @@ static bool forget_error(void) {
 }
 
 static void *open_library(enum library library, bool load) {
-    dlopen_function *real_dlopen = (dlopen_function *)find_in_libc("dlopen");
+    dlopen_function *real_dlopen = (dlopen_function *)find_libc_function("dlopen");
     if (real_dlopen == NULL) {
         return NULL;
     }
-    /* The reference is kept: our pointers into the library must stay right. */
+    /* The handle is never closed, so that the function pointers stay valid. */
     void *handle = real_dlopen(library_names[library], RTLD_LAZY | RTLD_NOLOAD);
     return handle == NULL && load ? real_dlopen(library_names[library], RTLD_LAZY) : handle;
 }
 
-static bool fill(enum library library, bool load) {
+static bool resolve_functions(enum library library, bool load) {
     void *handle = open_library(library, load);
     if (handle == NULL) {
         return false;
     }
     for (size_t i = 0; i < HOOK_COUNT; i++) {
         if (hooks[i].library == library) {
-            set(bare_at(hooks[i].bare), real_dlsym()(handle, hooks[i].symbol));
+            store_pointer(real_function_at(hooks[i].real_offset), real_dlsym()(handle, hooks[i].symbol));
         }
     }
-    for (size_t i = 0; i < sizeof bare_only / sizeof bare_only[0]; i++) {
-        if (bare_only[i].library == library) {
-            set(bare_at(bare_only[i].bare), real_dlsym()(handle, bare_only[i].symbol));
+    for (size_t i = 0; i < sizeof unhooked_functions / sizeof unhooked_functions[0]; i++) {
+        if (unhooked_functions[i].library == library) {
+            store_pointer(real_function_at(unhooked_functions[i].real_offset),
+                          real_dlsym()(handle, unhooked_functions[i].symbol));
         }
     }
     return true;
 }
 
-static bool lookup(enum library library, bool load) {
+static bool resolve_library(enum library library, bool load) {
     if (atomic_load_explicit(&loaded[library], memory_order_acquire)) {
         return true;
     }
     int saved = errno;
-    bool filled = real_dlsym() != NULL && fill(library, load);
+    bool filled = real_dlsym() != NULL && resolve_functions(library, load);
     if (filled) {
         atomic_store_explicit(&loaded[library], true, memory_order_release);
     }
@@ -145,7 +147,7 @@ static bool lookup(enum library library, bool load) {
 }
 
 bool aliquot_lookup_cuda_now(void) {
-    bool done = lookup(CUDA, true);
+    bool done = resolve_library(CUDA, true);
     if (done) {
         atomic_store_explicit(&aliquot_lookup_cuda_done, true, memory_order_release);
     }
@@ -153,7 +155,7 @@ bool aliquot_lookup_cuda_now(void) {
 }
 
 bool aliquot_lookup_nvml(void) {
-    return lookup(NVML, true);
+    return resolve_library(NVML, true);
 }
 
 void *aliquot_lookup_global(const char *name) {
@@ -173,7 +175,7 @@ static const struct hook *hook_named(const char *symbol) {
     return NULL;
 }
 
-/* What our dlsym (dlsym.S) is to do: return result, or, if jump is not NULL, jump there as if it had been called. */
+/* Instruction to dlsym.S: return result, or, if jump is not NULL, jump to it as if the caller had called it. */
 struct aliquot_route {
     void *result;
     void *jump;
@@ -188,25 +190,27 @@ struct aliquot_route aliquot_route_dlsym(void *handle, const char *name) {
     if (real == NULL || hook == NULL) {
         return as_asked;
     }
-    /* First, since it changes what dlerror() will say. */
-    bool ours = lookup(hook->library, false) && get(bare_at(hook->bare)) != NULL;
+    /* Before the search for name, because this changes what dlerror() returns. */
+    bool driver_has_it =
+        resolve_library(hook->library, false) && load_pointer(real_function_at(hook->real_offset)) != NULL;
     bool pseudo = handle == RTLD_DEFAULT || handle == RTLD_NEXT;
-    /* In the global scope our own export comes first, driver or no driver: look behind it. */
+    /* In the global scope the exported hook comes first, even without a driver: search after it. */
     void *found = real(pseudo ? RTLD_NEXT : handle, name);
-    if (found == hook->ours) {
+    if (found == hook->hook_address) {
         found = real(RTLD_NEXT, name);
     }
-    if (ours && (found == get(bare_at(hook->bare)) || (found == NULL && pseudo && forget_error()))) {
-        /* Where nothing was found behind us, the driver is in a scope that only the caller can search. */
-        return (struct aliquot_route){hook->ours, NULL};
+    if (driver_has_it &&
+        (found == load_pointer(real_function_at(hook->real_offset)) || (found == NULL && pseudo && clear_dlerror()))) {
+        /* If nothing was found after the shim, the driver is in a scope that only the caller can search. */
+        return (struct aliquot_route){hook->hook_address, NULL};
     }
     if (found == NULL) {
-        return (struct aliquot_route){NULL, NULL}; /* dlerror() says what it would say without us */
+        return (struct aliquot_route){NULL, NULL}; /* dlerror() returns the error of the real search */
     }
-    return as_asked; /* another library's function of that name */
+    return as_asked; /* a function of that name in another library */
 }
 
-static void ask_for_other_addresses(void) {
+static void query_alternate_addresses(void) {
     for (size_t i = 0; i < HOOK_COUNT; i++) {
         const struct hook *hook = &hooks[i];
         void *answer = NULL;
@@ -214,35 +218,36 @@ static void ask_for_other_addresses(void) {
         if (hook->name == NULL) {
             continue;
         }
-        if (aliquot_bare.cuGetProcAddress_v2 != NULL) {
-            result = aliquot_bare.cuGetProcAddress_v2(hook->name, &answer, hook->version, hook->flags, NULL);
-        } else if (aliquot_bare.cuGetProcAddress != NULL) {
-            result = aliquot_bare.cuGetProcAddress(hook->name, &answer, hook->version, hook->flags);
+        if (aliquot_real.cuGetProcAddress_v2 != NULL) {
+            result = aliquot_real.cuGetProcAddress_v2(hook->name, &answer, hook->version, hook->flags, NULL);
+        } else if (aliquot_real.cuGetProcAddress != NULL) {
+            result = aliquot_real.cuGetProcAddress(hook->name, &answer, hook->version, hook->flags);
         }
         bool known = result != CUDA_SUCCESS || answer == NULL;
         for (size_t other = 0; other < HOOK_COUNT && !known; other++) {
-            known = answer == get(bare_at(hooks[other].bare)) || answer == get(&other_address[other]);
+            known = answer == load_pointer(real_function_at(hooks[other].real_offset)) ||
+                    answer == load_pointer(&alternate_address[other]);
         }
         if (!known) {
-            set(&other_address[i], answer);
-            if (get(bare_at(hook->bare)) == NULL) {
-                set(bare_at(hook->bare), answer); /* not exported, but there */
+            store_pointer(&alternate_address[i], answer);
+            if (load_pointer(real_function_at(hook->real_offset)) == NULL) {
+                store_pointer(real_function_at(hook->real_offset), answer); /* not exported, but available */
             }
         }
     }
 }
 
-static void place_addresses(void) {
-    if (atomic_load_explicit(&placed, memory_order_acquire)) {
+static void find_alternate_addresses(void) {
+    if (atomic_load_explicit(&alternates_known, memory_order_acquire)) {
         return;
     }
     int saved = errno;
-    ask_for_other_addresses();
-    atomic_store_explicit(&placed, true, memory_order_release);
+    query_alternate_addresses();
+    atomic_store_explicit(&alternates_known, true, memory_order_release);
     errno = saved;
 }
 
-static bool must_hook(const char *name) {
+static bool is_hooked_name(const char *name) {
     for (size_t i = 0; i < HOOK_COUNT; i++) {
         if (hooks[i].name != NULL && strcmp(hooks[i].name, name) == 0) {
             return true;
@@ -251,37 +256,38 @@ static bool must_hook(const char *name) {
     return false;
 }
 
-/* Replaces an answer of the real cuGetProcAddress. */
-static void substitute(const char *name, void **function) {
-    place_addresses();
+/* Replaces the result of the real cuGetProcAddress by the hook. */
+static void replace_with_hook(const char *name, void **function) {
+    find_alternate_addresses();
     for (size_t i = 0; i < HOOK_COUNT; i++) {
-        if (hooks[i].library == CUDA &&
-            (*function == get(bare_at(hooks[i].bare)) || *function == get(&other_address[i]))) {
-            *function = hooks[i].ours;
+        if (hooks[i].library == CUDA && (*function == load_pointer(real_function_at(hooks[i].real_offset)) ||
+                                         *function == load_pointer(&alternate_address[i]))) {
+            *function = hooks[i].hook_address;
             return;
         }
     }
-    /* Counted where the node agent sees it. The program gets what it asked for: an unknown ABI can't be wrapped. */
-    if (must_hook(name) && aliquot_config_mode() == ALIQUOT_MODE_ENFORCE) {
+    /* The address is of an unknown ABI, so it cannot be hooked: the program gets it, and the region counts it for
+       the node agent. */
+    if (is_hooked_name(name) && aliquot_config_mode() == ALIQUOT_MODE_ENFORCE) {
         __atomic_fetch_add(&aliquot_shared_region()->header.unplaced_addresses, 1, __ATOMIC_RELAXED);
     }
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags) {
-    ALIQUOT_NEED(cuGetProcAddress)
-    CUresult result = aliquot_bare.cuGetProcAddress(symbol, function, version, flags);
+    ALIQUOT_REQUIRE(cuGetProcAddress)
+    CUresult result = aliquot_real.cuGetProcAddress(symbol, function, version, flags);
     if (result == CUDA_SUCCESS && symbol != NULL && function != NULL && *function != NULL) {
-        substitute(symbol, function);
+        replace_with_hook(symbol, function);
     }
     return result;
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status) {
-    ALIQUOT_NEED(cuGetProcAddress_v2)
-    CUresult result = aliquot_bare.cuGetProcAddress_v2(symbol, function, version, flags, status);
+    ALIQUOT_REQUIRE(cuGetProcAddress_v2)
+    CUresult result = aliquot_real.cuGetProcAddress_v2(symbol, function, version, flags, status);
     if (result == CUDA_SUCCESS && symbol != NULL && function != NULL && *function != NULL) {
-        substitute(symbol, function);
+        replace_with_hook(symbol, function);
     }
     return result;
 }

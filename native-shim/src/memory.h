@@ -1,13 +1,13 @@
-/* Plain, pitched and managed memory, and every address that is freed by cuMemFree or cuMemFreeAsync. */
+/* Charges plain, pitched and managed memory, and releases every address that cuMemFree or cuMemFreeAsync frees. */
 #ifndef ALIQUOT_MEMORY_H
 #define ALIQUOT_MEMORY_H
 
 #include "table.h"
 
-/* Addresses of device memory, the pools' too. */
-extern struct aliquot_table aliquot_memory;
+/* Allocations by device address, including those from memory pools. */
+extern struct aliquot_table aliquot_memory_allocations;
 
-/* In a forked child. */
+/* Resets the state in a forked child. */
 void aliquot_memory_reset(void);
 
 #endif

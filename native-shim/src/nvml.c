@@ -1,9 +1,9 @@
 /*
- * The hooks of NVML: nvidia-smi, pynvml and other monitors see the container's share as the GPU, and on it the
- * container's own processes by the PIDs that they have there. What each function means is in NVIDIA's nvml.h.
+ * Hooks of NVML. nvidia-smi, pynvml and other monitors see the container's share as the GPU, and on it the container's
+ * own processes with their PIDs in the container. NVIDIA's nvml.h describes the functions.
  *
- * The driver is asked first and its errors stand: a GPU may be lost, a handle wrong. Of a GPU of which nothing is
- * granted, its processes and utilisation are what the driver says.
+ * The driver is called first, and its errors are returned: a GPU may be lost, a handle invalid. For a GPU that the
+ * limit file does not name, processes and utilization are the driver's.
  */
 #include "account.h"
 #include "config.h"
@@ -16,38 +16,38 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { UNLIMITED = -2, NOTHING_GRANTED = -1 };
+enum { NOT_LIMITED = -2, NOT_GRANTED = -1 };
 
-/* The account's number of an NVML device, or NOTHING_GRANTED. */
+/* Device number of an NVML device, or NOT_GRANTED. */
 static int find_device(nvmlDevice_t handle) {
     static const char prefix[] = "GPU-";
     char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
     uint8_t uuid[16];
     const size_t start = sizeof prefix - 1;
-    if (aliquot_bare.nvmlDeviceGetUUID == NULL ||
-        aliquot_bare.nvmlDeviceGetUUID(handle, text, sizeof text) != NVML_SUCCESS ||
+    if (aliquot_real.nvmlDeviceGetUUID == NULL ||
+        aliquot_real.nvmlDeviceGetUUID(handle, text, sizeof text) != NVML_SUCCESS ||
         strncmp(text, prefix, start) != 0 || !aliquot_uuid_parse(text + start, strlen(text + start), uuid)) {
-        return NOTHING_GRANTED;
+        return NOT_GRANTED;
     }
     return aliquot_account_device(uuid);
 }
 
-static nvmlReturn_t begin(nvmlDevice_t handle, int *device) {
+static nvmlReturn_t resolve_device(nvmlDevice_t handle, int *device) {
     enum aliquot_mode mode = aliquot_config_mode();
-    *device = mode == ALIQUOT_MODE_ENFORCE ? find_device(handle) : UNLIMITED;
-    return mode == ALIQUOT_MODE_CLOSED ? NVML_ERROR_NO_PERMISSION : NVML_SUCCESS;
+    *device = mode == ALIQUOT_MODE_ENFORCE ? find_device(handle) : NOT_LIMITED;
+    return mode == ALIQUOT_MODE_REFUSE ? NVML_ERROR_NO_PERMISSION : NVML_SUCCESS;
 }
 
-/* Every hook begins so: the driver has the function, and `device` is what the question is about. */
-#define BEGIN(function, handle)                                                                                        \
-    int device = UNLIMITED;                                                                                            \
+/* Start of every NVML hook: checks that the driver has the function, and sets device. */
+#define NVML_HOOK_BEGIN(function, handle)                                                                              \
+    int device = NOT_LIMITED;                                                                                          \
     if (!aliquot_lookup_nvml()) {                                                                                      \
         return NVML_ERROR_LIBRARY_NOT_FOUND;                                                                           \
     }                                                                                                                  \
-    if (aliquot_bare.function == NULL) {                                                                               \
+    if (aliquot_real.function == NULL) {                                                                               \
         return NVML_ERROR_FUNCTION_NOT_FOUND;                                                                          \
     }                                                                                                                  \
-    nvmlReturn_t result = begin(handle, &device);                                                                      \
+    nvmlReturn_t result = resolve_device(handle, &device);                                                             \
     if (result != NVML_SUCCESS) {                                                                                      \
         return result;                                                                                                 \
     }
@@ -58,35 +58,35 @@ struct memory {
     unsigned long long total, free, used; /* bytes */
 };
 
-static struct memory seen(int device, unsigned long long really_free) {
-    if (device == NOTHING_GRANTED) {
+static struct memory limited_memory(int device, unsigned long long device_free) {
+    if (device == NOT_GRANTED) {
         return (struct memory){0, 0, 0};
     }
-    aliquot_shared_reap(); /* who looks here wants to know now */
-    aliquot_pool_true_up();
+    aliquot_shared_reap(); /* a monitor expects current figures */
+    aliquot_pool_update_charges();
     struct memory memory = {.total = aliquot_account_limit(device), .used = aliquot_account_used(device)};
-    unsigned long long room = memory.used < memory.total ? memory.total - memory.used : 0;
-    memory.free = room < really_free ? room : really_free;
+    unsigned long long remaining = memory.used < memory.total ? memory.total - memory.used : 0;
+    memory.free = remaining < device_free ? remaining : device_free;
     return memory;
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t *memory) {
-    BEGIN(nvmlDeviceGetMemoryInfo, handle)
-    result = aliquot_bare.nvmlDeviceGetMemoryInfo(handle, memory);
-    if (result == NVML_SUCCESS && device != UNLIMITED) {
-        struct memory shown = seen(device, memory->free);
+    NVML_HOOK_BEGIN(nvmlDeviceGetMemoryInfo, handle)
+    result = aliquot_real.nvmlDeviceGetMemoryInfo(handle, memory);
+    if (result == NVML_SUCCESS && device != NOT_LIMITED) {
+        struct memory shown = limited_memory(device, memory->free);
         *memory = (nvmlMemory_t){.total = shown.total, .free = shown.free, .used = shown.used};
     }
     return result;
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t *memory) {
-    BEGIN(nvmlDeviceGetMemoryInfo_v2, handle)
-    result = aliquot_bare.nvmlDeviceGetMemoryInfo_v2(handle, memory);
-    if (result == NVML_SUCCESS && device != UNLIMITED) {
-        struct memory shown = seen(device, memory->free);
+    NVML_HOOK_BEGIN(nvmlDeviceGetMemoryInfo_v2, handle)
+    result = aliquot_real.nvmlDeviceGetMemoryInfo_v2(handle, memory);
+    if (result == NVML_SUCCESS && device != NOT_LIMITED) {
+        struct memory shown = limited_memory(device, memory->free);
         memory->total = shown.total;
-        memory->reserved = 0; /* the driver's own, of the whole card */
+        memory->reserved = 0; /* the driver's own reservation, on the whole GPU */
         memory->free = shown.free;
         memory->used = shown.used;
     }
@@ -95,27 +95,27 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t *me
 
 /* ---- processes ---- */
 
-static uint64_t get(const uint64_t *field) {
+static uint64_t load_counter(const uint64_t *field) {
     return __atomic_load_n(field, __ATOMIC_RELAXED);
 }
 
 static uint64_t bytes_of(const struct aliquot_charge *charge) {
-    return get(&charge->word) & ALIQUOT_CHARGE_BYTES;
+    return load_counter(&charge->word) & ALIQUOT_CHARGE_BYTES;
 }
 
 static unsigned int pid_of(uint16_t slot) {
     return __atomic_load_n(&aliquot_shared_region()->process[slot].pid, __ATOMIC_RELAXED);
 }
 
-/* The slots of the container's living processes that use a device; how many. */
+/* Finds the slots of the container's live processes that use a device. Returns their number. */
 static unsigned int find_users(int device, uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
-    const struct aliquot_charge *charges = aliquot_account_vgpu(device).charges;
-    size_t living = aliquot_shared_living(slots);
+    const struct aliquot_charge *charges = aliquot_account_share(device).charges;
+    size_t living = aliquot_shared_live_slots(slots);
     unsigned int users = 0;
     for (size_t i = 0; i < living; i++) {
         const struct aliquot_charge *charge = &charges[slots[i]];
-        /* A process that holds nothing now but has: its context is there, at no known cost. */
-        bool uses = bytes_of(charge) != 0 || get(&charge->peak) != 0 || get(&charge->gpu_time) != 0;
+        /* A process that held memory before still has a context, of unknown cost. */
+        bool uses = bytes_of(charge) != 0 || load_counter(&charge->peak) != 0 || load_counter(&charge->gpu_time) != 0;
         if (uses && pid_of(slots[i]) != 0) {
             slots[users++] = slots[i];
         }
@@ -123,31 +123,31 @@ static unsigned int find_users(int device, uint16_t slots[ALIQUOT_REGION_PROCESS
     return users;
 }
 
-static const nvmlProcessDetail_v1_t nobody;
+static const nvmlProcessDetail_v1_t process_detail;
 
 _Static_assert(offsetof(nvmlProcessDetail_v1_t, usedGpuMemory) == offsetof(nvmlProcessInfo_v1_t, usedGpuMemory) &&
                    offsetof(nvmlProcessDetail_v1_t, computeInstanceId) ==
                        offsetof(nvmlProcessInfo_v2_t, computeInstanceId) &&
-                   sizeof nobody.pid == sizeof(unsigned int),
+                   sizeof process_detail.pid == sizeof(unsigned int),
                "each form of a process begins with the shorter ones");
 
-/* Writes the device's processes, in a form of so many bytes each, as NVML does: *count is the room, then the number;
-   with too little room nothing is written. */
-static nvmlReturn_t list(int device, unsigned int *count, void *infos, size_t size) {
+/* Writes the device's processes as NVML does, size bytes each. *count is the capacity, then the number of processes;
+   if the capacity is too small, nothing is written. */
+static nvmlReturn_t list_processes(int device, unsigned int *count, void *infos, size_t size) {
     uint16_t slots[ALIQUOT_REGION_PROCESSES];
     if (count == NULL || (infos == NULL && *count != 0)) {
         return NVML_ERROR_INVALID_ARGUMENT;
     }
-    unsigned int room = *count;
+    unsigned int capacity = *count;
     *count = find_users(device, slots);
-    if (*count > room) {
+    if (*count > capacity) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
     }
     for (unsigned int i = 0; i < *count; i++) {
-        const struct aliquot_charge *charge = &aliquot_account_vgpu(device).charges[slots[i]];
+        const struct aliquot_charge *charge = &aliquot_account_share(device).charges[slots[i]];
         nvmlProcessDetail_v1_t info = {.pid = pid_of(slots[i]),
                                        .usedGpuMemory = bytes_of(charge),
-                                       .gpuInstanceId = UINT32_MAX, /* not of a MIG device */
+                                       .gpuInstanceId = UINT32_MAX, /* not a MIG device */
                                        .computeInstanceId = UINT32_MAX};
         memcpy((char *)infos + i * size, &info, size);
     }
@@ -162,80 +162,81 @@ static nvmlReturn_t list_none(unsigned int *count) {
     return NVML_SUCCESS;
 }
 
-/* What the driver answers to a question for the number of its own entries, if nothing is wrong. */
-static bool is_right(nvmlReturn_t result) {
+/* Whether the driver's result is one of those expected from a query of the number of entries. */
+static bool is_expected_result(nvmlReturn_t result) {
     return result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE || result == NVML_ERROR_NOT_FOUND;
 }
 
 #define RUNNING_PROCESSES(function, info, ours)                                                                        \
     nvmlReturn_t function(nvmlDevice_t handle, unsigned int *count, info *infos) {                                     \
-        BEGIN(function, handle)                                                                                        \
+        NVML_HOOK_BEGIN(function, handle)                                                                              \
         if (device < 0) {                                                                                              \
-            return aliquot_bare.function(handle, count, infos);                                                        \
+            return aliquot_real.function(handle, count, infos);                                                        \
         }                                                                                                              \
         unsigned int none = 0;                                                                                         \
-        result = aliquot_bare.function(handle, &none, NULL);                                                           \
-        return is_right(result) ? ours : result;                                                                       \
+        result = aliquot_real.function(handle, &none, NULL);                                                           \
+        return is_expected_result(result) ? ours : result;                                                             \
     }
 
-/* Whoever has memory of the GPU is shown as computing; graphics and MPS clients of others are nobody's business here.
- */
-#define COMPUTES(function, info) RUNNING_PROCESSES(function, info, list(device, count, infos, sizeof *infos))
-#define OTHERS(function, info) RUNNING_PROCESSES(function, info, list_none(count))
+/* A process with memory on the GPU is listed as a compute process. Graphics and MPS clients are not shown. */
+#define COMPUTE_PROCESSES(function, info)                                                                              \
+    RUNNING_PROCESSES(function, info, list_processes(device, count, infos, sizeof *infos))
+#define NO_PROCESSES(function, info) RUNNING_PROCESSES(function, info, list_none(count))
 
-COMPUTES(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
-COMPUTES(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
-COMPUTES(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_v2_t)
-OTHERS(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
-OTHERS(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t)
-OTHERS(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_v2_t)
-OTHERS(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
-OTHERS(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
-OTHERS(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_v2_t)
+COMPUTE_PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
+COMPUTE_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
+COMPUTE_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_v2_t)
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t)
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_v2_t)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_v2_t)
 
 nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t handle, nvmlProcessDetailList_t *details) {
-    BEGIN(nvmlDeviceGetRunningProcessDetailList, handle)
+    NVML_HOOK_BEGIN(nvmlDeviceGetRunningProcessDetailList, handle)
     if (device < 0 || details == NULL) {
-        return aliquot_bare.nvmlDeviceGetRunningProcessDetailList(handle, details);
+        return aliquot_real.nvmlDeviceGetRunningProcessDetailList(handle, details);
     }
     if (details->version != nvmlProcessDetailList_v1) {
-        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH; /* also where the driver knows more */
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH; /* even if the driver knows newer versions */
     }
     nvmlProcessDetailList_t size = {.version = details->version, .mode = details->mode};
-    result = aliquot_bare.nvmlDeviceGetRunningProcessDetailList(handle, &size);
-    if (!is_right(result)) {
+    result = aliquot_real.nvmlDeviceGetRunningProcessDetailList(handle, &size);
+    if (!is_expected_result(result)) {
         return result;
     }
     bool computes = details->mode == NVML_PROCESS_MODE_COMPUTE || details->mode == NVML_PROCESS_MODE_ALL;
-    return computes ? list(device, &details->numProcArrayEntries, details->procArray, sizeof *details->procArray)
-                    : list_none(&details->numProcArrayEntries);
+    return computes
+               ? list_processes(device, &details->numProcArrayEntries, details->procArray, sizeof *details->procArray)
+               : list_none(&details->numProcArrayEntries);
 }
 
-/* ---- utilisation: of the share ---- */
+/* ---- utilization of the share ---- */
 
-/* GPU time is counted where it is limited. */
+/* GPU time is counted if it is limited. */
 static bool is_counted(const struct aliquot_share *share) {
     return share->cores > 0 && share->policy != ALIQUOT_POLICY_NONE;
 }
 
-/* Of the GPU time that the share gives, the part used; at most 100, also where more was granted for a while. */
-static unsigned int percent(uint64_t used, uint64_t elapsed, const struct aliquot_share *share) {
+/* Used GPU time in percent of what the share gives; at most 100, even if more was granted for a while. */
+static unsigned int percent_of_share(uint64_t used, uint64_t elapsed, const struct aliquot_share *share) {
     double part = elapsed == 0 ? 0 : 100.0 * (double)used / ((double)elapsed * share->cores / 100);
     return part >= 100 ? 100 : part > 0 && part < 1 ? 1 : (unsigned int)(part + 0.5);
 }
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUtilization_t *utilization) {
-    BEGIN(nvmlDeviceGetUtilizationRates, handle)
-    result = aliquot_bare.nvmlDeviceGetUtilizationRates(handle, utilization);
+    NVML_HOOK_BEGIN(nvmlDeviceGetUtilizationRates, handle)
+    result = aliquot_real.nvmlDeviceGetUtilizationRates(handle, utilization);
     if (result != NVML_SUCCESS || device < 0) {
         return result;
     }
-    struct aliquot_share share = aliquot_account_vgpu(device);
+    struct aliquot_share share = aliquot_account_share(device);
     if (is_counted(&share)) {
         struct aliquot_usage usage =
             aliquot_usage_since(&share.region->gpu_time, share.region->history, 0, aliquot_os_clock());
-        utilization->gpu = percent(usage.used, usage.elapsed, &share);
-        /* Whose kernels used the memory, the driver doesn't tell: not ours while none of ours ran. */
+        utilization->gpu = percent_of_share(usage.used, usage.elapsed, &share);
+        /* The driver does not attribute memory utilization: show no more than the container's GPU utilization. */
         utilization->memory = utilization->memory < utilization->gpu ? utilization->memory : utilization->gpu;
     }
     return result;
@@ -246,10 +247,10 @@ struct sample {
     unsigned int percent;
 };
 
-/* The processes that used the device since a time (microseconds since 1970; 0: in the last second), until now. */
-static unsigned int find_busy(int device, uint64_t since, uint64_t now, struct sample samples[]) {
+/* Samples the processes that used the device since a time (microseconds since 1970; 0: in the last second). */
+static unsigned int sample_processes(int device, uint64_t since, uint64_t now, struct sample samples[]) {
     uint16_t slots[ALIQUOT_REGION_PROCESSES];
-    struct aliquot_share share = aliquot_account_vgpu(device);
+    struct aliquot_share share = aliquot_account_share(device);
     int64_t clock = aliquot_os_clock();
     int64_t since_clock = since >= now ? clock + 1 : clock - (int64_t)(now - since) * 1000;
     unsigned int users = is_counted(&share) ? find_users(device, slots) : 0, busy = 0;
@@ -258,34 +259,34 @@ static unsigned int find_busy(int device, uint64_t since, uint64_t now, struct s
         struct aliquot_usage usage =
             aliquot_usage_since(&charge->gpu_time, charge->history, since == 0 ? 0 : since_clock, clock);
         if (usage.used > 0) {
-            samples[busy++] = (struct sample){pid_of(slots[i]), percent(usage.used, usage.elapsed, &share)};
+            samples[busy++] = (struct sample){pid_of(slots[i]), percent_of_share(usage.used, usage.elapsed, &share)};
         }
     }
     return busy;
 }
 
-/* How the two functions below answer that have found so many, for so much room. */
-static nvmlReturn_t check_room(unsigned int found, const void *infos, unsigned int *count) {
-    unsigned int room = infos == NULL ? 0 : *count;
+/* Result of the next two functions, for the number of entries found and the capacity in *count. */
+static nvmlReturn_t check_capacity(unsigned int found, const void *infos, unsigned int *count) {
+    unsigned int capacity = infos == NULL ? 0 : *count;
     *count = found;
-    return found == 0 ? NVML_ERROR_NOT_FOUND : found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+    return found == 0 ? NVML_ERROR_NOT_FOUND : found > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle, nvmlProcessUtilizationSample_t *infos,
                                              unsigned int *count, unsigned long long since) {
-    BEGIN(nvmlDeviceGetProcessUtilization, handle)
+    NVML_HOOK_BEGIN(nvmlDeviceGetProcessUtilization, handle)
     if (device < 0 || count == NULL) {
-        return aliquot_bare.nvmlDeviceGetProcessUtilization(handle, infos, count, since);
+        return aliquot_real.nvmlDeviceGetProcessUtilization(handle, infos, count, since);
     }
     unsigned int none = 0;
-    result = aliquot_bare.nvmlDeviceGetProcessUtilization(handle, NULL, &none, since);
-    if (!is_right(result)) {
+    result = aliquot_real.nvmlDeviceGetProcessUtilization(handle, NULL, &none, since);
+    if (!is_expected_result(result)) {
         return result;
     }
     struct sample samples[ALIQUOT_REGION_PROCESSES];
     uint64_t now = aliquot_os_time();
-    unsigned int busy = find_busy(device, since, now, samples);
-    result = check_room(busy, infos, count);
+    unsigned int busy = sample_processes(device, since, now, samples);
+    result = check_capacity(busy, infos, count);
     for (unsigned int i = 0; i < busy && result == NVML_SUCCESS; i++) {
         infos[i] =
             (nvmlProcessUtilizationSample_t){.pid = samples[i].pid, .timeStamp = now, .smUtil = samples[i].percent};
@@ -294,22 +295,22 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle, nvmlProcessUti
 }
 
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t handle, nvmlProcessesUtilizationInfo_t *info) {
-    BEGIN(nvmlDeviceGetProcessesUtilizationInfo, handle)
+    NVML_HOOK_BEGIN(nvmlDeviceGetProcessesUtilizationInfo, handle)
     if (device < 0 || info == NULL) {
-        return aliquot_bare.nvmlDeviceGetProcessesUtilizationInfo(handle, info);
+        return aliquot_real.nvmlDeviceGetProcessesUtilizationInfo(handle, info);
     }
     if (info->version != nvmlProcessesUtilizationInfo_v1) {
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     }
     nvmlProcessesUtilizationInfo_t size = {.version = info->version, .lastSeenTimeStamp = info->lastSeenTimeStamp};
-    result = aliquot_bare.nvmlDeviceGetProcessesUtilizationInfo(handle, &size);
-    if (!is_right(result)) {
+    result = aliquot_real.nvmlDeviceGetProcessesUtilizationInfo(handle, &size);
+    if (!is_expected_result(result)) {
         return result;
     }
     struct sample samples[ALIQUOT_REGION_PROCESSES];
     uint64_t now = aliquot_os_time();
-    unsigned int busy = find_busy(device, info->lastSeenTimeStamp, now, samples);
-    result = check_room(busy, info->procUtilArray, &info->processSamplesCount);
+    unsigned int busy = sample_processes(device, info->lastSeenTimeStamp, now, samples);
+    result = check_capacity(busy, info->procUtilArray, &info->processSamplesCount);
     for (unsigned int i = 0; i < busy && result == NVML_SUCCESS; i++) {
         info->procUtilArray[i] =
             (nvmlProcessUtilizationInfo_v1_t){.pid = samples[i].pid, .timeStamp = now, .smUtil = samples[i].percent};
@@ -317,11 +318,11 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t handle, nvmlProc
     return result;
 }
 
-/* ---- accounting: of the living processes, always on ---- */
+/* ---- accounting of live processes, always enabled ---- */
 
 nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t handle, nvmlEnableState_t *mode) {
-    BEGIN(nvmlDeviceGetAccountingMode, handle)
-    result = aliquot_bare.nvmlDeviceGetAccountingMode(handle, mode);
+    NVML_HOOK_BEGIN(nvmlDeviceGetAccountingMode, handle)
+    result = aliquot_real.nvmlDeviceGetAccountingMode(handle, mode);
     if (device >= 0 && mode != NULL && (result == NVML_SUCCESS || result == NVML_ERROR_NOT_SUPPORTED)) {
         *mode = NVML_FEATURE_ENABLED;
         result = NVML_SUCCESS;
@@ -330,23 +331,23 @@ nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t handle, nvmlEnableState_t 
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingBufferSize(nvmlDevice_t handle, unsigned int *size) {
-    BEGIN(nvmlDeviceGetAccountingBufferSize, handle)
+    NVML_HOOK_BEGIN(nvmlDeviceGetAccountingBufferSize, handle)
     if (device < 0 || size == NULL) {
-        return aliquot_bare.nvmlDeviceGetAccountingBufferSize(handle, size);
+        return aliquot_real.nvmlDeviceGetAccountingBufferSize(handle, size);
     }
     *size = ALIQUOT_REGION_PROCESSES;
     return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t handle, unsigned int *count, unsigned int *pids) {
-    BEGIN(nvmlDeviceGetAccountingPids, handle)
-    return device < 0 ? aliquot_bare.nvmlDeviceGetAccountingPids(handle, count, pids)
-                      : list(device, count, pids, sizeof *pids);
+    NVML_HOOK_BEGIN(nvmlDeviceGetAccountingPids, handle)
+    return device < 0 ? aliquot_real.nvmlDeviceGetAccountingPids(handle, count, pids)
+                      : list_processes(device, count, pids, sizeof *pids);
 }
 
-static nvmlReturn_t account_of(int device, unsigned int pid, nvmlAccountingStats_t *stats) {
+static nvmlReturn_t accounting_of(int device, unsigned int pid, nvmlAccountingStats_t *stats) {
     uint16_t slots[ALIQUOT_REGION_PROCESSES];
-    struct aliquot_share share = aliquot_account_vgpu(device);
+    struct aliquot_share share = aliquot_account_share(device);
     unsigned int users = find_users(device, slots), i = 0;
     while (i < users && pid_of(slots[i]) != pid) {
         i++;
@@ -355,12 +356,12 @@ static nvmlReturn_t account_of(int device, unsigned int pid, nvmlAccountingStats
         return NVML_ERROR_NOT_FOUND;
     }
     const struct aliquot_charge *charge = &share.charges[slots[i]];
-    uint64_t started = get(&aliquot_shared_region()->process[slots[i]].started), now = aliquot_os_time();
-    uint64_t bytes = bytes_of(charge), peak = get(&charge->peak);
+    uint64_t started = load_counter(&aliquot_shared_region()->process[slots[i]].started), now = aliquot_os_time();
+    uint64_t bytes = bytes_of(charge), peak = load_counter(&charge->peak);
     *stats = (nvmlAccountingStats_t){
-        .gpuUtilization = is_counted(&share)
-                              ? percent(get(&charge->gpu_time) / 1000, now > started ? now - started : 0, &share)
-                              : (unsigned int)NVML_VALUE_NOT_AVAILABLE,
+        .gpuUtilization = is_counted(&share) ? percent_of_share(load_counter(&charge->gpu_time) / 1000,
+                                                                now > started ? now - started : 0, &share)
+                                             : (unsigned int)NVML_VALUE_NOT_AVAILABLE,
         .memoryUtilization = (unsigned int)NVML_VALUE_NOT_AVAILABLE,
         .maxMemoryUsage = peak > bytes ? peak : bytes,
         .startTime = started,
@@ -370,18 +371,18 @@ static nvmlReturn_t account_of(int device, unsigned int pid, nvmlAccountingStats
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t handle, unsigned int pid, nvmlAccountingStats_t *stats) {
-    BEGIN(nvmlDeviceGetAccountingStats, handle)
-    return device < 0 || stats == NULL ? aliquot_bare.nvmlDeviceGetAccountingStats(handle, pid, stats)
-                                       : account_of(device, pid, stats);
+    NVML_HOOK_BEGIN(nvmlDeviceGetAccountingStats, handle)
+    return device < 0 || stats == NULL ? aliquot_real.nvmlDeviceGetAccountingStats(handle, pid, stats)
+                                       : accounting_of(device, pid, stats);
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t handle, nvmlAccountingStats_v2_t *stats) {
-    BEGIN(nvmlDeviceGetAccountingStats_v2, handle)
+    NVML_HOOK_BEGIN(nvmlDeviceGetAccountingStats_v2, handle)
     nvmlAccountingStats_t first;
     if (device < 0 || stats == NULL) {
-        return aliquot_bare.nvmlDeviceGetAccountingStats_v2(handle, stats);
+        return aliquot_real.nvmlDeviceGetAccountingStats_v2(handle, stats);
     }
-    result = account_of(device, stats->pid, &first);
+    result = accounting_of(device, stats->pid, &first);
     if (result == NVML_SUCCESS) {
         *stats = (nvmlAccountingStats_v2_t){
             .pid = stats->pid,

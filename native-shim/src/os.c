@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* glibc 2.33 made functions of stat and fstat, older ones have __xstat: so the kernel is asked directly. */
-static int file_of(long result, const struct stat *status, struct aliquot_os_file *file) {
+/* Calls the kernel directly: stat and fstat are functions only since glibc 2.33, before they were __xstat. */
+static int file_from_stat(long result, const struct stat *status, struct aliquot_os_file *file) {
     if (result != 0) {
         return errno;
     }
@@ -33,12 +33,12 @@ static int file_of(long result, const struct stat *status, struct aliquot_os_fil
 
 int aliquot_os_stat(const char *path, struct aliquot_os_file *file) {
     struct stat status;
-    return file_of(syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0), &status, file);
+    return file_from_stat(syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0), &status, file);
 }
 
 int aliquot_os_stat_fd(int fd, struct aliquot_os_file *file) {
     struct stat status;
-    return file_of(syscall(SYS_fstat, fd, &status), &status, file);
+    return file_from_stat(syscall(SYS_fstat, fd, &status), &status, file);
 }
 
 int aliquot_os_open(const char *path, bool writable) {
@@ -51,9 +51,9 @@ int aliquot_os_open(const char *path, bool writable) {
 
 void aliquot_os_close(int fd) {
 #ifdef __SANITIZE_THREAD__
-    close(fd); /* it has to see this, or takes the next file of that number for the same */
+    close(fd); /* ThreadSanitizer must see the close, or it takes the next file with this number for the same one */
 #else
-    /* The system call: close() is a cancellation point. */
+    /* A system call, because close() is a cancellation point. */
     syscall(SYS_close, fd);
 #endif
 }
@@ -127,7 +127,7 @@ uint64_t aliquot_os_time(void) {
 }
 
 uint32_t aliquot_os_pid(void) {
-    return (uint32_t)syscall(SYS_getpid); /* not getpid(), which old glibcs remember across a clone */
+    return (uint32_t)syscall(SYS_getpid); /* not getpid(), which old glibc versions cache across a clone */
 }
 
 void aliquot_os_sleep(int64_t nanoseconds) {
@@ -135,7 +135,7 @@ void aliquot_os_sleep(int64_t nanoseconds) {
     syscall(SYS_nanosleep, &time, NULL); /* waking early does no harm; nanosleep() is a cancellation point */
 }
 
-/* By the C library's function, so that tests can put a clock of their own behind it. It has been in libc since 2.17. */
+/* Calls the C library, so that tests can replace the clock. clock_nanosleep has been in libc since 2.17. */
 void aliquot_os_sleep_until(int64_t time) {
     struct timespec until = {.tv_sec = time / 1000000000, .tv_nsec = time % 1000000000};
     int before = 0;
@@ -145,18 +145,18 @@ void aliquot_os_sleep_until(int64_t time) {
 }
 
 uint64_t aliquot_os_block_signals(uint64_t blocked) {
-    uint64_t before = 0; /* the kernel's own set: pthread_sigmask() moved from libpthread to libc in glibc 2.32 */
+    uint64_t before = 0; /* kernel's signal set: pthread_sigmask() moved from libpthread to libc in glibc 2.32 */
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, &before, sizeof before);
     return before;
 }
 
-void aliquot_os_complain(const char *line) {
+void aliquot_os_write_stderr(const char *line) {
     size_t length = strlen(line);
     long written = syscall(SYS_write, STDERR_FILENO, line, length);
-    (void)written; /* where standard error is closed there is nobody to tell */
+    (void)written; /* there is no other place to report a closed standard error */
 }
 
-/* A loaded library's symbols, as its dynamic section describes them. */
+/* Symbol tables of a loaded library, from its dynamic section. */
 struct symbols {
     const char *soname;
     const char *strings;
@@ -166,7 +166,7 @@ struct symbols {
 };
 
 static const void *relocated(const struct dl_phdr_info *library, ElfW(Addr) address) {
-    /* The loader writes absolute addresses into the dynamic section, except where it is read-only. */
+    /* The loader writes absolute addresses into the dynamic section unless it is read-only. */
     return (const void *)(address < library->dlpi_addr ? address + library->dlpi_addr : address);
 }
 

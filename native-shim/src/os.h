@@ -1,4 +1,5 @@
-/* All that the shim asks of the operating system. Nothing here allocates; errno is the caller's to keep. */
+/* The shim's interface to the operating system. Nothing here allocates memory from the heap. The functions may
+   change errno. */
 #ifndef ALIQUOT_OS_H
 #define ALIQUOT_OS_H
 
@@ -6,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What tells that a file has been replaced or rewritten. */
+/* Identity and times of a file: a difference means that the file was replaced or rewritten. */
 struct aliquot_os_file {
     uint64_t device;
     uint64_t inode;
@@ -18,53 +19,54 @@ struct aliquot_os_file {
     bool regular;
 };
 
-/* 0 or an errno value; symbolic links are followed. */
+/* Follows symbolic links. Returns 0 or an errno value. */
 int aliquot_os_stat(const char *path, struct aliquot_os_file *file);
 int aliquot_os_stat_fd(int fd, struct aliquot_os_file *file);
 
-/* A close-on-exec descriptor, or -1 and errno; never blocks on a FIFO. */
+/* Returns a close-on-exec descriptor, or -1 and errno. Never blocks on a FIFO. */
 int aliquot_os_open(const char *path, bool writable);
 void aliquot_os_close(int fd);
 
-/* Reads until the end or until size bytes are there. The number read, or -1 and errno. */
+/* Reads up to size bytes, fewer only at the end of the file. Returns their number, or -1 and errno. */
 long aliquot_os_read(int fd, char *buffer, size_t size);
 
-/* Makes the file at least size bytes long, all of them allocated. 0 or an errno value. */
+/* Extends the file to at least size bytes, all of them allocated on disk. Returns 0 or an errno value. */
 int aliquot_os_extend(int fd, size_t size);
 
-/* Shared memory of a file, or private memory of zeros with fd -1. NULL: there is none. */
+/* Maps a file shared, or with fd -1 private zeroed memory. NULL on failure. */
 void *aliquot_os_map(int fd, size_t size);
 void aliquot_os_unmap(void *address, size_t size);
 
-/* Takes, without waiting, or drops an exclusive OFD lock on one byte. False: another open file description has it. */
+/* Acquires without waiting, or releases, an exclusive OFD lock on one byte. False: another open file description
+   holds it. */
 bool aliquot_os_lock(int fd, int64_t offset);
 void aliquot_os_unlock(int fd, int64_t offset);
 
-/* Whether another open file description than fd's has such a lock. */
+/* Whether an open file description other than fd's holds such a lock. */
 bool aliquot_os_is_locked(int fd, int64_t offset);
 
-/* Monotonic, in nanoseconds; coarse to a timer tick (1 to 10 ms) and cheap. */
+/* CLOCK_MONOTONIC in nanoseconds. The coarse clock is cheap, and exact to a timer tick (1 to 10 ms). */
 int64_t aliquot_os_clock_coarse(void);
 int64_t aliquot_os_clock(void);
 void aliquot_os_sleep(int64_t nanoseconds);
 
-/* Until a time of aliquot_os_clock(), or a little less if a signal comes. No cancellation point. */
+/* Sleeps until a time of aliquot_os_clock(), or less if a signal arrives. Not a cancellation point. */
 void aliquot_os_sleep_until(int64_t time);
 
-/* Since 1970, in microseconds. */
+/* CLOCK_REALTIME in microseconds since 1970. */
 uint64_t aliquot_os_time(void);
 
-/* This process, as its own PID namespace numbers it. */
+/* PID of this process in its own PID namespace. */
 uint32_t aliquot_os_pid(void);
 
-/* Sets this thread's blocked signals (bit n - 1: signal n) and says which were. */
+/* Sets this thread's blocked signals (bit n - 1: signal n). Returns the previous ones. */
 uint64_t aliquot_os_block_signals(uint64_t blocked);
 
-/* One write to standard error. */
-void aliquot_os_complain(const char *line);
+/* Writes the line to standard error with a single write. */
+void aliquot_os_write_stderr(const char *line);
 
-/* A definition of symbol in the first loaded library whose SONAME is one of the sonames (NULL-terminated), in the order
-   of the names; NULL: none. Needs nothing of libdl, which before glibc 2.34 not every process has loaded. */
+/* Address of a symbol in the first loaded library whose SONAME is one of sonames (NULL-terminated, tried in order),
+   or NULL. Needs nothing of libdl, which before glibc 2.34 not every process has loaded. */
 void *aliquot_os_find_symbol(const char *const sonames[], const char *symbol);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Memory that comes from a pool: the device's and the program's own pools, and what graphs allocate. A pool is charged
- * by what it has reserved, used or not: the requested bytes are reserved before the driver is asked, and afterwards the
- * charge is trued up to what the driver says that the pool holds. Pools shrink when the host synchronises.
+ * Charges memory pools: the device's, the program's own, and the memory that graphs allocate. A pool is charged what it
+ * has reserved, used or not: the requested bytes are reserved before the driver is called, and afterwards the charge is
+ * set to what the driver reports for the pool. Pools shrink when the host synchronizes.
  */
 #ifndef ALIQUOT_POOL_H
 #define ALIQUOT_POOL_H
@@ -11,33 +11,33 @@
 
 #include <stdbool.h>
 
-/* What a device's graphs hold is charged like a pool, whose making and end nobody sees. */
+/* A memory pool; also all graph memory of a device, which is charged like a pool without a handle. */
 struct aliquot_pool;
 
-/* The pool of a device's graphs; NULL: there is no memory to remember it. */
+/* Pool of a device's graph memory; NULL: there is no memory for the record. */
 struct aliquot_pool *aliquot_pool_of_graphs(int device, CUdevice ordinal);
 
-/* Around an operation that may take so many bytes more. Begin: false, and nothing reserved: no room. End: false: the
-   pool took so much more than expected that the container is over its limit; it is charged. Landed: the operation is
-   over, or undone. */
-bool aliquot_pool_begin(struct aliquot_pool *pool, uint64_t bytes);
-bool aliquot_pool_end(struct aliquot_pool *pool, uint64_t bytes);
-void aliquot_pool_landed(struct aliquot_pool *pool);
+/* Bracket an operation that may take this many bytes from a pool. aliquot_pool_reserve_growth(): false: no room, and
+   nothing is reserved. aliquot_pool_settle_growth() replaces the reservation by what the driver reports; false: the
+   pool grew beyond the limit, and is charged. aliquot_pool_finish_growth(): the operation is complete or undone. */
+bool aliquot_pool_reserve_growth(struct aliquot_pool *pool, uint64_t bytes);
+bool aliquot_pool_settle_growth(struct aliquot_pool *pool, uint64_t bytes);
+void aliquot_pool_finish_growth(struct aliquot_pool *pool);
 
-/* Memory from a pool was freed; at once: not in stream order. */
-void aliquot_pool_freed(const struct aliquot_holding *holding, bool at_once);
+/* Records a free of memory from a pool. at_once: not in stream order. */
+void aliquot_pool_freed(const struct aliquot_allocation *allocation, bool at_once);
 
-/* Charges what the driver says now. Costs nothing while no pool is known. */
-void aliquot_pool_true_up(void);
+/* Sets the charges of all pools to what the driver reports. Free while no pool is known. */
+void aliquot_pool_update_charges(void);
 
-/* Reserves bytes on a device, if need be after the pools have given back what they hold in vain. False: no room. */
-bool aliquot_pool_reserve(int device, uint64_t bytes);
+/* Reserves bytes on a device. If they do not fit, trims the pools first. False: no room. */
+bool aliquot_pool_reserve_on_device(int device, uint64_t bytes);
 
-/* This process has no context on a device any more, so its pools hold nothing. They are not asked: their handles may
-   mean nothing to the driver now. */
-void aliquot_pool_contexts_are_gone(int device);
+/* Call when this process's last context on a device has ended: its pools hold nothing. The driver is not asked about
+   them, because their handles may be invalid. */
+void aliquot_pool_last_context_ended(int device);
 
-/* In a forked child. */
+/* Resets the state in a forked child. */
 void aliquot_pool_reset(void);
 
 #endif

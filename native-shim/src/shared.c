@@ -8,35 +8,35 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DECISION_WAIT 1000000000 /* ns */
-#define DECISION_POLL 50000      /* ns */
+#define DECISION_LOCK_TIMEOUT_NS 1000000000
+#define LOCK_POLL_NS 50000
 #define PIN_SIZE 4096
-#define CLAIM_ROUNDS 3 /* a reaper may hold a free slot's lock for a moment */
+#define CLAIM_ATTEMPTS 3 /* another process may hold the lock of a free slot briefly while it zeroes charges */
 
-/* Guards everything below, and is held by whoever probes locks: two threads that probe through one open file
-   description would both be given the same dead slot. */
+/* Guards the following, and is held while locks are probed: two threads that probe through one open file description
+   could both acquire the same dead slot. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /*
- * No descriptor stays open: programs close what they didn't open, daemons for example, and then open other files under
- * the same numbers. A mapping keeps the open file description alive that it was made from, and with it the
- * description's locks (Linux drops OFD locks in __fput, after the last reference): so the lock on our slot belongs to
- * the description behind `pin`, a mapping that serves nothing else.
+ * The region is kept open by mappings only. Programs close descriptors that they did not open (daemons do), and then
+ * reuse their numbers. A mapping keeps its open file description alive, and with it the description's locks (Linux
+ * releases OFD locks in __fput, after the last reference). So the lock on this process's slot belongs to the
+ * description behind lock_pin, a mapping that has no other purpose.
  */
 static struct aliquot_region *region;
-static void *pin;
+static void *lock_pin;
 static bool is_file;
 static char region_path[1024];
 static struct aliquot_os_file region_file;
-static int decision_fd = -1; /* while this process is deciding */
+static int decision_fd = -1; /* while this process decides */
 static atomic_int slot = -1;
 
-static bool refuse(char *error, const char *reason) {
+static bool fail_with(char *error, const char *reason) {
     snprintf(error, ALIQUOT_SHARED_ERROR, "%s", reason);
     return false;
 }
 
-static void put_right_header(struct aliquot_header *header) {
+static void repair_header(struct aliquot_header *header) {
     const struct aliquot_header right = {
         .magic = ALIQUOT_REGION_MAGIC,
         .version = ALIQUOT_REGION_VERSION,
@@ -48,7 +48,7 @@ static void put_right_header(struct aliquot_header *header) {
         .process_size = sizeof(struct aliquot_process),
         .charge_size = sizeof(struct aliquot_charge),
     };
-    /* Others may be doing the same: all write the same constants, and nothing below depends on their order. */
+    /* Concurrent repairs write the same constants, in any order. */
     const size_t constants = offsetof(struct aliquot_header, reserved0);
     if (memcmp(header, &right, constants) != 0) {
         memcpy(header, &right, constants);
@@ -57,41 +57,41 @@ static void put_right_header(struct aliquot_header *header) {
 
 static bool map_file(int fd, char *error) {
     if (aliquot_os_stat_fd(fd, &region_file) != 0 || !region_file.regular) {
-        return refuse(error, "is not a regular file");
+        return fail_with(error, "is not a regular file");
     }
     if (region_file.size < ALIQUOT_REGION_SIZE && aliquot_os_extend(fd, ALIQUOT_REGION_SIZE) != 0) {
-        return refuse(error, "is too short and can't be extended");
+        return fail_with(error, "is too short and cannot be extended");
     }
     region = aliquot_os_map(fd, ALIQUOT_REGION_SIZE);
     if (region == NULL) {
-        return refuse(error, "can't be mapped");
+        return fail_with(error, "cannot be mapped");
     }
     if (region->header.magic == ALIQUOT_REGION_MAGIC && region->header.version != ALIQUOT_REGION_VERSION) {
-        return refuse(error, "has another version than this library's, which is 1");
+        return fail_with(error, "has another version than this library, which needs 1");
     }
-    put_right_header(&region->header);
+    repair_header(&region->header);
     return true;
 }
 
 static bool open_file(const char *path, char *error) {
     size_t length = strlen(path);
     if (length >= sizeof region_path) {
-        return refuse(error, "has too long a name");
+        return fail_with(error, "has a path that is too long");
     }
     memcpy(region_path, path, length + 1);
     int fd = aliquot_os_open(path, true);
     if (fd < 0) {
-        return refuse(error, errno == EACCES || errno == EPERM || errno == EROFS
-                                 ? "can't be written by this user; expected mode 0666"
-                                 : "can't be opened");
+        return fail_with(error, errno == EACCES || errno == EPERM || errno == EROFS
+                                    ? "cannot be written by this user; expected mode 0666"
+                                    : "cannot be opened");
     }
     bool mapped = map_file(fd, error);
     aliquot_os_close(fd);
     return mapped;
 }
 
-/* A new open file description of the mapped file, -1 if its name now means another file or none. */
-static int open_again(void) {
+/* Opens the mapped file again, with a new open file description. -1: its path now names another file or none. */
+static int reopen_region(void) {
     struct aliquot_os_file file;
     int fd = is_file ? aliquot_os_open(region_path, true) : -1;
     if (fd >= 0 &&
@@ -107,9 +107,9 @@ static void unmap_all(void) {
         aliquot_os_unmap(region, ALIQUOT_REGION_SIZE);
         region = NULL;
     }
-    if (pin != NULL) {
-        aliquot_os_unmap(pin, PIN_SIZE);
-        pin = NULL;
+    if (lock_pin != NULL) {
+        aliquot_os_unmap(lock_pin, PIN_SIZE);
+        lock_pin = NULL;
     }
     atomic_store(&slot, -1);
 }
@@ -122,7 +122,7 @@ bool aliquot_shared_open(const char *path, char error[ALIQUOT_SHARED_ERROR]) {
         opened = open_file(path, error);
     } else {
         region = aliquot_os_map(-1, ALIQUOT_REGION_SIZE);
-        opened = region != NULL || refuse(error, "there is no memory for it");
+        opened = region != NULL || fail_with(error, "out of memory");
     }
     if (!opened) {
         unmap_all();
@@ -156,26 +156,26 @@ int aliquot_shared_device(const uint8_t uuid[16]) {
     return -1;
 }
 
-static void zero(uint64_t *field) {
+static void store_zero(uint64_t *field) {
     __atomic_store_n(field, 0, __ATOMIC_SEQ_CST);
 }
 
-/* All that a dead process leaves; what its GPU and its container have used stays. */
+/* Zeroes what a dead process left. The totals of the GPU and the container stay. */
 static void zero_charges(int process) {
     for (int device = 0; device < ALIQUOT_REGION_DEVICES; device++) {
         struct aliquot_charge *charge = &region->charge[device][process];
-        zero(&charge->word);
-        zero(&charge->context);
-        zero(&charge->peak);
-        zero(&charge->gpu_time);
+        store_zero(&charge->word);
+        store_zero(&charge->context_bytes);
+        store_zero(&charge->peak);
+        store_zero(&charge->gpu_time);
         for (size_t i = 0; i < ALIQUOT_HISTORY; i++) {
-            zero(&charge->history[i]);
+            store_zero(&charge->history[i]);
         }
     }
 }
 
-/* The PID comes last: as long as it is 0, what stands in the slot is of nobody known. */
-static void sign(int process) {
+/* Writes the owner of a slot. The PID comes last: while it is 0, the owner is unknown. */
+static void register_owner(int process) {
     struct aliquot_process *owner = &region->process[process];
     __atomic_store_n(&owner->pid, 0, __ATOMIC_SEQ_CST);
     zero_charges(process);
@@ -198,7 +198,7 @@ static void raise_high_water(uint32_t wanted) {
     }
 }
 
-/* The first slot whose owner is dead or never was, locked through fd; -1: there is none. */
+/* Locks the first slot without a living owner through fd. -1: there is none. */
 static int lock_slot(int fd) {
     for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
         if (aliquot_os_lock(fd, ALIQUOT_REGION_PROCESS_LOCK(i))) {
@@ -209,17 +209,17 @@ static int lock_slot(int fd) {
 }
 
 static int claim_slot(void) {
-    int fd = open_again();
+    int fd = reopen_region();
     int claimed = is_file ? -1 : 0;
     if (fd >= 0) {
         claimed = lock_slot(fd);
-        pin = claimed < 0 ? NULL : aliquot_os_map(fd, PIN_SIZE);
+        lock_pin = claimed < 0 ? NULL : aliquot_os_map(fd, PIN_SIZE);
         aliquot_os_close(fd);
-        claimed = pin == NULL ? -1 : claimed;
+        claimed = lock_pin == NULL ? -1 : claimed;
     }
     if (claimed >= 0) {
-        sign(claimed);
-        raise_high_water((uint32_t)claimed + 1); /* before there is anything to see in it */
+        register_owner(claimed);
+        raise_high_water((uint32_t)claimed + 1); /* before the slot holds anything */
     }
     return claimed;
 }
@@ -229,23 +229,23 @@ int aliquot_shared_slot_if_any(void) {
 }
 
 int aliquot_shared_slot(void) {
-    int mine = aliquot_shared_slot_if_any();
-    if (mine >= 0) {
-        return mine;
+    int own_slot = aliquot_shared_slot_if_any();
+    if (own_slot >= 0) {
+        return own_slot;
     }
     int saved = errno;
     pthread_mutex_lock(&mutex);
-    mine = atomic_load(&slot);
-    for (int round = 0; mine < 0 && round < CLAIM_ROUNDS; round++) {
+    own_slot = atomic_load(&slot);
+    for (int round = 0; own_slot < 0 && round < CLAIM_ATTEMPTS; round++) {
         if (round > 0) {
-            aliquot_os_sleep(DECISION_POLL);
+            aliquot_os_sleep(LOCK_POLL_NS);
         }
-        mine = claim_slot();
-        atomic_store_explicit(&slot, mine, memory_order_release);
+        own_slot = claim_slot();
+        atomic_store_explicit(&slot, own_slot, memory_order_release);
     }
     pthread_mutex_unlock(&mutex);
     errno = saved;
-    return mine;
+    return own_slot;
 }
 
 uint32_t aliquot_shared_high_water(void) {
@@ -253,12 +253,12 @@ uint32_t aliquot_shared_high_water(void) {
     return high_water < ALIQUOT_REGION_PROCESSES ? high_water : ALIQUOT_REGION_PROCESSES;
 }
 
-/* Through fd, which is of none of the descriptions that hold our own lock. */
-static void reap(int fd) {
-    int mine = atomic_load(&slot);
+/* Uses fd, whose description holds none of this process's locks. */
+static void reap_dead_slots(int fd) {
+    int own_slot = atomic_load(&slot);
     int high_water = (int)aliquot_shared_high_water();
     for (int i = 0; i < high_water; i++) {
-        if (i != mine && has_charges(i) && aliquot_os_lock(fd, ALIQUOT_REGION_PROCESS_LOCK(i))) {
+        if (i != own_slot && has_charges(i) && aliquot_os_lock(fd, ALIQUOT_REGION_PROCESS_LOCK(i))) {
             zero_charges(i);
             aliquot_os_unlock(fd, ALIQUOT_REGION_PROCESS_LOCK(i));
         }
@@ -268,16 +268,16 @@ static void reap(int fd) {
 void aliquot_shared_reap(void) {
     int saved = errno;
     pthread_mutex_lock(&mutex);
-    int fd = open_again();
+    int fd = reopen_region();
     if (fd >= 0) {
-        reap(fd);
+        reap_dead_slots(fd);
         aliquot_os_close(fd);
     }
     pthread_mutex_unlock(&mutex);
     errno = saved;
 }
 
-static size_t find_living(int fd, uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
+static size_t find_live_slots(int fd, uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
     size_t count = 0;
     int high_water = (int)aliquot_shared_high_water();
     for (int i = 0; i < high_water; i++) {
@@ -288,41 +288,41 @@ static size_t find_living(int fd, uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
     return count;
 }
 
-size_t aliquot_shared_living(uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
+size_t aliquot_shared_live_slots(uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
     int saved = errno;
     size_t count = 0;
     pthread_mutex_lock(&mutex);
-    int fd = open_again();
+    int fd = reopen_region();
     if (fd >= 0) {
-        count = find_living(fd, slots);
+        count = find_live_slots(fd, slots);
         aliquot_os_close(fd);
     } else if (atomic_load(&slot) >= 0) {
-        slots[count++] = (uint16_t)atomic_load(&slot); /* nobody else can be asked after */
+        slots[count++] = (uint16_t)atomic_load(&slot); /* other processes cannot be tested */
     }
     pthread_mutex_unlock(&mutex);
     errno = saved;
     return count;
 }
 
-void aliquot_shared_decide_begin(void) {
+void aliquot_shared_begin_decision(void) {
     int saved = errno;
     pthread_mutex_lock(&mutex);
-    decision_fd = open_again();
-    int64_t deadline = aliquot_os_clock() + DECISION_WAIT;
+    decision_fd = reopen_region();
+    int64_t deadline = aliquot_os_clock() + DECISION_LOCK_TIMEOUT_NS;
     while (decision_fd >= 0 && !aliquot_os_lock(decision_fd, ALIQUOT_REGION_DECISION_LOCK) &&
            aliquot_os_clock() < deadline) {
-        aliquot_os_sleep(DECISION_POLL);
+        aliquot_os_sleep(LOCK_POLL_NS);
     }
     if (decision_fd >= 0) {
-        reap(decision_fd);
+        reap_dead_slots(decision_fd);
     }
     errno = saved;
 }
 
-void aliquot_shared_decide_end(void) {
+void aliquot_shared_end_decision(void) {
     int saved = errno;
     if (decision_fd >= 0) {
-        aliquot_os_close(decision_fd); /* and its lock with it */
+        aliquot_os_close(decision_fd); /* also releases its lock */
         decision_fd = -1;
     }
     pthread_mutex_unlock(&mutex);
@@ -338,7 +338,7 @@ void aliquot_shared_after_fork_in_parent(void) {
 }
 
 void aliquot_shared_after_fork_in_child(void) {
-    /* The parent's lock would outlive it in our mappings. */
+    /* The child's mappings would keep the parent's lock alive. */
     unmap_all();
     pthread_mutex_unlock(&mutex);
 }

@@ -1,5 +1,5 @@
-/* Entries of one size for a list, from the system and not from malloc, which the program may have replaced. Memory is
-   kept for the next entry and never unmapped. Guarded by its user's mutex. A slab of zeros is an empty one. */
+/* Allocator for list entries of one size. It maps memory from the system, because the program may have replaced
+   malloc, and never unmaps it. The caller's mutex guards it. A zeroed slab is an empty one. */
 #ifndef ALIQUOT_SLAB_H
 #define ALIQUOT_SLAB_H
 
@@ -9,12 +9,12 @@
 #include <string.h>
 
 struct aliquot_slab {
-    void *unused; /* each begins with the next one's address */
+    void *unused; /* each unused entry begins with the address of the next */
 };
 
 #define ALIQUOT_SLAB_ENTRIES 64
 
-/* Zeroed; NULL: there is no memory. */
+/* Returns a zeroed entry; NULL: out of memory. */
 static inline void *aliquot_slab_take(struct aliquot_slab *slab, size_t size) {
     if (slab->unused == NULL) {
         char *block = aliquot_os_map(-1, ALIQUOT_SLAB_ENTRIES * size);

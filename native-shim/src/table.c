@@ -1,7 +1,7 @@
 /*
- * Open addressing with linear probing, at most 3/4 full; a removal closes its gap by moving later entries back, so
- * there are no tombstones, and 10,000 live allocations cost what 10 cost. 64 shards: the driver serialises allocations
- * anyway, shards only keep us from adding to that.
+ * Open addressing with linear probing, at most 3/4 full. A removal moves later entries back, so there are no
+ * tombstones, and an operation costs the same with 10 and with 10,000 live allocations. 64 shards, because the driver
+ * serializes allocations anyway; shards only keep the shim from adding contention.
  */
 #include "table.h"
 
@@ -13,7 +13,7 @@
 #define SHARDS ALIQUOT_TABLE_SHARDS
 #define FIRST_CAPACITY ALIQUOT_TABLE_FIRST
 
-/* Fibonacci hashing: the high bits are mixed best. */
+/* Fibonacci hashing: the upper bits are mixed best. */
 static uint64_t hash_of(uint64_t address) {
     return address * UINT64_C(0x9e3779b97f4a7c15);
 }
@@ -26,8 +26,8 @@ static uint32_t home_of(const struct aliquot_table_shard *shard, uint64_t addres
     return (uint32_t)(hash_of(address) >> (64 - SHARD_BITS - 32)) & (shard->capacity - 1);
 }
 
-/* The address's entry, or the free one where it would go. */
-static uint32_t find(const struct aliquot_table_shard *shard, uint64_t address) {
+/* Index of the address's entry, or of the free one where it belongs. */
+static uint32_t find_entry(const struct aliquot_table_shard *shard, uint64_t address) {
     uint32_t index = home_of(shard, address);
     while (shard->entries[index].address != 0 && shard->entries[index].address != address) {
         index = (index + 1) & (shard->capacity - 1);
@@ -35,7 +35,7 @@ static uint32_t find(const struct aliquot_table_shard *shard, uint64_t address) 
     return index;
 }
 
-static bool make_room(struct aliquot_table_shard *shard) {
+static bool ensure_capacity(struct aliquot_table_shard *shard) {
     if (shard->capacity == 0) {
         shard->entries = shard->first;
         shard->capacity = FIRST_CAPACITY;
@@ -51,7 +51,7 @@ static bool make_room(struct aliquot_table_shard *shard) {
     }
     for (uint32_t i = 0; i < shard->capacity; i++) {
         if (shard->entries[i].address != 0) {
-            larger.entries[find(&larger, shard->entries[i].address)] = shard->entries[i];
+            larger.entries[find_entry(&larger, shard->entries[i].address)] = shard->entries[i];
         }
     }
     if (shard->entries != shard->first) {
@@ -75,36 +75,36 @@ static void remove_at(struct aliquot_table_shard *shard, uint32_t hole) {
     shard->count--;
 }
 
-bool aliquot_table_put(struct aliquot_table *table, uint64_t address, const struct aliquot_holding *holding,
-                       struct aliquot_holding *old, bool *replaced) {
+bool aliquot_table_put(struct aliquot_table *table, uint64_t address, const struct aliquot_allocation *allocation,
+                       struct aliquot_allocation *old, bool *replaced) {
     struct aliquot_table_shard *shard = shard_of(table, address);
     *replaced = false;
     aliquot_lock(&shard->lock);
-    bool room = make_room(shard);
-    if (room) {
-        struct aliquot_table_entry *entry = &shard->entries[find(shard, address)];
+    bool has_capacity = ensure_capacity(shard);
+    if (has_capacity) {
+        struct aliquot_table_entry *entry = &shard->entries[find_entry(shard, address)];
         if (entry->address == address) {
             *replaced = true;
-            *old = entry->holding;
+            *old = entry->allocation;
         } else {
             shard->count++;
         }
         entry->address = address;
-        entry->holding = *holding;
+        entry->allocation = *allocation;
     }
     aliquot_unlock(&shard->lock);
-    return room;
+    return has_capacity;
 }
 
-bool aliquot_table_take(struct aliquot_table *table, uint64_t address, struct aliquot_holding *holding) {
+bool aliquot_table_remove(struct aliquot_table *table, uint64_t address, struct aliquot_allocation *allocation) {
     struct aliquot_table_shard *shard = shard_of(table, address);
     bool known = false;
     aliquot_lock(&shard->lock);
     if (shard->capacity > 0 && address != 0) {
-        uint32_t index = find(shard, address);
+        uint32_t index = find_entry(shard, address);
         known = shard->entries[index].address == address;
         if (known) {
-            *holding = shard->entries[index].holding;
+            *allocation = shard->entries[index].allocation;
             remove_at(shard, index);
         }
     }
@@ -112,17 +112,17 @@ bool aliquot_table_take(struct aliquot_table *table, uint64_t address, struct al
     return known;
 }
 
-void aliquot_table_take_owner(struct aliquot_table *table, const void *owner,
-                              void (*each)(const struct aliquot_holding *holding)) {
+void aliquot_table_remove_owner(struct aliquot_table *table, const void *owner,
+                                void (*each)(const struct aliquot_allocation *allocation)) {
     for (size_t i = 0; i < SHARDS; i++) {
         struct aliquot_table_shard *shard = &table->shards[i];
         aliquot_lock(&shard->lock);
         for (uint32_t index = 0; index < shard->capacity;) {
             struct aliquot_table_entry *entry = &shard->entries[index];
-            if (entry->address != 0 && entry->holding.owner == owner) {
-                struct aliquot_holding holding = entry->holding;
-                remove_at(shard, index); /* may move another one here: look again */
-                each(&holding);
+            if (entry->address != 0 && entry->allocation.owner == owner) {
+                struct aliquot_allocation allocation = entry->allocation;
+                remove_at(shard, index); /* may move another entry here: check this index again */
+                each(&allocation);
             } else {
                 index++;
             }
@@ -135,7 +135,7 @@ void aliquot_table_reset(struct aliquot_table *table) {
     for (size_t i = 0; i < SHARDS; i++) {
         struct aliquot_table_shard *shard = &table->shards[i];
         if (shard->capacity > 0) {
-            /* A larger array stays mapped: the fork may have come in the middle of its exchange. */
+            /* A larger array stays mapped: the parent may have been replacing it at the fork. */
             for (size_t index = 0; index < FIRST_CAPACITY; index++) {
                 shard->first[index].address = 0;
             }

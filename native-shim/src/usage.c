@@ -2,13 +2,13 @@
 
 #include <stdbool.h>
 
-#define UNIT_BITS 10 /* of time in a history's word, in ns */
+#define UNIT_BITS 10 /* unit of the times in a history word: 2^10 ns */
 
 static uint64_t period_of(int64_t now) {
     return (uint64_t)now >> ALIQUOT_HISTORY_PERIOD_BITS;
 }
 
-static uint64_t word_of(uint64_t period, uint64_t gpu_time) {
+static uint64_t history_word(uint64_t period, uint64_t gpu_time) {
     return period << 32 | (uint32_t)(gpu_time >> UNIT_BITS);
 }
 
@@ -17,8 +17,9 @@ static void charge_one(uint64_t *gpu_time, uint64_t history[ALIQUOT_HISTORY], ui
     uint64_t *word = &history[period % ALIQUOT_HISTORY];
     uint64_t found = __atomic_load_n(word, __ATOMIC_RELAXED);
     if (found >> 32 != (uint32_t)period) {
-        /* Of several, one is first. */
-        __atomic_compare_exchange_n(word, &found, word_of(period, before), false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+        /* Of concurrent threads, one succeeds. */
+        __atomic_compare_exchange_n(word, &found, history_word(period, before), false, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED);
     }
 }
 
@@ -34,7 +35,7 @@ struct aliquot_usage aliquot_usage_since(const uint64_t *gpu_time, const uint64_
     uint64_t last = period_of(now);
     uint64_t first = last < ALIQUOT_HISTORY - 1 ? 0 : last - (ALIQUOT_HISTORY - 1);
     if (since > 0 && period_of(since - 1) + 1 > first) {
-        first = period_of(since - 1) + 1; /* the first one that begins at since or later */
+        first = period_of(since - 1) + 1; /* the first period that begins at or after since */
     }
     struct aliquot_usage usage = {0, 0};
     if (first > last) {
@@ -44,8 +45,9 @@ struct aliquot_usage aliquot_usage_since(const uint64_t *gpu_time, const uint64_
     for (uint64_t period = first; period <= last; period++) {
         uint64_t word = __atomic_load_n(&history[period % ALIQUOT_HISTORY], __ATOMIC_ACQUIRE);
         if (word >> 32 == (uint32_t)period) {
-            /* Before it nothing was charged, back to the first period's beginning. */
-            uint64_t charged = __atomic_load_n(gpu_time, __ATOMIC_RELAXED); /* after the word, so never less */
+            /* Nothing was charged between the beginning of the first period and this word. */
+            uint64_t charged =
+                __atomic_load_n(gpu_time, __ATOMIC_RELAXED); /* read after the word, so never less than it */
             usage.used = (uint64_t)((uint32_t)(charged >> UNIT_BITS) - (uint32_t)word) << UNIT_BITS;
             break;
         }

@@ -11,46 +11,46 @@
 
 #define BUCKETS 4096
 
-/* Physical memory. */
-struct allocation {
+/* An allocation of physical memory. */
+struct physical_allocation {
     uint64_t bytes;
     int device;
-    unsigned references; /* handles to release, mappings, calls under way */
+    unsigned references; /* unreleased handles, mappings, driver calls in progress */
 };
 
-enum kind { HANDLE, MAPPING, TILE };
+enum reference_kind { REFERENCE_HANDLE, REFERENCE_MAPPING, REFERENCE_TILE };
 
-/* What refers to an allocation. */
+/* A reference to an allocation. */
 struct reference {
-    enum kind kind;
-    uint64_t key;                  /* the handle, the address, the array */
-    uint64_t size;                 /* of a mapping */
-    CUarrayMapInfo tile;           /* of a tile: which part of the array */
-    struct allocation *allocation; /* NULL: a mapping of something that isn't charged */
-    struct reference *next;        /* in its bucket, or in a list of those taken out */
+    enum reference_kind kind;
+    uint64_t key;                           /* handle, address or array */
+    uint64_t size;                          /* of a mapping */
+    CUarrayMapInfo tile;                    /* for a tile: the part of the array */
+    struct physical_allocation *allocation; /* NULL: a mapping of uncharged memory */
+    struct reference *next;                 /* in its bucket, or in a list of unlinked references */
 };
 
-/* Guards all below; the driver is not called under it. */
+/* Guards the following; the driver is not called under it. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct reference *buckets[BUCKETS];
 static struct aliquot_slab references, allocations;
 static atomic_bool any_tile;
 
 void aliquot_vmm_reset(void) {
-    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a fork may have come while a thread had it */
+    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread of the parent may have held it */
     memset(buckets, 0, sizeof buckets);
     references.unused = NULL;
     allocations.unused = NULL;
     atomic_store(&any_tile, false);
 }
 
-/* ---- with the mutex ---- */
+/* ---- these require the mutex ---- */
 
-static struct reference **bucket_of(enum kind kind, uint64_t key) {
+static struct reference **bucket_of(enum reference_kind kind, uint64_t key) {
     return &buckets[((key ^ (uint64_t)kind << 32) * UINT64_C(0x9e3779b97f4a7c15)) >> 52];
 }
 
-static struct reference **find(enum kind kind, uint64_t key) {
+static struct reference **find_reference(enum reference_kind kind, uint64_t key) {
     struct reference **link = bucket_of(kind, key);
     while (*link != NULL && ((*link)->kind != kind || (*link)->key != key)) {
         link = &(*link)->next;
@@ -58,32 +58,33 @@ static struct reference **find(enum kind kind, uint64_t key) {
     return link;
 }
 
-static struct reference *take_out(struct reference **link) {
+static struct reference *unlink_reference(struct reference **link) {
     struct reference *reference = *link;
     *link = reference->next;
     return reference;
 }
 
-static void put_in(struct reference *reference) {
+static void link_reference(struct reference *reference) {
     struct reference **bucket = bucket_of(reference->kind, reference->key);
     reference->next = *bucket;
     *bucket = reference;
 }
 
-static void drop_allocation(struct allocation *allocation) {
+static void release_allocation(struct physical_allocation *allocation) {
     if (allocation != NULL && --allocation->references == 0) {
         aliquot_account_release(allocation->device, allocation->bytes);
         aliquot_slab_give(&allocations, allocation);
     }
 }
 
-static void drop(struct reference *reference) {
-    drop_allocation(reference->allocation);
+static void release_reference(struct reference *reference) {
+    release_allocation(reference->allocation);
     aliquot_slab_give(&references, reference);
 }
 
-/* False: there is no memory for it. */
-static bool add(enum kind kind, uint64_t key, uint64_t size, struct allocation *allocation) {
+/* False: out of memory. */
+static bool add_reference(enum reference_kind kind, uint64_t key, uint64_t size,
+                          struct physical_allocation *allocation) {
     struct reference *reference = aliquot_slab_take(&references, sizeof *reference);
     if (reference == NULL) {
         return false;
@@ -92,123 +93,124 @@ static bool add(enum kind kind, uint64_t key, uint64_t size, struct allocation *
     if (allocation != NULL) {
         allocation->references++;
     }
-    put_in(reference);
+    link_reference(reference);
     return true;
 }
 
-/* The mapping that an address is in. */
-static struct reference *mapping_around(uint64_t address) {
-    struct reference *found = *find(MAPPING, address);
+/* The mapping that contains an address. */
+static struct reference *mapping_containing(uint64_t address) {
+    struct reference *found = *find_reference(REFERENCE_MAPPING, address);
     for (size_t i = 0; i < BUCKETS && found == NULL; i++) {
         for (struct reference *one = buckets[i]; one != NULL && found == NULL; one = one->next) {
-            found = one->kind == MAPPING && address - one->key < one->size ? one : NULL;
+            found = one->kind == REFERENCE_MAPPING && address - one->key < one->size ? one : NULL;
         }
     }
     return found;
 }
 
-/* Takes out all mappings in a range. One after the other as a rule; where one is not known, all are looked at. */
-static struct reference *take_mappings(uint64_t start, uint64_t size) {
-    struct reference *taken = NULL;
+/* Unlinks all mappings in a range. They are usually adjacent; if one is unknown, all buckets are searched. */
+static struct reference *unlink_mappings(uint64_t start, uint64_t size) {
+    struct reference *unlinked = NULL;
     uint64_t done = 0;
     while (done < size) {
-        struct reference **link = find(MAPPING, start + done);
+        struct reference **link = find_reference(REFERENCE_MAPPING, start + done);
         if (*link == NULL || (*link)->size == 0) {
             break;
         }
-        struct reference *mapping = take_out(link);
+        struct reference *mapping = unlink_reference(link);
         done += mapping->size;
-        mapping->next = taken;
-        taken = mapping;
+        mapping->next = unlinked;
+        unlinked = mapping;
     }
     for (size_t i = 0; i < BUCKETS && done < size; i++) {
         for (struct reference **link = &buckets[i]; *link != NULL;) {
-            if ((*link)->kind == MAPPING && (*link)->key - start < size) {
-                struct reference *mapping = take_out(link);
-                mapping->next = taken;
-                taken = mapping;
+            if ((*link)->kind == REFERENCE_MAPPING && (*link)->key - start < size) {
+                struct reference *mapping = unlink_reference(link);
+                mapping->next = unlinked;
+                unlinked = mapping;
             } else {
                 link = &(*link)->next;
             }
         }
     }
-    return taken;
+    return unlinked;
 }
 
 /* ---- */
 
-static bool counts(void) {
+static bool is_enforcing(void) {
     return aliquot_config_mode() == ALIQUOT_MODE_ENFORCE;
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
                      unsigned long long flags) {
-    ALIQUOT_NEED(cuMemCreate)
-    CUmemGenericAllocationHandle made = 0;
+    ALIQUOT_REQUIRE(cuMemCreate)
+    CUmemGenericAllocationHandle created = 0;
     enum aliquot_mode mode = aliquot_config_mode();
-    if (mode == ALIQUOT_MODE_CLOSED) {
+    if (mode == ALIQUOT_MODE_REFUSE) {
         return CUDA_ERROR_NOT_PERMITTED;
     }
     if (mode != ALIQUOT_MODE_ENFORCE || properties == NULL ||
         properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-        return aliquot_bare.cuMemCreate(handle, size, properties, flags);
+        return aliquot_real.cuMemCreate(handle, size, properties, flags);
     }
     int device = aliquot_device_of_ordinal(properties->location.id);
     if (device < 0 || !aliquot_charge_reserve(device, size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = aliquot_bare.cuMemCreate(handle == NULL ? NULL : &made, size, properties, flags);
+    CUresult result = aliquot_real.cuMemCreate(handle == NULL ? NULL : &created, size, properties, flags);
     if (result != CUDA_SUCCESS) {
         aliquot_account_release(device, size);
         return result;
     }
     pthread_mutex_lock(&mutex);
-    struct reference **old = find(HANDLE, made);
+    struct reference **old = find_reference(REFERENCE_HANDLE, created);
     if (*old != NULL) {
-        drop(take_out(old)); /* released in a way that we don't see */
+        release_reference(unlink_reference(old)); /* released without a hook */
     }
-    struct allocation *allocation = aliquot_slab_take(&allocations, sizeof *allocation);
-    bool kept = false;
+    struct physical_allocation *allocation = aliquot_slab_take(&allocations, sizeof *allocation);
+    bool recorded = false;
     if (allocation != NULL) {
-        *allocation = (struct allocation){.bytes = size, .device = device};
-        kept = add(HANDLE, made, 0, allocation);
+        *allocation = (struct physical_allocation){.bytes = size, .device = device};
+        recorded = add_reference(REFERENCE_HANDLE, created, 0, allocation);
     }
-    if (!kept && allocation != NULL) {
+    if (!recorded && allocation != NULL) {
         aliquot_slab_give(&allocations, allocation);
     }
     pthread_mutex_unlock(&mutex);
-    if (!kept) {
-        aliquot_bare.cuMemRelease(made);
+    if (!recorded) {
+        aliquot_real.cuMemRelease(created);
         aliquot_account_release(device, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *handle = made;
+    *handle = created;
     return CUDA_SUCCESS;
 }
 
-/* A handle that was retained more than once stands here as often, and is released as often. */
+/* A handle that was retained repeatedly has a reference for each time. */
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-    ALIQUOT_NEED(cuMemRelease)
+    ALIQUOT_REQUIRE(cuMemRelease)
     pthread_mutex_lock(&mutex);
-    struct reference **link = find(HANDLE, handle);
-    struct reference *reference = *link == NULL ? NULL : take_out(link); /* before it may be another's */
+    struct reference **link = find_reference(REFERENCE_HANDLE, handle);
+    struct reference *reference =
+        *link == NULL ? NULL : unlink_reference(link); /* before another thread may get the same handle */
     pthread_mutex_unlock(&mutex);
-    CUresult result = aliquot_bare.cuMemRelease(handle);
+    CUresult result = aliquot_real.cuMemRelease(handle);
     if (reference != NULL) {
         pthread_mutex_lock(&mutex);
         if (result == CUDA_SUCCESS) {
-            drop(reference);
+            release_reference(reference);
         } else {
-            put_in(reference);
+            link_reference(reference);
         }
         pthread_mutex_unlock(&mutex);
     }
     return result;
 }
 
-/* The allocation of a handle, with a reference to it while the driver is called; NULL: it isn't charged. */
-static struct allocation *hold(CUmemGenericAllocationHandle handle) {
-    struct reference *reference = *find(HANDLE, handle);
+/* Retains the allocation of a handle during a driver call; NULL: it is not charged. */
+static struct physical_allocation *retain_allocation(CUmemGenericAllocationHandle handle) {
+    struct reference *reference = *find_reference(REFERENCE_HANDLE, handle);
     if (reference != NULL) {
         reference->allocation->references++;
     }
@@ -217,46 +219,46 @@ static struct allocation *hold(CUmemGenericAllocationHandle handle) {
 
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
-    ALIQUOT_NEED(cuMemMap)
-    if (!counts()) {
-        return aliquot_bare.cuMemMap(address, size, offset, handle, flags);
+    ALIQUOT_REQUIRE(cuMemMap)
+    if (!is_enforcing()) {
+        return aliquot_real.cuMemMap(address, size, offset, handle, flags);
     }
     pthread_mutex_lock(&mutex);
-    struct allocation *allocation = hold(handle);
+    struct physical_allocation *allocation = retain_allocation(handle);
     pthread_mutex_unlock(&mutex);
-    CUresult result = aliquot_bare.cuMemMap(address, size, offset, handle, flags);
-    bool kept = true;
+    CUresult result = aliquot_real.cuMemMap(address, size, offset, handle, flags);
+    bool recorded = true;
     pthread_mutex_lock(&mutex);
     if (result == CUDA_SUCCESS) {
-        struct reference **old = find(MAPPING, address);
+        struct reference **old = find_reference(REFERENCE_MAPPING, address);
         if (*old != NULL) {
-            drop(take_out(old)); /* unmapped in a way that we don't see */
+            release_reference(unlink_reference(old)); /* unmapped without a hook */
         }
-        kept = add(MAPPING, address, size, allocation);
+        recorded = add_reference(REFERENCE_MAPPING, address, size, allocation);
     }
-    drop_allocation(allocation);
+    release_allocation(allocation);
     pthread_mutex_unlock(&mutex);
-    if (!kept) {
-        aliquot_bare.cuMemUnmap(address, size);
+    if (!recorded) {
+        aliquot_real.cuMemUnmap(address, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return result;
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
-    ALIQUOT_NEED(cuMemUnmap)
+    ALIQUOT_REQUIRE(cuMemUnmap)
     pthread_mutex_lock(&mutex);
-    struct reference *taken = counts() ? take_mappings(address, size) : NULL;
+    struct reference *unlinked = is_enforcing() ? unlink_mappings(address, size) : NULL;
     pthread_mutex_unlock(&mutex);
-    CUresult result = aliquot_bare.cuMemUnmap(address, size);
+    CUresult result = aliquot_real.cuMemUnmap(address, size);
     pthread_mutex_lock(&mutex);
-    while (taken != NULL) {
-        struct reference *mapping = taken;
-        taken = taken->next;
+    while (unlinked != NULL) {
+        struct reference *mapping = unlinked;
+        unlinked = unlinked->next;
         if (result == CUDA_SUCCESS) {
-            drop(mapping);
+            release_reference(mapping);
         } else {
-            put_in(mapping);
+            link_reference(mapping);
         }
     }
     pthread_mutex_unlock(&mutex);
@@ -264,17 +266,18 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address) {
-    ALIQUOT_NEED(cuMemRetainAllocationHandle)
-    CUresult result = aliquot_bare.cuMemRetainAllocationHandle(handle, address);
-    if (result != CUDA_SUCCESS || !counts()) {
+    ALIQUOT_REQUIRE(cuMemRetainAllocationHandle)
+    CUresult result = aliquot_real.cuMemRetainAllocationHandle(handle, address);
+    if (result != CUDA_SUCCESS || !is_enforcing()) {
         return result;
     }
     pthread_mutex_lock(&mutex);
-    struct reference *mapping = mapping_around((uint64_t)(uintptr_t)address);
-    bool kept = mapping == NULL || mapping->allocation == NULL || add(HANDLE, *handle, 0, mapping->allocation);
+    struct reference *mapping = mapping_containing((uint64_t)(uintptr_t)address);
+    bool recorded = mapping == NULL || mapping->allocation == NULL ||
+                    add_reference(REFERENCE_HANDLE, *handle, 0, mapping->allocation);
     pthread_mutex_unlock(&mutex);
-    if (!kept) {
-        aliquot_bare.cuMemRelease(*handle);
+    if (!recorded) {
+        aliquot_real.cuMemRelease(*handle);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return result;
@@ -297,41 +300,42 @@ static bool is_same_tile(const CUarrayMapInfo *one, const CUarrayMapInfo *other)
                          sizeof one->subresource.sparseLevel) == 0);
 }
 
-/* With the mutex. What is mapped or unmapped in other pieces than before keeps its old pieces until the array ends:
-   rather too much is charged than too little. */
-static void note_tile(const CUarrayMapInfo *info) {
+/* Requires the mutex. If tiles are mapped or unmapped in other pieces than before, the old pieces stay charged until
+   the array ends: rather too much than too little. */
+static void record_tile(const CUarrayMapInfo *info) {
     uint64_t array = array_in(info);
-    struct reference **link = bucket_of(TILE, array);
-    while (*link != NULL && !((*link)->kind == TILE && (*link)->key == array && is_same_tile(&(*link)->tile, info))) {
+    struct reference **link = bucket_of(REFERENCE_TILE, array);
+    while (*link != NULL &&
+           !((*link)->kind == REFERENCE_TILE && (*link)->key == array && is_same_tile(&(*link)->tile, info))) {
         link = &(*link)->next;
     }
-    struct reference *old = *link == NULL ? NULL : take_out(link);
+    struct reference *old = *link == NULL ? NULL : unlink_reference(link);
     if (info->memOperationType == CU_MEM_OPERATION_TYPE_MAP) {
-        struct reference *handle = *find(HANDLE, info->memHandle.memHandle);
-        if (handle != NULL && add(TILE, array, 0, handle->allocation)) {
-            (*bucket_of(TILE, array))->tile = *info;
+        struct reference *handle = *find_reference(REFERENCE_HANDLE, info->memHandle.memHandle);
+        if (handle != NULL && add_reference(REFERENCE_TILE, array, 0, handle->allocation)) {
+            (*bucket_of(REFERENCE_TILE, array))->tile = *info;
             atomic_store(&any_tile, true);
         }
     }
     if (old != NULL) {
-        drop(old);
+        release_reference(old);
     }
 }
 
-static void note_tiles(const CUarrayMapInfo *list, unsigned count) {
+static void record_tiles(const CUarrayMapInfo *list, unsigned count) {
     pthread_mutex_lock(&mutex);
     for (unsigned i = 0; i < count; i++) {
-        note_tile(&list[i]);
+        record_tile(&list[i]);
     }
     pthread_mutex_unlock(&mutex);
 }
 
 #define MAP_ARRAY(symbol)                                                                                              \
     CUresult symbol(CUarrayMapInfo *list, unsigned int count, CUstream stream) {                                       \
-        ALIQUOT_NEED(symbol)                                                                                           \
-        CUresult result = aliquot_bare.symbol(list, count, stream);                                                    \
-        if (result == CUDA_SUCCESS && counts()) {                                                                      \
-            note_tiles(list, count);                                                                                   \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
+        CUresult result = aliquot_real.symbol(list, count, stream);                                                    \
+        if (result == CUDA_SUCCESS && is_enforcing()) {                                                                \
+            record_tiles(list, count);                                                                                 \
         }                                                                                                              \
         return result;                                                                                                 \
     }
@@ -345,9 +349,9 @@ void aliquot_vmm_array_destroyed(const void *array) {
     }
     uint64_t key = (uint64_t)(uintptr_t)array;
     pthread_mutex_lock(&mutex);
-    for (struct reference **link = bucket_of(TILE, key); *link != NULL;) {
-        if ((*link)->kind == TILE && (*link)->key == key) {
-            drop(take_out(link));
+    for (struct reference **link = bucket_of(REFERENCE_TILE, key); *link != NULL;) {
+        if ((*link)->kind == REFERENCE_TILE && (*link)->key == key) {
+            release_reference(unlink_reference(link));
         } else {
             link = &(*link)->next;
         }

@@ -1,14 +1,14 @@
 /*
- * Virtual memory: what cuMemCreate makes is charged to the device it lies on, until its handles are released and its
- * mappings, to addresses and to sparse arrays, are gone. What is imported is charged where it was made.
+ * Charges virtual memory: an allocation of cuMemCreate is charged to its device until its handles are released and its
+ * mappings, to addresses and to sparse arrays, are removed. Imported memory is charged where it was created.
  */
 #ifndef ALIQUOT_VMM_H
 #define ALIQUOT_VMM_H
 
-/* What was mapped to an array is so no longer. */
+/* Records the end of all mappings to an array. */
 void aliquot_vmm_array_destroyed(const void *array);
 
-/* In a forked child. */
+/* Resets the state in a forked child. */
 void aliquot_vmm_reset(void);
 
 #endif

@@ -50,7 +50,10 @@ check_calls() { # COMMAND
         { more = $3 - $2 }
         /^(openat|read|newfstatat|fstat|close|mprotect)\(/ && more == images { next }
         /^mmap\(/ && more >= 0 && more <= 7 * images { next }
-        more != 0 { print $1 ") " $2 " times without the shim, " $3 " times with it, in " images " programs"; wrong = 1 }
+        more != 0 {
+            print $1 ") " $2 " times without the shim, " $3 " times with it, in " images " programs"
+            wrong = 1
+        }
         END { exit wrong || images == 0 }'
 }
 
@@ -61,7 +64,7 @@ the_output_of_ordinary_programs_is_unchanged)
     cd / || exit 1
     for command in "bash -c 'echo \$((6*7)); exit 3'" "ls -l /usr" "cat /etc/passwd" "cat /nowhere" "sha256sum $shim" \
         "sort -r /etc/passwd | head -3" "has git && ($git_session)" "has java && $java" \
-        "python3 -c 'import ctypes, json, socket, subprocess; print(json.dumps(subprocess.check_output([\"id\"]).decode()))'" \
+        "python3 -c 'import ctypes, json, socket, subprocess as s; print(json.dumps(s.check_output([\"id\"]).decode()))'" \
         "ls -l /proc/self/fd | wc -l" "cat /proc/self/status | grep Threads" "env -i true"; do
         rm -rf "$folder/repository"
         (eval "$command") >"$folder/bare" 2>&1
@@ -81,7 +84,8 @@ ordinary_programs_make_no_additional_system_calls)
         exit 77
     }
     limit 100
-    for command in "echo \$((6*7)); ls / | wc -l" "exec cat /etc/passwd" "exec ls -l /usr" "exec sha256sum /etc/passwd" \
+    for command in "echo \$((6*7)); ls / | wc -l" "exec cat /etc/passwd" "exec ls -l /usr" \
+        "exec sha256sum /etc/passwd" \
         "has git && $git_session" "exec $python -S -c 'import json; print(json.dumps(1))'"; do
         retry check_calls "has() { command -v \"\$1\" >/dev/null; }; folder=$folder; $command" ||
             fail "$command: the counts above differ"
@@ -94,7 +98,9 @@ java_opens_no_additional_file_and_starts_no_additional_thread)
     }
     limit 100
     # The order in which a JVM starts threads varies. Their number and the files that they open do not.
-    files() { grep -oE 'open(at)?\([^"]*"[^"]*"[^=]*= [0-9]+' "$1" | cut -d'"' -f2 | grep -v '^/proc/[0-9]*/' | sort -u; }
+    files() {
+        grep -oE 'open(at)?\([^"]*"[^"]*"[^=]*= [0-9]+' "$1" | cut -d'"' -f2 | grep -v '^/proc/[0-9]*/' | sort -u
+    }
     threads() { grep -cE 'clone3?\([^<]*CLONE_THREAD' "$1"; }
     # shellcheck disable=SC2086
     trace_java() { strace -f -e trace=open,openat,clone,clone3 -o "$@" $java 2>/dev/null || fail "$java"; }

@@ -1,8 +1,8 @@
-/* Tests of the compute limit's arithmetic: the rate limiter of law.h and the learned costs of cost.h. */
+/* Tests of the compute limit's arithmetic: the rate limiter of gcra.h and the learned costs of cost.h. */
 #include "aliquot/region.h"
 #include "check.h"
 #include "cost.h"
-#include "law.h"
+#include "gcra.h"
 
 #define MS INT64_C(1000000)
 #define NOW (INT64_C(1000000) * MS)
@@ -12,7 +12,7 @@ static int64_t use_greedily(uint32_t share, uint64_t cost, int64_t during) {
     uint64_t word = 0;
     int64_t used = 0, until = 0;
     for (int64_t now = NOW; now < NOW + during;) {
-        if (aliquot_law_take(&word, share, cost, now, &until)) {
+        if (aliquot_gcra_try_charge(&word, share, cost, now, &until)) {
             used += (int64_t)cost;
         } else {
             CHECK(until > now, "a wait ends in the future");
@@ -28,7 +28,7 @@ TEST(a_greedy_launcher_gets_its_share_whatever_its_launches_cost) {
         for (uint32_t percent = 10; percent < 100; percent += 15) {
             int64_t used = use_greedily(percent * 10000, costs[i], 20000 * MS);
             int64_t fair = 200 * MS * percent;
-            int64_t slack = 2 * ALIQUOT_LAW_BURST + (int64_t)costs[i];
+            int64_t slack = 2 * ALIQUOT_GCRA_BURST_NS + (int64_t)costs[i];
             CHECK(used >= fair - slack && used <= fair + slack, "%u percent of 20 s: %lld ms", percent,
                   (long long)(used / MS));
         }
@@ -38,10 +38,10 @@ TEST(a_greedy_launcher_gets_its_share_whatever_its_launches_cost) {
 TEST(idle_time_earns_a_burst_and_no_more) {
     uint64_t word = 0;
     int64_t until = 0, used = 0;
-    while (aliquot_law_take(&word, 500000, 1000000, NOW, &until)) {
+    while (aliquot_gcra_try_charge(&word, 500000, 1000000, NOW, &until)) {
         used += MS;
     }
-    CHECK(used <= ALIQUOT_LAW_BURST + ALIQUOT_LAW_BURST / 2 + MS, "%lld ms", (long long)(used / MS));
+    CHECK(used <= ALIQUOT_GCRA_BURST_NS + ALIQUOT_GCRA_BURST_NS / 2 + MS, "%lld ms", (long long)(used / MS));
 }
 
 TEST(no_value_of_the_word_makes_a_launch_wait_longer_than_the_bound) {
@@ -49,29 +49,30 @@ TEST(no_value_of_the_word_makes_a_launch_wait_longer_than_the_bound) {
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         uint64_t word = words[i];
         int64_t until = 0;
-        CHECK(!aliquot_law_take(&word, 10000, 1, NOW, &until), "the launch waits");
-        CHECK(until - NOW <= ALIQUOT_LAW_LONGEST_WAIT, "%lld ms", (long long)((until - NOW) / MS));
+        CHECK(!aliquot_gcra_try_charge(&word, 10000, 1, NOW, &until), "the launch waits");
+        CHECK(until - NOW <= ALIQUOT_GCRA_WAIT_MAX_NS, "%lld ms", (long long)((until - NOW) / MS));
     }
 }
 
 TEST(returned_GPU_time_can_be_used_again) {
     uint64_t word = (uint64_t)NOW;
     int64_t until = 0;
-    aliquot_law_correct(&word, 250000, 20 * MS, NOW);
-    CHECK(!aliquot_law_take(&word, 250000, 1, NOW, &until), "a debt of 80 ms");
-    aliquot_law_correct(&word, 250000, -20 * MS, NOW);
-    CHECK(aliquot_law_take(&word, 250000, 1, NOW, &until), "no debt");
+    aliquot_gcra_adjust(&word, 250000, 20 * MS, NOW);
+    CHECK(!aliquot_gcra_try_charge(&word, 250000, 1, NOW, &until), "a debt of 80 ms");
+    aliquot_gcra_adjust(&word, 250000, -20 * MS, NOW);
+    CHECK(aliquot_gcra_try_charge(&word, 250000, 1, NOW, &until), "no debt");
 }
 
 TEST(a_grant_is_valid_for_three_seconds_and_raises_a_fixed_share_by_at_most_an_eighth) {
     uint64_t grant = ALIQUOT_GRANT(NOW / MS, 900000);
-    CHECK_EQUAL(aliquot_law_share(400000, ALIQUOT_POLICY_FIXED, 0, NOW), 400000);
-    CHECK_EQUAL(aliquot_law_share(400000, ALIQUOT_POLICY_FIXED, grant, NOW), 450000);
-    CHECK_EQUAL(aliquot_law_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW), 900000);
-    CHECK_EQUAL(aliquot_law_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW + 2999 * MS), 900000);
-    CHECK_EQUAL(aliquot_law_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW + 3001 * MS), 400000);
-    CHECK_EQUAL(aliquot_law_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW - 3001 * MS), 400000);
-    CHECK_EQUAL(aliquot_law_share(400000, ALIQUOT_POLICY_ELASTIC, ALIQUOT_GRANT(NOW / MS, 0), NOW), ALIQUOT_LAW_LEAST);
+    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_FIXED, 0, NOW), 400000);
+    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_FIXED, grant, NOW), 450000);
+    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW), 900000);
+    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW + 2999 * MS), 900000);
+    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW + 3001 * MS), 400000);
+    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW - 3001 * MS), 400000);
+    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_ELASTIC, ALIQUOT_GRANT(NOW / MS, 0), NOW),
+                ALIQUOT_GCRA_SHARE_MIN);
 }
 
 static uint64_t learn(const void *handle, uint64_t measured, enum aliquot_cost_quality quality) {

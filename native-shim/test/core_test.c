@@ -24,45 +24,45 @@ TEST(the_table_agrees_with_a_plain_array) {
         bool put = rand_r(&seed) % 8 < (step / 40000 % 2 == 0 ? 6 : 2);
         uint64_t i = (uint64_t)rand_r(&seed) % ADDRESSES;
         uint64_t address = (i + 1) * 512;
-        struct aliquot_holding holding = {.bytes = (uint64_t)step + 1, .owner = &bytes_of[i % 2]}, found;
+        struct aliquot_allocation allocation = {.bytes = (uint64_t)step + 1, .owner = &bytes_of[i % 2]}, found;
         bool replaced = false;
         if (put) {
-            CHECK(aliquot_table_put(&table, address, &holding, &found, &replaced), "memory for the table");
+            CHECK(aliquot_table_put(&table, address, &allocation, &found, &replaced), "memory for the table");
             CHECK_EQUAL(replaced, bytes_of[i] != 0);
             CHECK(!replaced || found.bytes == bytes_of[i], "the replaced entry");
-            bytes_of[i] = holding.bytes;
+            bytes_of[i] = allocation.bytes;
         } else {
-            CHECK_EQUAL(aliquot_table_take(&table, address, &found), bytes_of[i] != 0);
+            CHECK_EQUAL(aliquot_table_remove(&table, address, &found), bytes_of[i] != 0);
             CHECK(bytes_of[i] == 0 || found.bytes == bytes_of[i], "the entry that was put");
             bytes_of[i] = 0;
         }
     }
     aliquot_table_reset(&table);
-    struct aliquot_holding found;
+    struct aliquot_allocation found;
     for (uint64_t i = 0; i < ADDRESSES; i++) {
-        CHECK(!aliquot_table_take(&table, (i + 1) * 512, &found), "an empty table");
+        CHECK(!aliquot_table_remove(&table, (i + 1) * 512, &found), "an empty table");
     }
 }
 
 static uint64_t released_bytes;
 
-static void count_released(const struct aliquot_holding *holding) {
-    released_bytes += holding->bytes;
+static void count_released(const struct aliquot_allocation *allocation) {
+    released_bytes += allocation->bytes;
 }
 
 TEST(removing_a_context_removes_exactly_its_allocations) {
     enum { ADDRESSES = 30000 };
     static char contexts[3];
     bool replaced;
-    struct aliquot_holding old;
+    struct aliquot_allocation old;
     for (uint64_t i = 0; i < ADDRESSES; i++) {
-        struct aliquot_holding holding = {.bytes = 1, .owner = &contexts[i % 3]};
-        CHECK(aliquot_table_put(&table, (i + 1) * 4096, &holding, &old, &replaced), "memory for the table");
+        struct aliquot_allocation allocation = {.bytes = 1, .owner = &contexts[i % 3]};
+        CHECK(aliquot_table_put(&table, (i + 1) * 4096, &allocation, &old, &replaced), "memory for the table");
     }
-    aliquot_table_take_owner(&table, &contexts[1], count_released);
+    aliquot_table_remove_owner(&table, &contexts[1], count_released);
     CHECK_EQUAL(released_bytes, ADDRESSES / 3);
     for (uint64_t i = 0; i < ADDRESSES; i++) {
-        CHECK_EQUAL(aliquot_table_take(&table, (i + 1) * 4096, &old), i % 3 != 1);
+        CHECK_EQUAL(aliquot_table_remove(&table, (i + 1) * 4096, &old), i % 3 != 1);
     }
 }
 
@@ -72,7 +72,7 @@ static void open_account(const char *path) {
         .count = 1,
         .vgpu = {{.uuid = "\x8f\x6e\x8f\x0c\x01\x01\x4a\x5b\x9c\x3d\x01\x01\x01\x01\x01", .memory = 100 * MIB}}};
     CHECK(aliquot_shared_open(path, error), "%s", error);
-    CHECK(aliquot_account_limits(&limits, error), "%s", error);
+    CHECK(aliquot_account_set_limits(&limits, error), "%s", error);
 }
 
 static void *reserve_and_release(void *argument) {
@@ -80,12 +80,12 @@ static void *reserve_and_release(void *argument) {
     for (int i = 0; i < 3000; i++) {
         uint64_t bytes = (1 + (uint64_t)rand_r(&seed) % 60) * MIB;
         if (aliquot_account_reserve(0, bytes)) {
-            struct aliquot_holding holding = {.bytes = bytes}, old;
+            struct aliquot_allocation allocation = {.bytes = bytes}, old;
             bool replaced;
             uint64_t address = (uint64_t)(uintptr_t)argument << 32 | ((uint64_t)i + 1);
-            CHECK(aliquot_table_put(&table, address, &holding, &old, &replaced) && !replaced, "a new entry");
+            CHECK(aliquot_table_put(&table, address, &allocation, &old, &replaced) && !replaced, "a new entry");
             CHECK(aliquot_account_used(0) <= 4 * 160 * MIB, "decided and undecided requests");
-            CHECK(aliquot_table_take(&table, address, &old), "the entry that was put");
+            CHECK(aliquot_table_remove(&table, address, &old), "the entry that was put");
             aliquot_account_release(0, old.bytes);
         }
     }
@@ -127,7 +127,7 @@ static pid_t start_peer(const char *path, const int stop[2], void (*work)(void))
 static void use_all_fields(void) {
     CHECK(aliquot_account_reserve(0, MIB), "a request within the limit");
     struct aliquot_charge *charge = &aliquot_shared_region()->charge[0][aliquot_shared_slot()];
-    charge->gpu_time = charge->peak = charge->context = charge->history[3] = 7;
+    charge->gpu_time = charge->peak = charge->context_bytes = charge->history[3] = 7;
     aliquot_shared_region()->device[0].gpu_time += 7;
 }
 
@@ -141,7 +141,7 @@ TEST(a_slot_records_its_owner_and_the_figures_of_a_dead_owner_are_cleared) {
     pid_t second = start_peer(path, stop, use_all_fields);
     open_account(path);
     struct aliquot_region *region = aliquot_shared_region();
-    CHECK_EQUAL(aliquot_shared_living(living), 2);
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 2);
     CHECK(living[0] == 0 && living[1] == 1, "slots 0 and 1");
     CHECK_EQUAL(region->process[0].pid, first);
     CHECK_EQUAL(region->process[1].pid, second);
@@ -150,7 +150,7 @@ TEST(a_slot_records_its_owner_and_the_figures_of_a_dead_owner_are_cleared) {
 
     kill(first, SIGKILL);
     waitpid(first, NULL, 0);
-    CHECK_EQUAL(aliquot_shared_living(living), 1);
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 1);
     CHECK_EQUAL(living[0], 1);
     aliquot_shared_reap();
     CHECK(memcmp(&region->charge[0][0], &nothing, sizeof nothing) == 0, "the dead owner's figures are cleared");
@@ -161,19 +161,19 @@ TEST(a_slot_records_its_owner_and_the_figures_of_a_dead_owner_are_cleared) {
     CHECK_EQUAL(aliquot_shared_slot(), 0);
     CHECK(memcmp(&region->charge[0][0], &nothing, sizeof nothing) == 0, "a new owner starts with zeros");
     CHECK_EQUAL(region->process[0].pid, getpid());
-    CHECK_EQUAL(aliquot_shared_living(living), 2); /* the second process and this one */
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 2); /* the second process and this one */
     close(stop[1]);
     waitpid(second, NULL, 0);
-    CHECK_EQUAL(aliquot_shared_living(living), 1);
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 1);
     unlink(path);
 }
 
 TEST(without_a_region_file_a_process_sees_only_itself) {
     uint16_t living[ALIQUOT_REGION_PROCESSES];
     open_account(NULL);
-    CHECK_EQUAL(aliquot_shared_living(living), 0);
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 0);
     CHECK(aliquot_account_reserve(0, 1), "a request within the limit");
-    CHECK_EQUAL(aliquot_shared_living(living), 1);
+    CHECK_EQUAL(aliquot_shared_live_slots(living), 1);
     CHECK_EQUAL(aliquot_shared_region()->process[living[0]].pid, getpid());
 }
 

@@ -64,7 +64,8 @@ nvidia_smi_lists_the_containers_processes_with_container_PIDs)
         echo "$one, 1000
 $two, 24" | sort -n >"$folder/expected"
         "$fake/bin/nvidia-smi" >"$folder/table"
-        "$fake/bin/nvidia-smi" --query-compute-apps=pid,used_memory --format=csv,noheader,nounits | sort -n >"$folder/apps"
+        "$fake/bin/nvidia-smi" --query-compute-apps=pid,used_memory --format=csv,noheader,nounits |
+            sort -n >"$folder/apps"
         kill -9 $one
         wait $one
         "$fake/bin/nvidia-smi" --query-compute-apps=pid,used_memory --format=csv,noheader,nounits >"$folder/after"
@@ -176,7 +177,8 @@ libcudart_calls_the_hooks)
         [ "$(grep -c ^aliquot: "$folder/err")" = 1 ] || fail "$*: $(cat "$folder/err")"
     }
     for library in "$clients"/nvidia/*/lib/libcudart.so.1?; do
-        check python3 -c "import ctypes; print(ctypes.CDLL('$library').cudaGetDeviceCount(ctypes.byref(ctypes.c_int())))"
+        check python3 -c \
+            "import ctypes; print(ctypes.CDLL('$library').cudaGetDeviceCount(ctypes.byref(ctypes.c_int())))"
     done
     cat >"$folder/static.c" <<'PROGRAM'
 #include <stdio.h>

@@ -7,7 +7,8 @@ shift 3
 clang=$(compgen -c | grep -xE 'clang(-[0-9]+)?' | sort -V | head -1)
 mkdir -p "$build/$name"
 echo 'int LLVMFuzzerTestOneInput(const char *data) { return data == 0; }' >"$build/probe.c"
-[ -n "$clang" ] && "$clang" -fsanitize=fuzzer,address,undefined "$build/probe.c" -o "$build/probe" 2>"$build/probe.log" || {
+[ -n "$clang" ] &&
+    "$clang" -fsanitize=fuzzer,address,undefined "$build/probe.c" -o "$build/probe" 2>"$build/probe.log" || {
     echo "skipped: clang with libFuzzer is not installed (Debian: apt-get install clang libclang-rt-dev)"
     exit 77
 }
@@ -16,7 +17,8 @@ echo 'int LLVMFuzzerTestOneInput(const char *data) { return data == 0; }' >"$bui
 sources=("$@" -Wl,--wrap=aliquot_os_clock,--wrap=aliquot_os_sleep)
 [ "$name" != limits ] || sources=("$source/src/limits.c")
 "$clang" -std=gnu11 -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-    -I "$source/include" -iquote "$source/src" "$source/test/fuzz/$name.c" "${sources[@]}" -o "$build/$name-fuzzer" || exit 1
+    -I "$source/include" -iquote "$source/src" "$source/test/fuzz/$name.c" "${sources[@]}" -o "$build/$name-fuzzer" ||
+    exit 1
 seeds=$source/test/fuzz/$name
 [ "$name" != limits ] || seeds="$source/../api/golden/vgpu/valid $source/../api/golden/vgpu/invalid"
 # New inputs and failing inputs stay in the build folder. libFuzzer also prints a failing input.

@@ -33,7 +33,7 @@ static size_t print(const struct aliquot_limits *limits, char *text, size_t size
         length += (size_t)snprintf(
             text + length, size - length, " memory=%llu cores=%u policy=%s priority=%u context=%llu exclusive=%s\n",
             (unsigned long long)(vgpu->memory / ALIQUOT_MIB), vgpu->cores, policies[vgpu->policy], vgpu->priority,
-            (unsigned long long)(vgpu->context / ALIQUOT_MIB), vgpu->exclusive ? "true" : "false");
+            (unsigned long long)(vgpu->context_bytes / ALIQUOT_MIB), vgpu->exclusive ? "true" : "false");
     }
     return length;
 }
@@ -96,11 +96,11 @@ static bool parses(const char *text, size_t length) {
 }
 
 TEST(a_file_of_64_KiB_is_read_and_one_byte_more_is_refused) {
-    static char text[ALIQUOT_LIMITS_LARGEST_TEXT + 1];
+    static char text[ALIQUOT_LIMITS_TEXT_MAX + 1];
     size_t start = (size_t)snprintf(text, sizeof text, "%s future=", LINE);
     memset(text + start, 'x', sizeof text - start);
-    CHECK(parses(text, ALIQUOT_LIMITS_LARGEST_TEXT), "64 KiB");
-    CHECK(!parses(text, ALIQUOT_LIMITS_LARGEST_TEXT + 1), "64 KiB and a byte");
+    CHECK(parses(text, ALIQUOT_LIMITS_TEXT_MAX), "64 KiB");
+    CHECK(!parses(text, ALIQUOT_LIMITS_TEXT_MAX + 1), "64 KiB and a byte");
 }
 
 TEST(sixteen_GPUs_are_read_and_seventeen_refused) {

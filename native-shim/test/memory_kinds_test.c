@@ -726,7 +726,7 @@ static unsigned long long context_charge(void) {
     struct aliquot_region *region = map_region();
     unsigned long long sum = 0;
     for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
-        sum += region->charge[0][i].context;
+        sum += region->charge[0][i].context_bytes;
     }
     munmap(region, ALIQUOT_REGION_SIZE);
     return sum;

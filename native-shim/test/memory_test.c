@@ -748,7 +748,7 @@ TEST(a_limit_file_that_is_a_folder_fails_closed) {
     sandbox_empty();
     write_file(sandbox_region, "", 0);
     CHECK(mkdir(sandbox_limits, 0777) == 0, "%s", sandbox_limits);
-    check_fails_closed("can't be read");
+    check_fails_closed("cannot be read");
     rmdir(sandbox_limits);
 }
 
@@ -761,7 +761,7 @@ TEST(a_missing_limit_file_beside_a_region_fails_closed) {
 TEST(a_missing_region_fails_closed) {
     sandbox_empty();
     write_limits(100 * MIB, 0);
-    check_fails_closed("can't be opened");
+    check_fails_closed("cannot be opened");
 }
 
 TEST(any_user_that_can_write_the_region_is_limited_and_other_users_get_an_error) {
@@ -798,7 +798,7 @@ TEST(a_region_without_a_free_device_entry_fails_closed) {
     sandbox_empty();
     write_limits(100 * MIB, 0);
     write_file(sandbox_region, &image, sizeof image);
-    check_fails_closed("no place in the state file");
+    check_fails_closed("no free entry for a GPU");
 }
 
 TEST(a_region_that_is_a_device_fails_closed) {

@@ -43,7 +43,7 @@ static void fill(void) {
     region.charge[15][300].word = (UINT64_C(1) << 44) + 7;
     region.charge[15][300].gpu_time = 5 * ALIQUOT_SECOND / 2;
     region.charge[15][300].peak = (UINT64_C(1) << 44) + 8;
-    region.charge[15][300].context = 7;
+    region.charge[15][300].context_bytes = 7;
     region.process[0].pid = 1;
     region.process[0].started = UINT64_C(1763708400000001);
     region.process[300].pid = UINT32_MAX;
@@ -86,7 +86,7 @@ static void print_charges(FILE *text, size_t device) {
                     "charge device=%zu process=%zu bytes=%llu undecided=%llu gpu-time=%llu peak=%llu context=%llu\n",
                     device, process, wide(charge->word & ALIQUOT_CHARGE_BYTES),
                     wide(charge->word / ALIQUOT_CHARGE_UNDECIDED), wide(charge->gpu_time), wide(charge->peak),
-                    wide(charge->context));
+                    wide(charge->context_bytes));
         }
     }
 }

@@ -20,11 +20,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         expect(error[0] != 0 && strnlen(error, sizeof error) < sizeof error && strchr(error, '\n') == NULL);
         return 0;
     }
-    expect(limits.count >= 1 && limits.count <= ALIQUOT_LIMITS_MOST_VGPUS);
+    expect(limits.count >= 1 && limits.count <= ALIQUOT_LIMITS_VGPUS_MAX);
     for (size_t i = 0; i < limits.count; i++) {
         const struct aliquot_vgpu *vgpu = &limits.vgpu[i];
         expect(vgpu->memory >= ALIQUOT_MIB && vgpu->memory <= UINT64_C(1) << 44 && vgpu->cores <= 100);
-        expect(vgpu->priority <= 1000000 && vgpu->context <= UINT64_C(1) << 44);
+        expect(vgpu->priority <= 1000000 && vgpu->context_bytes <= UINT64_C(1) << 44);
         expect(vgpu->policy <= ALIQUOT_POLICY_NONE);
     }
     return 0;

@@ -5,7 +5,7 @@
  * with a valid header and a device (2). A simulated clock makes bounded waits free.
  */
 #include "account.h"
-#include "law.h"
+#include "gcra.h"
 #include "os.h"
 #include "shared.h"
 #include "usage.h"
@@ -68,7 +68,7 @@ static void make_file(int fd, const uint8_t *data, size_t size) {
 
 static void use_region(int device) {
     uint16_t living[ALIQUOT_REGION_PROCESSES];
-    struct aliquot_share share = aliquot_account_vgpu(device);
+    struct aliquot_share share = aliquot_account_share(device);
     uint64_t held = 0;
     int64_t until = 0;
     expect(!aliquot_account_reserve(device, LIMIT + 1));
@@ -76,19 +76,19 @@ static void use_region(int device) {
         held += aliquot_account_reserve(device, bytes) ? bytes : 0;
         expect(held <= LIMIT && aliquot_account_used(device) >= held);
     }
-    size_t count = aliquot_shared_living(living);
+    size_t count = aliquot_shared_live_slots(living);
     expect(count <= 1); /* no other process has the file open */
     /* No other process holds memory, so without unattributed memory an allocation must have succeeded. */
     expect(aliquot_shared_slot_if_any() < 0 || held > 0 || share.region->unattributed != 0);
     aliquot_usage_since(&share.region->gpu_time, share.region->history, 0, now);
     for (enum aliquot_policy policy = ALIQUOT_POLICY_FIXED; policy <= ALIQUOT_POLICY_ELASTIC; policy++) {
-        uint32_t granted = aliquot_law_share(300000, policy, share.region->grant, now);
-        expect(granted >= ALIQUOT_LAW_LEAST && granted <= ALIQUOT_LAW_WHOLE);
+        uint32_t granted = aliquot_gcra_share(300000, policy, share.region->grant, now);
+        expect(granted >= ALIQUOT_GCRA_SHARE_MIN && granted <= ALIQUOT_GCRA_WHOLE_GPU);
         expect(policy != ALIQUOT_POLICY_FIXED || granted <= 300000 * 9 / 8);
-        if (!aliquot_law_take(&share.region->tat, granted, 1000000, now, &until)) {
-            expect(until > now && until - now <= ALIQUOT_LAW_LONGEST_WAIT);
+        if (!aliquot_gcra_try_charge(&share.region->tat, granted, 1000000, now, &until)) {
+            expect(until > now && until - now <= ALIQUOT_GCRA_WAIT_MAX_NS);
         }
-        aliquot_law_correct(&share.region->tat, granted, -1000000, now);
+        aliquot_gcra_adjust(&share.region->tat, granted, -1000000, now);
     }
     if (held > 0) {
         aliquot_account_release(device, held);
@@ -110,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const struct aliquot_header *header = &aliquot_shared_region()->header;
         expect(header->magic == ALIQUOT_REGION_MAGIC && header->version == ALIQUOT_REGION_VERSION);
         expect(header->total_size == ALIQUOT_REGION_SIZE && header->charge_size == sizeof(struct aliquot_charge));
-        if (aliquot_account_limits(&limits, error)) {
+        if (aliquot_account_set_limits(&limits, error)) {
             use_region(aliquot_account_device(limits.vgpu[0].uuid));
         }
     }

@@ -8,6 +8,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -27,8 +28,8 @@ class VocabularyTest {
     private static final Set<String> SKIPPED =
             Set.of(".git", ".lab", "target", "build", "retired.csv", "VocabularyTest.java", "glossary.md");
 
-    private static final Pattern TEXT_FILE =
-            Pattern.compile(".*\\.(java|c|h|def|map|S|cu|go|sh|py|md|ya?ml|tpl|txt|json|xml|properties|proto|html|js|css)"
+    private static final Pattern TEXT_FILE = Pattern.compile(
+            ".*\\.(java|c|h|def|map|S|cu|go|sh|py|md|ya?ml|tpl|txt|json|xml|properties|proto|html|js|css)"
                     + "|Dockerfile|aliquot|unpack|run|java\\.options|CMakeLists\\.txt|.*\\.cmake");
 
     private record Retired(String word, String replacement, Pattern pattern, boolean javaOnly) {
@@ -38,15 +39,20 @@ class VocabularyTest {
             return switch (column[0]) {
                 case "type" ->
                     new Retired(
-                            column[1], column[2], Pattern.compile("\\b(?:class|record|interface|enum) " + word + "\\b"), true);
-                case "method" -> new Retired(column[1], column[2], Pattern.compile("\\b" + word + "\\b(?=\\(| =|;)"), true);
+                            column[1],
+                            column[2],
+                            Pattern.compile("\\b(?:class|record|interface|enum) " + word + "\\b"),
+                            true);
+                case "method" ->
+                    new Retired(column[1], column[2], Pattern.compile("\\b" + word + "\\b(?=\\(| =|;)"), true);
                 case "phrase" ->
                     new Retired(
                             column[1],
                             column[2],
                             Pattern.compile("(?<![\\w\"])" + word + "(?!\\w)", Pattern.CASE_INSENSITIVE),
                             false);
-                default -> throw new IllegalArgumentException("expected type, method or phrase, found \"" + line + "\"");
+                default ->
+                    throw new IllegalArgumentException("expected type, method or phrase, found \"" + line + "\"");
             };
         }
     }
@@ -93,7 +99,8 @@ class VocabularyTest {
             }
             Matcher matcher = word.pattern().matcher(text);
             while (matcher.find()) {
-                long line = 1 + text.substring(0, matcher.start()).lines().count()
+                long line = 1
+                        + text.substring(0, matcher.start()).lines().count()
                         - (matcher.start() > 0 && text.charAt(matcher.start() - 1) != '\n' ? 1 : 0);
                 found.add("%s:%d: \"%s\" is retired; say %s".formatted(file, line, word.word(), word.replacement()));
             }
@@ -103,7 +110,9 @@ class VocabularyTest {
 
     private static List<Retired> table() throws IOException {
         try (Stream<String> lines = Files.lines(root().resolve("lab").resolve(TABLE))) {
-            return lines.filter(line -> !line.startsWith("#")).map(Retired::parse).toList();
+            return lines.filter(line -> !line.startsWith("#"))
+                    .map(Retired::parse)
+                    .toList();
         }
     }
 
@@ -126,10 +135,10 @@ class VocabularyTest {
     }
 
     private static Path root() {
-        Path root = Path.of("").toAbsolutePath();
-        while (!Files.isExecutable(root.resolve("aliquot"))) {
-            root = root.getParent();
-        }
-        return root;
+        Path folder = Path.of("").toAbsolutePath();
+        return Stream.iterate(folder, Objects::nonNull, Path::getParent)
+                .filter(parent -> Files.isExecutable(parent.resolve("aliquot")))
+                .findFirst()
+                .orElseThrow(() -> new IllegalStateException("there is no ./aliquot in " + folder + " or above it"));
     }
 }

@@ -10,6 +10,9 @@ import org.jspecify.annotations.Nullable;
  * of them are not looked at more closely. Callers synchronize on it.
  */
 final class CachedResults {
+    /** Stands for a node that the pod fits on and that the judge has not evaluated in this edition. */
+    private static final Feasibility UNJUDGED = new Feasibility.Fits(0);
+
     /** What the judge thinks here is of this edition of it. */
     private int edition = -1;
     /** The count of the node's changes when it answered; 0 where it hasn't. */
@@ -27,6 +30,9 @@ final class CachedResults {
     /** Infinite where it never looked. */
     private double[] scores = {};
 
+    /** What a node was liked in an earlier edition, or before it changed; infinite where it was never evaluated. */
+    private double[] hints = {};
+
     private double[] priced = {};
     private double[] least = {};
     private double[] most = {};
@@ -41,12 +47,41 @@ final class CachedResults {
     /** So many nodes refused the last pod of this kind. */
     int refusing;
 
-    /** What was judged in other editions is of no use any more. */
+    /**
+     * The judge has another edition: every node has to be evaluated again. Which nodes fit stays known, and what each was
+     * liked stays as a hint of which to evaluate first.
+     */
     void renew(int edition) {
         if (this.edition != edition) {
             this.edition = edition;
-            Arrays.fill(changes, 0);
+            for (int number = 0; number < changes.length; number++) {
+                if (menus[number] != null) {
+                    outdate(number);
+                    offers[number] = UNJUDGED;
+                }
+            }
         }
+    }
+
+    private void outdate(int number) {
+        hints[number] = scores[number] + own[number];
+        menus[number] = null;
+        seenIn[number] = null;
+    }
+
+    /** Whether the pod fits on the node, and the judge has yet to evaluate it. */
+    boolean unjudged(int number) {
+        return offers[number] == UNJUDGED;
+    }
+
+    /** What an unjudged node was liked when it was last evaluated; infinite where it never was. */
+    double hint(int number) {
+        return hints[number];
+    }
+
+    /** How full an unjudged node would be that was never evaluated. */
+    double fullness(int number) {
+        return own[number];
     }
 
     boolean has(int number, long change) {
@@ -88,24 +123,33 @@ final class CachedResults {
         priced[number] = price;
     }
 
-    void put(int number, long change, Feasibility offer) {
+    /**
+     * A node has answered.
+     *
+     * @param judged whether the judge evaluates the nodes that fit, of which this may not be one yet
+     */
+    void put(int number, long change, Feasibility offer, boolean judged) {
         if (number >= changes.length) {
             grow(Math.max(number + 1, changes.length * 2));
         }
-        menus[number] = null;
-        seenIn[number] = null;
-        if (offer instanceof ScoringCache<?>.Evaluated judged) {
-            renew(judged.menu.edition);
-            own[number] = judged.tie;
+        if (menus[number] != null) {
+            outdate(number);
+        }
+        offers[number] = offer;
+        if (offer instanceof ScoringCache<?>.Evaluated evaluated) {
+            renew(evaluated.menu.edition);
+            own[number] = evaluated.tie;
             saw(number, PriceSnapshot.STILL, Double.POSITIVE_INFINITY, 0);
-            menus[number] = judged.menu;
-            least[number] = judged.menu.least;
-            most[number] = judged.menu.most;
+            menus[number] = evaluated.menu;
+            least[number] = evaluated.menu.least;
+            most[number] = evaluated.menu.most;
         } else {
             own[number] = offer instanceof Feasibility.Fits fits ? fits.fullness() : FullnessScores.NONE;
+            if (judged && offer instanceof Feasibility.Fits) {
+                offers[number] = UNJUDGED;
+            }
         }
         changes[number] = change;
-        offers[number] = offer;
     }
 
     /** At least so many, of what is void now. */
@@ -127,6 +171,9 @@ final class CachedResults {
     }
 
     private void grow(int nodes) {
+        int before = hints.length;
+        hints = Arrays.copyOf(hints, nodes);
+        Arrays.fill(hints, before, nodes, Double.POSITIVE_INFINITY);
         changes = Arrays.copyOf(changes, nodes);
         offers = Arrays.copyOf(offers, nodes);
         own = Arrays.copyOf(own, nodes);

@@ -10,6 +10,8 @@ import io.aliquot.scheduler.placement.FullnessScores;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.placement.PriceSnapshot;
 import io.aliquot.scheduler.placement.ScoreTerm;
+import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -29,6 +31,11 @@ import java.util.function.ObjIntConsumer;
  * is given the number of another that is gone is not taken for it: numbers are looked up with the kind's lock held, and are
  * not given again before nobody can find them by the old name.
  *
+ * Evaluating a node is far dearer than asking it, and at times all nodes have to be evaluated: when the judge has a new
+ * edition, and for the first pod of a kind. One request evaluates no more than EVALUATIONS: first the nodes that were liked
+ * best before, or the fullest where nothing is known yet. The nodes that are left come after those that were evaluated, and the
+ * next requests of the kind go on with them.
+ *
  * A pod's own claim is set aside where it is asked about, so that what its kind remembers of that one node is not true
  * of it: that node is asked itself.
  *
@@ -38,6 +45,16 @@ import java.util.function.ObjIntConsumer;
 public final class FeasibilityCache {
     /** So many answers are remembered, with what is thought of a place some 390 bytes each: of many nodes for fewer kinds. */
     private static final int ANSWERS = CacheSizes.most(1 << 19, 390);
+
+    /**
+     * What one request may spend on evaluating nodes: one for each node, and one for each of its places that the judge does
+     * not remember, some 20 to 50 microseconds on a node of 8 GPUs.
+     */
+    static final int EVALUATIONS = 1024;
+    /** Of these, what is spent in the nodes' order before they are sorted: few nodes change between two pods. */
+    private static final int UNSORTED = 128;
+    /** Less than any liking of a node that was evaluated. */
+    private static final double NOT_EVALUATED = -1e12;
 
     private static final String NOBODY = "";
 
@@ -73,8 +90,14 @@ public final class FeasibilityCache {
             int now = judging.modelVersion();
             if (edition != now) {
                 edition = now;
-                // What was thought by another edition is of no use to anybody, and large.
-                kinds.asMap().keySet().removeIf(Which::judged);
+                // What another edition thought of places is large; kinds that no pod comes of any more would keep it.
+                kinds.asMap().forEach((kind, known) -> {
+                    if (kind.judged()) {
+                        synchronized (known) {
+                            known.renew(now);
+                        }
+                    }
+                });
             }
             if (sizedFor != nodes) {
                 sizedFor = nodes;
@@ -96,6 +119,8 @@ public final class FeasibilityCache {
     private final Optional<CandidatePlacements> ways;
     /** The node of the pod's claim; empty for none. */
     private final String own;
+    /** What this request may still spend on evaluating nodes. Guarded by the answers. */
+    private int left = EVALUATIONS;
 
     /** {@code own} is the node of the pod's claim; empty for none. */
     FeasibilityCache(
@@ -121,10 +146,10 @@ public final class FeasibilityCache {
     /** What this node says now, the pod's claim there set aside; always what {@link Ledger#feasibility} would answer. */
     public Feasibility of(String node) {
         if (node.equals(own)) {
-            return ask(node, uid).offer;
+            return ask(node, uid, judged).offer;
         }
         synchronized (answers) {
-            int number = remembered(node);
+            int number = evaluated(node);
             return number < 0 ? UNKNOWN : answers.offer(number);
         }
     }
@@ -132,11 +157,11 @@ public final class FeasibilityCache {
     /** How much the policy likes a node, higher is better; {@link FullnessScores#NONE} for one that the pod doesn't fit on. */
     public double liking(String node) {
         if (node.equals(own)) {
-            return liking(node, uid, ask(node, uid).offer);
+            return liking(node, uid, ask(node, uid, judged).offer);
         }
         synchronized (answers) {
-            int number = remembered(node);
-            return number < 0 ? FullnessScores.NONE : liking(node, number);
+            int number = evaluated(node);
+            return number < 0 ? FullnessScores.NONE : orAsked(byFullness(answers.exactly(number)), node, NOBODY);
         }
     }
 
@@ -145,7 +170,8 @@ public final class FeasibilityCache {
      * The ones that may be the best are looked at first: what they turn out to be turns the others away.
      */
     /**
-     * The best liked of those that the pod fits on, best first; of equally liked ones the first by name.
+     * The best liked of those that the pod fits on, best first; of equally liked ones the first by name. Those that this
+     * request can't evaluate any more come last.
      *
      * @param most 0 or more
      * @param refused is told of the others
@@ -163,13 +189,21 @@ public final class FeasibilityCache {
             double bar = likely.worst();
             memory.directory.numbers(names, numbers, ranks);
             int itself = memory.directory.number(own);
+            int unjudged = 0;
+            for (int i = 0; i < names.size(); i++) {
+                int number = numbers[i] == itself ? NodeIndex.UNKNOWN : remembered(names.get(i), numbers[i]);
+                numbers[i] = number;
+                unjudged += number >= 0 && answers.unjudged(number) ? 1 : 0;
+            }
+            if (unjudged > 0) {
+                evaluate(names, numbers, ranks, unjudged);
+            }
             PriceSnapshot market = judging.market();
             for (int i = 0; i < names.size(); i++) {
                 String node = names.get(i);
-                int number = numbers[i] == itself ? NodeIndex.UNKNOWN : remembered(node, numbers[i]);
-                Feasibility offer = number < 0 ? ask(node, uid).offer : answers.offer(number);
-                numbers[i] = number;
-                atMost[i] = number < 0 ? liking(node, uid, offer) : byFullness(answers.atMost(number, market));
+                int number = numbers[i];
+                Feasibility offer = number < 0 ? ask(node, uid, judged).offer : answers.offer(number);
+                atMost[i] = number < 0 ? liking(node, uid, offer) : atMost(number, market);
                 if (atMost[i] > FullnessScores.NONE) {
                     // a judge looks closer below, and wants no more than the bar: equals don't move it
                     if (judged ? atMost[i] > bar : atMost[i] >= bar) {
@@ -184,6 +218,33 @@ public final class FeasibilityCache {
             answers.refusing = refusing;
             return judged ? best(names, numbers, ranks, atMost, bar, kept) : likely.sorted(names);
         }
+    }
+
+    private double atMost(int number, PriceSnapshot market) {
+        return answers.unjudged(number) ? notEvaluated(number) : byFullness(answers.atMost(number, market));
+    }
+
+    /** Evaluates nodes as long as this request may: the ones that were liked best first, then the fullest. */
+    private void evaluate(List<String> names, int[] numbers, int[] ranks, int unjudged) {
+        var waiting = new ArrayList<Integer>(unjudged);
+        for (int i = 0; i < names.size(); i++) {
+            if (numbers[i] >= 0 && answers.unjudged(numbers[i])) {
+                waiting.add(i);
+            }
+        }
+        waiting.sort(Comparator.<Integer>comparingDouble(i -> -answers.hint(numbers[i]))
+                .thenComparingDouble(i -> -answers.fullness(numbers[i]))
+                .thenComparingInt(i -> ranks[i]));
+        for (int i = 0; i < waiting.size() && left > 0; i++) {
+            int at = waiting.get(i);
+            numbers[at] = evaluated(names.get(at));
+        }
+    }
+
+    /** How much a node is liked that this request can't evaluate any more. */
+    private double notEvaluated(int number) {
+        double hint = answers.hint(number);
+        return NOT_EVALUATED + (Double.isInfinite(hint) ? answers.fullness(number) : hint);
     }
 
     /** {@code bar}: whoever may be liked so much is looked at first. */
@@ -222,17 +283,30 @@ public final class FeasibilityCache {
             var scores = new FullnessScores(ask.preferences());
             int winner = -1;
             for (int i = 0; i < names.size(); i++) {
-                likings[i] = liking(names.get(i));
-                scores.add(likings[i]);
+                likings[i] = likingWithin(names.get(i));
+                if (likings[i] > NOT_EVALUATED / 2) {
+                    scores.add(likings[i]);
+                }
                 if (likings[i] != FullnessScores.NONE
                         && (winner < 0 || wins(names.get(i), likings[i], names.get(winner), likings[winner]))) {
                     winner = i;
                 }
             }
             for (int i = 0; i < names.size(); i++) {
-                told.accept(names.get(i), scores.of(likings[i], i == winner));
+                told.accept(
+                        names.get(i),
+                        scores.of(likings[i] > NOT_EVALUATED / 2 ? likings[i] : FullnessScores.NONE, i == winner));
             }
         }
+    }
+
+    /** As {@link #liking(String)}, as long as this request may evaluate nodes. */
+    private double likingWithin(String node) {
+        if (node.equals(own)) {
+            return liking(node);
+        }
+        int number = left > 0 ? evaluated(node) : remembered(node);
+        return number < 0 ? FullnessScores.NONE : liking(node, number);
     }
 
     private boolean wins(String node, double liking, String other, double otherLiking) {
@@ -251,7 +325,19 @@ public final class FeasibilityCache {
 
     /** Of a node whose answer is remembered. */
     private double liking(String node, int number) {
-        return orAsked(byFullness(answers.exactly(number)), node, NOBODY);
+        if (answers.unjudged(number)) {
+            return notEvaluated(number);
+        }
+        double liking = byFullness(answers.exactly(number));
+        if (!Double.isNaN(liking)) {
+            return liking;
+        }
+        // Another request has brought a new edition meanwhile.
+        if (left <= 0) {
+            return NOT_EVALUATED;
+        }
+        Feasibility offer = ask(node, NOBODY, true).offer;
+        return liking(node, NOBODY, offer);
     }
 
     /** Of a node that said so. */
@@ -262,9 +348,9 @@ public final class FeasibilityCache {
         return offer instanceof Feasibility.Fits fits ? byFullness(fits.fullness()) : FullnessScores.NONE;
     }
 
-    /** What the node says now counts where somebody else's question has changed what the judge thinks. */
+    /** What the node says now counts where another request has changed what the judge thinks. */
     private double orAsked(double score, String node, String pod) {
-        return Double.isNaN(score) ? liking(node, pod, ask(node, pod).offer) : score;
+        return Double.isNaN(score) ? liking(node, pod, ask(node, pod, judged).offer) : score;
     }
 
     /** What a liking is made of. */
@@ -274,26 +360,38 @@ public final class FeasibilityCache {
                 : List.of(new ScoreTerm("fullness", offer.fullness() * FreeCapacity.WHOLE));
     }
 
-    /** The number of a node whose answer is remembered, if only from now on. */
+    /** The number of a node whose answer is remembered, if only from now on; what fits may be unjudged. */
     private int remembered(String node) {
         renew();
         return remembered(node, memory.directory.number(node));
     }
 
     private int remembered(String node, int number) {
-        if (number >= 0 && answers.has(number, memory.changes.of(number))) {
-            return number;
-        }
-        // Nobody's claim is set aside, not even one that the pod has got since: this is for all of its kind.
-        Answer answer = ask(node, NOBODY);
+        return number >= 0 && answers.has(number, memory.changes.of(number))
+                ? number
+                : put(node, judged && left > EVALUATIONS - UNSORTED);
+    }
+
+    /** The number of a node that is evaluated where it fits, if only from now on. */
+    private int evaluated(String node) {
+        renew();
+        int number = memory.directory.number(node);
+        return number >= 0 && answers.has(number, memory.changes.of(number)) && !answers.unjudged(number)
+                ? number
+                : put(node, judged);
+    }
+
+    private int put(String node, boolean evaluate) {
+        // No claim is set aside, not even one that the pod has got since: this is for all of its kind.
+        Answer answer = ask(node, NOBODY, evaluate);
         if (answer.number >= 0) {
-            answers.put(answer.number, answer.changes, answer.offer);
+            answers.put(answer.number, answer.changes, answer.offer, judged);
         }
         return answer.number;
     }
 
     /** Asks the node itself, this pod's claim set aside. */
-    private Answer ask(String node, String pod) {
+    private Answer ask(String node, String pod, boolean evaluate) {
         NodeAccount account = nodes.get(node);
         if (account == null) {
             return NOBODYS;
@@ -302,14 +400,14 @@ public final class FeasibilityCache {
         Feasibility offer;
         synchronized (account) {
             changes = account.changes();
-            offer = account.offer(pod, ask, Set.of(), ways);
+            offer = account.offer(pod, ask, Set.of(), evaluate ? ways : Optional.empty());
         }
-        // Judged without the node's lock: others may want it meanwhile.
-        return new Answer(
-                account.number,
-                changes,
-                ways.isPresent() && offer instanceof Feasibility.Fits fits
-                        ? judging.fits(fits.fullness(), ways.get())
-                        : offer);
+        if (evaluate && ways.isPresent() && offer instanceof Feasibility.Fits fits) {
+            // Judged without the node's lock: others may want it meanwhile.
+            ScoringCache<?>.Evaluated evaluated = judging.fits(fits.fullness(), ways.get());
+            left -= 1 + evaluated.evaluations;
+            return new Answer(account.number, changes, evaluated);
+        }
+        return new Answer(account.number, changes, offer);
     }
 }

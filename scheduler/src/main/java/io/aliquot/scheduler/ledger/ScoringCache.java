@@ -65,6 +65,9 @@ final class ScoringCache<P> {
     private final Map<DemandVector, Map<FreeCapacity, Map<FreeCapacity, P>>> places = new HashMap<>();
 
     private int placesKnown;
+    /** Places that the judge has evaluated so far. */
+    private long evaluations;
+
     private final Map<List<P>, Menu> menus = new HashMap<>();
     /** To work in: new ones for each node that has changed would be garbage for each pod. */
     private final List<P> looked = new ArrayList<>();
@@ -155,11 +158,14 @@ final class ScoringCache<P> {
         final Menu menu;
         /** What is added to the menu's score for the node. */
         final double tie;
+        /** Places that the judge evaluated for this answer; it remembered the others. */
+        final int evaluations;
 
-        private Evaluated(double fullness, Menu menu, double tie) {
+        private Evaluated(double fullness, Menu menu, double tie, int evaluations) {
             super(fullness);
             this.menu = menu;
             this.tie = tie;
+            this.evaluations = evaluations;
         }
 
         /** How much the judge likes it just now; not a number where it has learnt more since. */
@@ -243,7 +249,9 @@ final class ScoringCache<P> {
      * @param fullness of the node then
      */
     synchronized Evaluated fits(double fullness, CandidatePlacements ways) {
-        return new Evaluated(fullness, menu(places(ways)), judge.tieBreak(ways.before()));
+        long before = evaluations;
+        Menu menu = menu(places(ways));
+        return new Evaluated(fullness, menu, judge.tieBreak(ways.before()), (int) (evaluations - before));
     }
 
     /** The GPU of the way that the judge likes best, by its place among the node's. */
@@ -266,6 +274,7 @@ final class ScoringCache<P> {
                 place = judge.evaluate(ways.demand(), ways.before(), after);
                 known.put(after, place);
                 placesKnown++;
+                evaluations++;
             }
             looked.add(place);
         }

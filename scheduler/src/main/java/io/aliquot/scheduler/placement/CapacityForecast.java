@@ -8,6 +8,8 @@ import java.util.Map;
  * Rooms come back: before and after a pod, on nodes that are alike, for one demand and the next. So what is said of a room is
  * kept, in two generations: who is asked for moves to the younger, and when that has half of what may be kept, the older
  * is forgotten. What is said of a room depends on the sample and the room alone, so forgetting changes nothing but time.
+ * The prospect, which is nearly all of the cost, is worked out when it is first asked for: of most rooms that there are only
+ * the slots are ever asked for.
  *
  * A judgement costs a few microseconds; a replay makes 20 for each pod. Hence arrays rather than records, a room's whole GPUs as a
  * count, those begun sorted with the fullest first, which is the first that holds is the one to take, and an end to a future
@@ -17,16 +19,15 @@ import java.util.Map;
 /** What a sample of demands says of rooms. Not for several threads. */
 final class CapacityForecast {
     /** What is known of a room. */
-    static final class Judged {
-        /** GPU that will be allocated there if the sample's futures come, in thousandths; their mean. */
-        final double prospect;
+    static final class Evaluated {
+        /** {@link CapacityForecast#prospect}; not a number before it was asked for. */
+        private double prospect = Double.NaN;
         /** Free GPU that the next pod can't use, by the shares of the sample's demands, in thousandths. */
         final double idle;
         /** Of the sample's demands: how many would fit, as {@link FreeCapacity#slots}. */
         final int[] slots;
 
-        private Judged(double prospect, double idle, int[] slots) {
-            this.prospect = prospect;
+        private Evaluated(double idle, int[] slots) {
             this.idle = idle;
             this.slots = slots;
         }
@@ -182,8 +183,8 @@ final class CapacityForecast {
     private final int mostGpus;
     private final int mostKept;
     private final Map<FreeCapacity.Shape, Terms> terms = new HashMap<>();
-    private Map<FreeCapacity, Judged> younger = new HashMap<>();
-    private Map<FreeCapacity, Judged> older = new HashMap<>();
+    private Map<FreeCapacity, Evaluated> younger = new HashMap<>();
+    private Map<FreeCapacity, Evaluated> older = new HashMap<>();
 
     /** The room that is being judged: its GPUs that are begun, the fullest first, and how many are not. */
     private int[] miB = new int[0];
@@ -227,8 +228,8 @@ final class CapacityForecast {
         return younger.size() + older.size();
     }
 
-    Judged of(FreeCapacity room) {
-        Judged judged = younger.get(room);
+    Evaluated of(FreeCapacity room) {
+        Evaluated judged = younger.get(room);
         if (judged == null) {
             judged = older.remove(room);
             if (judged == null) {
@@ -243,13 +244,11 @@ final class CapacityForecast {
         return judged;
     }
 
-    private Judged judge(FreeCapacity room) {
+    private Evaluated judge(FreeCapacity room) {
         Terms on = terms(room.shape());
         open(room);
         int[] slots = new int[sample.demands.length];
         double idle = 0;
-        int leastCpu = Integer.MAX_VALUE;
-        int leastMiB = Integer.MAX_VALUE;
         for (int i = 0; i < slots.length; i++) {
             int useless = room.free();
             if (on.possible[i] && on.cpuMillis[i] <= room.cpuMillis() && on.memoryMiB[i] <= room.memoryMiB()) {
@@ -270,18 +269,35 @@ final class CapacityForecast {
                             atMost(fitting / on.gpus[i], on.cpuMillis[i], room.cpuMillis()),
                             on.memoryMiB[i],
                             room.memoryMiB());
-                    leastCpu = Math.min(leastCpu, on.cpuMillis[i]);
-                    leastMiB = Math.min(leastMiB, on.miB[i]);
                 }
             }
             idle += sample.shares[i] * useless;
         }
-        double prospect = leastMiB == Integer.MAX_VALUE ? 0 : prospect(room, on, slots, leastCpu, leastMiB);
-        return new Judged(prospect, idle, slots);
+        return new Evaluated(idle, slots);
     }
 
-    /** Where something fits. */
-    private double prospect(FreeCapacity room, Terms on, int[] slots, int leastCpu, int leastMiB) {
+    /** GPU that will be allocated in a room if the sample's futures come, in thousandths; their mean. */
+    double prospect(FreeCapacity room, Evaluated judged) {
+        if (Double.isNaN(judged.prospect)) {
+            judged.prospect = prospect(room, judged.slots);
+        }
+        return judged.prospect;
+    }
+
+    private double prospect(FreeCapacity room, int[] slots) {
+        Terms on = terms(room.shape());
+        int leastCpu = Integer.MAX_VALUE;
+        int leastMiB = Integer.MAX_VALUE;
+        for (int i = 0; i < slots.length; i++) {
+            if (slots[i] > 0) {
+                leastCpu = Math.min(leastCpu, on.cpuMillis[i]);
+                leastMiB = Math.min(leastMiB, on.miB[i]);
+            }
+        }
+        if (leastMiB == Integer.MAX_VALUE) {
+            return 0; // nothing fits
+        }
+        open(room);
         long sum = holds(room, on.largest) ? all(on, slots) : tried(room, on, slots, leastCpu, leastMiB);
         return (double) sum / sample.futures.length;
     }

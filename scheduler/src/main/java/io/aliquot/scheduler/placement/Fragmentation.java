@@ -1,7 +1,8 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.scheduler.placement.CapacityForecast.Judged;
+import io.aliquot.scheduler.placement.CapacityForecast.Evaluated;
 import io.aliquot.scheduler.placement.WorkloadSampler.Sample;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -58,6 +59,9 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     private static final double IDLE_STEPS = 1e9;
     /** In a cluster of n nodes the market is looked at again after n / so many changes of nodes. */
     private static final int NODES_PER_CHANGE = 256;
+
+    /** Rooms, times the demands of a sample, that one call counts for a new sample: some milliseconds. */
+    private static final int MOST_COUNTED = 1 << 18;
 
     private static final double FADING = Math.pow(2, -1 / 4096.0);
     /** Rooms that are remembered, and places, in a large heap. */
@@ -146,6 +150,9 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     private final Map<FreeCapacity, Integer> rooms = new HashMap<>();
     private final Map<FreeCapacity.Shape, Integer> shapes = new LinkedHashMap<>();
     private CapacityForecast outlook = outlook(mix.sample());
+    /** What takes the place of the former; none most of the time. */
+    private @Nullable Upcoming upcoming;
+
     /** Of the sample's demands: share of GPU asked for, and how many more there is room for. */
     private double[] shares = new double[0];
 
@@ -178,26 +185,69 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         }
     }
 
+    /*
+     * A new sample takes effect once the room for its demands is known, which takes a look at each room that there is: some at
+     * each call, so that none takes long. Rooms that come or go meanwhile are counted as they do.
+     */
     @Override
     public int modelVersion() {
-        Sample sample = mix.sample();
-        if (outlook.sample() != sample) {
-            outlook = outlook(sample);
-            places.clear();
-            shares = new double[sample.demands.length];
-            double all = 0;
-            for (int i = 0; i < shares.length; i++) {
-                shares[i] = sample.shares[i] * size(sample.demands[i]);
-                all += shares[i];
+        Upcoming next = upcoming;
+        if (next == null) {
+            Sample sample = mix.sample();
+            if (sample == outlook.sample()) {
+                return sample.number;
             }
-            for (int i = 0; i < shares.length; i++) {
-                shares[i] /= all;
-            }
-            slots = new long[shares.length];
-            rooms.forEach((room, count) -> count(room, count));
-            look();
+            next = new Upcoming(sample, rooms);
+            upcoming = next;
         }
-        return sample.number;
+        if (next.proceed()) {
+            upcoming = null;
+            begin(next);
+        }
+        return outlook.sample().number;
+    }
+
+    private void begin(Upcoming next) {
+        Sample sample = next.outlook.sample();
+        outlook = next.outlook;
+        slots = next.slots;
+        places.clear();
+        shares = new double[sample.demands.length];
+        double all = 0;
+        for (int i = 0; i < shares.length; i++) {
+            shares[i] = sample.shares[i] * size(sample.demands[i]);
+            all += shares[i];
+        }
+        for (int i = 0; i < shares.length; i++) {
+            shares[i] /= all;
+        }
+        look();
+    }
+
+    /** A sample that takes effect once all rooms are counted. */
+    private static final class Upcoming {
+        private final CapacityForecast outlook;
+        private final long[] slots;
+        /** Rooms and their numbers when this began, from {@code next} on to be counted. */
+        private final List<Map.Entry<FreeCapacity, Integer>> rooms = new ArrayList<>();
+
+        private int next;
+
+        Upcoming(Sample sample, Map<FreeCapacity, Integer> rooms) {
+            this.outlook = outlook(sample);
+            this.slots = new long[sample.demands.length];
+            rooms.forEach((room, count) -> this.rooms.add(Map.entry(room, count)));
+        }
+
+        /** Counts some rooms; whether all are counted then. */
+        boolean proceed() {
+            int some = 1 + MOST_COUNTED / Math.max(1, slots.length);
+            int end = Math.min(rooms.size(), next + some);
+            for (; next < end; next++) {
+                count(outlook, slots, rooms.get(next).getKey(), rooms.get(next).getValue());
+            }
+            return next == rooms.size();
+        }
     }
 
     private static CapacityForecast outlook(Sample sample) {
@@ -245,14 +295,17 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         free += (long) by * room.free();
         nodes += by;
         changes++;
-        count(room, by);
+        count(outlook, slots, room, by);
+        if (upcoming != null) {
+            count(upcoming.outlook, upcoming.slots, room, by);
+        }
     }
 
     private static <K> void merge(Map<K, Integer> counts, K key, int by) {
         counts.merge(key, by, (one, other) -> one + other == 0 ? null : one + other);
     }
 
-    private void count(FreeCapacity room, int by) {
+    private static void count(CapacityForecast outlook, long[] slots, FreeCapacity room, int by) {
         int[] own = outlook.of(room).slots;
         for (int i = 0; i < own.length; i++) {
             slots[i] += (long) by * own[i];
@@ -261,9 +314,9 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
 
     @Override
     public Place evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after) {
-        Judged now = outlook.of(before);
-        Judged then = outlook.of(after);
-        double waste = now.prospect - then.prospect - before.takenBy(demand);
+        Evaluated now = outlook.of(before);
+        Evaluated then = outlook.of(after);
+        double waste = outlook.prospect(before, now) - outlook.prospect(after, then) - before.takenBy(demand);
         draft.draw(shares.length);
         for (int i = 0; i < shares.length; i++) {
             if (now.slots[i] > then.slots[i]) {

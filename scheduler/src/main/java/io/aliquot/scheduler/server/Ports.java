@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.server;
 
+import java.util.stream.Stream;
+
 /**
  * Where the process listens; 0 lets the system choose.
  *
@@ -10,4 +12,14 @@ package io.aliquot.scheduler.server;
  */
 record Ports(int extender, int webhooks, int health, int api) {
     static final Ports STANDARD = new Ports(9998, 9443, 9090, 8443);
+
+    /** The standard ones, or what the system property {@code aliquot.ports} lists: an image's build cannot choose its network. */
+    static Ports configured() {
+        String listed = System.getProperty("aliquot.ports");
+        if (listed == null) {
+            return STANDARD;
+        }
+        int[] ports = Stream.of(listed.split(",")).mapToInt(Integer::parseInt).toArray();
+        return new Ports(ports[0], ports[1], ports[2], ports[3]);
+    }
 }

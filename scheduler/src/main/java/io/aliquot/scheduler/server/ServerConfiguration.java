@@ -30,8 +30,7 @@ class ServerConfiguration {
 
     @Bean
     ExtenderPort extenderPort(ExtenderHandler verbs, ObjectProvider<Ports> chosen) {
-        return new ExtenderPort(
-                verbs, chosen.getIfAvailable(() -> Ports.STANDARD).extender());
+        return new ExtenderPort(verbs, chosen.getIfAvailable(Ports::configured).extender());
     }
 
     @Bean
@@ -40,7 +39,7 @@ class ServerConfiguration {
             ObjectProvider<Ports> chosen,
             ObjectProvider<CertificateSource> certificates,
             ObjectProvider<Settings> settings) {
-        Ports ports = chosen.getIfAvailable(() -> Ports.STANDARD);
+        Ports ports = chosen.getIfAvailable(Ports::configured);
         Settings set = settings.getIfAvailable();
         return factory -> {
             factory.setPort(ports.health());

@@ -3,7 +3,7 @@ package io.aliquot.scheduler.placement;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
-import io.aliquot.scheduler.placement.CapacityForecast.Judged;
+import io.aliquot.scheduler.placement.CapacityForecast.Evaluated;
 import io.aliquot.scheduler.placement.FreeCapacity.Shape;
 import io.aliquot.scheduler.placement.WorkloadSampler.Sample;
 import java.util.ArrayList;
@@ -30,14 +30,14 @@ class CapacityForecastTest {
             CapacityForecast outlook = outlook(sample, 100);
             for (int i = 0; i < 5; i++) {
                 FreeCapacity room = used(SHAPES.get(random.nextInt(SHAPES.size())), random);
-                Judged judged = outlook.of(room);
+                Evaluated judged = outlook.of(room);
 
                 assertThat(judged.slots)
                         .as("seed %d: slots in %s", seed, room)
                         .isEqualTo(Arrays.stream(sample.demands)
                                 .mapToInt(room::slots)
                                 .toArray());
-                assertThat(judged.prospect)
+                assertThat(outlook.prospect(room, judged))
                         .as("seed %d: prospect of %s", seed, room)
                         .isEqualTo(prospect(sample, room));
                 assertThat(judged.idle)
@@ -58,7 +58,8 @@ class CapacityForecastTest {
             FreeCapacity room = used(SHAPES.get(random.nextInt(SHAPES.size())), random);
             double prospect = prospect(sample, room);
 
-            assertThat(outlook(sample, 100).of(room).prospect)
+            CapacityForecast outlook = outlook(sample, 100);
+            assertThat(outlook.prospect(room, outlook.of(room)))
                     .as("seed %d: prospect of %s", seed, room)
                     .isEqualTo(prospect);
             if (prospect == wanted(sample, room)) {
@@ -76,8 +77,9 @@ class CapacityForecastTest {
         Sample nobody = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS)).sample();
 
         for (Shape shape : SHAPES) {
-            Judged judged = outlook(nobody, 100).of(FreeCapacity.of(shape));
-            assertThat(judged.prospect).isZero();
+            CapacityForecast outlook = outlook(nobody, 100);
+            Evaluated judged = outlook.of(FreeCapacity.of(shape));
+            assertThat(outlook.prospect(FreeCapacity.of(shape), judged)).isZero();
             assertThat(judged.idle).isZero();
         }
     }
@@ -94,7 +96,8 @@ class CapacityForecastTest {
         }
         for (int i = 0; i < 1_000; i++) {
             FreeCapacity room = rooms.get(random.nextInt(rooms.size()));
-            assertThat(outlook.of(room).prospect).isEqualTo(remembering.of(room).prospect);
+            assertThat(outlook.prospect(room, outlook.of(room)))
+                    .isEqualTo(remembering.prospect(room, remembering.of(room)));
             assertThat(outlook.kept()).isLessThanOrEqualTo(10);
         }
     }

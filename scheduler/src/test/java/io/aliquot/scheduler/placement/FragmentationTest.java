@@ -129,6 +129,42 @@ class FragmentationTest {
                 .isEqualTo(cost(HALF, FreeCapacity.of(NODE), 0));
     }
 
+    /** All rooms were once looked at by one call. */
+    @Test
+    void aNewSampleTakesEffectOnceTheRoomForItIsKnownSomeRoomsAtEachCall() {
+        var random = new Random(5);
+        for (int i = 0; i < 400; i++) {
+            policy.observe(new DemandVector(4_000, 8_192, 1, false, 1_000 + 50 * i, 1, DemandVector.ANY));
+        }
+        FreeCapacity last = FreeCapacity.of(NODE);
+        for (int i = 0; i < 2_000; i++) {
+            last = FreeCapacity.of(new Shape(96_000, 393_216 + i, 8, 40_960, 100, 0));
+            policy.entered(last);
+        }
+
+        int calls = 1;
+        while (policy.modelVersion() == 0) {
+            calls++;
+            policy.left(last);
+            last = last.with(HALF, random.nextInt(8));
+            policy.entered(last);
+        }
+
+        assertThat(calls).isBetween(3, 10);
+        assertThat(policy.modelVersion()).isEqualTo(1);
+        var afresh = new Fragmentation();
+        for (int i = 0; i < 400; i++) {
+            afresh.observe(new DemandVector(4_000, 8_192, 1, false, 1_000 + 50 * i, 1, DemandVector.ANY));
+        }
+        afresh.entered(last);
+        for (int i = 0; i < 1_999; i++) {
+            afresh.entered(FreeCapacity.of(new Shape(96_000, 393_216 + i, 8, 40_960, 100, 0)));
+        }
+        while (afresh.modelVersion() == 0) {}
+        assertThat(policy.scarcity(policy.evaluate(HALF, last, last.with(HALF, 0))))
+                .isEqualTo(afresh.scarcity(afresh.evaluate(HALF, last, last.with(HALF, 0))));
+    }
+
     /** What is kept from pod to pod is what would be worked out anew from the rooms there are. */
     @Test
     void scarcityDependsOnTheRoomsThatThereAreAndNotOnHowTheyCameToBe() {

@@ -1,28 +1,28 @@
-#include "law.h"
+#include "gcra.h"
 
 #include "aliquot/region.h"
 
-uint32_t aliquot_law_share(uint32_t fixed, enum aliquot_policy policy, uint64_t grant, int64_t now) {
+uint32_t aliquot_gcra_share(uint32_t fixed, enum aliquot_policy policy, uint64_t grant, int64_t now) {
     int64_t age = now - (int64_t)(ALIQUOT_GRANT_MS(grant) * 1000000);
-    if (grant == 0 || age > ALIQUOT_LAW_GRANT_AGE || age < -ALIQUOT_LAW_GRANT_AGE) {
+    if (grant == 0 || age > ALIQUOT_GCRA_GRANT_MAX_AGE_NS || age < -ALIQUOT_GCRA_GRANT_MAX_AGE_NS) {
         return fixed;
     }
     uint32_t share = ALIQUOT_GRANT_SHARE(grant);
-    uint32_t most = policy == ALIQUOT_POLICY_ELASTIC ? ALIQUOT_LAW_WHOLE : fixed + fixed / 8;
-    most = most < ALIQUOT_LAW_WHOLE ? most : ALIQUOT_LAW_WHOLE;
+    uint32_t most = policy == ALIQUOT_POLICY_ELASTIC ? ALIQUOT_GCRA_WHOLE_GPU : fixed + fixed / 8;
+    most = most < ALIQUOT_GCRA_WHOLE_GPU ? most : ALIQUOT_GCRA_WHOLE_GPU;
     share = share < most ? share : most;
-    return share > ALIQUOT_LAW_LEAST ? share : ALIQUOT_LAW_LEAST;
+    return share > ALIQUOT_GCRA_SHARE_MIN ? share : ALIQUOT_GCRA_SHARE_MIN;
 }
 
-/* How long a cost takes to earn. */
+/* Time in which a share earns a cost. */
 static int64_t earning(uint64_t cost, uint32_t share) {
-    return (int64_t)(cost * ALIQUOT_LAW_WHOLE / share);
+    return (int64_t)(cost * ALIQUOT_GCRA_WHOLE_GPU / share);
 }
 
-/* What the word means: neither credit nor debt without end, whatever was written into it. */
+/* Time in the word, with credit and debt bounded, whatever was written into it. */
 static int64_t bounded(uint64_t word, uint32_t share, int64_t now) {
-    int64_t least = now - earning(ALIQUOT_LAW_BURST, share);
-    int64_t most = now + ALIQUOT_LAW_LONGEST_WAIT;
+    int64_t least = now - earning(ALIQUOT_GCRA_BURST_NS, share);
+    int64_t most = now + ALIQUOT_GCRA_WAIT_MAX_NS;
     if (word > INT64_MAX) {
         return most;
     }
@@ -30,13 +30,13 @@ static int64_t bounded(uint64_t word, uint32_t share, int64_t now) {
     return time < least ? least : time > most ? most : time;
 }
 
-bool aliquot_law_take(uint64_t *word, uint32_t share, uint64_t cost, int64_t now, int64_t *until) {
+bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int64_t now, int64_t *until) {
     uint64_t found = __atomic_load_n(word, __ATOMIC_RELAXED);
     int64_t time;
     do {
         time = bounded(found, share, now);
-        if (time - now > ALIQUOT_LAW_BURST) {
-            *until = time - ALIQUOT_LAW_BURST;
+        if (time - now > ALIQUOT_GCRA_BURST_NS) {
+            *until = time - ALIQUOT_GCRA_BURST_NS;
             return false;
         }
     } while (!__atomic_compare_exchange_n(word, &found, (uint64_t)(time + earning(cost, share)), true, __ATOMIC_RELAXED,
@@ -44,7 +44,7 @@ bool aliquot_law_take(uint64_t *word, uint32_t share, uint64_t cost, int64_t now
     return true;
 }
 
-void aliquot_law_correct(uint64_t *word, uint32_t share, int64_t cost, int64_t now) {
+void aliquot_gcra_adjust(uint64_t *word, uint32_t share, int64_t cost, int64_t now) {
     int64_t change = cost < 0 ? -earning((uint64_t)-cost, share) : earning((uint64_t)cost, share);
     uint64_t found = __atomic_load_n(word, __ATOMIC_RELAXED);
     int64_t time;

@@ -1,0 +1,163 @@
+package io.aliquot.scheduler.training;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.net.URI;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ObjectNode;
+
+/** What kube-scheduler, the API server's admission, kubelets and Prometheus do to the scheduler. */
+final class Load {
+    /** Pods that exist at once. */
+    private static final int WAVE = 1000;
+    /** Bindings on their way at once, each on a connection of its own, as kube-scheduler has them. */
+    private static final int BINDS = 24;
+
+    private static final Duration LIMIT = Duration.ofMinutes(5);
+
+    private final ClusterObjects objects;
+    private final ApiServer apiServer;
+    private final Ports ports;
+    private final List<String> nodes;
+    private final ConcurrentLinkedQueue<HttpConnection> idle = new ConcurrentLinkedQueue<>();
+
+    /** Where the scheduler listens. */
+    record Ports(int extender, int webhooks, int health) {}
+
+    Load(ClusterObjects objects, ApiServer apiServer, Ports ports) {
+        this.objects = objects;
+        this.apiServer = apiServer;
+        this.ports = ports;
+        this.nodes = ClusterObjects.nodeNames(Training.NODES);
+    }
+
+    boolean ready() {
+        return get("/readyz");
+    }
+
+    private boolean get(String path) {
+        try (InputStream in =
+                URI.create("http://127.0.0.1:" + ports.health() + path).toURL().openStream()) {
+            return in.readAllBytes().length > 0;
+        } catch (IOException e) {
+            return false; // not listening yet, or not 200
+        }
+    }
+
+    /** Whether the scheduler answers a Filter: it does not before its kube-scheduler leads. */
+    boolean leads() {
+        try (var extender = new HttpConnection(ports.extender(), false)) {
+            return post(extender, "/filter", filterArgs(objects.newPod(0), nodes))
+                    .path("Error")
+                    .asString()
+                    .isEmpty();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Schedules pods until so many were bound or refused. */
+    void run(int pods) throws IOException, InterruptedException {
+        ExecutorService binds = Executors.newFixedThreadPool(BINDS);
+        try (var extender = new HttpConnection(ports.extender(), false);
+                var webhooks = new HttpConnection(ports.webhooks(), true)) {
+            for (int first = 0; first < pods; first += WAVE) {
+                int expected = apiServer.bound();
+                for (int i = first; i < first + WAVE; i++) {
+                    ObjectNode pod = objects.newPod(i);
+                    webhooks.post("/admission/gpu?timeout=10s", objects.admissionReview(pod));
+                    objects.createPod(pod);
+                }
+                for (int i = first; i < first + WAVE; i++) {
+                    expected += schedule(i, extender, binds) ? 1 : 0;
+                    if (i % 10 == 0) {
+                        objects.updateNode(i / 10 % Training.NODES);
+                    }
+                }
+                int all = expected;
+                Training.await("all pods are bound", LIMIT, () -> apiServer.bound() >= all);
+                for (int i = first; i < first + WAVE; i++) {
+                    objects.endPod(i);
+                }
+                objects.renewLease();
+                get("/metrics");
+                get("/livez");
+            }
+        } finally {
+            binds.shutdown();
+            if (!binds.awaitTermination(LIMIT.toSeconds(), TimeUnit.SECONDS)) {
+                binds.shutdownNow();
+            }
+            for (HttpConnection connection : idle) {
+                connection.close();
+            }
+        }
+    }
+
+    /** One pod as kube-scheduler schedules it; false if it fits on no node. */
+    private boolean schedule(int i, HttpConnection extender, ExecutorService binds) throws IOException {
+        ObjectNode pod = objects.pod(i);
+        JsonNode fitting = post(extender, "/filter", filterArgs(pod, nodes)).path("NodeNames");
+        if (fitting.isEmpty()) {
+            objects.markUnschedulable(i);
+            ObjectNode arguments = ApiServer.JSON.createObjectNode();
+            arguments.set("Pod", pod);
+            arguments.putObject("NodeNameToMetaVictims");
+            post(extender, "/preempt", arguments);
+            return false;
+        }
+        List<String> names = fitting.values().stream().map(JsonNode::asString).toList();
+        String best = "";
+        int most = -1;
+        for (JsonNode priority :
+                post(extender, "/prioritize", filterArgs(pod, names)).values()) {
+            if (priority.path("Score").asInt() > most) {
+                most = priority.path("Score").asInt();
+                best = priority.path("Host").asString();
+            }
+        }
+        ObjectNode binding = ApiServer.JSON
+                .createObjectNode()
+                .put("PodName", ClusterObjects.podName(i))
+                .put("PodNamespace", "training")
+                .put("PodUID", ClusterObjects.podUid(i))
+                .put("Node", best);
+        binds.execute(() -> bind(binding));
+        return true;
+    }
+
+    private void bind(ObjectNode binding) {
+        HttpConnection connection = idle.poll();
+        try {
+            if (connection == null) {
+                connection = new HttpConnection(ports.extender(), false);
+            }
+            String error = post(connection, "/bind", binding).path("Error").asString();
+            if (!error.isEmpty()) {
+                throw new IOException("bind: " + error);
+            }
+            idle.add(connection);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private static ObjectNode filterArgs(ObjectNode pod, List<String> nodes) {
+        ObjectNode arguments = ApiServer.JSON.createObjectNode();
+        arguments.set("Pod", pod);
+        arguments.putNull("Nodes");
+        nodes.forEach(arguments.putArray("NodeNames")::add);
+        return arguments;
+    }
+
+    private static JsonNode post(HttpConnection connection, String path, JsonNode arguments) throws IOException {
+        return ApiServer.JSON.readTree(connection.post(path, arguments.toString()));
+    }
+}
