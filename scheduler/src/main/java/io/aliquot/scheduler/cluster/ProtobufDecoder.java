@@ -248,6 +248,7 @@ final class ProtobufDecoder {
         var spec = new PodSpec();
         var containers = new ArrayList<Container>();
         var initContainers = new ArrayList<Container>();
+        var overhead = new LinkedHashMap<String, Quantity>();
         message(number -> {
             switch (number) {
                 case 2 -> containers.add(container());
@@ -257,11 +258,14 @@ final class ProtobufDecoder {
                 case 19 -> spec.setSchedulerName(notEmpty(in.readString()));
                 case 20 -> initContainers.add(container());
                 case 25 -> spec.setPriority(in.readInt32());
+                case 32 -> entry(overhead, this::quantity);
+                case 40 -> spec.setResources(resources());
                 default -> skip();
             }
         });
         spec.setContainers(containers);
         spec.setInitContainers(initContainers);
+        spec.setOverhead(overhead);
         return spec;
     }
 

@@ -10,10 +10,12 @@ import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.PodHostRequests;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.PropertyNamingStrategies.UpperCamelCaseStrategy;
 import tools.jackson.databind.annotation.JsonNaming;
 
@@ -22,6 +24,9 @@ import tools.jackson.databind.annotation.JsonNaming;
  * k8s.io/kube-scheduler/extender/v1, types.go. Of the pod only what we look at.
  */
 final class Wire {
+    private static final String CPU = "cpu";
+    private static final String MEMORY = "memory";
+
     private Wire() {}
 
     /** {@code nodeNames} is empty where kube-scheduler sends whole nodes. */
@@ -62,6 +67,8 @@ final class Wire {
      * A pod.
      *
      * @param version of the object that kube-scheduler looks at, which may be an older one; 0 where it doesn't say
+     * @param podRequests the pod-level requests
+     * @param overhead of the pod's RuntimeClass
      * @param preferences whether it says what it would like, not only what it must have
      * @param nominatedNodeName where kube-scheduler has made room for it; empty if it hasn't
      */
@@ -72,6 +79,8 @@ final class Wire {
             Map<String, String> annotations,
             List<Container> initContainers,
             List<Container> containers,
+            Map<String, String> podRequests,
+            Map<String, String> overhead,
             boolean preferences,
             String nominatedNodeName) {
         /**
@@ -80,7 +89,13 @@ final class Wire {
          * @throws io.aliquot.api.FormatException where an annotation's value is unknown
          */
         Template template() {
-            return new Template(initContainers, containers, PlacementPreferences.parse(annotations), preferences);
+            return new Template(
+                    initContainers,
+                    containers,
+                    podRequests,
+                    overhead,
+                    PlacementPreferences.parse(annotations),
+                    preferences);
         }
 
         UnboundPod requesting(PodGpuRequest request) {
@@ -92,6 +107,8 @@ final class Wire {
     record Template(
             List<Container> initContainers,
             List<Container> containers,
+            Map<String, String> podRequests,
+            Map<String, String> overhead,
             PlacementPreferences wishes,
             boolean preferences) {
         /**
@@ -102,8 +119,7 @@ final class Wire {
         PodGpuRequest ask() {
             var asks = new ArrayList<ContainerGpuRequest>();
             for (Container container : initContainers) {
-                var kind = container.restarts() ? ContainerKind.SIDECAR : ContainerKind.INIT;
-                ContainerGpuRequest.parse(container.name(), kind, container.limits())
+                ContainerGpuRequest.parse(container.name(), container.initKind(), container.limits())
                         .ifPresent(asks::add);
             }
             for (Container container : containers) {
@@ -113,32 +129,39 @@ final class Wire {
             return PodGpuRequest.of(asks, wishes, preferences).requesting(requests());
         }
 
-        /** Of CPU and memory, by all containers that run on. */
         private HostResources requests() {
-            HostResources requests = HostResources.NONE;
-            for (Container container : containers) {
-                requests = requests.plus(container.load());
-            }
+            var sum = new PodHostRequests();
             for (Container container : initContainers) {
-                if (container.restarts()) {
-                    requests = requests.plus(container.load());
-                }
+                sum.add(container.initKind(), hostResources(container.requests()));
             }
-            return requests;
+            for (Container container : containers) {
+                sum.add(ContainerKind.APP, hostResources(container.requests()));
+            }
+            if (podRequests.containsKey(CPU)) {
+                sum.podCpu(hostResources(podRequests).cpuMillis());
+            }
+            if (podRequests.containsKey(MEMORY)) {
+                sum.podMemory(hostResources(podRequests).memoryBytes());
+            }
+            sum.overhead(hostResources(overhead));
+            return sum.total();
         }
     }
 
     /** {@code restarts}: of an init container, whether it does not end before the next begins. */
     record Container(String name, Map<String, String> limits, Map<String, String> requests, boolean restarts) {
-        HostResources load() {
-            return new HostResources(request("cpu", 3), request("memory", 0));
+        private ContainerKind initKind() {
+            return restarts ? ContainerKind.SIDECAR : ContainerKind.INIT;
         }
+    }
 
-        private long request(String resource, int digits) {
-            String amount = requests.get(resource);
-            return amount == null
-                    ? 0
-                    : Quantity.parse(amount).value().scaleByPowerOfTen(digits).longValue();
-        }
+    private static HostResources hostResources(Map<String, String> amounts) {
+        return new HostResources(amount(amounts.get(CPU), 3), amount(amounts.get(MEMORY), 0));
+    }
+
+    private static long amount(@Nullable String quantity, int digits) {
+        return quantity == null
+                ? 0
+                : Quantity.parse(quantity).value().scaleByPowerOfTen(digits).longValue();
     }
 }

@@ -134,7 +134,12 @@ final class WireReader {
     private record Metadata(PodId id, long version, Map<String, String> annotations) {}
 
     private record Spec(
-            List<Container> initContainers, List<Container> containers, boolean preferences, PreemptionRank rank) {}
+            List<Container> initContainers,
+            List<Container> containers,
+            Map<String, String> podRequests,
+            Map<String, String> overhead,
+            boolean preferences,
+            PreemptionRank rank) {}
 
     private static Pod pod(JsonParser in) {
         Metadata metadata = null;
@@ -157,6 +162,8 @@ final class WireReader {
                 who.annotations(),
                 what.initContainers(),
                 what.containers(),
+                what.podRequests(),
+                what.overhead(),
                 what.preferences(),
                 nominated == null ? "" : nominated);
     }
@@ -197,12 +204,16 @@ final class WireReader {
     private static Spec spec(JsonParser in) {
         List<Container> initContainers = List.of();
         List<Container> containers = List.of();
+        Map<String, String> podRequests = Map.of();
+        Map<String, String> overhead = Map.of();
         boolean preferences = false;
         int priority = 0;
         boolean preempts = true;
         for (String field = first(in); field != null; field = next(in)) {
             switch (field) {
                 case "initContainers" -> initContainers = list(in, WireReader::container);
+                case "resources" -> podRequests = resources(in).requests();
+                case "overhead" -> overhead = map(in, WireReader::text);
                 case "containers" -> containers = list(in, WireReader::container);
                 case "affinity" -> preferences |= affinityPrefers(in);
                 case "topologySpreadConstraints" ->
@@ -212,31 +223,43 @@ final class WireReader {
                 default -> in.skipChildren();
             }
         }
-        return new Spec(initContainers, containers, preferences, new PreemptionRank(priority, preempts));
+        return new Spec(
+                initContainers,
+                containers,
+                podRequests,
+                overhead,
+                preferences,
+                new PreemptionRank(priority, preempts));
     }
 
     private static Container container(JsonParser in) {
         String name = null;
-        Map<String, String> limits = Map.of();
-        Map<String, String> requests = Map.of();
+        var resources = new Resources(Map.of(), Map.of());
         boolean restarts = false;
         for (String field = first(in); field != null; field = next(in)) {
             switch (field) {
                 case "name" -> name = text(in);
                 case "restartPolicy" -> restarts = text(in).equals("Always");
-                case "resources" -> {
-                    for (String kind = first(in); kind != null; kind = next(in)) {
-                        switch (kind) {
-                            case "limits" -> limits = map(in, WireReader::text);
-                            case "requests" -> requests = map(in, WireReader::text);
-                            default -> in.skipChildren();
-                        }
-                    }
-                }
+                case "resources" -> resources = resources(in);
                 default -> in.skipChildren();
             }
         }
-        return new Container(expected(in, "a container's name", name), limits, requests, restarts);
+        return new Container(expected(in, "a container's name", name), resources.limits(), resources.requests(), restarts);
+    }
+
+    private record Resources(Map<String, String> limits, Map<String, String> requests) {}
+
+    private static Resources resources(JsonParser in) {
+        Map<String, String> limits = Map.of();
+        Map<String, String> requests = Map.of();
+        for (String field = first(in); field != null; field = next(in)) {
+            switch (field) {
+                case "limits" -> limits = map(in, WireReader::text);
+                case "requests" -> requests = map(in, WireReader::text);
+                default -> in.skipChildren();
+            }
+        }
+        return new Resources(limits, requests);
     }
 
     /** Of nodes, of pods, or against pods. */
