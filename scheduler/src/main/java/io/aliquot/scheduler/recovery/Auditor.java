@@ -14,8 +14,11 @@ import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -39,6 +42,16 @@ final class Auditor {
     private final LedgerEvents news;
     private final Cluster cluster;
     private final Counter oversold;
+    /** What earlier audits counted and logged, by GPU, until an audit finds the GPU in order. */
+    private final Map<LedgerEvents.Oversold, Finding> findings = new HashMap<>();
+
+    /**
+     * A GPU of which pods hold more than it has.
+     *
+     * @param holders uids of the pods
+     * @param evictions the outcome of each eviction that was tried last, by uid
+     */
+    private record Finding(Set<String> holders, Map<String, EvictOutcome> evictions) {}
 
     Auditor(Ledger ledger, LedgerEvents news, Cluster cluster, MeterRegistry metrics) {
         this.ledger = ledger;
@@ -53,8 +66,11 @@ final class Auditor {
     void audit() {
         if (!(cluster.leadership() instanceof Leads leads)) {
             news.keepOnly(Set.copyOf(ledger.nodeNames()));
+            findings.clear();
             return;
         }
+        Set<String> nodes = findings.isEmpty() ? Set.of() : Set.copyOf(ledger.nodeNames());
+        findings.keySet().removeIf(gpu -> !nodes.contains(gpu.node()));
         for (LedgerEvents.Oversold suspect : news.takeOverallocated()) {
             if (!decided(suspect, leads.fence())) {
                 news.overallocated(suspect.node(), suspect.gpu()); // next time
@@ -78,8 +94,30 @@ final class Auditor {
         }
         holders.sort(OLDEST_FIRST);
         if (!ledger.overallocated(suspect.node(), suspect.gpu(), holders)) {
+            findings.remove(suspect);
             return true;
         }
+        Finding finding = report(suspect, holders);
+        String what = suspect.gpu() + " of node " + suspect.node();
+        if (eachLeaderInTurn(holders) || leaseRecreated(present, holders)) {
+            cluster.warn(
+                    youngest(holders).id(),
+                    "GpuOversold",
+                    "pods hold more of " + what + " than its capacity is now; delete this pod, or another one there");
+            return true;
+        }
+        return evictUntilTheRestFits(suspect, what, holders, finding);
+    }
+
+    /** Counts and logs the GPU once, and again when a further pod holds a part of it. */
+    private Finding report(LedgerEvents.Oversold suspect, List<BoundPod> holders) {
+        Set<String> uids = holders.stream().map(pod -> pod.id().uid()).collect(Collectors.toSet());
+        Finding before = findings.get(suspect);
+        if (before != null && before.holders().containsAll(uids)) {
+            return before;
+        }
+        var finding = new Finding(uids, new HashMap<>());
+        findings.put(suspect, finding);
         oversold.increment();
         for (BoundPod holder : holders) {
             LOG.error(
@@ -89,15 +127,7 @@ final class Auditor {
                     suspect.gpu(),
                     holder.perGpu().get(suspect.gpu()));
         }
-        String what = suspect.gpu() + " of node " + suspect.node();
-        if (eachLeaderInTurn(holders) || leaseRecreated(present, holders)) {
-            cluster.warn(
-                    youngest(holders).id(),
-                    "GpuOversold",
-                    "pods hold more of " + what + " than its capacity is now; delete this pod, or another one there");
-            return true;
-        }
-        return evictUntilTheRestFits(suspect, what, holders);
+        return finding;
     }
 
     /** Whether each leader's pods were bound after those of the leaders before it. */
@@ -128,7 +158,7 @@ final class Auditor {
         }
     }
 
-    private boolean evictUntilTheRestFits(LedgerEvents.Oversold suspect, String what, List<BoundPod> holders) {
+    private boolean evictUntilTheRestFits(LedgerEvents.Oversold suspect, String what, List<BoundPod> holders, Finding finding) {
         boolean all = true;
         while (ledger.overallocated(suspect.node(), suspect.gpu(), holders)) {
             BoundPod youngest = youngest(holders);
@@ -139,7 +169,11 @@ final class Auditor {
                     "two leaders of the scheduler gave away the same part of " + what + "; this pod, the younger, "
                             + "is evicted, and those before it stay");
             EvictOutcome outcome = cluster.evict(youngest.id(), false);
-            LOG.error("evicted {} node={} gpu={} outcome={}", youngest.id(), suspect.node(), suspect.gpu(), outcome);
+            EvictOutcome before = finding.evictions().put(youngest.id().uid(), outcome);
+            if (before == null || before.getClass() != outcome.getClass()) {
+                LOG.error(
+                        "evicted {} node={} gpu={} outcome={}", youngest.id(), suspect.node(), suspect.gpu(), outcome);
+            }
             all &= outcome instanceof EvictOutcome.Done || outcome instanceof EvictOutcome.Gone;
         }
         return all;

@@ -4,6 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.read.ListAppender;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPod;
@@ -12,6 +15,7 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.time.Instant;
 import org.junit.jupiter.api.Test;
+import org.slf4j.LoggerFactory;
 
 class AuditorTest {
     private final ExtenderFixture world = new ExtenderFixture();
@@ -125,6 +129,35 @@ class AuditorTest {
         auditor.audit();
         auditor.audit();
         assertThat(world.cluster.evicted).containsExactly("b", "b");
+    }
+
+    /** The counter and the ERROR lines grew at every audit. */
+    @Test
+    void aGpuIsCountedAndLoggedOnceWhileABudgetBlocksTheEviction() {
+        var log = (Logger) LoggerFactory.getLogger(Auditor.class);
+        var lines = new ListAppender<ILoggingEvent>();
+        lines.start();
+        log.addAppender(lines);
+        present("a", 1, "new/2");
+        present("b", 2, "old/1");
+        world.cluster.evictions.put("b", new EvictOutcome.Protected("a budget"));
+        try {
+            auditor.audit();
+            int once = lines.list.size();
+            for (int i = 0; i < 10; i++) {
+                auditor.audit();
+            }
+            assertThat(lines.list).hasSize(once);
+        } finally {
+            log.detachAppender(lines);
+        }
+        assertThat(metrics.counter("aliquot.ledger.oversold").count()).isEqualTo(1);
+        assertThat(world.cluster.evicted).hasSize(11);
+        present("c", 3, "old/1");
+        auditor.audit();
+        assertThat(metrics.counter("aliquot.ledger.oversold").count())
+                .as("another pod is a finding of its own")
+                .isEqualTo(2);
     }
 
     @Test
