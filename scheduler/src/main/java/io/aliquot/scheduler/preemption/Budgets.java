@@ -36,9 +36,12 @@ public final class Budgets {
     }
 
     public void putBudget(Budget budget) {
-        byNamespace
-                .computeIfAbsent(budget.namespace(), any -> new ConcurrentHashMap<>())
-                .put(budget.name(), budget);
+        // In one step, or removeBudget could remove the namespace's map in between.
+        byNamespace.compute(budget.namespace(), (namespace, before) -> {
+            Map<String, Budget> budgets = before == null ? new ConcurrentHashMap<>() : before;
+            budgets.put(budget.name(), budget);
+            return budgets;
+        });
     }
 
     public void removeBudget(String namespace, String name) {
