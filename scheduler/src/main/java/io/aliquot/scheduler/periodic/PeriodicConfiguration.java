@@ -8,6 +8,6 @@ import org.springframework.context.annotation.Configuration;
 class PeriodicConfiguration {
     @Bean(destroyMethod = "close")
     PeriodicTasks periodicTasks(List<PeriodicTask> tasks) {
-        return new PeriodicTasks(tasks);
+        return new PeriodicTasks(tasks, System::nanoTime);
     }
 }
