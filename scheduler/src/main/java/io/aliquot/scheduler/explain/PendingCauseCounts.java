@@ -1,11 +1,11 @@
 package io.aliquot.scheduler.explain;
 
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PendingPods.Waiting;
 import io.aliquot.scheduler.pending.PendingPods.Wish;
-import io.aliquot.scheduler.pending.PendingPods;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;

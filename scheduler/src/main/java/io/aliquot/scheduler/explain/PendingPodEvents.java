@@ -2,12 +2,12 @@ package io.aliquot.scheduler.explain;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PendingPods.Waiting;
 import io.aliquot.scheduler.pending.PendingPods.Wish;
-import io.aliquot.scheduler.pending.PendingPods;
 import java.time.Duration;
 import java.util.Comparator;
 import java.util.LinkedHashMap;

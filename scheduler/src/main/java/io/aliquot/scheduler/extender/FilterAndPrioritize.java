@@ -2,8 +2,8 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Waits;
 import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Waits;
 import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.FeasibilityCache;

@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.metrics;
 
+import io.aliquot.api.MemoryRequest;
 import io.aliquot.api.MemoryRequest.Mebibytes;
 import io.aliquot.api.MemoryRequest.Percentage;
-import io.aliquot.api.MemoryRequest;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import java.util.Arrays;

@@ -1,15 +1,15 @@
 package io.aliquot.scheduler.preemption;
 
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PendingPods.Waiting;
 import io.aliquot.scheduler.pending.PendingPods.Wish;
-import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.Waker;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;

@@ -2,10 +2,10 @@ package io.aliquot.scheduler.recovery;
 
 import io.aliquot.api.Fence;
 import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
-import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;

@@ -4,7 +4,6 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Placement;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.placement.Gpus;

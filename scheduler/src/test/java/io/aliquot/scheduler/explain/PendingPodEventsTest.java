@@ -4,7 +4,6 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Placement;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.placement.Gpus;
@@ -38,7 +37,7 @@ class PendingPodEventsTest {
         assertThat(world.cluster.notes)
                 .singleElement()
                 .asString()
-                .startsWith("a WaitingForGPU: of 2 nodes none has room")
+                .startsWith("a WaitingForGPU: 0/2 nodes fit")
                 .contains("no GPU with 40000 MiB free", "lacks 10000 MiB");
     }
 
@@ -49,7 +48,7 @@ class PendingPodEventsTest {
         assertThat(world.cluster.notes)
                 .singleElement()
                 .asString()
-                .startsWith("a WaitingForGPU: of 2 nodes none has room: 2 no GPU with 40000 MiB free")
+                .startsWith("a WaitingForGPU: 0/2 nodes fit: 2 no GPU with 40000 MiB free")
                 .endsWith(" (of all nodes, whether or not kube-scheduler would take them)");
     }
 

@@ -2,12 +2,12 @@ package io.aliquot.scheduler.recovery;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
-import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
