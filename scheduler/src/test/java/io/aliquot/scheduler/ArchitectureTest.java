@@ -7,6 +7,8 @@ import com.tngtech.archunit.core.importer.ImportOption.DoNotIncludeTests;
 import com.tngtech.archunit.junit.AnalyzeClasses;
 import com.tngtech.archunit.junit.ArchTest;
 import com.tngtech.archunit.lang.ArchRule;
+import java.time.Instant;
+import java.time.InstantSource;
 
 @AnalyzeClasses(packages = "io.aliquot.scheduler", importOptions = DoNotIncludeTests.class)
 class ArchitectureTest {
@@ -37,6 +39,30 @@ class ArchitectureTest {
             .should()
             .dependOnClassesThat()
             .resideInAPackage("io.fabric8..");
+
+    /** Tests inject the time. A static clock is read where the process is wired. */
+    @ArchTest
+    static final ArchRule clocksAreInjected = noClasses()
+            .that()
+            .resideInAnyPackage(
+                    "..extender..",
+                    "..pending..",
+                    "..preemption..",
+                    "..recovery..",
+                    "..explain..",
+                    "..metrics..",
+                    "..periodic..",
+                    "..ledger..")
+            .and()
+            .haveSimpleNameNotEndingWith("Configuration")
+            .should()
+            .callMethod(System.class, "nanoTime")
+            .orShould()
+            .callMethod(System.class, "currentTimeMillis")
+            .orShould()
+            .callMethod(Instant.class, "now")
+            .orShould()
+            .callMethod(InstantSource.class, "system");
 
     /** A reader can take the packages one at a time. */
     @ArchTest

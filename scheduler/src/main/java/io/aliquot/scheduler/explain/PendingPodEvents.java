@@ -82,7 +82,7 @@ final class PendingPodEvents {
                 .collect(Collectors.toMap(pod -> pod.pod().uid(), pod -> pod, (one, other) -> one));
         tales.keySet().retainAll(waiting.keySet());
         waiting.keySet().forEach(uid -> tales.putIfAbsent(uid, new PendingPodEvents.Reported(now, false, "", now)));
-        long began = System.nanoTime();
+        long began = nanoTime.getAsLong();
         int events = 0;
         List<Map.Entry<String, PendingPodEvents.Reported>> inTurn = tales.entrySet().stream()
                 .sorted(Comparator.comparing(entry -> entry.getValue().looked()))
@@ -92,7 +92,7 @@ final class PendingPodEvents {
             if (pod == null || !due(entry.getValue(), now)) {
                 continue;
             }
-            if (events == EVENTS_A_TURN || System.nanoTime() - began > TURN.toNanos()) {
+            if (events == EVENTS_A_TURN || nanoTime.getAsLong() - began > TURN.toNanos()) {
                 return;
             }
             events += tell(pod, entry.getValue(), now) ? 1 : 0;

@@ -26,7 +26,7 @@ class ExtenderConfiguration {
 
     @Bean
     VerbMetrics verbMetrics(MeterRegistry metrics) {
-        return new VerbMetrics(metrics);
+        return new VerbMetrics(metrics, System::nanoTime);
     }
 
     @Bean

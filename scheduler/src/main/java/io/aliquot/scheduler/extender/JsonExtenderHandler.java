@@ -9,7 +9,7 @@ import io.aliquot.scheduler.extender.Wire.PreemptionArgs;
 import io.aliquot.scheduler.extender.Wire.PreemptionResult;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.server.ExtenderHandler;
-import io.aliquot.scheduler.server.Problems;
+import io.aliquot.scheduler.server.FailedRequestException;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.io.InputStream;
@@ -17,15 +17,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 import org.springframework.http.HttpStatus;
 import org.springframework.web.server.ResponseStatusException;
 import tools.jackson.databind.json.JsonMapper;
 
 /** The four verbs in JSON. Whatever a verb has to say against its input, it says in its answer. */
 final class JsonExtenderHandler implements ExtenderHandler {
-    private static final Logger LOG = LoggerFactory.getLogger(JsonExtenderHandler.class);
     private static final String FILTER = "/filter";
     private static final String PRIORITIZE = "/prioritize";
     private static final String BIND = "/bind";
@@ -103,13 +100,12 @@ final class JsonExtenderHandler implements ExtenderHandler {
                 about(args.pod().id(), "preempt", () -> preemptVerb.preempt(args.pod(), args.nodeNameToMetaVictims())));
     }
 
-    /** Beyond this nobody knows which pod it was. */
+    /** Names the pod in the exception: the callers do not know it. */
     private <T> T about(PodId pod, String verb, Supplier<T> work) {
         try {
             return meter.time(verb, work);
         } catch (RuntimeException e) {
-            LOG.error("{} failed {}", verb, pod, e);
-            throw new ResponseStatusException(HttpStatus.INTERNAL_SERVER_ERROR, Problems.INTERNAL, e);
+            throw new FailedRequestException(verb, pod, e);
         }
     }
 }

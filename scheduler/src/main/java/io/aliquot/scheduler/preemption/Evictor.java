@@ -112,7 +112,7 @@ final class Evictor {
                         && !kept.holds(one.pod().uid()))
                 .sorted(Comparator.<Waiting>comparingInt(
                                 one -> -one.wish().rank().priority())
-                        .thenComparingLong(Waiting::lookedAt))
+                        .thenComparingLong(one -> -(now - one.lookedAt())))
                 .toList();
         // At least as long as it takes to look at the others.
         helplessFor = LEFT_ALONE.plusSeconds(

@@ -10,6 +10,7 @@ import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.server.Problems;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.io.IOException;
 import java.net.URI;
@@ -115,8 +116,8 @@ class ExtenderHttpTest {
     }
 
     @Test
-    void aVerbThatFailsLeavesALineThatNamesThePod() throws Exception {
-        var log = (Logger) LoggerFactory.getLogger(JsonExtenderHandler.class);
+    void aVerbThatFailsIsLoggedOnceWithThePod() throws Exception {
+        var log = (Logger) LoggerFactory.getLogger(Problems.class);
         var lines = new ListAppender<ILoggingEvent>();
         lines.start();
         log.addAppender(lines);
