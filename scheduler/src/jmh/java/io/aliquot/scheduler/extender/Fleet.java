@@ -24,9 +24,9 @@ final class Fleet {
     private static final long SEED = 7;
     private static final int NODES_PER_FILTER = 100;
 
-    final LedgerEvents news = new LedgerEvents();
+    final LedgerEvents events = new LedgerEvents();
     final Ledger ledger;
-    final FilterAndPrioritize placing;
+    final FilterAndPrioritize filterAndPrioritize;
     /** Names of all nodes, in the order in which they are asked about; the same list each time, as when they are read. */
     final List<String> names;
 
@@ -38,16 +38,16 @@ final class Fleet {
 
     /** One whose nodes and GPUs are chosen so. */
     Fleet(int nodes, int shares, Placement placement) {
-        ledger = new Ledger(System::nanoTime, news);
-        placing = new FilterAndPrioritize(
+        ledger = new Ledger(System::nanoTime, events);
+        filterAndPrioritize = new FilterAndPrioritize(
                 ledger, new FakeCluster(), new PendingPods(System::nanoTime), placement, NODES_PER_FILTER);
         names = fill(nodes, shares, placement);
     }
 
     /** The same in somebody's ledger, who places. */
-    Fleet(Ledger ledger, FilterAndPrioritize placing, int nodes, int shares) {
+    Fleet(Ledger ledger, FilterAndPrioritize filterAndPrioritize, int nodes, int shares) {
         this.ledger = ledger;
-        this.placing = placing;
+        this.filterAndPrioritize = filterAndPrioritize;
         names = fill(nodes, shares, Placement.BINPACK);
     }
 
@@ -67,10 +67,10 @@ final class Fleet {
             all.add(name(node));
         }
         for (int pod = 0; pod < shares; pod++) {
-            ledger.hold(share("share-" + pod, pod % nodes, pod / nodes % GPUS));
+            ledger.observeBound(share("share-" + pod, pod % nodes, pod / nodes % GPUS));
         }
         Collections.shuffle(all, random);
-        news.takeFreed();
+        events.takeFreed();
         return List.copyOf(all);
     }
 

@@ -6,11 +6,11 @@ import io.aliquot.api.Vgpus;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** How it is written on a pod what its containers hold, and under which leader. */
+/** The annotations that record the allocation of a pod and the fence of the leader that made it. */
 public final class AllocationAnnotations {
     private AllocationAnnotations() {}
 
-    /** The annotations; {@code containers} by name, the fence under this key. */
+    /** Returns the annotations; {@code containers} has the vGPUs by container name. */
     public static Map<String, String> annotations(String fenceKey, Fence fence, Map<String, Vgpus> containers) {
         var annotations = new TreeMap<String, String>();
         annotations.put(fenceKey, fence.print());

@@ -7,66 +7,66 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.Map;
 import java.util.OptionalLong;
 
-/** The API server, as the verbs need it. Calls return within seconds, whatever happens to it, and never throw. */
+/** The API server, as the scheduler needs it. Every call returns within seconds, also when the server is down, and never throws. */
 public interface Cluster {
     /** Whether this replica may place pods. */
     sealed interface LeaderStatus {
-        /** It may, and this is what its Bindings must carry. */
+        /** This replica leads; its Bindings must carry the fence. */
         record Leads(Fence fence) implements Cluster.LeaderStatus {}
 
         /**
-         * It may not.
+         * This replica does not lead.
          *
          * @param why in a few words
          */
         record Waits(String why) implements Cluster.LeaderStatus {}
     }
 
-    /** What became of a write that was conditional on a pod's version. */
+    /** The outcome of a write that is conditional on a pod's resourceVersion. */
     sealed interface WriteOutcome {
         record Done() implements WriteOutcome {}
 
-        /** The server has said no. It has no effect and will have none. */
+        /** The server rejected the write. It has no effect and will have none. */
         record Refused(String why) implements WriteOutcome {}
 
-        /** The server has not looked at it, being too busy or not there. It has no effect and will have none. */
+        /** The server did not process the write: it was overloaded or unreachable. The write has no effect and will have none. */
         record Unheard(String why) implements WriteOutcome {}
 
-        /** It has no effect: the pod has another version now, perhaps by an earlier try of ours. */
+        /** The write has no effect: the pod has another version now, perhaps from an earlier try of this replica. */
         record Conflicts(String why) implements WriteOutcome {}
 
-        /** It may have had its effect, or may still have it. */
+        /** The write may have taken effect, or may still take effect. */
         record Unknown(String why) implements WriteOutcome {}
     }
 
-    /** What became of an eviction. */
+    /** The outcome of an eviction. */
     sealed interface EvictOutcome {
-        /** The pod has been told to leave, or could be. */
+        /** The pod is being evicted; for a dry run, it could be. */
         record Done() implements EvictOutcome {}
 
-        /** There is no such pod. */
+        /** The pod does not exist. */
         record Gone() implements EvictOutcome {}
 
-        /** A disruption budget forbids it now. */
+        /** A disruption budget forbids the eviction now. */
         record Protected(String why) implements EvictOutcome {}
 
-        /** It may or may not have been told. */
+        /** The pod may or may not be being evicted. */
         record Failed(String why) implements EvictOutcome {}
     }
 
-    /** A pod as it is now, not as it was a moment ago. */
+    /** The current state of a pod, read from the API server and not from a watch. */
     sealed interface PodState {
         /** The pod with this uid is gone or has ended. */
         record Gone() implements PodState {}
 
-        record Unbound(long at, PodGpuRequest ask) implements PodState {
+        record Unbound(long at, PodGpuRequest request) implements PodState {
             @Override
             public OptionalLong version() {
                 return OptionalLong.of(at);
             }
         }
 
-        /** It isn't bound, and what it wants makes no sense. */
+        /** The pod is not bound, and its request is malformed. */
         record Malformed(long at, String why) implements PodState {
             @Override
             public OptionalLong version() {
@@ -81,10 +81,10 @@ public interface Cluster {
             }
         }
 
-        /** It couldn't be read. */
+        /** The pod could not be read. */
         record Unreadable(String why) implements PodState {}
 
-        /** Of the API's object, where there is one. */
+        /** The resourceVersion of the pod; empty if it does not exist or could not be read. */
         default OptionalLong version() {
             return OptionalLong.empty();
         }
@@ -92,37 +92,37 @@ public interface Cluster {
 
     Cluster.LeaderStatus leadership();
 
-    /** The version of a pod that is not bound, as the watch told last. */
+    /** The resourceVersion of an unbound pod that the watch reported last. */
     OptionalLong version(PodId pod);
 
-    /** Gives the pod its node and these annotations, in one write, if it still is the pod with this uid and version. */
+    /** Binds the pod to the node and sets the annotations, in one write, if its uid and version still match. */
     WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations);
 
-    /** Gives the pod these annotations, if it still is the pod with this uid and version. */
+    /** Sets the annotations, if the uid and version of the pod still match. */
     WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations);
 
-    /** Makes the pod's version a later one if it still is this one, and reads it. */
+    /** Advances the resourceVersion of the pod if it still is this one, and reads the pod. */
     PodState bumpVersion(PodId pod, long version);
 
     PodState read(PodId pod);
 
     /**
-     * Makes kube-scheduler try waiting pods again.
+     * Makes kube-scheduler retry pending pods.
      *
-     * @return whether it worked
+     * @return whether the write succeeded
      */
     boolean wake(String node);
 
     /**
-     * Tells the pod with this uid to leave, as far as disruption budgets allow.
+     * Evicts the pod with this uid, if disruption budgets allow it.
      *
-     * @param dryRun only says what would become of it
+     * @param dryRun only returns what the outcome would be
      */
     EvictOutcome evict(PodId pod, boolean dryRun);
 
-    /** Attaches news to the pod, for whoever looks at it, each time anew; {@code reason} is one CamelCase word. */
+    /** Writes a Normal event about the pod, at every call; {@code reason} is one CamelCase word. */
     void note(PodId pod, String reason, String message);
 
-    /** Attaches a warning to the pod, for whoever looks at it; {@code reason} is one CamelCase word. */
+    /** Writes a Warning event about the pod; {@code reason} is one CamelCase word. */
     void warn(PodId pod, String reason, String message);
 }

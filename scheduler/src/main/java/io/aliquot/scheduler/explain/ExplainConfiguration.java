@@ -24,6 +24,6 @@ class ExplainConfiguration {
     @Bean
     PeriodicTask pendingPodEventsTask(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster) {
         var events = new PendingPodEvents(pending, explainer, ledger, cluster, System::nanoTime);
-        return new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), events::tell);
+        return new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), events::report);
     }
 }

@@ -4,8 +4,8 @@ import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PendingPods.PodKind;
 import io.aliquot.scheduler.pending.PendingPods.Waiting;
-import io.aliquot.scheduler.pending.PendingPods.Wish;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -17,26 +17,26 @@ import java.util.TreeMap;
 import java.util.function.LongSupplier;
 
 /**
- * How many pods wait for what. Pods of one kind wait for the same, so only kinds are looked into; a few at a time, since
- * each look asks every node, and whichever has not been looked at for longest first.
+ * Counts pending pods by cause. Pods of one kind have the same cause, so it evaluates kinds: a few per call, since each
+ * evaluation visits every node, beginning with those evaluated longest ago.
  */
 public final class PendingCauseCounts {
-    static final int LOOKS = 10;
-    static final String NOT_LOOKED_AT = "not-looked-at";
-    /** What was seen is told for so long. */
-    static final Duration KNOWN_FOR = Duration.ofMinutes(5);
-    /** And not looked at anew within this, however often somebody asks. */
-    private static final Duration FRESH = Duration.ofSeconds(10);
+    static final int MAX_EVALUATIONS = 10;
+    static final String NOT_EVALUATED = "not-evaluated";
+    /** How long a result counts. */
+    static final Duration CACHED_FOR = Duration.ofMinutes(5);
+    /** A kind is not evaluated again within this time, however often Prometheus scrapes. */
+    private static final Duration REUSED_FOR = Duration.ofSeconds(10);
 
-    private record Look(PendingCause cause, long at) {}
+    private record Evaluation(PendingCause cause, long at) {}
 
     private final PendingPods pending;
     private final Explainer explainer;
     private final Ledger ledger;
     private final Cluster cluster;
     private final LongSupplier nanoTime;
-    /** The last one at each kind that waits. */
-    private final IdentityHashMap<Wish, Look> looks = new IdentityHashMap<>();
+    /** The last evaluation of each pending kind. */
+    private final IdentityHashMap<PodKind, Evaluation> evaluations = new IdentityHashMap<>();
 
     PendingCauseCounts(
             PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
@@ -47,42 +47,42 @@ public final class PendingCauseCounts {
         this.nanoTime = nanoTime;
     }
 
-    /** Pods that wait, by cause; every cause is there. The leader counts them, and nobody else. */
+    /** Pending pods by cause, with every cause as a key; all 0 on a replica that does not lead. */
     public synchronized Map<String, Integer> count() {
-        var kinds = new IdentityHashMap<Wish, List<Waiting>>();
+        var kinds = new IdentityHashMap<PodKind, List<Waiting>>();
         if (cluster.leadership() instanceof Leads) {
             pending.allWaiting()
-                    .forEach(pod -> kinds.computeIfAbsent(pod.wish(), wish -> new ArrayList<>())
+                    .forEach(pod -> kinds.computeIfAbsent(pod.kind(), kind -> new ArrayList<>())
                             .add(pod));
         }
-        looks.keySet().retainAll(kinds.keySet());
+        evaluations.keySet().retainAll(kinds.keySet());
         long now = nanoTime.getAsLong();
         kinds.values().stream()
                 .map(pods -> pods.get(0))
-                .filter(pod -> age(pod.wish(), now) >= FRESH.toNanos())
-                .sorted(Comparator.comparingLong(pod -> -age(pod.wish(), now)))
-                .limit(LOOKS)
-                .forEach(pod -> looks.put(pod.wish(), new Look(cause(pod), now)));
+                .filter(pod -> age(pod.kind(), now) >= REUSED_FOR.toNanos())
+                .sorted(Comparator.comparingLong(pod -> -age(pod.kind(), now)))
+                .limit(MAX_EVALUATIONS)
+                .forEach(pod -> evaluations.put(pod.kind(), new Evaluation(cause(pod), now)));
         var counts = new TreeMap<String, Integer>();
         for (PendingCause cause : PendingCause.values()) {
             counts.put(print(cause), 0);
         }
-        counts.put(NOT_LOOKED_AT, 0);
-        kinds.forEach((wish, pods) -> {
-            Look look = looks.get(wish);
-            String cause = look == null || now - look.at() >= KNOWN_FOR.toNanos() ? NOT_LOOKED_AT : print(look.cause());
+        counts.put(NOT_EVALUATED, 0);
+        kinds.forEach((kind, pods) -> {
+            Evaluation evaluation = evaluations.get(kind);
+            String cause = evaluation == null || now - evaluation.at() >= CACHED_FOR.toNanos() ? NOT_EVALUATED : print(evaluation.cause());
             counts.merge(cause, pods.size(), Integer::sum);
         });
         return counts;
     }
 
-    private long age(Wish wish, long now) {
-        Look look = looks.get(wish);
-        return look == null ? Long.MAX_VALUE : now - look.at();
+    private long age(PodKind kind, long now) {
+        Evaluation evaluation = evaluations.get(kind);
+        return evaluation == null ? Long.MAX_VALUE : now - evaluation.at();
     }
 
     private PendingCause cause(Waiting pod) {
-        return explainer.cause(pod.pod(), pod.wish().ask(), pod.wish().nodesOr(ledger::nodeNames));
+        return explainer.cause(pod.pod(), pod.kind().request(), pod.kind().nodesOr(ledger::nodeNames));
     }
 
     private static String print(PendingCause cause) {

@@ -6,8 +6,8 @@ import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PendingPods.PodKind;
 import io.aliquot.scheduler.pending.PendingPods.Waiting;
-import io.aliquot.scheduler.pending.PendingPods.Wish;
 import java.time.Duration;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
@@ -18,33 +18,33 @@ import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 
 /*
- * Thousands of pods may wait, for reasons that change with every share that comes or goes. So a pod is told of at most
- * once a minute, all of them together twice a second, whoever has not been looked at first, then whoever has not been
- * for longest; pods of one kind wait for the same, and a kind is looked into once in ten seconds; and looking at all nodes
- * for one kind after the other ends after some milliseconds, to go on a second later.
+ * How the work is bounded. Thousands of pods may be pending, for reasons that change with every allocation. A pod gets at
+ * most one event a minute, and all pods together two a second, beginning with pods that were never evaluated and then with
+ * those evaluated longest ago. Pods of one kind have the same reason, which is cached for ten seconds. A run ends after 20
+ * ms and the next one, a second later, goes on.
  */
-/** Tells in an event on a pod why it waits, when that is new or was told long ago. Only the leader does. */
+/** Writes an event on a pending pod that says why it is pending, if the reason is new or the last event is old; leader only. */
 final class PendingPodEvents {
     static final String REASON = "WaitingForGPU";
-    /** A pod that gets its node by then is not told of. */
-    static final Duration PATIENCE = Duration.ofSeconds(3);
+    /** A pod that is bound within this time gets no event. */
+    static final Duration GRACE = Duration.ofSeconds(3);
     /** Between two events about a pod. */
-    static final Duration REST = Duration.ofMinutes(1);
-    /** After which the same is told again: the API server drops events after an hour ({@code --event-ttl}). */
-    static final Duration AGAIN = Duration.ofMinutes(30);
+    static final Duration MIN_INTERVAL = Duration.ofMinutes(1);
+    /** When the same event is written again: the API server drops events after an hour ({@code --event-ttl}). */
+    static final Duration REPEAT_AFTER = Duration.ofMinutes(30);
 
-    static final int EVENTS_A_TURN = 2;
+    static final int MAX_EVENTS_PER_RUN = 2;
     private static final String ALL_NODES = " (of all nodes, whether or not kube-scheduler would take them)";
-    private static final Duration KNOWN_FOR = Duration.ofSeconds(10);
-    private static final Duration TURN = Duration.ofMillis(20);
+    private static final Duration CACHED_FOR = Duration.ofSeconds(10);
+    private static final Duration MAX_RUN = Duration.ofMillis(20);
 
     /**
-     * What is known of a pod that waits.
+     * What was written about a pending pod.
      *
-     * @param since when it was first seen waiting
-     * @param looked whether anybody has looked yet why
-     * @param told the last event's text; empty for none yet
-     * @param toldAt when that was
+     * @param since when the pod was first seen pending
+     * @param looked whether the reason was evaluated
+     * @param told the text of the last event; empty for none
+     * @param toldAt the time of the last event
      */
     private record Reported(long since, boolean looked, String told, long toldAt) {}
 
@@ -53,10 +53,10 @@ final class PendingPodEvents {
     private final Ledger ledger;
     private final Cluster cluster;
     private final LongSupplier nanoTime;
-    /** By uid; whoever has not been looked at for longest comes first. */
-    private final Map<String, PendingPodEvents.Reported> tales = new LinkedHashMap<>();
+    /** By uid; the pod evaluated longest ago comes first. */
+    private final Map<String, Reported> reported = new LinkedHashMap<>();
 
-    private final Cache<Wish, Optional<String>> known;
+    private final Cache<PodKind, Optional<String>> known;
 
     PendingPodEvents(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
         this.pending = pending;
@@ -66,25 +66,25 @@ final class PendingPodEvents {
         this.nanoTime = nanoTime;
         this.known = Caffeine.newBuilder()
                 .weakKeys()
-                .expireAfterWrite(KNOWN_FOR)
+                .expireAfterWrite(CACHED_FOR)
                 .ticker(nanoTime::getAsLong)
                 .build();
     }
 
-    /** To be called about once a second. */
-    void tell() {
+    /** One run, about once a second. */
+    void report() {
         if (!(cluster.leadership() instanceof Leads)) {
-            tales.clear();
+            reported.clear();
             return;
         }
         long now = nanoTime.getAsLong();
         Map<String, Waiting> waiting = pending.allWaiting().stream()
                 .collect(Collectors.toMap(pod -> pod.pod().uid(), pod -> pod, (one, other) -> one));
-        tales.keySet().retainAll(waiting.keySet());
-        waiting.keySet().forEach(uid -> tales.putIfAbsent(uid, new PendingPodEvents.Reported(now, false, "", now)));
+        reported.keySet().retainAll(waiting.keySet());
+        waiting.keySet().forEach(uid -> reported.putIfAbsent(uid, new Reported(now, false, "", now)));
         long began = nanoTime.getAsLong();
         int events = 0;
-        List<Map.Entry<String, PendingPodEvents.Reported>> inTurn = tales.entrySet().stream()
+        List<Map.Entry<String, Reported>> inTurn = reported.entrySet().stream()
                 .sorted(Comparator.comparing(entry -> entry.getValue().looked()))
                 .toList();
         for (var entry : inTurn) {
@@ -92,37 +92,37 @@ final class PendingPodEvents {
             if (pod == null || !due(entry.getValue(), now)) {
                 continue;
             }
-            if (events == EVENTS_A_TURN || nanoTime.getAsLong() - began > TURN.toNanos()) {
+            if (events == MAX_EVENTS_PER_RUN || nanoTime.getAsLong() - began > MAX_RUN.toNanos()) {
                 return;
             }
-            events += tell(pod, entry.getValue(), now) ? 1 : 0;
+            events += report(pod, entry.getValue(), now) ? 1 : 0;
         }
     }
 
-    private static boolean due(PendingPodEvents.Reported tale, long now) {
-        return now - tale.since() >= PATIENCE.toNanos()
-                && (tale.told().isEmpty() || now - tale.toldAt() >= REST.toNanos());
+    private static boolean due(Reported report, long now) {
+        return now - report.since() >= GRACE.toNanos()
+                && (report.told().isEmpty() || now - report.toldAt() >= MIN_INTERVAL.toNanos());
     }
 
-    private boolean tell(Waiting pod, PendingPodEvents.Reported tale, long now) {
-        Optional<String> why = known.get(pod.wish(), wish -> why(pod));
-        boolean old = now - tale.toldAt() >= AGAIN.toNanos();
-        boolean news = why.filter(text -> old || !text.equals(tale.told())).isPresent();
-        if (news) {
+    private boolean report(Waiting pod, Reported report, long now) {
+        Optional<String> why = known.get(pod.kind(), kind -> why(pod));
+        boolean old = now - report.toldAt() >= REPEAT_AFTER.toNanos();
+        boolean isNew = why.filter(text -> old || !text.equals(report.told())).isPresent();
+        if (isNew) {
             cluster.note(pod.pod(), REASON, why.orElseThrow());
         }
-        tales.remove(pod.pod().uid());
-        tales.put(
+        reported.remove(pod.pod().uid());
+        reported.put(
                 pod.pod().uid(),
-                news
-                        ? new PendingPodEvents.Reported(tale.since(), true, why.orElseThrow(), now)
-                        : new PendingPodEvents.Reported(tale.since(), true, tale.told(), tale.toldAt()));
-        return news;
+                isNew
+                        ? new Reported(report.since(), true, why.orElseThrow(), now)
+                        : new Reported(report.since(), true, report.told(), report.toldAt()));
+        return isNew;
     }
 
     private Optional<String> why(Waiting pod) {
         Optional<String> why =
-                explainer.oneLiner(pod.pod(), pod.wish().ask(), pod.wish().nodesOr(ledger::nodeNames));
-        return pod.wish().nodes().names().isEmpty() ? why.map(text -> text + ALL_NODES) : why;
+                explainer.oneLiner(pod.pod(), pod.kind().request(), pod.kind().nodesOr(ledger::nodeNames));
+        return pod.kind().nodes().names().isEmpty() ? why.map(text -> text + ALL_NODES) : why;
     }
 }

@@ -21,7 +21,7 @@ final class PreemptVerb {
     Map<String, MetaVictims> preempt(Wire.Pod pod, Map<String, MetaVictims> proposed) {
         UnboundPod unbound;
         try {
-            unbound = pod.requesting(pod.template().ask());
+            unbound = pod.requesting(pod.template().request());
         } catch (FormatException e) {
             return Map.of();
         }

@@ -11,9 +11,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
-/** Times the verbs, and notices one that hangs. */
+/** Measures the latency of the verbs, and fails the liveness probe if one hangs. */
 final class VerbMetrics implements Liveness {
-    /** Far beyond kube-scheduler's own patience and the time-outs of everything that a verb waits for. */
+    /** Far beyond the timeout of kube-scheduler and the timeouts of every call that a verb waits for. */
     private static final Duration HUNG = Duration.ofSeconds(60);
 
     private record Call(String verb, long start) {}

@@ -20,8 +20,8 @@ import tools.jackson.databind.PropertyNamingStrategies.UpperCamelCaseStrategy;
 import tools.jackson.databind.annotation.JsonNaming;
 
 /**
- * What kube-scheduler sends, read by {@link WireReader}, and what it is answered, in the JSON of
- * k8s.io/kube-scheduler/extender/v1, types.go. Of the pod only what we look at.
+ * Requests and answers of the verbs, in the JSON of k8s.io/kube-scheduler/extender/v1, types.go. {@link WireReader} parses
+ * the requests. Of the pod, only the fields that the verbs use.
  */
 final class Wire {
     private static final String CPU = "cpu";
@@ -29,7 +29,7 @@ final class Wire {
 
     private Wire() {}
 
-    /** {@code nodeNames} is empty where kube-scheduler sends whole nodes. */
+    /** {@code nodeNames} is empty if kube-scheduler sends whole nodes. */
     record Args(Pod pod, Optional<List<String>> nodeNames) {}
 
     @JsonNaming(UpperCamelCaseStrategy.class)
@@ -66,11 +66,11 @@ final class Wire {
     /**
      * A pod.
      *
-     * @param version of the object that kube-scheduler looks at, which may be an older one; 0 where it doesn't say
+     * @param version the resourceVersion that kube-scheduler sees, which may be an old one; 0 if it is missing
      * @param podRequests the pod-level requests
      * @param overhead of the pod's RuntimeClass
-     * @param preferences whether it says what it would like, not only what it must have
-     * @param nominatedNodeName where kube-scheduler has made room for it; empty if it hasn't
+     * @param preferences whether the pod has preferred affinities or spread constraints
+     * @param nominatedNodeName the node on which kube-scheduler preempted for the pod; empty for none
      */
     record Pod(
             PodId id,
@@ -84,9 +84,9 @@ final class Wire {
             boolean preferences,
             String nominatedNodeName) {
         /**
-         * What it has in common with others.
+         * What the pod has in common with other pods of its template.
          *
-         * @throws io.aliquot.api.FormatException where an annotation's value is unknown
+         * @throws io.aliquot.api.FormatException if the value of an annotation is unknown
          */
         Template template() {
             return new Template(
@@ -103,7 +103,7 @@ final class Wire {
         }
     }
 
-    /** Of a pod, all that decides what it asks for. */
+    /** The fields of a pod that determine its request. */
     record Template(
             List<Container> initContainers,
             List<Container> containers,
@@ -112,21 +112,21 @@ final class Wire {
             PlacementPreferences wishes,
             boolean preferences) {
         /**
-         * What such a pod asks for.
+         * Parses the request.
          *
-         * @throws io.aliquot.api.FormatException where that makes no sense
+         * @throws io.aliquot.api.FormatException if it is malformed
          */
-        PodGpuRequest ask() {
-            var asks = new ArrayList<ContainerGpuRequest>();
+        PodGpuRequest request() {
+            var requests = new ArrayList<ContainerGpuRequest>();
             for (Container container : initContainers) {
                 ContainerGpuRequest.parse(container.name(), container.initKind(), container.limits())
-                        .ifPresent(asks::add);
+                        .ifPresent(requests::add);
             }
             for (Container container : containers) {
                 ContainerGpuRequest.parse(container.name(), ContainerKind.APP, container.limits())
-                        .ifPresent(asks::add);
+                        .ifPresent(requests::add);
             }
-            return PodGpuRequest.of(asks, wishes, preferences).requesting(requests());
+            return PodGpuRequest.of(requests, wishes, preferences).requesting(requests());
         }
 
         private HostResources requests() {
@@ -148,7 +148,7 @@ final class Wire {
         }
     }
 
-    /** {@code restarts}: of an init container, whether it does not end before the next begins. */
+    /** A container; {@code restarts} marks a sidecar among the init containers. */
     record Container(String name, Map<String, String> limits, Map<String, String> requests, boolean restarts) {
         private ContainerKind initKind() {
             return restarts ? ContainerKind.SIDECAR : ContainerKind.INIT;

@@ -23,14 +23,14 @@ import tools.jackson.core.exc.StreamReadException;
 import tools.jackson.core.json.JsonFactory;
 
 /*
- * By hand and not by databind, which took longer for a pod, record by record, than a Filter for its answer. What isn't
- * named here, managedFields among it, is stepped over; null is as good as nothing. Of what comes twice the last counts.
+ * Why by hand: databind took longer to read a pod than filter to answer. Fields that are not named here, managedFields
+ * among them, are skipped; null counts as missing; of duplicate fields the last one counts.
  */
 /**
- * Reads what kube-scheduler sends: the JSON of k8s.io/kube-scheduler/extender/v1, types.go, with Go's field names, since
+ * Parses the requests of kube-scheduler: the JSON of k8s.io/kube-scheduler/extender/v1, types.go, with Go's field names, since
  * that package has no tags, around a pod with the API's own names. Thread-safe.
  *
- * <p>What is malformed or incomplete is a {@link tools.jackson.core.JacksonException}.
+ * <p>Malformed or incomplete input causes a {@link tools.jackson.core.JacksonException}.
  */
 final class WireReader {
     private final JsonFactory json = new JsonFactory();

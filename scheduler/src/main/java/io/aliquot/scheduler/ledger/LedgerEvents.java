@@ -4,13 +4,13 @@ import java.util.HashSet;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** What the ledger has told that nobody has looked into yet. Thread-safe. */
+/** Events of the ledger that have not been handled yet. Thread-safe. */
 public final class LedgerEvents implements LedgerListener {
-    /** A GPU of which more seems to be held than there is. */
-    public record Oversold(String node, String gpu) {}
+    /** A GPU of which pods seem to hold more than it has. */
+    public record OverallocatedGpu(String node, String gpu) {}
 
     private final Set<String> freed = ConcurrentHashMap.newKeySet();
-    private final Set<Oversold> oversold = ConcurrentHashMap.newKeySet();
+    private final Set<OverallocatedGpu> overallocated = ConcurrentHashMap.newKeySet();
 
     @Override
     public void capacityFreed(String node) {
@@ -19,23 +19,23 @@ public final class LedgerEvents implements LedgerListener {
 
     @Override
     public void overallocated(String node, String gpu) {
-        oversold.add(new Oversold(node, gpu));
+        overallocated.add(new OverallocatedGpu(node, gpu));
     }
 
-    /** Nodes where room was freed; each is told once. */
+    /** Takes the nodes on which capacity was freed. */
     public Set<String> takeFreed() {
         return take(freed);
     }
 
-    /** Each is told once. */
-    public Set<Oversold> takeOverallocated() {
-        return take(oversold);
+    /** Takes the GPUs that seem to be over-allocated. */
+    public Set<OverallocatedGpu> takeOverallocated() {
+        return take(overallocated);
     }
 
-    /** Forgets what it was told of other nodes: names would pile up where nodes come and go and nobody takes anything. */
+    /** Drops the events of other nodes. A replica that does not lead takes no events, so names of deleted nodes would accumulate. */
     public void keepOnly(Set<String> nodes) {
         freed.retainAll(nodes);
-        oversold.removeIf(gpu -> !nodes.contains(gpu.node()));
+        overallocated.removeIf(gpu -> !nodes.contains(gpu.node()));
     }
 
     private static <T> Set<T> take(Set<T> news) {

@@ -24,29 +24,29 @@ import java.util.Map;
 import java.util.function.Supplier;
 
 /*
- * Read from the ledger when somebody asks, and not kept: gauges that live on would cost hundreds of MB where there are
- * tens of thousands of GPUs. For the same reason a large cluster is told by node and no longer by GPU.
+ * Why a collector and not gauges: the values are read from the ledger at each scrape, since gauges for tens of thousands
+ * of GPUs would cost hundreds of MB. For the same reason a large cluster has series by node and none by GPU.
  */
-/** Each GPU's and each node's capacity, what is allocated, free and stranded of it, and how much the ledger holds. */
+/** Capacity, allocated, free and stranded, of each GPU and each node; and the size of the ledger. */
 final class LedgerMetrics implements MultiCollector {
-    /** With more GPUs than this there are no series of single GPUs. */
-    static final int MOST_GPUS = 2000;
+    /** With more GPUs than this there are no series by GPU. */
+    static final int MAX_GPUS = 2000;
 
-    /** What is told of a GPU, or of all GPUs of a node. */
+    /** What is measured of a GPU, and summed over the GPUs of a node. */
     private enum Measure {
-        MEMORY("memory_mebibytes", "Device memory for shares"),
-        MEMORY_ALLOCATED("memory_allocated_mebibytes", "Device memory allocated to pods"),
-        MEMORY_FREE("memory_free_mebibytes", "Device memory that is not allocated"),
+        MEMORY("memory_bytes", "Device memory for vGPUs"),
+        MEMORY_ALLOCATED("memory_allocated_bytes", "Device memory allocated to pods"),
+        MEMORY_FREE("memory_free_bytes", "Device memory that is not allocated"),
         MEMORY_STRANDED(
-                "memory_stranded_mebibytes",
-                "Free device memory that no share of a shape that runs or waits in this cluster would fit into"),
-        CORES("cores_percent", "Compute for shares"),
-        CORES_ALLOCATED("cores_allocated_percent", "Compute allocated to pods"),
-        CORES_FREE("cores_free_percent", "Compute that is not allocated"),
-        SLOTS("slots", "vGPUs at most"),
+                "memory_stranded_bytes",
+                "Free device memory that no vGPU of a shape that runs or is pending in this cluster fits into"),
+        CORES("cores_ratio", "Compute for vGPUs; 1 is a whole GPU"),
+        CORES_ALLOCATED("cores_allocated_ratio", "Compute allocated to pods"),
+        CORES_FREE("cores_free_ratio", "Compute that is not allocated"),
+        SLOTS("slots", "Largest number of vGPUs"),
         SLOTS_ALLOCATED("slots_allocated", "vGPUs allocated to pods"),
         SLOTS_FREE("slots_free", "vGPUs that are not allocated"),
-        OPEN("open", "Takes new shares: healthy and not cordoned; of a node, how many such GPUs it has");
+        SCHEDULABLE("schedulable", "1 for a GPU that is healthy and not cordoned; for a node, the number of such GPUs");
 
         final String name;
         final String help;
@@ -82,15 +82,15 @@ final class LedgerMetrics implements MultiCollector {
                 continue;
             }
             Map<Measure, Double> sums = new EnumMap<>(Measure.class);
-            for (GpuFreeCapacity room : view.gpus()) {
-                Map<Measure, Double> values = measure(room, shapes);
+            for (GpuFreeCapacity gpu : view.gpus()) {
+                Map<Measure, Double> values = measure(gpu, shapes);
                 values.forEach((measure, value) -> sums.merge(measure, value, Double::sum));
-                if (gpus <= MOST_GPUS) {
+                if (gpus <= MAX_GPUS) {
                     ofGpus.add(
                             Labels.of(
                                     "node", view.name(),
-                                    "gpu", room.gpu().uuid(),
-                                    "model", room.gpu().model()),
+                                    "gpu", gpu.gpu().uuid(),
+                                    "model", gpu.gpu().model()),
                             values);
                 }
             }
@@ -117,36 +117,44 @@ final class LedgerMetrics implements MultiCollector {
             }
         }
         pending.allWaiting().forEach(waiting -> {
-            for (ContainerGpuRequest container : waiting.wish().ask().containers()) {
+            for (ContainerGpuRequest container : waiting.kind().request().containers()) {
                 shapes.add(container.request().memory(), container.request().cores());
             }
         });
         return shapes;
     }
 
-    private static Map<Measure, Double> measure(GpuFreeCapacity room, ShareSizes shapes) {
+    private static Map<Measure, Double> measure(GpuFreeCapacity gpu, ShareSizes shapes) {
         Map<Measure, Double> values = new EnumMap<>(Measure.class);
-        long memory = room.card().memoryMiB();
-        int cores = room.card().cores();
-        int slots = room.card().slots();
-        values.put(Measure.MEMORY, (double) memory);
-        values.put(Measure.MEMORY_ALLOCATED, (double) room.taken().memoryMiB());
-        values.put(Measure.MEMORY_FREE, (double) (memory - room.taken().memoryMiB()));
-        values.put(Measure.MEMORY_STRANDED, (double) shapes.stranded(room));
-        values.put(Measure.CORES, (double) cores);
-        values.put(Measure.CORES_ALLOCATED, (double) room.taken().cores());
-        values.put(Measure.CORES_FREE, (double) (cores - room.taken().cores()));
+        long memory = gpu.card().memoryMiB();
+        int cores = gpu.card().cores();
+        int slots = gpu.card().slots();
+        values.put(Measure.MEMORY, bytes(memory));
+        values.put(Measure.MEMORY_ALLOCATED, bytes(gpu.taken().memoryMiB()));
+        values.put(Measure.MEMORY_FREE, bytes(memory - gpu.taken().memoryMiB()));
+        values.put(Measure.MEMORY_STRANDED, bytes(shapes.stranded(gpu)));
+        values.put(Measure.CORES, ratio(cores));
+        values.put(Measure.CORES_ALLOCATED, ratio(gpu.taken().cores()));
+        values.put(Measure.CORES_FREE, ratio(cores - gpu.taken().cores()));
         values.put(Measure.SLOTS, (double) slots);
-        values.put(Measure.SLOTS_ALLOCATED, (double) room.taken().slots());
-        values.put(Measure.SLOTS_FREE, (double) (slots - room.taken().slots()));
-        values.put(Measure.OPEN, (double) (room.gpu().healthy() && !room.card().cordoned() ? 1 : 0));
+        values.put(Measure.SLOTS_ALLOCATED, (double) gpu.taken().slots());
+        values.put(Measure.SLOTS_FREE, (double) (slots - gpu.taken().slots()));
+        values.put(Measure.SCHEDULABLE, (double) (gpu.gpu().healthy() && !gpu.card().cordoned() ? 1 : 0));
         return values;
+    }
+
+    private static double bytes(long mebibytes) {
+        return mebibytes * (double) (1 << 20);
+    }
+
+    private static double ratio(int percent) {
+        return percent / 100.0;
     }
 
     private static GaugeSnapshot size(List<NodeView> views, int gpus) {
         return GaugeSnapshot.builder()
                 .name("aliquot_ledger_size")
-                .help("What the ledger knows of: nodes, nodes that share GPUs, GPUs")
+                .help("Objects in the ledger: nodes, nodes that share GPUs, GPUs")
                 .dataPoint(point(Labels.of("of", "nodes"), views.size()))
                 .dataPoint(point(Labels.of("of", "sharing-nodes"), (double)
                         views.stream().filter(view -> !view.gpus().isEmpty()).count()))
@@ -168,7 +176,7 @@ final class LedgerMetrics implements MultiCollector {
         }
         var gauge = GaugeSnapshot.builder()
                 .name("aliquot_ledger_holdings")
-                .help("Pods that hold a part of a GPU, or for which one is kept, by how sure that is");
+                .help("Pods that hold a part of a GPU, or for which one is reserved, by state of the claim");
         counts.forEach((state, count) ->
                 gauge.dataPoint(point(Labels.of("state", state.name().toLowerCase(Locale.ROOT)), count)));
         return gauge.build();
@@ -176,8 +184,8 @@ final class LedgerMetrics implements MultiCollector {
 
     private GaugeSnapshot waiting() {
         var gauge = GaugeSnapshot.builder()
-                .name("aliquot_pods_waiting")
-                .help("Pods that fit on no node, by what is missing on the node that comes closest");
+                .name("aliquot_pending_pods")
+                .help("Pending pods that fit on no node, by what is missing on the node that comes closest");
         pendingByCause.get().forEach((cause, count) -> gauge.dataPoint(point(Labels.of("cause", cause), count)));
         return gauge.build();
     }

@@ -8,8 +8,8 @@ import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import java.util.Arrays;
 
 /**
- * The shapes of share that a cluster uses: what the running ones have of memory and cores, and what waiting pods ask.
- * Memory is stranded where none of them would fit: it is free, and nobody can be expected to come for it.
+ * The shapes of vGPU in the cluster: memory and cores of those that run and of those that pending pods request. Free memory
+ * is stranded if no such shape fits into it.
  */
 final class ShareSizes {
     private static final int ALL = 100;
@@ -17,9 +17,9 @@ final class ShareSizes {
 
     private boolean any;
     private boolean wholeCards;
-    /** The least memory of a shape that wants so many cores, by cores; of those that want so many MiB. */
+    /** The least memory of a shape, by its cores; for shapes that request MiB. */
     private final long[] leastMiB = new long[ALL + 1];
-    /** Of those that want a part of the card, in percent: how much that is depends on the card. */
+    /** The least memory of a shape, by its cores; for shapes that request a percentage of the GPU. */
     private final int[] leastPercent = new int[ALL + 1];
 
     private boolean complete = true;
@@ -42,34 +42,34 @@ final class ShareSizes {
         complete = false;
     }
 
-    /** Free memory that no shape can take, in MiB; all of it where nothing can be taken at all. */
-    long stranded(GpuFreeCapacity room) {
-        GpuAmount taken = room.taken();
-        long free = Math.max(0, room.card().memoryMiB() - taken.memoryMiB());
-        int cores = room.card().cores() - taken.cores();
-        boolean closed = !room.gpu().healthy() || room.card().cordoned() || taken.exclusive();
-        if (closed || taken.slots() >= room.card().slots() || cores < 0) {
+    /** Free memory in MiB that no shape fits into; all free memory if the GPU takes no vGPU. */
+    long stranded(GpuFreeCapacity gpu) {
+        GpuAmount taken = gpu.taken();
+        long free = Math.max(0, gpu.card().memoryMiB() - taken.memoryMiB());
+        int cores = gpu.card().cores() - taken.cores();
+        boolean closed = !gpu.gpu().healthy() || gpu.card().cordoned() || taken.exclusive();
+        if (closed || taken.slots() >= gpu.card().slots() || cores < 0) {
             return free;
         }
-        // Without any shape to go by, whatever is free is as good as on an empty cluster.
+        // Without any shape nothing is stranded.
         boolean fits = !any
                 || (wholeCards && taken.slots() == 0)
-                || least(Math.min(ALL, cores), room)
-                        <= Math.min(free, room.card().vgpuMiB());
+                || least(Math.min(ALL, cores), gpu)
+                        <= Math.min(free, gpu.card().vgpuMiB());
         return fits ? 0 : free;
     }
 
-    /** Of shapes that are not whole cards. */
-    private long least(int cores, GpuFreeCapacity room) {
+    /** The least memory of the shapes with at most these cores, whole cards excluded. */
+    private long least(int cores, GpuFreeCapacity gpu) {
         complete();
         int percent = leastPercent[cores];
         return percent > ALL
                 ? leastMiB[cores]
                 : Math.min(
-                        leastMiB[cores], new Percentage(percent).on(room.card().vgpuMiB()));
+                        leastMiB[cores], new Percentage(percent).on(gpu.card().vgpuMiB()));
     }
 
-    /** From least of exactly so many cores to least of at most so many. */
+    /** Turns minima for exactly n cores into minima for at most n cores. */
     private void complete() {
         if (!complete) {
             for (int cores = 1; cores <= ALL; cores++) {

@@ -9,21 +9,21 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Sets of nodes, a bit for each. Thousands of waiting pods have one each, of up to all nodes, and few of the sets
- * differ: equal ones are one object. Thread-safe.
+ * Creates sets of node names, one bit for each node. Thousands of pending pods have a set each, of up to all nodes, and
+ * few of the sets differ: equal sets are one object. Thread-safe.
  */
 public final class NodeSets {
     /**
-     * Names that are numbered, some hundred bytes each, before those that nobody sends any more are forgotten: some six
-     * times the nodes of a large cluster.
+     * The number of names, about a hundred bytes each, after which the numbering starts over, so that names of deleted
+     * nodes are dropped: about six times the nodes of a large cluster.
      */
-    private static final int MOST = 1 << 15;
+    private static final int MAX_ENTRIES = 1 << 15;
 
     private final Interner<NodeSet> known = Interner.newWeakInterner();
     private volatile Numbers numbers = new Numbers();
     private final NodeSet everywhere = new NodeSet(numbers, new BitSet(), true);
 
-    /** Each name's place in the sets that were made with these. */
+    /** The bit of each name, in all sets of one numbering. */
     private static final class Numbers {
         private final Map<String, Integer> byName = new ConcurrentHashMap<>();
         private final List<String> names = new ArrayList<>();
@@ -41,7 +41,7 @@ public final class NodeSets {
         }
     }
 
-    /** Some nodes, or all there are or will be. Equal ones are the same object, unless names were forgotten between them. */
+    /** Some nodes, or all present and future ones. Equal sets are one object, unless the numbering started over in between. */
     public static final class NodeSet {
         private final Numbers numbers;
         private final BitSet bits;
@@ -61,7 +61,7 @@ public final class NodeSets {
             return number != null && bits.get(number);
         }
 
-        /** Of those that were named; none where it is all. */
+        /** The names; empty for the set of all nodes. */
         public List<String> names() {
             synchronized (numbers.names) {
                 return bits.stream().mapToObj(numbers.names::get).toList();
@@ -88,7 +88,7 @@ public final class NodeSets {
 
     NodeSet of(Collection<String> nodes) {
         Numbers now = numbers;
-        if (now.byName.size() > Math.max(MOST, 2 * nodes.size())) {
+        if (now.byName.size() > Math.max(MAX_ENTRIES, 2 * nodes.size())) {
             now = new Numbers();
             numbers = now;
         }

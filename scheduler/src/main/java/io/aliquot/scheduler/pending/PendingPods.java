@@ -19,21 +19,22 @@ import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
 /**
- * What pods that are being placed want, and which of them wait for room. kube-scheduler sends a pod with Filter only,
- * so Bind asks here. Bounded: a forgotten pod is read again at Bind, and one that waits is retried by kube-scheduler
- * itself every five minutes. Beside them those that kube-scheduler says it has no node for: where its own filters leave
- * none, as where every node's totals are short, it doesn't send them. Thread-safe.
+ * Requests of the pods that kube-scheduler is placing, and which of them are pending. kube-scheduler sends a pod with
+ * Filter only, so Bind looks its request up here. Bounded: Bind reads an evicted entry from the API server, and
+ * kube-scheduler retries a pending pod every five minutes in any case. Pods that kube-scheduler marks Unschedulable are
+ * kept too: if its own filters leave no node, for example because every node lacks CPU, it does not call the extender.
+ * Thread-safe.
  */
 public final class PendingPods {
-    private static final int MOST = 20_000;
+    private static final int MAX_ENTRIES = 20_000;
 
     /**
-     * What a pod wants, and where. Thousands of pods of one kind share one object.
+     * What pods of one kind have in common: request, rank and feasible nodes. Thousands of pods share one object.
      *
-     * @param nodes that kube-scheduler asked about: the pod may go there, were it not for us
+     * @param nodes those that kube-scheduler sent, which means that its own filters accept them
      */
-    public record Wish(PodGpuRequest ask, PreemptionRank rank, NodeSet nodes) {
-        /** The nodes by name; these where it may go anywhere. */
+    public record PodKind(PodGpuRequest request, PreemptionRank rank, NodeSet nodes) {
+        /** The nodes by name; {@code all} if the pod may run on any node. */
         public Collection<String> nodesOr(Supplier<? extends Collection<String>> all) {
             Collection<String> named = nodes.names();
             return named.isEmpty() ? all.get() : named;
@@ -41,58 +42,58 @@ public final class PendingPods {
     }
 
     /**
-     * A pod that waits for room.
+     * A pending pod.
      *
-     * @param lookedAt when, of the clock that this was given
+     * @param lookedAt when kube-scheduler asked about the pod last, in nanoseconds of the injected clock
      */
-    public record Waiting(PodId pod, Wish wish, long lookedAt) {}
+    public record Waiting(PodId pod, PodKind kind, long lookedAt) {}
 
-    /** {@code version}: of the pod that wants this. */
+    /** {@code version} is the resourceVersion of the pod. */
     private record Entry(Waiting pod, long version, boolean waits) {}
 
     private final LongSupplier nanoTime;
     private final NodeSets nodeSets = new NodeSets();
-    private final Interner<Wish> wishes = Interner.newWeakInterner();
+    private final Interner<PodKind> interned = Interner.newWeakInterner();
     private final Cache<String, Entry> entries = Caffeine.newBuilder()
-            .maximumSize(MOST)
+            .maximumSize(MAX_ENTRIES)
             .expireAfterWrite(Duration.ofMinutes(15))
-            // Less work than to wake another thread for it, three times a pod.
+            // Maintenance costs less than waking another thread for it, three times a pod.
             .executor(Runnable::run)
             .build();
 
     /**
-     * By uid, for as long as kube-scheduler may still be asking about them: it hears of a pod's end a moment after us, or
-     * has asked a moment before.
+     * Forgotten pods by uid. kube-scheduler may still call a verb for such a pod: it learns of the end of a pod later
+     * than this process, or its call was on the way.
      */
     private final Cache<String, Boolean> forgotten = Caffeine.newBuilder()
-            .maximumSize(MOST)
+            .maximumSize(MAX_ENTRIES)
             .expireAfterWrite(Duration.ofMinutes(1))
             .executor(Runnable::run)
             .build();
 
-    /** By kube-scheduler's word, by uid. */
+    /** Pods that kube-scheduler marked Unschedulable, by uid. */
     private final Map<String, Waiting> refused = new ConcurrentHashMap<>();
 
     public PendingPods(LongSupplier nanoTime) {
         this.nanoTime = nanoTime;
     }
 
-    /** A pod that is looked at. Until it is told otherwise it waits, for room anywhere. */
+    /** Records a pod that filter evaluates. It counts as pending on any node until filter has a result. */
     public void observe(UnboundPod pod) {
-        put(pod.id(), pod.version(), new Wish(pod.request(), pod.rank(), nodeSets.everywhere()), true);
+        put(pod.id(), pod.version(), new PodKind(pod.request(), pod.rank(), nodeSets.everywhere()), true);
     }
 
-    /** None of these nodes, the only ones where kube-scheduler would have it, holds the pod now. */
+    /** Records that the pod fits on none of these nodes, all that the filters of kube-scheduler accept. */
     public void waits(UnboundPod pod, Collection<String> nodes) {
-        put(pod.id(), pod.version(), new Wish(pod.request(), pod.rank(), nodeSets.of(nodes)), true);
+        put(pod.id(), pod.version(), new PodKind(pod.request(), pod.rank(), nodeSets.of(nodes)), true);
     }
 
-    /** The node that it was promised doesn't hold it any more. */
+    /** Records that the pod no longer fits on the node that was chosen for it. */
     public void waits(PodId pod, Unbound known) {
         Entry before = entries.getIfPresent(pod.uid());
         PreemptionRank rank =
-                before == null ? PreemptionRank.LOWEST : before.pod().wish().rank();
-        put(pod, known.at(), new Wish(known.ask(), rank, nodeSets.everywhere()), true);
+                before == null ? PreemptionRank.LOWEST : before.pod().kind().rank();
+        put(pod, known.at(), new PodKind(known.request(), rank, nodeSets.everywhere()), true);
     }
 
     public void fits(UnboundPod pod) {
@@ -100,45 +101,45 @@ public final class PendingPods {
     }
 
     public void fits(PodId pod, Unbound known, PreemptionRank rank) {
-        put(pod, known.at(), new Wish(known.ask(), rank, nodeSets.everywhere()), false);
+        put(pod, known.at(), new PodKind(known.request(), rank, nodeSets.everywhere()), false);
     }
 
-    /** Others are made to leave for a pod that may never have been looked at; what is known of it stays. */
+    /** Records a pod for which pods are evicted and which filter may never have evaluated; an existing entry stays. */
     public void holdsCapacity(UnboundPod pod) {
-        Wish wish = new Wish(pod.request(), pod.rank(), nodeSets.everywhere());
-        entries.asMap().putIfAbsent(pod.id().uid(), entry(pod.id(), pod.version(), wish, false));
+        PodKind kind = new PodKind(pod.request(), pod.rank(), nodeSets.everywhere());
+        entries.asMap().putIfAbsent(pod.id().uid(), entry(pod.id(), pod.version(), kind, false));
     }
 
-    /** kube-scheduler has no node for the pod, and has perhaps not asked us; where it may go it doesn't say. */
-    public void refused(PodId pod, PodGpuRequest ask) {
-        Wish wish = wishes.intern(new Wish(ask, PreemptionRank.LOWEST, nodeSets.everywhere()));
-        refused.put(pod.uid(), new Waiting(pod, wish, nanoTime.getAsLong()));
+    /** Records that kube-scheduler marked the pod Unschedulable, perhaps without calling the extender. */
+    public void refused(PodId pod, PodGpuRequest request) {
+        PodKind kind = interned.intern(new PodKind(request, PreemptionRank.LOWEST, nodeSets.everywhere()));
+        refused.put(pod.uid(), new Waiting(pod, kind, nanoTime.getAsLong()));
     }
 
-    private void put(PodId pod, long version, Wish wish, boolean waits) {
-        entries.put(pod.uid(), entry(pod, version, wish, waits));
+    private void put(PodId pod, long version, PodKind kind, boolean waits) {
+        entries.put(pod.uid(), entry(pod, version, kind, waits));
         if (forgotten.getIfPresent(pod.uid()) != null) {
             entries.invalidate(pod.uid());
         }
     }
 
-    private Entry entry(PodId pod, long version, Wish wish, boolean waits) {
-        return new Entry(new Waiting(pod, wishes.intern(wish), nanoTime.getAsLong()), version, waits);
+    private Entry entry(PodId pod, long version, PodKind kind, boolean waits) {
+        return new Entry(new Waiting(pod, interned.intern(kind), nanoTime.getAsLong()), version, waits);
     }
 
-    /** What it wanted when it was looked at last. */
+    /** The request of the pod when filter evaluated it last. */
     public Optional<Unbound> known(String uid) {
         return Optional.ofNullable(entries.getIfPresent(uid))
-                .map(entry -> new Unbound(entry.version(), entry.pod().wish().ask()));
+                .map(entry -> new Unbound(entry.version(), entry.pod().kind().request()));
     }
 
     public Optional<PodGpuRequest> request(String uid) {
-        return known(uid).map(Unbound::ask);
+        return known(uid).map(Unbound::request);
     }
 
-    /** The pod has a node, has ended or is gone. */
+    /** Removes a pod that is bound, has ended or is deleted. */
     public void forget(String uid) {
-        forgotten.put(uid, true); // first: who puts it in looks here afterwards
+        forgotten.put(uid, true); // first: put() checks it after it adds the entry
         entries.invalidate(uid);
         refused.remove(uid);
     }
@@ -150,7 +151,7 @@ public final class PendingPods {
                 .toList();
     }
 
-    /** Those that wait by our word or by kube-scheduler's; by ours where there are both. */
+    /** Pods pending after filter or by the condition of kube-scheduler; if both, the entry of filter. */
     public Collection<Waiting> allWaiting() {
         var all = new HashMap<>(refused);
         waiting().forEach(pod -> all.put(pod.pod().uid(), pod));
@@ -163,17 +164,17 @@ public final class PendingPods {
                 .map(Entry::pod);
     }
 
-    /** Where a pod may go, were it not for us: the nodes that kube-scheduler asked about, if that is known. */
+    /** The nodes that the filters of kube-scheduler accept for the pod, if known. */
     public Optional<List<String>> candidates(String uid) {
-        return waiting(uid).map(pod -> pod.wish().nodes().names()).filter(names -> !names.isEmpty());
+        return waiting(uid).map(pod -> pod.kind().nodes().names()).filter(names -> !names.isEmpty());
     }
 
-    /** What waiting pods wish, each different wish once, with one of the pods that have it. */
+    /** What waiting pods kind, each different kind once, with one of the pods that have it. */
     public Collection<Waiting> kinds() {
-        var kinds = new IdentityHashMap<Wish, Waiting>();
+        var kinds = new IdentityHashMap<PodKind, Waiting>();
         for (Entry entry : entries.asMap().values()) {
             if (entry.waits()) {
-                kinds.putIfAbsent(entry.pod().wish(), entry.pod());
+                kinds.putIfAbsent(entry.pod().kind(), entry.pod());
             }
         }
         return kinds.values();

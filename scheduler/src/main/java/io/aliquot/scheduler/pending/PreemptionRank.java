@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.pending;
 
 /**
- * Whom a pod may push aside.
+ * Which pods a pod may preempt.
  *
- * @param priority Kubernetes' own, higher is more important
+ * @param priority the Kubernetes priority; higher is more important
  * @param preempts whether it may evict pods of lower priority ({@code preemptionPolicy})
  */
 public record PreemptionRank(int priority, boolean preempts) {

@@ -17,77 +17,78 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /*
- * kube-scheduler (1.35, backend/queue/scheduling_queue.go) tries a pod that an extender refused again at any event of
- * any node or bound pod, all such pods at once, each after its backoff. So most room needs no word of ours; that which
- * does is room that kube-scheduler heard of before our ledger did, or that it cannot see: a reservation that ended.
- * A word of ours, too, makes it try all of them, whomever it helps: hence only where it helps somebody.
+ * Why a write to a node wakes kube-scheduler: kube-scheduler (1.35, backend/queue/scheduling_queue.go) retries all pods
+ * that an extender refused, each after its backoff, at any event of any node or bound pod. Most freed capacity comes
+ * with such an event. Two cases do not: kube-scheduler saw the event before the ledger did, and the end of a
+ * reservation, which kube-scheduler cannot see. A write of the Waker makes kube-scheduler retry all pods too, so it is
+ * sent only if a pending pod fits.
  */
 /**
- * Tells kube-scheduler when room was freed that a waiting pod fits into. Called over and over; writes at most once a
- * second. A look costs a question for each node where room was freed and each kind of waiting pod, however many pods
- * are of a kind.
+ * Makes kube-scheduler retry pending pods when capacity is freed that one of them fits into. Writes at most once a second.
+ * A run costs one feasibility check for each pair of a node with freed capacity and a kind of pending pod.
  */
 public final class Waker {
-    public static final Duration PAUSE = Duration.ofSeconds(1);
-    /** For a pod that kube-scheduler was told to try again, and hasn't asked about since. */
-    static final Duration AGAIN = Duration.ofMinutes(1);
+    public static final Duration MIN_INTERVAL = Duration.ofSeconds(1);
+    /** When a pod is retried that kube-scheduler has not asked about since it was woken. */
+    static final Duration RETRY_AFTER = Duration.ofMinutes(1);
 
     private static final Logger LOG = LoggerFactory.getLogger(Waker.class);
-    /** Questions at one look, tens of milliseconds; what is left is asked at the next. */
-    private static final int MOST_QUESTIONS = 20_000;
+    /** Checks in one run, tens of milliseconds; the next run does the rest. */
+    private static final int MAX_CHECKS = 20_000;
 
     private final Ledger ledger;
-    private final LedgerEvents news;
+    private final LedgerEvents events;
     private final PendingPods pending;
     private final ReservationHolders reservations;
     private final Cluster cluster;
     private final LongSupplier nanoTime;
     private volatile long written;
-    /** When the last write was begun that worked. */
+    /** The start of the last write that succeeded. */
     private volatile long woken;
 
     public Waker(
             Ledger ledger,
-            LedgerEvents news,
+            LedgerEvents events,
             PendingPods pending,
             ReservationHolders reservations,
             Cluster cluster,
             LongSupplier nanoTime) {
         this.ledger = ledger;
-        this.news = news;
+        this.events = events;
         this.pending = pending;
         this.reservations = reservations;
         this.cluster = cluster;
         this.nanoTime = nanoTime;
-        this.written = nanoTime.getAsLong() - PAUSE.toNanos();
+        this.written = nanoTime.getAsLong() - MIN_INTERVAL.toNanos();
         this.woken = written;
     }
 
     /**
-     * Makes kube-scheduler ask about this pod again, if it hasn't been {@link #told}, nor anything else for a second.
+     * Makes kube-scheduler retry this pod, unless it was {@linkplain #wokenSince woken} already or a write went out within
+     * the last second.
      *
-     * @param node that the pod may fit on, or may be made to
+     * @param node on which the pod fits, or would fit after evictions
      */
     public void wake(String node, Waiting pod) {
-        if (!told(pod)) {
+        if (!wokenSince(pod)) {
             var unused = write(node, pod.pod());
         }
     }
 
     /**
-     * Whether kube-scheduler has been made to try all pods again within the last minute, and since it asked about this
-     * one: it will ask after its backoff, or has no node to ask about.
+     * Whether kube-scheduler was woken within the last minute and after it asked about this pod. It then asks again after
+     * its backoff, or its own filters leave no node.
      */
-    public boolean told(Waiting pod) {
+    public boolean wokenSince(Waiting pod) {
         long last = woken;
-        return last - pod.lookedAt() > 0 && nanoTime.getAsLong() - last < AGAIN.toNanos();
+        return last - pod.lookedAt() > 0 && nanoTime.getAsLong() - last < RETRY_AFTER.toNanos();
     }
 
     private boolean due() {
-        return nanoTime.getAsLong() - written >= PAUSE.toNanos();
+        return nanoTime.getAsLong() - written >= MIN_INTERVAL.toNanos();
     }
 
-    /** Whether it was written; not within a second of another write. */
+    /** Writes, unless another write went out within the last second; returns whether the write succeeded. */
     private boolean write(String node, PodId pod) {
         long now = nanoTime.getAsLong();
         synchronized (this) {
@@ -106,9 +107,9 @@ public final class Waker {
 
     public void wake() {
         if (!due() || !(cluster.leadership() instanceof Leads)) {
-            return; // what is freed in the meantime is kept
+            return; // the events stay in the queue
         }
-        Set<String> freed = news.takeFreed();
+        Set<String> freed = events.takeFreed();
         if (freed.isEmpty()) {
             return;
         }
@@ -116,23 +117,23 @@ public final class Waker {
         // No other pod fits into what is reserved for one.
         reservations.pods().forEach(pod -> pending.waiting(pod.uid()).ifPresent(kinds::add));
         List<String> nodes = new ArrayList<>(freed);
-        int atOnce = Math.max(1, MOST_QUESTIONS / Math.max(1, kinds.size()));
+        int atOnce = Math.max(1, MAX_CHECKS / Math.max(1, kinds.size()));
         for (String node : nodes.subList(0, Math.min(atOnce, nodes.size()))) {
             Optional<Waiting> helped = kinds.stream()
-                    .filter(waiting -> waiting.wish().nodes().contains(node)
+                    .filter(waiting -> waiting.kind().nodes().contains(node)
                             && ledger.feasibility(
                                             node,
                                             waiting.pod().uid(),
-                                            waiting.wish().ask())
+                                            waiting.kind().request())
                                     instanceof Feasibility.Fits)
                     .findFirst();
             if (helped.isPresent()) {
                 if (!write(node, helped.get().pod())) {
-                    nodes.forEach(news::capacityFreed); // next time
+                    nodes.forEach(events::capacityFreed); // next time
                 }
-                return; // it wakes all
+                return; // one write wakes all pods
             }
         }
-        nodes.stream().skip(atOnce).forEach(news::capacityFreed);
+        nodes.stream().skip(atOnce).forEach(events::capacityFreed);
     }
 }

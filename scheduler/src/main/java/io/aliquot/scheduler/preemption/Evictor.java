@@ -8,8 +8,8 @@ import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PendingPods.PodKind;
 import io.aliquot.scheduler.pending.PendingPods.Waiting;
-import io.aliquot.scheduler.pending.PendingPods.Wish;
 import io.aliquot.scheduler.pending.Waker;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
@@ -28,56 +28,56 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /*
- * kube-scheduler evicts for a shortage that it sees, which is one of a node's totals. Where the totals suffice and no
- * single GPU does, the node passes its filters and fails at ours, and nobody but us can help the pod.
+ * Why this process evicts: kube-scheduler preempts for a shortage of a node's totals only. If the totals suffice and no
+ * single GPU does, the node passes its filters and fails at filter here, and kube-scheduler preempts nothing.
  *
- * Whom: those of lower priority whose leaving costs least, on one of the nodes that kube-scheduler asked about a moment
- * ago, so that its taints, affinities and CPU are still as they were. Never against a disruption budget: the Eviction
- * API wouldn't have it. Room that others are leaving anyway is taken first and costs nobody anything; so whoever takes
- * over from a scheduler that died after an eviction evicts nobody again. It is kept for the pod (KeptRooms) before
- * anybody is evicted.
+ * The victims are the pods of lower priority with the lowest EvictionCost, on one of the nodes that kube-scheduler sent
+ * a moment ago, so that taints, affinities and CPU still match. Disruption budgets are respected, since the Eviction API
+ * enforces them. Capacity that terminating pods free is used first; so the next leader, after a leader that died between
+ * an eviction and the binding, evicts no further pod. The capacity is reserved (PreemptionReservations) before the first
+ * eviction.
  */
-/** Makes room for waiting pods of higher priority, where the shortage is one of single GPUs. */
+/** Evicts pods of lower priority for pending pods that no single GPU has enough free capacity for. */
 final class Evictor {
-    /** For kube-scheduler to preempt by itself, right after Filter. */
-    static final Duration ITS_TURN = Duration.ofMillis(500);
+    /** Time for kube-scheduler to preempt by itself, right after filter. */
+    static final Duration KUBE_SCHEDULER_TURN = Duration.ofMillis(500);
     /**
      * How long a question of kube-scheduler's is believed to name the nodes where a pod may go. After that it is made to
-     * ask anew, which its backoff may put off for longer than this.
+     * request anew, which its backoff may put off for longer than this.
      */
     static final Duration FRESH = Duration.ofSeconds(10);
-    /** How long one whom a disruption budget protects is left alone, and at least a pod that nothing helps, too. */
-    static final Duration LEFT_ALONE = Duration.ofSeconds(10);
+    /** Pause after a disruption budget blocked an eviction; the shortest pause for a pod that no eviction helps. */
+    static final Duration RETRY_AFTER = Duration.ofSeconds(10);
 
     private static final Logger LOG = LoggerFactory.getLogger(Evictor.class);
-    /** Kinds of pods a second, since each looks at all nodes. */
-    private static final int MOST_KINDS = 8;
+    /** Kinds of pods per run; each costs a search on all its nodes. */
+    private static final int MAX_KINDS = 8;
 
-    private static final int MOST_EVICTIONS = 20;
+    private static final int MAX_EVICTIONS = 20;
     private static final Duration LEAST_IMPORTANT_FOR = Duration.ofSeconds(2);
 
     private final Ledger ledger;
     private final PendingPods pending;
     private final Cluster cluster;
     private final Budgets budgets;
-    private final PreemptionReservations kept;
+    private final PreemptionReservations reservations;
     private final Waker waker;
     private final MeterRegistry metrics;
     private final LongSupplier nanoTime;
-    private Duration helplessFor = LEFT_ALONE;
+    private Duration helplessFor = RETRY_AFTER;
     private long looked;
     private int leastImportant = Integer.MAX_VALUE;
-    /** Until when, by uid. */
+    /** Pods whose eviction a budget blocked, by uid, and when to try again. */
     private final Map<String, Long> protectedPods = new HashMap<>();
-    /** Until when. */
-    private final Map<Wish, Long> helpless = new HashMap<>();
+    /** Kinds of pods that no eviction helps, and when to search again. */
+    private final Map<PodKind, Long> helpless = new HashMap<>();
 
     Evictor(
             Ledger ledger,
             PendingPods pending,
             Cluster cluster,
             Budgets budgets,
-            PreemptionReservations kept,
+            PreemptionReservations reservations,
             Waker waker,
             MeterRegistry metrics,
             LongSupplier nanoTime) {
@@ -85,19 +85,19 @@ final class Evictor {
         this.pending = pending;
         this.cluster = cluster;
         this.budgets = budgets;
-        this.kept = kept;
+        this.reservations = reservations;
         this.waker = waker;
         this.metrics = metrics;
         this.nanoTime = nanoTime;
         this.looked = nanoTime.getAsLong() - LEAST_IMPORTANT_FOR.toNanos();
     }
 
-    /** To be called about once a second. */
+    /** One run, about once a second. */
     void evict() {
         if (!(cluster.leadership() instanceof Leads)) {
             return;
         }
-        kept.refresh();
+        reservations.refresh();
         long now = nanoTime.getAsLong();
         if (now - looked >= LEAST_IMPORTANT_FOR.toNanos()) {
             looked = now;
@@ -106,31 +106,31 @@ final class Evictor {
         protectedPods.values().removeIf(until -> until - now <= 0);
         helpless.values().removeIf(until -> until - now <= 0);
         List<Waiting> waiting = pending.waiting().stream()
-                .filter(one -> one.wish().rank().preempts()
-                        && one.wish().rank().priority() > leastImportant
-                        && now - one.lookedAt() >= ITS_TURN.toNanos()
-                        && !kept.holds(one.pod().uid()))
+                .filter(one -> one.kind().rank().preempts()
+                        && one.kind().rank().priority() > leastImportant
+                        && now - one.lookedAt() >= KUBE_SCHEDULER_TURN.toNanos()
+                        && !reservations.holds(one.pod().uid()))
                 .sorted(Comparator.<Waiting>comparingInt(
-                                one -> -one.wish().rank().priority())
+                                one -> -one.kind().rank().priority())
                         .thenComparingLong(one -> -(now - one.lookedAt())))
                 .toList();
-        // At least as long as it takes to look at the others.
-        helplessFor = LEFT_ALONE.plusSeconds(
-                waiting.stream().map(Waiting::wish).distinct().count() / MOST_KINDS);
+        // Long enough for a search for each other kind.
+        helplessFor = RETRY_AFTER.plusSeconds(
+                waiting.stream().map(Waiting::kind).distinct().count() / MAX_KINDS);
         int looks = 0;
         int evictions = 0;
         for (Waiting one : waiting) {
-            boolean due = fresh(one) || !waker.told(one);
-            if (due && !helpless.containsKey(one.wish())) {
-                if (looks++ == MOST_KINDS || evictions >= MOST_EVICTIONS) {
+            boolean due = fresh(one) || !waker.wokenSince(one);
+            if (due && !helpless.containsKey(one.kind())) {
+                if (looks++ == MAX_KINDS || evictions >= MAX_EVICTIONS) {
                     return;
                 }
-                evictions += makeRoom(one);
+                evictions += preempt(one);
             }
         }
     }
 
-    /** The lowest priority of all who hold a part of a GPU: whoever waits with no more need not be looked at. */
+    /** The lowest priority of all pods that hold a GPU: a pending pod of this or a lower priority has no victims. */
     private int leastImportant() {
         return ledger.nodeNames().stream()
                 .flatMap(node -> ledger.view(node).stream())
@@ -148,45 +148,45 @@ final class Evictor {
 
     private record OnNode(String node, EvictionPlan plan) {}
 
-    /** Returns how many were evicted. */
-    private int makeRoom(Waiting one) {
+    /** Returns the number of evicted pods. */
+    private int preempt(Waiting one) {
         if (!stillWaits(one)) {
             return 0;
         }
         Optional<OnNode> cheapest = cheapest(one);
         if (cheapest.isEmpty()) {
-            helpless.put(one.wish(), nanoTime.getAsLong() + helplessFor.toNanos());
+            helpless.put(one.kind(), nanoTime.getAsLong() + helplessFor.toNanos());
             return 0;
         }
         String node = cheapest.get().node();
         List<Victim> victims = cheapest.get().plan().victims();
         if (!victims.isEmpty() && !fresh(one)) {
-            waker.wake(node, one); // and when kube-scheduler has asked again
+            waker.wake(node, one); // the eviction follows when kube-scheduler has asked again
             return 0;
         }
-        if (ledger.feasibility(node, one.pod().uid(), one.wish().ask()) instanceof Feasibility.Fits) {
+        if (ledger.feasibility(node, one.pod().uid(), one.kind().request()) instanceof Feasibility.Fits) {
             waker.wake(node, one);
             return 0;
         }
         Set<String> uids = victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());
-        if (!stillWaits(one) || !kept.reserve(one.pod(), one.wish().ask(), node, uids)) {
-            return 0; // somebody was faster
+        if (!stillWaits(one) || !reservations.reserve(one.pod(), one.kind().request(), node, uids)) {
+            return 0; // the capacity was taken in the meantime
         }
-        LOG.info("makes room for {} node={} victims={}", one.pod(), node, victims);
+        LOG.info("preempting for {} node={} victims={}", one.pod(), node, victims);
         return evict(one, node, victims);
     }
 
-    /** For the same, and on the same nodes: looking for victims takes its time, and so does evicting them for others. */
+    /** Whether the pod is still pending with the same request and nodes: the search and earlier evictions take time. */
     private boolean stillWaits(Waiting one) {
         return pending.waiting(one.pod().uid())
-                        .filter(now -> now.wish().equals(one.wish()))
+                        .filter(now -> now.kind().equals(one.kind()))
                         .isPresent()
                 && cluster.version(one.pod()).isPresent();
     }
 
     private Optional<OnNode> cheapest(Waiting one) {
         Optional<OnNode> best = Optional.empty();
-        for (String name : one.wish().nodes().names()) {
+        for (String name : one.kind().nodes().names()) {
             Optional<NodeView> view = ledger.view(name);
             Optional<EvictionPlan> plan = view.flatMap(node -> plan(one, node));
             if (plan.isPresent()
@@ -202,10 +202,10 @@ final class Evictor {
     }
 
     private Optional<EvictionPlan> plan(Waiting one, NodeView node) {
-        Wish wish = one.wish();
-        Set<String> leaving = kept.leaving(node);
+        PodKind kind = one.kind();
+        Set<String> leaving = reservations.leaving(node);
         List<Victim> candidates = node.holdings().stream()
-                .filter(holding -> Victim.mayBe(holding, wish.rank().priority())
+                .filter(holding -> Victim.mayBe(holding, kind.rank().priority())
                         && !protectedPods.containsKey(holding.pod().uid()))
                 .map(holding -> Victim.of(holding, budgets))
                 .filter(victim -> victim.budgets().stream().allMatch(budget -> budget.allowed() > 0))
@@ -216,15 +216,15 @@ final class Evictor {
         while (true) {
             Optional<EvictionPlan> plan = VictimSearch.cheapest(
                     candidates,
-                    without -> ledger.feasibilityWithout(node.name(), one.pod().uid(), wish.ask(), without)
+                    without -> ledger.feasibilityWithout(node.name(), one.pod().uid(), kind.request(), without)
                             instanceof Feasibility.Fits,
                     leaving,
-                    wish.ask().wantsOneGpu(),
+                    kind.request().wantsOneGpu(),
                     Optional.empty());
             if (plan.isEmpty() || plan.get().cost().violations() == 0) {
                 return plan;
             }
-            // Together they overdraw a budget, which alone none of them does: without the dearest of them.
+            // Together the victims exceed a budget that none exceeds alone: search again without the most expensive one.
             candidates.remove(plan.get().victims().stream()
                     .filter(victim -> !victim.budgets().isEmpty())
                     .max(Comparator.comparingInt(Victim::priority)
@@ -235,13 +235,13 @@ final class Evictor {
 
     private int evict(Waiting one, String node, List<Victim> victims) {
         if (victims.size() > 1 && !victims.stream().allMatch(victim -> evict(victim, true))) {
-            kept.release(one.pod().uid());
+            reservations.release(one.pod().uid());
             return 0;
         }
         var evicted = new ArrayList<Victim>();
         for (Victim victim : victims) {
             if (!evict(victim, false)) {
-                kept.release(one.pod().uid()); // the next look takes into account who is leaving by then
+                reservations.release(one.pod().uid()); // the next run counts the pods that terminate by then
                 break;
             }
             evicted.add(victim);
@@ -250,7 +250,7 @@ final class Evictor {
                     "Preempted",
                     "Preempted by pod " + one.pod().namespace() + "/"
                             + one.pod().name() + " of priority "
-                            + one.wish().rank().priority() + ", which fits on no GPU of node " + node + " otherwise");
+                            + one.kind().rank().priority() + ", which fits on no GPU of node " + node + " otherwise");
         }
         if (!evicted.isEmpty()) {
             cluster.note(
@@ -278,7 +278,7 @@ final class Evictor {
             return true;
         }
         LOG.warn("cannot evict {} {}", victim.pod(), outcome);
-        protectedPods.put(victim.pod().uid(), nanoTime.getAsLong() + LEFT_ALONE.toNanos());
+        protectedPods.put(victim.pod().uid(), nanoTime.getAsLong() + RETRY_AFTER.toNanos());
         return false;
     }
 

@@ -22,35 +22,35 @@ import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 
 /**
- * Room that pods were made to leave, for whom they were made to: kept until that pod is bound or gone, or goes
- * elsewhere, or cannot come any more. Not remembered beyond this process: the evictor of who takes over finds the victims
- * leaving and keeps their room again. Thread-safe.
+ * Capacity reserved for a preemptor while its victims terminate; released when the preemptor is bound, disappears or goes
+ * elsewhere. Reservations are not persisted: the evictor of the next leader finds the victims terminating and reserves
+ * their capacity again. Thread-safe.
  */
 final class PreemptionReservations implements ReservationHolders {
-    /** Until the watch must have told that a victim was told to leave. */
+    /** How long the watch may take to report that a victim terminates. */
     private static final Duration LAG = Duration.ofSeconds(15);
 
-    /** How long after it should be gone a pod is still expected to go. */
+    /** How long after the end of its grace period a pod is still expected to terminate. */
     private static final Duration OVERDUE = Duration.ofSeconds(30);
 
     /**
-     * Room on a node.
+     * Reserved capacity on a node.
      *
-     * @param victims who are being told to leave
-     * @param awaited these, and who was leaving the node already when it was begun
-     * @param vacated whether none of those is there any more
-     * @param since when it was begun, or vacated
+     * @param victims uids of the pods that are evicted for it
+     * @param awaited the victims, and the pods that were terminating on the node when the reservation began
+     * @param vacated whether none of the awaited pods holds a GPU of the node any more
+     * @param since when the reservation began, or was vacated
      */
-    record Kept(
+    record Reservation(
             PodId pod,
-            PodGpuRequest ask,
+            PodGpuRequest request,
             String node,
             Set<String> victims,
             Set<String> awaited,
             boolean vacated,
             long since) {
-        Kept vacatedAt(long now) {
-            return new Kept(pod, ask, node, Set.of(), Set.of(), true, now);
+        Reservation vacatedAt(long now) {
+            return new Reservation(pod, request, node, Set.of(), Set.of(), true, now);
         }
     }
 
@@ -59,7 +59,7 @@ final class PreemptionReservations implements ReservationHolders {
     private final Cluster cluster;
     private final LongSupplier nanoTime;
     private final InstantSource clock;
-    private final Map<String, Kept> byPod = new ConcurrentHashMap<>();
+    private final Map<String, Reservation> byPod = new ConcurrentHashMap<>();
 
     PreemptionReservations(
             Ledger ledger, PendingPods pending, Cluster cluster, LongSupplier nanoTime, InstantSource clock) {
@@ -70,24 +70,24 @@ final class PreemptionReservations implements ReservationHolders {
         this.clock = clock;
     }
 
-    /** Keeps the room that these, and whoever leaves the node anyway, will have left; whether that is enough. */
-    boolean reserve(PodId pod, PodGpuRequest ask, String node, Set<String> victims) {
+    /** Reserves what the victims and the pods that terminate anyway will free; returns whether that suffices. */
+    boolean reserve(PodId pod, PodGpuRequest request, String node, Set<String> victims) {
         Set<String> awaited = leaving(node);
         awaited.addAll(victims);
-        return reserve(new Kept(pod, ask, node, Set.copyOf(victims), Set.copyOf(awaited), false, nanoTime.getAsLong()));
+        return reserve(new Reservation(pod, request, node, Set.copyOf(victims), Set.copyOf(awaited), false, nanoTime.getAsLong()));
     }
 
-    private boolean reserve(Kept kept) {
-        Set<String> without = leaving(kept.node());
-        if (nanoTime.getAsLong() - kept.since() < LAG.toNanos()) {
-            without.addAll(kept.victims());
+    private boolean reserve(Reservation reservation) {
+        Set<String> without = leaving(reservation.node());
+        if (nanoTime.getAsLong() - reservation.since() < LAG.toNanos()) {
+            without.addAll(reservation.victims());
         }
-        boolean done = ledger.reserveFor(kept.pod(), kept.node(), kept.ask(), without);
+        boolean done = ledger.reserveFor(reservation.pod(), reservation.node(), reservation.request(), without);
         if (done) {
-            boolean vacated = !kept.vacated() && Collections.disjoint(without, kept.awaited());
-            byPod.put(kept.pod().uid(), vacated ? kept.vacatedAt(nanoTime.getAsLong()) : kept);
+            boolean vacated = !reservation.vacated() && Collections.disjoint(without, reservation.awaited());
+            byPod.put(reservation.pod().uid(), vacated ? reservation.vacatedAt(nanoTime.getAsLong()) : reservation);
         } else {
-            release(kept.pod().uid());
+            release(reservation.pod().uid());
         }
         return done;
     }
@@ -97,49 +97,49 @@ final class PreemptionReservations implements ReservationHolders {
         ledger.releaseReservation(uid);
     }
 
-    /** Whether room is kept for this pod. */
+    /** Whether the pod has a reservation. */
     boolean holds(String uid) {
         return byPod.containsKey(uid);
     }
 
     @Override
     public Collection<PodId> pods() {
-        return all().stream().map(Kept::pod).toList();
+        return all().stream().map(Reservation::pod).toList();
     }
 
-    Collection<Kept> all() {
+    Collection<Reservation> all() {
         return List.copyOf(byPod.values());
     }
 
-    /** To be called often enough that the ledger doesn't forget. */
+    /** Renews the reservations before the ledger drops them, and releases those that are no longer needed. */
     void refresh() {
-        for (Kept kept : all()) {
-            String uid = kept.pod().uid();
-            boolean stays = ledger.nodeOf(uid).map(kept.node()::equals).orElse(true);
-            // A pod that was deleted while it was looked at is still pending, but not for the watch.
+        for (Reservation reservation : all()) {
+            String uid = reservation.pod().uid();
+            boolean stays = ledger.nodeOf(uid).map(reservation.node()::equals).orElse(true);
+            // A pod that was deleted during filter is still in PendingPods, but the watch no longer has it.
             boolean waits = pending.request(uid).isPresent()
-                    && cluster.version(kept.pod()).isPresent();
-            if (!waits || !stays || passedOver(kept)) {
+                    && cluster.version(reservation.pod()).isPresent();
+            if (!waits || !stays || passedOver(reservation)) {
                 release(uid);
             } else {
-                reserve(kept);
+                reserve(reservation);
             }
         }
     }
 
     /**
-     * Whether kube-scheduler has asked about the pod and not about this node: since those who are awaited are gone,
-     * because until then the node's totals may have been short.
+     * Whether kube-scheduler asked about the pod without this node after the awaited pods were gone. Before that, the node
+     * may have lacked CPU or memory.
      */
-    private boolean passedOver(Kept kept) {
-        return kept.vacated()
-                && pending.waiting(kept.pod().uid())
-                        .filter(pod -> pod.lookedAt() - kept.since() > 0
-                                && !pod.wish().nodes().contains(kept.node()))
+    private boolean passedOver(Reservation reservation) {
+        return reservation.vacated()
+                && pending.waiting(reservation.pod().uid())
+                        .filter(pod -> pod.lookedAt() - reservation.since() > 0
+                                && !pod.kind().nodes().contains(reservation.node()))
                         .isPresent();
     }
 
-    /** Uids of pods that were told to leave a node, or are being told, and still have parts of its GPUs. */
+    /** Uids of the pods that terminate, or are being evicted, and still hold GPUs of the node. */
     Set<String> leaving(String node) {
         return ledger.view(node).map(this::leaving).orElseGet(HashSet::new);
     }
@@ -150,15 +150,15 @@ final class PreemptionReservations implements ReservationHolders {
                 .map(holding -> holding.pod().uid())
                 .collect(Collectors.toCollection(HashSet::new));
         long now = nanoTime.getAsLong();
-        for (Kept kept : byPod.values()) {
-            if (kept.node().equals(node.name()) && now - kept.since() < LAG.toNanos()) {
-                leaving.addAll(kept.victims());
+        for (Reservation reservation : byPod.values()) {
+            if (reservation.node().equals(node.name()) && now - reservation.since() < LAG.toNanos()) {
+                leaving.addAll(reservation.victims());
             }
         }
         return leaving;
     }
 
-    /** One that should be gone and isn't, on a node that doesn't answer perhaps, is not waited for. */
+    /** Whether the pod terminates. A pod long past its grace period, perhaps on an unreachable node, does not count. */
     private boolean leaves(Holding holding) {
         return holding.leavesBy().isBefore(Instant.MAX)
                 && holding.leavesBy().isAfter(clock.instant().minus(OVERDUE));

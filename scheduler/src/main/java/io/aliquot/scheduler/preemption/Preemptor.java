@@ -26,17 +26,19 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /*
- * kube-scheduler (1.35, framework/preemption) proposes for each node the pods whose leaving makes the node's totals
- * suffice; which GPU they leave it cannot know. So on each node we choose anew among those of lower priority. Our choice
- * must leave enough CPU and memory, too; where it doesn't, its proposal stands and we only add to it.
+ * How the victims are chosen. kube-scheduler (1.35, framework/preemption) proposes for each node the pods whose eviction
+ * makes the node's totals suffice; it does not know which GPU they hold. So this class selects victims among the pods of
+ * lower priority on each node. They must also free enough CPU and memory; if they do not, the proposal is kept and only
+ * extended.
  *
- * Ports, affinities, the number of pods we don't count. So of its proposal we keep the pods that hold no GPU, and each
- * beside which, without the others, the pod would fit by all that we count: it spares whom it can, so that one is in the
- * way of something else. One that is in the way of a GPU, too, cannot be told from those that are in a GPU's way only: a
- * cheaper pod may go instead, and it itself at the next try, when a GPU is free.
+ * This class does not count ports, affinities or the number of pods. It therefore keeps two kinds of proposed pods: those
+ * that hold no GPU, and those beside which the preemptor would fit by everything that is counted once the other proposed
+ * pods are gone. kube-scheduler spares every pod that it can, so such a pod blocks something that is not counted. A pod
+ * that blocks both a GPU and something else cannot be recognized: a cheaper pod may be evicted instead, and this one at
+ * the next try, when a GPU is free.
  *
- * It is answered one node: the cheapest by our order. It would choose among several by its own, in which budgets come
- * before priority.
+ * The answer names one node, the cheapest by EvictionCost. Among several nodes kube-scheduler would choose by its own
+ * order, in which budgets come before priority.
  */
 /** Chooses the pods that kube-scheduler evicts for a pod of higher priority. */
 public final class Preemptor {
@@ -46,14 +48,14 @@ public final class Preemptor {
     private final Cluster cluster;
     private final PendingPods pending;
     private final Budgets budgets;
-    private final PreemptionReservations kept;
+    private final PreemptionReservations reservations;
 
-    Preemptor(Ledger ledger, Cluster cluster, PendingPods pending, Budgets budgets, PreemptionReservations kept) {
+    Preemptor(Ledger ledger, Cluster cluster, PendingPods pending, Budgets budgets, PreemptionReservations reservations) {
         this.ledger = ledger;
         this.cluster = cluster;
         this.pending = pending;
         this.budgets = budgets;
-        this.kept = kept;
+        this.reservations = reservations;
     }
 
     private record Found(String node, List<Victim> victims, EvictionCost cost, int violations) {}
@@ -67,15 +69,15 @@ public final class Preemptor {
         if (!(cluster.leadership() instanceof Leads)) {
             return Map.of();
         }
-        PodGpuRequest ask = pod.request();
-        if (ask.containers().isEmpty()) {
+        PodGpuRequest request = pod.request();
+        if (request.containers().isEmpty()) {
             return proposed;
         }
         if (!pod.rank().preempts()) {
             return Map.of();
         }
         Optional<Found> best = Optional.empty();
-        for (var entry : new TreeMap<>(proposed).entrySet()) { // equal costs: the same node every time
+        for (var entry : new TreeMap<>(proposed).entrySet()) { // sorted: equal costs give the same node every time
             Optional<EvictionCost> below = best.map(Found::cost);
             Optional<Found> found = ledger.view(entry.getKey())
                     .flatMap(node -> new OnNode(pod, node, entry.getValue()).find(below));
@@ -90,10 +92,10 @@ public final class Preemptor {
         Found found = best.get();
         Set<String> uids = uids(found.victims());
         LOG.info("preempt {} node={} victims={}", pod.id(), found.node(), found.victims());
-        if (cluster.version(pod.id()).isPresent()) { // or nobody would say again that it is gone
+        if (cluster.version(pod.id()).isPresent()) { // a deleted pod would stay in PendingPods, since no further watch event removes it
             pending.holdsCapacity(pod);
         }
-        kept.reserve(pod.id(), ask, found.node(), uids);
+        reservations.reserve(pod.id(), request, found.node(), uids);
         return Map.of(
                 found.node(),
                 new NodeVictims(uids.stream().sorted().toList(), found.violations()));
@@ -103,10 +105,10 @@ public final class Preemptor {
         return victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());
     }
 
-    /** One node that kube-scheduler would make room on. */
+    /** The search for victims on one node that kube-scheduler proposes. */
     private final class OnNode {
         private final UnboundPod pod;
-        private final PodGpuRequest ask;
+        private final PodGpuRequest request;
         private final NodeView node;
         private final List<Victim> proposedForGpus = new ArrayList<>();
         private final List<Victim> proposedForOthers = new ArrayList<>();
@@ -114,7 +116,7 @@ public final class Preemptor {
 
         OnNode(UnboundPod pod, NodeView node, NodeVictims proposed) {
             this.pod = pod;
-            this.ask = pod.request();
+            this.request = pod.request();
             this.node = node;
             this.proposedViolations = proposed.budgetViolations();
             List<Victim> victims = victims(proposed);
@@ -132,7 +134,7 @@ public final class Preemptor {
             List<Victim> victims = new ArrayList<>();
             for (String uid : proposed.uids()) {
                 Holding holding = holdings.get(uid);
-                // One that is unknown to the ledger is without a GPU as far as anybody knows.
+                // A pod that the ledger does not know counts as a pod without a GPU.
                 victims.add(
                         holding == null
                                 ? new Victim(
@@ -147,11 +149,11 @@ public final class Preemptor {
         }
 
         private boolean fits(Set<String> without) {
-            return ledger.feasibilityWithout(node.name(), pod.id().uid(), ask, without) instanceof Feasibility.Fits;
+            return ledger.feasibilityWithout(node.name(), pod.id().uid(), request, without) instanceof Feasibility.Fits;
         }
 
         Optional<Found> find(Optional<EvictionCost> below) {
-            Set<String> leaving = kept.leaving(node);
+            Set<String> leaving = reservations.leaving(node);
             Set<String> gone = new HashSet<>(leaving);
             gone.addAll(uids(proposedForOthers));
             List<Victim> candidates = node.holdings().stream()
@@ -159,7 +161,7 @@ public final class Preemptor {
                             && !gone.contains(holding.pod().uid()))
                     .map(holding -> Victim.of(holding, budgets))
                     .toList();
-            boolean oneGpu = ask.wantsOneGpu();
+            boolean oneGpu = request.wantsOneGpu();
             Optional<EvictionPlan> plan = VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, below);
             if (plan.isEmpty()) {
                 return Optional.empty();
@@ -180,12 +182,12 @@ public final class Preemptor {
             List<Victim> victims = new ArrayList<>(forGpus);
             victims.addAll(proposedForOthers);
             EvictionPlan plan = new EvictionPlan(victims);
-            // Of those without a GPU the budgets aren't known.
+            // The budgets of pods without a GPU are not known.
             int unknown = (int)
                     victims.stream().filter(victim -> victim.perGpu().isEmpty()).count();
             int violations = plan.cost().violations() + Math.min(proposedViolations, unknown);
             if (victims.isEmpty()) {
-                // It wants at least one, and leaves alone those that are leaving.
+                // kube-scheduler expects at least one victim and does not evict a terminating pod again.
                 node.holdings().stream()
                         .filter(holding -> leaving.contains(holding.pod().uid())
                                 && holding.state() == Holding.State.HELD
@@ -198,15 +200,15 @@ public final class Preemptor {
                     : Optional.of(new Found(node.name(), victims, plan.cost(), violations));
         }
 
-        /** Whether CPU and memory suffice without these. */
+        /** Whether CPU and memory suffice without these pods. */
         private boolean hostFits(Set<String> gone, List<Victim> victims) {
             Set<String> without = new HashSet<>(gone);
             without.addAll(uids(victims));
             if (!(node.facts() instanceof NodeFacts.Sharing sharing)) {
                 return false;
             }
-            long cpuMillis = ask.requests().cpuMillis();
-            long memoryBytes = ask.requests().memoryBytes();
+            long cpuMillis = request.requests().cpuMillis();
+            long memoryBytes = request.requests().memoryBytes();
             for (Holding holding : node.holdings()) {
                 if (!without.contains(holding.pod().uid())) {
                     cpuMillis += holding.requests().cpuMillis();

@@ -23,14 +23,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Looks into GPUs that the ledger believes to be oversold: what it was told may be old, so the pods are read. Where they
- * do hold it all, two leaders have sold the same part: somebody got past the fence. The youngest are told to leave, until
- * the others fit.
+ * Checks GPUs that the ledger reports as over-allocated. The ledger may be behind, so the auditor reads the pods. If they
+ * do hold more than the GPU has, two leaders allocated the same part: a write got past the fence. The auditor then evicts
+ * the youngest pods until the others fit.
  *
- * <p>A leader knows of all that was bound before it became one. Where each leader's pods were bound after those of the
- * leaders before it, none sold anything twice: an admin has made the GPU's capacity smaller since. That is told, and
- * nobody has to leave; nor where the Lease was made anew in between. Resizes don't count here, since nobody can tell when one was: what got past the fence by one is
- * told only, too.
+ * <p>It evicts no pod if each leader's pods were bound after those of the leaders before it. A leader knows of everything
+ * that was bound before it became leader, so none of them allocated anything twice: an administrator has reduced the GPU's
+ * capacity. The auditor writes an event instead. It does the same if the Lease was recreated in between. Resizes do not
+ * count, since the API does not record when they happened; a resize that got past the fence leads to an event only.
  */
 final class Auditor {
     private static final Logger LOG = LoggerFactory.getLogger(Auditor.class);
@@ -39,11 +39,11 @@ final class Auditor {
             .thenComparing(pod -> pod.id().uid());
 
     private final Ledger ledger;
-    private final LedgerEvents news;
+    private final LedgerEvents events;
     private final Cluster cluster;
-    private final Counter oversold;
+    private final Counter overallocated;
     /** What earlier audits counted and logged, by GPU, until an audit finds the GPU in order. */
-    private final Map<LedgerEvents.Oversold, Finding> findings = new HashMap<>();
+    private final Map<LedgerEvents.OverallocatedGpu, Finding> findings = new HashMap<>();
 
     /**
      * A GPU of which pods hold more than it has.
@@ -53,32 +53,32 @@ final class Auditor {
      */
     private record Finding(Set<String> holders, Map<String, EvictOutcome> evictions) {}
 
-    Auditor(Ledger ledger, LedgerEvents news, Cluster cluster, MeterRegistry metrics) {
+    Auditor(Ledger ledger, LedgerEvents events, Cluster cluster, MeterRegistry metrics) {
         this.ledger = ledger;
-        this.news = news;
+        this.events = events;
         this.cluster = cluster;
-        this.oversold = Counter.builder("aliquot.ledger.oversold")
+        this.overallocated = Counter.builder("aliquot.ledger.overallocated")
                 .description("Times that pods were found to hold more of a GPU than it has")
                 .register(metrics);
     }
 
-    /** Whoever doesn't lead leaves it until he does. */
+    /** One run; a replica that does not lead does nothing. */
     void audit() {
         if (!(cluster.leadership() instanceof Leads leads)) {
-            news.keepOnly(Set.copyOf(ledger.nodeNames()));
+            events.keepOnly(Set.copyOf(ledger.nodeNames()));
             findings.clear();
             return;
         }
         Set<String> nodes = findings.isEmpty() ? Set.of() : Set.copyOf(ledger.nodeNames());
         findings.keySet().removeIf(gpu -> !nodes.contains(gpu.node()));
-        for (LedgerEvents.Oversold suspect : news.takeOverallocated()) {
+        for (LedgerEvents.OverallocatedGpu suspect : events.takeOverallocated()) {
             if (!decided(suspect, leads.fence())) {
-                news.overallocated(suspect.node(), suspect.gpu()); // next time
+                events.overallocated(suspect.node(), suspect.gpu()); // the next run tries again
             }
         }
     }
 
-    private boolean decided(LedgerEvents.Oversold suspect, Fence present) {
+    private boolean decided(LedgerEvents.OverallocatedGpu suspect, Fence present) {
         var holders = new ArrayList<BoundPod>();
         for (PodId pod : ledger.holders(suspect.node(), suspect.gpu())) {
             PodState state = cluster.read(pod);
@@ -102,7 +102,7 @@ final class Auditor {
         if (eachLeaderInTurn(holders) || leaseRecreated(present, holders)) {
             cluster.warn(
                     youngest(holders).id(),
-                    "GpuOversold",
+                    "GpuOverallocated",
                     "pods hold more of " + what + " than its capacity is now; delete this pod, or another one there");
             return true;
         }
@@ -110,7 +110,7 @@ final class Auditor {
     }
 
     /** Counts and logs the GPU once, and again when a further pod holds a part of it. */
-    private Finding report(LedgerEvents.Oversold suspect, List<BoundPod> holders) {
+    private Finding report(LedgerEvents.OverallocatedGpu suspect, List<BoundPod> holders) {
         Set<String> uids = holders.stream().map(pod -> pod.id().uid()).collect(Collectors.toSet());
         Finding before = findings.get(suspect);
         if (before != null && before.holders().containsAll(uids)) {
@@ -118,10 +118,10 @@ final class Auditor {
         }
         var finding = new Finding(uids, new HashMap<>());
         findings.put(suspect, finding);
-        oversold.increment();
+        overallocated.increment();
         for (BoundPod holder : holders) {
             LOG.error(
-                    "oversold {} node={} gpu={} holds={}",
+                    "over-allocated {} node={} gpu={} holds={}",
                     holder.id(),
                     suspect.node(),
                     suspect.gpu(),
@@ -135,7 +135,7 @@ final class Auditor {
         for (int i = 1; i < oldestFirst.size(); i++) {
             BoundPod before = oldestFirst.get(i - 1);
             BoundPod after = oldestFirst.get(i);
-            // Times are told in whole seconds, and a new leader waits longer than one.
+            // The API server records whole seconds, and a new leader waits longer than one.
             if (!after.fence().equals(before.fence())
                     && !(after.bound().isAfter(before.bound()) && transitions(after) > transitions(before))) {
                 return false;
@@ -144,12 +144,12 @@ final class Auditor {
         return true;
     }
 
-    /** Whether the Lease has been since then: its transitions count from 0 again, and say nothing of who came first. */
+    /** Whether the Lease was recreated since: its transitions then start at 0 and do not order the leaders. */
     private static boolean leaseRecreated(Fence present, List<BoundPod> holders) {
         return holders.stream().anyMatch(holder -> transitions(holder) > present.transitions());
     }
 
-    /** Of the Lease when the pod was bound; -1 where nobody can tell. */
+    /** The transitions of the Lease when the pod was bound; -1 if the fence is unreadable. */
     private static int transitions(BoundPod pod) {
         try {
             return Fence.parse(pod.fence()).transitions();
@@ -158,16 +158,16 @@ final class Auditor {
         }
     }
 
-    private boolean evictUntilTheRestFits(LedgerEvents.Oversold suspect, String what, List<BoundPod> holders, Finding finding) {
+    private boolean evictUntilTheRestFits(LedgerEvents.OverallocatedGpu suspect, String what, List<BoundPod> holders, Finding finding) {
         boolean all = true;
         while (ledger.overallocated(suspect.node(), suspect.gpu(), holders)) {
             BoundPod youngest = youngest(holders);
             holders.remove(youngest);
             cluster.warn(
                     youngest.id(),
-                    "GpuOversold",
-                    "two leaders of the scheduler gave away the same part of " + what + "; this pod, the younger, "
-                            + "is evicted, and those before it stay");
+                    "GpuOverallocated",
+                    "two leaders of the scheduler allocated the same part of " + what + "; this pod, the younger, "
+                            + "is evicted, and the older ones stay");
             EvictOutcome outcome = cluster.evict(youngest.id(), false);
             EvictOutcome before = finding.evictions().put(youngest.id().uid(), outcome);
             if (before == null || before.getClass() != outcome.getClass()) {

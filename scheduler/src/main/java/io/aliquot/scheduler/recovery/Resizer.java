@@ -19,50 +19,50 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Changes what a running pod holds of its GPUs. Only the leader may: room that others see free must not be given twice.
+ * Changes the GPU allocation of a running pod. Only the leader may, since another replica could allocate the same capacity.
  * The limit file in the container follows within seconds. Thread-safe.
  */
 public final class Resizer {
-    /** What became of it. */
+    /** The outcome of a resize. */
     public sealed interface Result {
-        /** The pod holds what was wanted. */
+        /** The pod holds the requested amount. */
         record Done() implements Result {}
 
-        /** Nothing changed, and trying again is of no use until something else changes. */
+        /** Nothing changed, and a retry fails until something else changes. */
         record Refused(String why) implements Result {}
 
-        /** No such pod is bound. */
+        /** The pod does not exist or is not bound. */
         record NotFound() implements Result {}
 
-        /** Nothing changed as far as is known, and trying again, or asking the replica that leads, may help. */
+        /** Nothing changed as far as is known; a retry, or a request to the leader, may succeed. */
         record Unavailable(String why) implements Result {}
     }
 
     private static final Logger LOG = LoggerFactory.getLogger(Resizer.class);
-    /** A pod's status changes every few hundred milliseconds while it starts, and its version with it. */
+    /** While a pod starts, its status and with it its resourceVersion change every few hundred milliseconds. */
     private static final int TRIES = 5;
 
     private final Ledger ledger;
     private final Cluster cluster;
-    private final WriteReconciler outcomes;
+    private final WriteReconciler reconciler;
 
-    public Resizer(Ledger ledger, Cluster cluster, WriteReconciler outcomes) {
+    public Resizer(Ledger ledger, Cluster cluster, WriteReconciler reconciler) {
         this.ledger = ledger;
         this.cluster = cluster;
-        this.outcomes = outcomes;
+        this.reconciler = reconciler;
     }
 
     /**
-     * Resizes a pod. Who asks must have been authorised.
+     * Resizes a pod. The caller has authorized the user.
      *
-     * @throws io.aliquot.api.FormatException where the changes make no sense for this pod
+     * @throws io.aliquot.api.FormatException if the changes are invalid for this pod
      */
     public Result resize(PodId pod, List<AllocationChange> changes) {
         Result result = new Result.Unavailable("the pod keeps changing; try again");
         for (int i = 0; i < TRIES && result instanceof Result.Unavailable; i++) {
-            Cluster.LeaderStatus standing = cluster.leadership();
-            if (!(standing instanceof Cluster.LeaderStatus.Leads leads)) {
-                return new Result.Unavailable(((Cluster.LeaderStatus.Waits) standing).why());
+            Cluster.LeaderStatus leaderStatus = cluster.leadership();
+            if (!(leaderStatus instanceof Cluster.LeaderStatus.Leads leads)) {
+                return new Result.Unavailable(((Cluster.LeaderStatus.Waits) leaderStatus).why());
             }
             Resizing resizing = ledger.resize(pod.uid(), changes);
             if (resizing instanceof Resizing.Unknown) {
@@ -105,8 +105,8 @@ public final class Resizer {
             ledger.rollbackResize(prepared.pod().uid(), prepared.version());
             return new Outcome(new Result.Unavailable(unheard.why()), false);
         }
-        // Even if it is done: the next resize needn't wait for the watch then.
-        PodState state = outcomes.reconcile(prepared.pod());
+        // Also after success: the next resize then does not have to wait for the watch.
+        PodState state = reconciler.reconcile(prepared.pod());
         if (outcome instanceof WriteOutcome.Done) {
             return new Outcome(new Result.Done(), false);
         }

@@ -14,16 +14,16 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Finds out what became of a Binding or a resize whose answer was lost. The pod is read as it is now. Where it still has
- * the version that the write was conditional on, its version is moved on first, by an annotation that means nothing:
- * after that the write either shows or cannot happen any more, however late the server gets to it.
+ * Finds the outcome of a Binding or a resize whose answer was lost. It reads the pod. If the pod still has the
+ * resourceVersion that the write was conditional on, it first advances the version with an annotation that has no other
+ * effect: after that the write is either visible or can no longer happen, however late the server processes it.
  */
 public final class WriteReconciler {
-    /** Whoever sent something looks into its outcome himself at first, and gives up before kube-scheduler does. */
-    public static final Duration LEFT_ALONE = Duration.ofSeconds(10);
+    /** The sender of a write reconciles it first, and gives up before kube-scheduler times out. */
+    public static final Duration RETRY_AFTER = Duration.ofSeconds(10);
 
-    /** Of those that can't be decided now, in one round: each may take seconds. */
-    private static final int MOST_UNREADABLE = 3;
+    /** Unreadable pods after which a run ends: each may take seconds. */
+    private static final int MAX_UNREADABLE = 3;
 
     private static final Logger LOG = LoggerFactory.getLogger(WriteReconciler.class);
 
@@ -36,7 +36,7 @@ public final class WriteReconciler {
         this.cluster = cluster;
     }
 
-    /** Tells the ledger what became of the pod, and of what was sent for it. */
+    /** Reads the pod and applies its state to the ledger. */
     public PodState reconcile(PodId pod) {
         OptionalLong base = ledger.unresolvedBase(pod.uid());
         PodState state = cluster.read(pod);
@@ -58,18 +58,18 @@ public final class WriteReconciler {
     }
 
     /**
-     * Decides what nobody has decided for a while. Each round begins with another pod: one that cannot be decided, since
-     * somebody's policy refuses to have it moved on, say, is in nobody's way.
+     * Reconciles all writes that are still unresolved after {@link #RETRY_AFTER}. Each run starts with another pod, so that
+     * a pod that cannot be reconciled, for example because a policy rejects the annotation, does not delay the others.
      */
     public void reconcileAll() {
-        List<PodId> doubtful = new ArrayList<>(ledger.unconfirmed(LEFT_ALONE));
+        List<PodId> doubtful = new ArrayList<>(ledger.unconfirmed(RETRY_AFTER));
         Collections.rotate(doubtful, rounds.incrementAndGet());
         int unreadable = 0;
         for (PodId pod : doubtful) {
             PodState state = reconcile(pod);
             if (!(state instanceof PodState.Unreadable)) {
-                LOG.warn("settled {} found={}", pod, state);
-            } else if (++unreadable == MOST_UNREADABLE) {
+                LOG.warn("reconciled {} found={}", pod, state);
+            } else if (++unreadable == MAX_UNREADABLE) {
                 return;
             }
         }

@@ -18,7 +18,7 @@ public final class FakeCluster implements Cluster {
     public final List<Sent> sent = new ArrayList<>();
     public final List<String> woken = new ArrayList<>();
     public final Deque<WriteOutcome> outcomes = new ArrayDeque<>();
-    public volatile Cluster.LeaderStatus standing = new Cluster.LeaderStatus.Leads(new Fence("aliquot-1_uuid", 3));
+    public volatile Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.Leads(new Fence("aliquot-1_uuid", 3));
     public PodState state = new PodState.Unreadable("nobody told the test's cluster");
     public OptionalLong version = OptionalLong.of(1);
     /** Of single pods, by name. */
@@ -42,7 +42,7 @@ public final class FakeCluster implements Cluster {
     @Override
     public Cluster.LeaderStatus leadership() {
         meanwhile.run();
-        return standing;
+        return leaderStatus;
     }
 
     @Override

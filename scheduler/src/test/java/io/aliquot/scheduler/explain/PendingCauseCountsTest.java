@@ -50,30 +50,30 @@ class PendingCauseCountsTest {
     @Test
     void ofSeveralReplicasOnlyTheLeaderCounts() {
         refused("a", 40_000);
-        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         assertThat(causes.count())
                 .containsEntry("memory", 0)
-                .containsEntry("not-looked-at", 0)
+                .containsEntry("not-evaluated", 0)
                 .containsKeys("closed", "impossible");
     }
 
     @Test
     void everyKindGetsItsTurnHoweverSeldomSomebodyAsks() {
-        for (int kind = 0; kind < 3 * PendingCauseCounts.LOOKS; kind++) {
+        for (int kind = 0; kind < 3 * PendingCauseCounts.MAX_EVALUATIONS; kind++) {
             refused("pod-" + kind, 40_000 + kind);
         }
         for (int scrape = 1; scrape <= 20; scrape++) {
             assertThat(causes.count())
                     .as("scrape " + scrape)
-                    .containsEntry("memory", Math.min(scrape, 3) * PendingCauseCounts.LOOKS)
-                    .containsEntry("not-looked-at", Math.max(0, 3 - scrape) * PendingCauseCounts.LOOKS);
+                    .containsEntry("memory", Math.min(scrape, 3) * PendingCauseCounts.MAX_EVALUATIONS)
+                    .containsEntry("not-evaluated", Math.max(0, 3 - scrape) * PendingCauseCounts.MAX_EVALUATIONS);
             world.pass(Duration.ofMinutes(1));
         }
     }
 
     @Test
     void whatIsKnownIsLookedAtAnewByAndByAndForgottenIfItIsNot() {
-        for (int kind = 0; kind < 2 * PendingCauseCounts.LOOKS; kind++) {
+        for (int kind = 0; kind < 2 * PendingCauseCounts.MAX_EVALUATIONS; kind++) {
             refused("pod-" + kind, 40_000 + kind);
         }
         causes.count();
@@ -83,13 +83,13 @@ class PendingCauseCountsTest {
         world.pass(Duration.ofMinutes(1));
         assertThat(causes.count())
                 .as("the older half is looked at")
-                .containsEntry("elsewhere", PendingCauseCounts.LOOKS)
-                .containsEntry("memory", PendingCauseCounts.LOOKS);
+                .containsEntry("elsewhere", PendingCauseCounts.MAX_EVALUATIONS)
+                .containsEntry("memory", PendingCauseCounts.MAX_EVALUATIONS);
 
-        world.pass(PendingCauseCounts.KNOWN_FOR);
+        world.pass(PendingCauseCounts.CACHED_FOR);
         assertThat(causes.count())
-                .containsEntry("elsewhere", PendingCauseCounts.LOOKS)
-                .containsEntry("not-looked-at", PendingCauseCounts.LOOKS);
+                .containsEntry("elsewhere", PendingCauseCounts.MAX_EVALUATIONS)
+                .containsEntry("not-evaluated", PendingCauseCounts.MAX_EVALUATIONS);
     }
 
     private void refused(String name, int memoryMiB) {

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 /** Node 1 and 2 have 30,000 MiB free on each GPU. */
 class PendingPodEventsTest {
     private final ExtenderFixture world = new ExtenderFixture();
-    private final PendingPodEvents storyteller = new PendingPodEvents(
+    private final PendingPodEvents events = new PendingPodEvents(
             world.pending, new Explainer(world.ledger, new Budgets()), world.ledger, world.cluster, world.now::get);
 
     @BeforeEach
@@ -44,7 +44,7 @@ class PendingPodEventsTest {
     @Test
     void aPodThatKubeSchedulerNeverSendsIsToldWhyOfAllNodes() {
         world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=40000"));
-        after(PendingPodEvents.PATIENCE);
+        after(PendingPodEvents.GRACE);
         assertThat(world.cluster.notes)
                 .singleElement()
                 .asString()
@@ -55,7 +55,7 @@ class PendingPodEventsTest {
     @Test
     void whatWaitsForSomethingElseIsLeftToKubeSchedulerToTell() {
         world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=30000"));
-        after(PendingPodEvents.PATIENCE);
+        after(PendingPodEvents.GRACE);
         assertThat(world.cluster.notes).isEmpty();
     }
 
@@ -74,18 +74,18 @@ class PendingPodEventsTest {
     @Test
     void anotherReasonIsNewsButNotWithinAMinute() {
         waits("a", 40_000);
-        after(PendingPodEvents.PATIENCE);
+        after(PendingPodEvents.GRACE);
         world.takenElsewhere("more", 1, 0, 10_000);
         world.takenElsewhere("more-2", 1, 1, 10_000);
         world.takenElsewhere("more-3", 2, 0, 10_000);
         world.takenElsewhere("more-4", 2, 1, 10_000);
-        after(PendingPodEvents.REST.dividedBy(2));
+        after(PendingPodEvents.MIN_INTERVAL.dividedBy(2));
         assertThat(world.cluster.notes).hasSize(1);
 
-        after(PendingPodEvents.REST.dividedBy(2));
+        after(PendingPodEvents.MIN_INTERVAL.dividedBy(2));
 
         assertThat(world.cluster.notes).hasSize(2).last().asString().contains("lacks 20000 MiB");
-        after(PendingPodEvents.REST);
+        after(PendingPodEvents.MIN_INTERVAL);
         assertThat(world.cluster.notes).as("it is the same still").hasSize(2);
     }
 
@@ -93,8 +93,8 @@ class PendingPodEventsTest {
     @Test
     void whatIsTheSameForLongIsToldAgain() {
         world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=40000"));
-        after(PendingPodEvents.PATIENCE);
-        after(PendingPodEvents.AGAIN.minusSeconds(10));
+        after(PendingPodEvents.GRACE);
+        after(PendingPodEvents.REPEAT_AFTER.minusSeconds(10));
         assertThat(world.cluster.notes).hasSize(1);
 
         after(Duration.ofSeconds(10));
@@ -107,14 +107,14 @@ class PendingPodEventsTest {
         for (int i = 0; i < 20; i++) {
             world.pending.refused(id("pod-" + i), Gpus.ask("APP:main: gpumem=40000"));
         }
-        world.pass(PendingPodEvents.PATIENCE);
+        world.pass(PendingPodEvents.GRACE);
         for (int i = 0; i < 20; i++) {
             turn();
         }
         assertThat(world.cluster.notes).hasSize(20);
-        world.pass(PendingPodEvents.AGAIN.minus(PendingPodEvents.PATIENCE));
+        world.pass(PendingPodEvents.REPEAT_AFTER.minus(PendingPodEvents.GRACE));
         world.pending.refused(id("new"), Gpus.ask("APP:main: gpumem=40000"));
-        after(PendingPodEvents.PATIENCE);
+        after(PendingPodEvents.GRACE);
         assertThat(world.cluster.notes).anySatisfy(note -> assertThat(note).startsWith("new "));
     }
 
@@ -122,7 +122,7 @@ class PendingPodEventsTest {
     void whereThereIsRoomNothingIsSaid() {
         waits("a", 40_000);
         world.ledger.observeEnded(id("old-1-0").uid());
-        after(PendingPodEvents.PATIENCE);
+        after(PendingPodEvents.GRACE);
         assertThat(world.cluster.notes).isEmpty();
     }
 
@@ -131,11 +131,11 @@ class PendingPodEventsTest {
         for (int i = 0; i < 20; i++) {
             waits("pod-" + i, 40_000 + i);
         }
-        after(PendingPodEvents.PATIENCE);
+        after(PendingPodEvents.GRACE);
         int before = world.cluster.notes.size();
-        assertThat(before).isLessThanOrEqualTo(PendingPodEvents.EVENTS_A_TURN);
+        assertThat(before).isLessThanOrEqualTo(PendingPodEvents.MAX_EVENTS_PER_RUN);
         turn();
-        assertThat(world.cluster.notes.size() - before).isLessThanOrEqualTo(PendingPodEvents.EVENTS_A_TURN);
+        assertThat(world.cluster.notes.size() - before).isLessThanOrEqualTo(PendingPodEvents.MAX_EVENTS_PER_RUN);
         for (int i = 0; i < 40; i++) {
             turn();
         }
@@ -145,9 +145,9 @@ class PendingPodEventsTest {
     @Test
     void whoDoesNotLeadSaysNothing() {
         waits("a", 40_000);
-        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
-        after(PendingPodEvents.PATIENCE);
-        after(PendingPodEvents.PATIENCE);
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        after(PendingPodEvents.GRACE);
+        after(PendingPodEvents.GRACE);
         assertThat(world.cluster.notes).isEmpty();
     }
 
@@ -156,13 +156,13 @@ class PendingPodEventsTest {
     }
 
     private void turn() {
-        storyteller.tell();
+        events.report();
         world.pass(Duration.ofSeconds(1));
     }
 
     private void after(Duration time) {
-        storyteller.tell();
+        events.report();
         world.pass(time);
-        storyteller.tell();
+        events.report();
     }
 }

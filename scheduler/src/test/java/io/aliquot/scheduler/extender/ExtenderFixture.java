@@ -38,23 +38,23 @@ public final class ExtenderFixture {
 
     public final AtomicLong now = new AtomicLong();
     public final FakeCluster cluster = new FakeCluster();
-    public final LedgerEvents news = new LedgerEvents();
-    public final Ledger ledger = new Ledger(now::get, news);
+    public final LedgerEvents events = new LedgerEvents();
+    public final Ledger ledger = new Ledger(now::get, events);
     public final PendingPods pending = new PendingPods(now::get);
-    public final WriteReconciler outcomes = new WriteReconciler(ledger, cluster);
-    final Binder binder = new Binder(ledger, cluster, pending, outcomes, now::get);
+    public final WriteReconciler reconciler = new WriteReconciler(ledger, cluster);
+    final Binder binder = new Binder(ledger, cluster, pending, reconciler, now::get);
     public final Budgets budgets = new Budgets();
     public final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
 
     public ExtenderFixture() {
         node(ledger, 1);
         node(ledger, 2);
-        news.takeFreed();
+        events.takeFreed();
     }
 
     /** Answers filter as the program does, for tests of other packages: the nodes that fit. */
     public List<String> filter(String name, String limits, int priority, String policy, String... nodes) {
-        return placing(Placement.BINPACK, 100)
+        return filterAndPrioritize(Placement.BINPACK, 100)
                 .filter(pod(name, limits, priority, policy), List.of(nodes))
                 .nodeNames();
     }
@@ -75,10 +75,10 @@ public final class ExtenderFixture {
     }
 
     private static UnboundPod unbound(Wire.Pod pod) {
-        return pod.requesting(pod.template().ask());
+        return pod.requesting(pod.template().request());
     }
 
-    FilterAndPrioritize placing(Placement nodes, int nodesPerFilter) {
+    FilterAndPrioritize filterAndPrioritize(Placement nodes, int nodesPerFilter) {
         return new FilterAndPrioritize(ledger, cluster, pending, nodes, nodesPerFilter);
     }
 

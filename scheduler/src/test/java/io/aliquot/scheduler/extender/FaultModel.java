@@ -74,8 +74,8 @@ final class FaultModel {
     private static final int NODES = 3;
     private static final int GPUS = 2;
     private static final int MEMORY = 1000;
-    private static final int MOST_SLOTS = 5;
-    private static final int DEEPEST = 2;
+    private static final int MAX_SLOTS = 5;
+    private static final int MAX_DEPTH = 2;
     private static final List<Scaling> SCALINGS = List.of(new Scaling(50), new Scaling(150), new Scaling(200));
     private static final SharingMode[] SHARES = SharingMode.values();
     private static final List<PodGpuRequest> ASKS = List.of(
@@ -265,7 +265,7 @@ final class FaultModel {
             }
             case 25 -> rarely(2, replica::audit);
             case 26 -> rarely(4, () -> shareOtherwise(random.nextInt(NODES)));
-            default -> replica.outcomes.reconcileAll();
+            default -> replica.reconciler.reconcileAll();
         }
         checkTruth();
     }
@@ -278,7 +278,7 @@ final class FaultModel {
 
     /** While somebody waits for an answer other things happen. */
     private void meanwhile() {
-        if (!calm && depth < DEEPEST && random.nextInt(4) == 0) {
+        if (!calm && depth < MAX_DEPTH && random.nextInt(4) == 0) {
             depth++;
             step();
             depth--;
@@ -464,7 +464,7 @@ final class FaultModel {
                     gpus.add(gpu(number, i, MEMORY, calm || random.nextInt(8) > 0));
                 }
             }
-            int slots = calm ? MOST_SLOTS : 1 + random.nextInt(MOST_SLOTS);
+            int slots = calm ? MAX_SLOTS : 1 + random.nextInt(MAX_SLOTS);
             facts = facts(number, slots, gpus);
         }
         nodes.put("n" + number, facts);
@@ -541,7 +541,7 @@ final class FaultModel {
         }
         pass(Ledger.KEPT_FOR.plus(BoundPods.GRACE).plusSeconds(30));
         for (Replica replica : replicas) {
-            replica.outcomes.reconcileAll();
+            replica.reconciler.reconcileAll();
         }
     }
 
@@ -614,19 +614,19 @@ final class FaultModel {
     /** One of the two schedulers, and its way to the API server. */
     private final class Replica implements Cluster {
         private final String name;
-        private final LedgerEvents news = new LedgerEvents();
-        private final Ledger ledger = new Ledger(now::get, news);
+        private final LedgerEvents events = new LedgerEvents();
+        private final Ledger ledger = new Ledger(now::get, events);
         private final PendingPods pending = new PendingPods(now::get);
-        private final WriteReconciler outcomes = new WriteReconciler(ledger, this);
-        private final Binder binder = new Binder(ledger, this, pending, outcomes, now::get);
-        private final Resizer resizer = new Resizer(ledger, this, outcomes);
-        private final Runnable auditor = RecoveryAccess.audit(ledger, news, this);
+        private final WriteReconciler reconciler = new WriteReconciler(ledger, this);
+        private final Binder binder = new Binder(ledger, this, pending, reconciler, now::get);
+        private final Resizer resizer = new Resizer(ledger, this, reconciler);
+        private final Runnable auditor = RecoveryAccess.audit(ledger, events, this);
         /** What its watch still has to tell, in order. */
         private final Deque<Event> untold = new ArrayDeque<>();
         /** What its watch told last. */
         private final Map<String, Pod> known = new LinkedHashMap<>();
 
-        private Cluster.LeaderStatus standing = new Cluster.LeaderStatus.Waits("started");
+        private Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.Waits("started");
 
         Replica(String name) {
             this.name = name;
@@ -704,10 +704,10 @@ final class FaultModel {
             var fence = new Fence(name, lease.transitions());
             if (!lease.equals(fence)
                     || !believed.equals(lease)
-                    || standing.equals(new Cluster.LeaderStatus.Leads(fence))) {
+                    || leaderStatus.equals(new Cluster.LeaderStatus.Leads(fence))) {
                 return;
             }
-            standing = new Cluster.LeaderStatus.Waits("taking over");
+            leaderStatus = new Cluster.LeaderStatus.Waits("taking over");
             for (Pod pod : List.copyOf(pods.values())) {
                 if (pod.holds()) {
                     ledger.assume(pod.bound());
@@ -715,7 +715,7 @@ final class FaultModel {
                 meanwhile();
             }
             if (lease.equals(fence)) {
-                standing = new Cluster.LeaderStatus.Leads(fence);
+                leaderStatus = new Cluster.LeaderStatus.Leads(fence);
             }
         }
 
@@ -763,7 +763,7 @@ final class FaultModel {
         }
 
         void audit() {
-            if (standing instanceof Cluster.LeaderStatus.Leads) {
+            if (leaderStatus instanceof Cluster.LeaderStatus.Leads) {
                 counts.count("audit");
             }
             auditor.run();
@@ -780,7 +780,7 @@ final class FaultModel {
             if (ledger.feasibilityWithout(node, pod.id.uid(), pod.ask, uids) instanceof Feasibility.Fits
                     && ledger.reserveFor(pod.id, node, pod.ask, uids)) {
                 counts.count("room kept");
-                if (standing instanceof Cluster.LeaderStatus.Leads) {
+                if (leaderStatus instanceof Cluster.LeaderStatus.Leads) {
                     victims.forEach(victim -> change(victim.leaving()));
                 }
             }
@@ -791,7 +791,7 @@ final class FaultModel {
 
         @Override
         public Cluster.LeaderStatus leadership() {
-            return standing;
+            return leaderStatus;
         }
 
         @Override

@@ -17,7 +17,7 @@ class PreemptVerbTest {
             Map.of("n1", new MetaVictims(List.of(new MetaPod("uid-a")), 0));
 
     private final ExtenderFixture world = new ExtenderFixture();
-    private final PreemptVerb verb = new PreemptVerb(new PreemptionFixture(world).preempting);
+    private final PreemptVerb verb = new PreemptVerb(new PreemptionFixture(world).preemptor);
 
     @BeforeEach
     void fillNode() {

@@ -59,7 +59,7 @@ class WireReaderTest {
     void thePodRequestsWhatKubeSchedulerCounts() {
         Wire.Pod pod = ExtenderFixture.args(ARGS.replace("\"restartPolicy\": \"Always\", ", ""))
                 .pod();
-        assertThat(pod.template().ask().requests()).isEqualTo(new HostResources(1250, 2L << 30));
+        assertThat(pod.template().request().requests()).isEqualTo(new HostResources(1250, 2L << 30));
     }
 
     @ParameterizedTest
@@ -70,12 +70,12 @@ class WireReaderTest {
                 "\"affinity\": {\"podAntiAffinity\": {\"preferredDuringSchedulingIgnoredDuringExecution\": [[1]]}, \"x\": {}}",
                 "\"topologySpreadConstraints\": [{\"whenUnsatisfiable\": \"ScheduleAnyway\"}, {\"maxSkew\": 1}]"
             })
-    void aPodThatSaysWhatItWouldLikeHasPreferences(String wish) {
-        assertThat(ExtenderFixture.args(ARGS.replace("\"priority\"", wish + ", \"priority\""))
+    void aPodThatSaysWhatItWouldLikeHasPreferences(String kind) {
+        assertThat(ExtenderFixture.args(ARGS.replace("\"priority\"", kind + ", \"priority\""))
                         .pod()
                         .preferences())
                 .isTrue();
-        String must = wish.replace("preferred", "required").replace("ScheduleAnyway", "DoNotSchedule");
+        String must = kind.replace("preferred", "required").replace("ScheduleAnyway", "DoNotSchedule");
         assertThat(ExtenderFixture.args(ARGS.replace("\"priority\"", must + ", \"priority\""))
                         .pod()
                         .preferences())

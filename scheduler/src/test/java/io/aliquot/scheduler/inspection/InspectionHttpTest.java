@@ -338,8 +338,8 @@ class InspectionHttpTest {
     @Test
     void onlyTheLeaderResizes() throws Exception {
         var server = context.getBean(FakeCluster.class);
-        var standing = server.standing;
-        server.standing = new LeaderStatus.Waits("waiting for the kube-scheduler in this pod to lead");
+        var leaderStatus = server.leaderStatus;
+        server.leaderStatus = new LeaderStatus.Waits("waiting for the kube-scheduler in this pod to lead");
         try {
             HttpResponse<String> answer =
                     patch("admin", "team/p1-2", "{\"shares\":[{\"container\":\"main\",\"cores\":1}]}");
@@ -348,7 +348,7 @@ class InspectionHttpTest {
             assertThat(answer.headers().firstValue("Connection")).hasValue("close");
             assertThat(answer.body()).contains("waiting for the kube-scheduler in this pod to lead");
         } finally {
-            server.standing = standing;
+            server.leaderStatus = leaderStatus;
         }
     }
 

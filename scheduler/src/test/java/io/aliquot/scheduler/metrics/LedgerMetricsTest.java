@@ -19,7 +19,7 @@ class LedgerMetricsTest {
     @Test
     void anEmptyGpuIsNotStrandedWhileAPodWaitsForMoreWholeCardsThanANodeHas() {
         world.pending.refused(id("a"), Gpus.ask("APP:main: gpu=3"));
-        assertThat(sum("aliquot_node_gpu_memory_stranded_mebibytes")).isZero();
+        assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isZero();
     }
 
     @Test
@@ -27,14 +27,14 @@ class LedgerMetricsTest {
         ExtenderFixture.node(world.ledger, 2, Gpus.gpu(2, 0, ExtenderFixture.MEMORY / 2));
         var all = new GpuAmount(ExtenderFixture.MEMORY, 0, 1, true);
         world.ledger.observeBound(BoundPods.of(id("a"), "n1", 1, BoundPods.main(Gpus.uuid(1, 0), all)));
-        assertThat(sum("aliquot_node_gpu_memory_stranded_mebibytes")).isZero();
+        assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isZero();
     }
 
     @Test
     void whatIsFreeBesideAShareIsStrandedWhereHalfOfTheGpuIsAskedForAndLessIsLeft() {
         world.takenElsewhere("a", 1, 0, 50_000);
         world.pending.refused(id("b"), Gpus.ask("APP:main: gpumem-percentage=50"));
-        assertThat(sum("aliquot_node_gpu_memory_stranded_mebibytes")).isEqualTo(30_000);
+        assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isEqualTo(30_000.0 * (1 << 20));
     }
 
     private double sum(String gauge) {

@@ -24,7 +24,7 @@ import org.junit.jupiter.api.Test;
 class WakerTest {
     private final ExtenderFixture world = new ExtenderFixture();
     private final Waker waker =
-            new Waker(world.ledger, world.news, world.pending, List::of, world.cluster, world.now::get);
+            new Waker(world.ledger, world.events, world.pending, List::of, world.cluster, world.now::get);
 
     @BeforeEach
     void noRoom() {
@@ -32,7 +32,7 @@ class WakerTest {
         world.takenElsewhere("y", 1, 1, 79_000);
         world.takenElsewhere("z", 2, 0, 79_000);
         world.takenElsewhere("v", 2, 1, 79_000);
-        world.news.takeFreed();
+        world.events.takeFreed();
     }
 
     @Test
@@ -113,7 +113,7 @@ class WakerTest {
         world.ledger.observeEnded("uid-x");
         world.ledger.reserve(id("b"), "n1", Gpus.ask("APP:main: gpumem=80000"));
         waits("a", 2000, "n1");
-        world.news.takeFreed();
+        world.events.takeFreed();
         world.pass(Ledger.EXPECTED_FOR.plusSeconds(1));
         world.ledger.expire();
         assertThat(wokenAfterASecond()).containsExactly("n1");
@@ -169,12 +169,12 @@ class WakerTest {
     void forOnePodOneWriteUntilKubeSchedulerAsksOrAMinuteIsOver() {
         waits("a", 2000, "n1");
         for (int second = 0; second < 100; second++) {
-            world.pass(Waker.PAUSE);
+            world.pass(Waker.MIN_INTERVAL);
             waker.wake("n1", world.pending.waiting("uid-a").orElseThrow());
         }
         assertThat(world.cluster.woken).hasSize(2);
         waits("a", 2000, "n1");
-        world.pass(Waker.PAUSE);
+        world.pass(Waker.MIN_INTERVAL);
         waker.wake("n1", world.pending.waiting("uid-a").orElseThrow());
         assertThat(world.cluster.woken).hasSize(3);
     }
@@ -197,7 +197,7 @@ class WakerTest {
         Waiting a = world.pending.waiting("uid-a").orElseThrow();
         world.cluster.wakes = false;
         for (int second = 0; second < 3; second++) {
-            world.pass(Waker.PAUSE);
+            world.pass(Waker.MIN_INTERVAL);
             waker.wake("n1", a);
         }
         assertThat(world.cluster.woken).hasSize(3);
@@ -206,11 +206,11 @@ class WakerTest {
     @Test
     void whoTakesOverWakesForWhatWasFreedBefore() {
         waits("a", 2000, "n1");
-        Cluster.LeaderStatus leads = world.cluster.standing;
-        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        Cluster.LeaderStatus leads = world.cluster.leaderStatus;
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         world.ledger.observeEnded("uid-x");
         assertThat(wokenAfterASecond()).isEmpty();
-        world.cluster.standing = leads;
+        world.cluster.leaderStatus = leads;
         assertThat(wokenAfterASecond()).containsExactly("n1");
     }
 
@@ -241,7 +241,7 @@ class WakerTest {
     }
 
     private List<String> wokenAfterASecond() {
-        world.pass(Waker.PAUSE);
+        world.pass(Waker.MIN_INTERVAL);
         waker.wake();
         return world.cluster.woken;
     }

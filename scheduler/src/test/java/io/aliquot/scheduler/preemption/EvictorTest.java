@@ -62,7 +62,7 @@ class EvictorTest {
                 .containsExactly("n1");
         assertThat(world.bind("high", "n1")).isEmpty();
         ticks(2);
-        assertThat(preemption.kept.all()).isEmpty();
+        assertThat(preemption.reservations.all()).isEmpty();
         assertThat(world.cluster.evicted).containsExactly("young");
     }
 
@@ -120,12 +120,12 @@ class EvictorTest {
         tick();
         world.ledger.observeEnded("uid-young");
         ticks(30);
-        assertThat(preemption.kept.holds("uid-high"))
+        assertThat(preemption.reservations.holds("uid-high"))
                 .as("kube-scheduler may not have known that there is room")
                 .isTrue();
         world.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
         tick();
-        assertThat(preemption.kept.holds("uid-high")).as("it is asking").isTrue();
+        assertThat(preemption.reservations.holds("uid-high")).as("it is asking").isTrue();
         assertThat(world.cluster.evicted).containsExactly("young");
         waits("high", 40_000, 10, "n2");
         tick();
@@ -148,7 +148,7 @@ class EvictorTest {
         ticks(15);
         waits("high", 40_000, 10, "n2");
         tick();
-        assertThat(preemption.kept.holds("uid-high")).isFalse();
+        assertThat(preemption.reservations.holds("uid-high")).isFalse();
     }
 
     @Test
@@ -222,7 +222,7 @@ class EvictorTest {
         waits("high", 40_000, 10);
         tick();
         assertThat(world.cluster.evicted).containsExactly("young");
-        assertThat(preemption.kept.all()).isEmpty();
+        assertThat(preemption.reservations.all()).isEmpty();
         tick();
         assertThat(world.cluster.evicted).containsExactly("young", "old");
     }
@@ -258,7 +258,7 @@ class EvictorTest {
         waits("high", 40_000, 10);
         tick();
         assertThat(world.cluster.evicted).isEmpty();
-        assertThat(preemption.kept.holds("uid-high")).isTrue();
+        assertThat(preemption.reservations.holds("uid-high")).isTrue();
     }
 
     @Test
@@ -266,7 +266,7 @@ class EvictorTest {
         waits("high", 40_000, 10);
         tick();
         world.leaves(young);
-        preemption.kept.release("uid-high");
+        preemption.reservations.release("uid-high");
         var next = preemption.evictor();
         waits("high", 40_000, 10);
         for (int i = 0; i < 10; i++) {
@@ -274,7 +274,7 @@ class EvictorTest {
             next.evict();
         }
         assertThat(world.cluster.evicted).containsExactly("young");
-        assertThat(preemption.kept.holds("uid-high")).isTrue();
+        assertThat(preemption.reservations.holds("uid-high")).isTrue();
     }
 
     @Test
@@ -292,17 +292,17 @@ class EvictorTest {
         waits("higher", 40_000, 11);
         ticks(2);
         assertThat(world.cluster.evicted).containsExactly("young");
-        assertThat(preemption.kept.all()).hasSize(2);
+        assertThat(preemption.reservations.all()).hasSize(2);
     }
 
     @Test
     void kubeSchedulerGetsItsTurnFirst() {
         waits("high", 40_000, 10);
-        world.pass(Evictor.ITS_TURN.dividedBy(2));
+        world.pass(Evictor.KUBE_SCHEDULER_TURN.dividedBy(2));
         evictor.evict();
         assertThat(world.cluster.evicted).isEmpty();
         var proposal = Map.of("n1", new NodeVictims(List.of("uid-old"), 0));
-        assertThat(preemption.preempting.preempt(unbound("high", mebibytes(40_000), 10, ""), proposal))
+        assertThat(preemption.preemptor.preempt(unbound("high", mebibytes(40_000), 10, ""), proposal))
                 .isNotEmpty();
         ticks(5);
         assertThat(world.cluster.evicted).isEmpty();
@@ -320,7 +320,7 @@ class EvictorTest {
     @Test
     void whoDoesNotLeadEvictsNobody() {
         waits("high", 40_000, 10);
-        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         ticks(5);
         assertThat(world.cluster.evicted).isEmpty();
     }

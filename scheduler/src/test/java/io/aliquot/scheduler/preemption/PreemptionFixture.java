@@ -5,17 +5,17 @@ import io.aliquot.scheduler.pending.Waker;
 
 /** Preemption on the nodes of {@link ExtenderFixture}. */
 public final class PreemptionFixture {
-    final PreemptionReservations kept;
+    final PreemptionReservations reservations;
     public final Waker waker;
-    public final Preemptor preempting;
+    public final Preemptor preemptor;
     private final ExtenderFixture world;
 
     public PreemptionFixture(ExtenderFixture world) {
         this.world = world;
-        this.kept = new PreemptionReservations(
+        this.reservations = new PreemptionReservations(
                 world.ledger, world.pending, world.cluster, world.now::get, world::instant);
-        this.waker = new Waker(world.ledger, world.news, world.pending, kept, world.cluster, world.now::get);
-        this.preempting = new Preemptor(world.ledger, world.cluster, world.pending, world.budgets, kept);
+        this.waker = new Waker(world.ledger, world.events, world.pending, reservations, world.cluster, world.now::get);
+        this.preemptor = new Preemptor(world.ledger, world.cluster, world.pending, world.budgets, reservations);
     }
 
     Evictor evictor() {
@@ -24,7 +24,7 @@ public final class PreemptionFixture {
                 world.pending,
                 world.cluster,
                 world.budgets,
-                kept,
+                reservations,
                 waker,
                 world.metrics,
                 world.now::get);

@@ -51,7 +51,7 @@ class PreemptorTest {
         world.holds("a", 1, 0, 50_000, 10);
         world.holds("b", 1, 0, 30_000, 1);
         world.holds("c", 1, 1, 80_000, 11);
-        assertThat(preemption.preempting.preempt(high, proposal("n1", "b"))).isEmpty();
+        assertThat(preemption.preemptor.preempt(high, proposal("n1", "b"))).isEmpty();
     }
 
     @Test
@@ -64,7 +64,7 @@ class PreemptorTest {
         Map<String, NodeVictims> both = Map.of(
                 "n1", new NodeVictims(List.of("uid-a"), 0),
                 "n2", new NodeVictims(List.of("uid-c"), 0));
-        assertThat(preemption.preempting.preempt(high, both).keySet()).containsExactly("n2");
+        assertThat(preemption.preemptor.preempt(high, both).keySet()).containsExactly("n2");
     }
 
     @Test
@@ -87,7 +87,7 @@ class PreemptorTest {
         assertThat(victims(hungry, "n1", "a")).containsExactly("a");
         world.holds("a", 1, 1, new HostResources(300, 0), share(1, 0, 80_000));
         world.holds("b", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
-        preemption.kept.release("uid-high");
+        preemption.reservations.release("uid-high");
         assertThat(victims(hungry, "n1", "a")).as("the younger").containsExactly("b");
     }
 
@@ -97,7 +97,7 @@ class PreemptorTest {
         world.holds("cheaper", 1, 1, 10_000, 0);
         world.budget("guarded", 0, "port");
         var proposal = Map.of("n1", new NodeVictims(List.of("uid-port"), 1));
-        assertThat(preemption.preempting.preempt(unbound("high", mebibytes(40_000), 10, ""), proposal))
+        assertThat(preemption.preemptor.preempt(unbound("high", mebibytes(40_000), 10, ""), proposal))
                 .as("a pod that holds its port, say")
                 .isEqualTo(proposal);
     }
@@ -119,7 +119,7 @@ class PreemptorTest {
         var wide = unbound("wide", mebibytes(60_000), 10, "");
         assertThat(victims(wide, "n1", "port")).containsExactly("cheaper");
         world.ledger.observeEnded("uid-cheaper");
-        preemption.kept.refresh();
+        preemption.reservations.refresh();
         assertThat(victims(wide, "n1", "port")).containsExactly("port");
     }
 
@@ -130,8 +130,8 @@ class PreemptorTest {
         world.budget("guarded", 0, "b");
         assertThat(victims(high, "n1", "b")).containsExactly("a");
         world.budget("guarded", 0, "a");
-        preemption.kept.release("uid-high");
-        assertThat(preemption.preempting.preempt(high, proposal("n1", "b")).get("n1"))
+        preemption.reservations.release("uid-high");
+        assertThat(preemption.preemptor.preempt(high, proposal("n1", "b")).get("n1"))
                 .isEqualTo(new NodeVictims(List.of("uid-b"), 1));
     }
 
@@ -165,12 +165,12 @@ class PreemptorTest {
                 .isInstanceOf(Feasibility.Fits.class);
         for (int i = 0; i < 10; i++) {
             world.pass(Ledger.KEPT_FOR.dividedBy(2));
-            preemption.kept.refresh();
+            preemption.reservations.refresh();
             world.ledger.expire();
         }
         assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refuses.class);
         world.pending.forget("uid-high");
-        preemption.kept.refresh();
+        preemption.reservations.refresh();
         assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Fits.class);
     }
 
@@ -181,10 +181,10 @@ class PreemptorTest {
         world.holds("b", 1, 1, 80_000, 20);
         assertThat(victims(high, "n1", "a")).containsExactly("a");
         world.ledger.observeEnded("uid-a");
-        preemption.kept.refresh();
+        preemption.reservations.refresh();
         assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refuses.class);
         world.pending.forget("uid-high");
-        preemption.kept.refresh();
+        preemption.reservations.refresh();
         assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Fits.class);
     }
 
@@ -194,8 +194,8 @@ class PreemptorTest {
         world.holds("b", 1, 1, 80_000, 20);
         world.cluster.version = OptionalLong.empty();
         victims(high, "n1", "a");
-        preemption.kept.refresh();
-        assertThat(preemption.kept.all()).isEmpty();
+        preemption.reservations.refresh();
+        assertThat(preemption.reservations.all()).isEmpty();
     }
 
     @Test
@@ -205,8 +205,8 @@ class PreemptorTest {
         world.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
         victims(high, "n1", "a");
         world.pass(Duration.ofMinutes(1)); // and nobody has told a to leave
-        preemption.kept.refresh();
-        assertThat(preemption.kept.all()).isEmpty();
+        preemption.reservations.refresh();
+        assertThat(preemption.reservations.all()).isEmpty();
         assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
     }
 
@@ -214,21 +214,21 @@ class PreemptorTest {
     void whoMayNotPreemptOrDoesNotLeadEvictsNobody() {
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 1);
-        assertThat(preemption.preempting.preempt(unbound("h", mebibytes(LARGE), 10, "Never"), proposal("n1", "a")))
+        assertThat(preemption.preemptor.preempt(unbound("h", mebibytes(LARGE), 10, "Never"), proposal("n1", "a")))
                 .isEmpty();
-        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
-        assertThat(preemption.preempting.preempt(high, proposal("n1", "a"))).isEmpty();
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        assertThat(preemption.preemptor.preempt(high, proposal("n1", "a"))).isEmpty();
     }
 
     @Test
     void aPodThatAsksForNoGpuIsKubeSchedulersBusiness() {
         var proposal = proposal("n1", "a");
-        assertThat(preemption.preempting.preempt(unbound("h", "\"memory\": \"1Gi\"", 10, ""), proposal))
+        assertThat(preemption.preemptor.preempt(unbound("h", "\"memory\": \"1Gi\"", 10, ""), proposal))
                 .isEqualTo(proposal);
     }
 
     private List<String> victims(UnboundPod pod, String node, String... proposed) {
-        Map<String, NodeVictims> answer = preemption.preempting.preempt(pod, proposal(node, proposed));
+        Map<String, NodeVictims> answer = preemption.preemptor.preempt(pod, proposal(node, proposed));
         assertThat(answer).containsOnlyKeys(node);
         NodeVictims victims = Objects.requireNonNull(answer.get(node));
         return victims.uids().stream()

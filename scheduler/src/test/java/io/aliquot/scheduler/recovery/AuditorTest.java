@@ -20,7 +20,7 @@ import org.slf4j.LoggerFactory;
 class AuditorTest {
     private final ExtenderFixture world = new ExtenderFixture();
     private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
-    private final Auditor auditor = new Auditor(world.ledger, world.news, world.cluster, metrics);
+    private final Auditor auditor = new Auditor(world.ledger, world.events, world.cluster, metrics);
 
     @Test
     void ofPodsThatTwoLeadersGaveTheSamePartTheYoungerIsEvictedAndToldWhy() {
@@ -30,9 +30,9 @@ class AuditorTest {
         auditor.audit();
         assertThat(world.cluster.evicted).containsExactly("young");
         assertThat(world.cluster.warnings)
-                .containsExactly("young GpuOversold: two leaders of the scheduler gave away the same part of "
-                        + Gpus.uuid(1, 0) + " of node n1; this pod, the younger, is evicted, and those before it stay");
-        assertThat(metrics.counter("aliquot.ledger.oversold").count()).isEqualTo(1);
+                .containsExactly("young GpuOverallocated: two leaders of the scheduler allocated the same part of "
+                        + Gpus.uuid(1, 0) + " of node n1; this pod, the younger, is evicted, and the older ones stay");
+        assertThat(metrics.counter("aliquot.ledger.overallocated").count()).isEqualTo(1);
     }
 
     @Test
@@ -52,7 +52,7 @@ class AuditorTest {
         auditor.audit();
         assertThat(world.cluster.evicted).isEmpty();
         assertThat(world.cluster.warnings)
-                .containsExactly("b GpuOversold: pods hold more of " + Gpus.uuid(1, 0)
+                .containsExactly("b GpuOverallocated: pods hold more of " + Gpus.uuid(1, 0)
                         + " of node n1 than its capacity is now; delete this pod, or another one there");
     }
 
@@ -63,7 +63,7 @@ class AuditorTest {
         present("c", 4, "other/2");
         auditor.audit();
         assertThat(world.cluster.evicted).isEmpty();
-        assertThat(world.cluster.warnings).hasSize(1).first().asString().startsWith("c GpuOversold: pods hold more");
+        assertThat(world.cluster.warnings).hasSize(1).first().asString().startsWith("c GpuOverallocated: pods hold more");
     }
 
     /** Its transitions count from 0 again. */
@@ -73,18 +73,18 @@ class AuditorTest {
         present("b", 4, "other/0");
         auditor.audit();
         assertThat(world.cluster.evicted).isEmpty();
-        assertThat(world.cluster.warnings).hasSize(1).first().asString().startsWith("b GpuOversold: pods hold more");
+        assertThat(world.cluster.warnings).hasSize(1).first().asString().startsWith("b GpuOverallocated: pods hold more");
     }
 
     @Test
     void aStandbyForgetsWhatItWasToldOfNodesThatAreNoMore() {
-        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
-        world.news.capacityFreed("gone");
-        world.news.overallocated("gone", "GPU-1");
-        world.news.capacityFreed("n1");
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.events.capacityFreed("gone");
+        world.events.overallocated("gone", "GPU-1");
+        world.events.capacityFreed("n1");
         auditor.audit();
-        assertThat(world.news.takeFreed()).containsExactly("n1");
-        assertThat(world.news.takeOverallocated()).isEmpty();
+        assertThat(world.events.takeFreed()).containsExactly("n1");
+        assertThat(world.events.takeOverallocated()).isEmpty();
     }
 
     @Test
@@ -151,24 +151,24 @@ class AuditorTest {
         } finally {
             log.detachAppender(lines);
         }
-        assertThat(metrics.counter("aliquot.ledger.oversold").count()).isEqualTo(1);
+        assertThat(metrics.counter("aliquot.ledger.overallocated").count()).isEqualTo(1);
         assertThat(world.cluster.evicted).hasSize(11);
         present("c", 3, "old/1");
         auditor.audit();
-        assertThat(metrics.counter("aliquot.ledger.oversold").count())
+        assertThat(metrics.counter("aliquot.ledger.overallocated").count())
                 .as("another pod is a finding of its own")
                 .isEqualTo(2);
     }
 
     @Test
     void whoDoesNotLeadEvictsNobodyUntilHeDoes() {
-        Cluster.LeaderStatus leads = world.cluster.standing;
-        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        Cluster.LeaderStatus leads = world.cluster.leaderStatus;
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         present("a", 1, "new/2");
         present("b", 2, "old/1");
         auditor.audit();
         assertThat(world.cluster.evicted).isEmpty();
-        world.cluster.standing = leads;
+        world.cluster.leaderStatus = leads;
         auditor.audit();
         assertThat(world.cluster.evicted).containsExactly("b");
     }
@@ -176,15 +176,15 @@ class AuditorTest {
     /** A standby frees a little later what lingers, so that the leader's next grant looks like too much to it. */
     @Test
     void howeverOftenAStandbyWasMistakenItSeesWhatIsTrueWhenItLeads() {
-        Cluster.LeaderStatus leads = world.cluster.standing;
-        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        Cluster.LeaderStatus leads = world.cluster.leaderStatus;
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         for (int i = 0; i < 1000; i++) {
-            world.news.overallocated("n2", "GPU-" + i);
+            world.events.overallocated("n2", "GPU-" + i);
         }
         present("a", 1, "new/2");
         present("b", 2, "old/1");
         auditor.audit();
-        world.cluster.standing = leads;
+        world.cluster.leaderStatus = leads;
         auditor.audit();
         assertThat(world.cluster.evicted).containsExactly("b");
     }

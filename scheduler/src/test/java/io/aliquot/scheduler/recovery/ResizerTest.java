@@ -26,7 +26,7 @@ class ResizerTest {
     private static final String GPU = Gpus.uuid(1, 0);
 
     private final ExtenderFixture world = new ExtenderFixture();
-    private final Resizer resizer = new Resizer(world.ledger, world.cluster, world.outcomes);
+    private final Resizer resizer = new Resizer(world.ledger, world.cluster, world.reconciler);
 
     @BeforeEach
     void aPodHolds3000() {
@@ -71,7 +71,7 @@ class ResizerTest {
 
     @Test
     void whoDoesNotLeadResizesNothing() {
-        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one leads");
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one leads");
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("another one leads"));
         assertThat(world.cluster.sent).isEmpty();
     }
@@ -108,7 +108,7 @@ class ResizerTest {
         world.cluster.outcomes.add(new WriteOutcome.Refused("the fence is old"));
         world.cluster.meanwhile = () -> {
             if (!world.cluster.sent.isEmpty()) {
-                world.cluster.standing = new Cluster.LeaderStatus.Waits("another one leads");
+                world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one leads");
             }
         };
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("the fence is old"));
