@@ -64,6 +64,15 @@ class ArchitectureTest {
             .orShould()
             .callMethod(InstantSource.class, "system");
 
+    /** The facade is for other programs. */
+    @ArchTest
+    static final ArchRule schedulerDoesNotUseItsFacade = noClasses()
+            .that()
+            .resideOutsideOfPackage("..simulation..")
+            .should()
+            .dependOnClassesThat()
+            .resideInAPackage("..simulation..");
+
     /** A reader can take the packages one at a time. */
     @ArchTest
     static final ArchRule packagesHaveNoCycles =

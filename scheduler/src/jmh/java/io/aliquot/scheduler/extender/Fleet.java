@@ -44,7 +44,7 @@ final class Fleet {
         names = fill(nodes, shares, placement);
     }
 
-    /** The same in somebody's ledger, who places. */
+    /** The same cluster in a ledger that the caller gives. */
     Fleet(Ledger ledger, FilterAndPrioritize filterAndPrioritize, int nodes, int shares) {
         this.ledger = ledger;
         this.filterAndPrioritize = filterAndPrioritize;
