@@ -70,7 +70,9 @@ public final class PendingCauseCounts {
         counts.put(NOT_EVALUATED, 0);
         kinds.forEach((kind, pods) -> {
             Evaluation evaluation = evaluations.get(kind);
-            String cause = evaluation == null || now - evaluation.at() >= CACHED_FOR.toNanos() ? NOT_EVALUATED : print(evaluation.cause());
+            String cause = evaluation == null || now - evaluation.at() >= CACHED_FOR.toNanos()
+                    ? NOT_EVALUATED
+                    : print(evaluation.cause());
             counts.merge(cause, pods.size(), Integer::sum);
         });
         return counts;

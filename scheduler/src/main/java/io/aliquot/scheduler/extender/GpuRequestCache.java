@@ -14,8 +14,10 @@ final class GpuRequestCache {
     /** Pods with more containers are not cached, which bounds the memory. */
     private static final int MAX_CONTAINERS = 16;
 
-    private final Cache<Template, PodGpuRequest> known =
-            Caffeine.newBuilder().maximumSize(MAX_ENTRIES).executor(Runnable::run).build();
+    private final Cache<Template, PodGpuRequest> known = Caffeine.newBuilder()
+            .maximumSize(MAX_ENTRIES)
+            .executor(Runnable::run)
+            .build();
 
     /**
      * Parses the request of a pod.

@@ -33,7 +33,9 @@ final class PreemptVerb {
                 .collect(Collectors.toMap(
                         Map.Entry::getKey,
                         node -> new NodeVictims(
-                                node.getValue().pods().stream().map(MetaPod::uid).toList(),
+                                node.getValue().pods().stream()
+                                        .map(MetaPod::uid)
+                                        .toList(),
                                 node.getValue().numPdbViolations())));
     }
 

@@ -224,12 +224,7 @@ final class WireReader {
             }
         }
         return new Spec(
-                initContainers,
-                containers,
-                podRequests,
-                overhead,
-                preferences,
-                new PreemptionRank(priority, preempts));
+                initContainers, containers, podRequests, overhead, preferences, new PreemptionRank(priority, preempts));
     }
 
     private static Container container(JsonParser in) {
@@ -244,7 +239,8 @@ final class WireReader {
                 default -> in.skipChildren();
             }
         }
-        return new Container(expected(in, "a container's name", name), resources.limits(), resources.requests(), restarts);
+        return new Container(
+                expected(in, "a container's name", name), resources.limits(), resources.requests(), restarts);
     }
 
     private record Resources(Map<String, String> limits, Map<String, String> requests) {}

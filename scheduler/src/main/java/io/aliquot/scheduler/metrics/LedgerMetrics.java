@@ -139,7 +139,8 @@ final class LedgerMetrics implements MultiCollector {
         values.put(Measure.SLOTS, (double) slots);
         values.put(Measure.SLOTS_ALLOCATED, (double) gpu.taken().slots());
         values.put(Measure.SLOTS_FREE, (double) (slots - gpu.taken().slots()));
-        values.put(Measure.SCHEDULABLE, (double) (gpu.gpu().healthy() && !gpu.card().cordoned() ? 1 : 0));
+        values.put(Measure.SCHEDULABLE, (double)
+                (gpu.gpu().healthy() && !gpu.card().cordoned() ? 1 : 0));
         return values;
     }
 

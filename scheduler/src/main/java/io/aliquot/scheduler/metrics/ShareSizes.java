@@ -54,8 +54,7 @@ final class ShareSizes {
         // Without any shape nothing is stranded.
         boolean fits = !any
                 || (wholeCards && taken.slots() == 0)
-                || least(Math.min(ALL, cores), gpu)
-                        <= Math.min(free, gpu.card().vgpuMiB());
+                || least(Math.min(ALL, cores), gpu) <= Math.min(free, gpu.card().vgpuMiB());
         return fits ? 0 : free;
     }
 

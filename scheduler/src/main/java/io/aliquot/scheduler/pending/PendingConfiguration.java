@@ -17,11 +17,7 @@ class PendingConfiguration {
 
     @Bean
     Waker waker(
-            Ledger ledger,
-            LedgerEvents events,
-            PendingPods pending,
-            ReservationHolders reservations,
-            Cluster cluster) {
+            Ledger ledger, LedgerEvents events, PendingPods pending, ReservationHolders reservations, Cluster cluster) {
         return new Waker(ledger, events, pending, reservations, cluster, System::nanoTime);
     }
 

@@ -224,7 +224,8 @@ final class Evictor {
             if (plan.isEmpty() || plan.get().cost().violations() == 0) {
                 return plan;
             }
-            // Together the victims exceed a budget that none exceeds alone: search again without the most expensive one.
+            // Together the victims exceed a budget that none exceeds alone: search again without the most expensive
+            // one.
             candidates.remove(plan.get().victims().stream()
                     .filter(victim -> !victim.budgets().isEmpty())
                     .max(Comparator.comparingInt(Victim::priority)

@@ -26,11 +26,7 @@ class PreemptionConfiguration {
 
     @Bean
     Preemptor preemptor(
-            Ledger ledger,
-            Cluster cluster,
-            PendingPods pending,
-            Budgets budgets,
-            PreemptionReservations reservations) {
+            Ledger ledger, Cluster cluster, PendingPods pending, Budgets budgets, PreemptionReservations reservations) {
         return new Preemptor(ledger, cluster, pending, budgets, reservations);
     }
 

@@ -74,7 +74,8 @@ final class PreemptionReservations implements ReservationHolders {
     boolean reserve(PodId pod, PodGpuRequest request, String node, Set<String> victims) {
         Set<String> awaited = leaving(node);
         awaited.addAll(victims);
-        return reserve(new Reservation(pod, request, node, Set.copyOf(victims), Set.copyOf(awaited), false, nanoTime.getAsLong()));
+        return reserve(new Reservation(
+                pod, request, node, Set.copyOf(victims), Set.copyOf(awaited), false, nanoTime.getAsLong()));
     }
 
     private boolean reserve(Reservation reservation) {

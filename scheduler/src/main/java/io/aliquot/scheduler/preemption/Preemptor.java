@@ -50,7 +50,8 @@ public final class Preemptor {
     private final Budgets budgets;
     private final PreemptionReservations reservations;
 
-    Preemptor(Ledger ledger, Cluster cluster, PendingPods pending, Budgets budgets, PreemptionReservations reservations) {
+    Preemptor(
+            Ledger ledger, Cluster cluster, PendingPods pending, Budgets budgets, PreemptionReservations reservations) {
         this.ledger = ledger;
         this.cluster = cluster;
         this.pending = pending;
@@ -79,8 +80,8 @@ public final class Preemptor {
         Optional<Found> best = Optional.empty();
         for (var entry : new TreeMap<>(proposed).entrySet()) { // sorted: equal costs give the same node every time
             Optional<EvictionCost> below = best.map(Found::cost);
-            Optional<Found> found = ledger.view(entry.getKey())
-                    .flatMap(node -> new OnNode(pod, node, entry.getValue()).find(below));
+            Optional<Found> found =
+                    ledger.view(entry.getKey()).flatMap(node -> new OnNode(pod, node, entry.getValue()).find(below));
             if (found.isPresent() && (below.isEmpty() || found.get().cost().compareTo(below.get()) < 0)) {
                 best = found;
             }
@@ -92,13 +93,12 @@ public final class Preemptor {
         Found found = best.get();
         Set<String> uids = uids(found.victims());
         LOG.info("preempt {} node={} victims={}", pod.id(), found.node(), found.victims());
-        if (cluster.version(pod.id()).isPresent()) { // a deleted pod would stay in PendingPods, since no further watch event removes it
+        if (cluster.version(pod.id())
+                .isPresent()) { // a deleted pod would stay in PendingPods, since no further watch event removes it
             pending.holdsCapacity(pod);
         }
         reservations.reserve(pod.id(), request, found.node(), uids);
-        return Map.of(
-                found.node(),
-                new NodeVictims(uids.stream().sorted().toList(), found.violations()));
+        return Map.of(found.node(), new NodeVictims(uids.stream().sorted().toList(), found.violations()));
     }
 
     private static Set<String> uids(List<Victim> victims) {
@@ -137,8 +137,7 @@ public final class Preemptor {
                 // A pod that the ledger does not know counts as a pod without a GPU.
                 victims.add(
                         holding == null
-                                ? new Victim(
-                                        new PodId("", "", uid), lower(), Instant.EPOCH, Map.of(), List.of())
+                                ? new Victim(new PodId("", "", uid), lower(), Instant.EPOCH, Map.of(), List.of())
                                 : Victim.of(holding, budgets));
             }
             return victims;

@@ -158,7 +158,8 @@ final class Auditor {
         }
     }
 
-    private boolean evictUntilTheRestFits(LedgerEvents.OverallocatedGpu suspect, String what, List<BoundPod> holders, Finding finding) {
+    private boolean evictUntilTheRestFits(
+            LedgerEvents.OverallocatedGpu suspect, String what, List<BoundPod> holders, Finding finding) {
         boolean all = true;
         while (ledger.overallocated(suspect.node(), suspect.gpu(), holders)) {
             BoundPod youngest = youngest(holders);

@@ -149,7 +149,8 @@ class BinderTest {
     @Test
     void whileTheOutcomeIsUnknownThePodIsOfferedThatNodeAlone() {
         loseTheAnswer();
-        var answer = world.filterAndPrioritize(Placement.SPREAD, 0).filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
+        var answer =
+                world.filterAndPrioritize(Placement.SPREAD, 0).filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
         assertThat(answer.nodeNames()).containsExactly("n1");
         assertThat(answer.failedAndUnresolvableNodes())
                 .isEqualTo(Map.of("n2", "the outcome of an earlier bind of this pod is not known yet"));

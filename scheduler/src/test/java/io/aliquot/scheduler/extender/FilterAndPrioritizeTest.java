@@ -50,8 +50,8 @@ class FilterAndPrioritizeTest {
             Wire.Pod pod = pod(
                     name,
                     mebibytes(8000),
-                    ", \"annotations\": {\"aliquot.io/gpu-placement\": \"" + (filterAndPrioritize == binpack ? "binpack" : "spread")
-                            + "\"}");
+                    ", \"annotations\": {\"aliquot.io/gpu-placement\": \""
+                            + (filterAndPrioritize == binpack ? "binpack" : "spread") + "\"}");
             List<String> fitting = filterAndPrioritize.filter(pod, NODES).nodeNames();
             String node = filterAndPrioritize.prioritize(pod, fitting).stream()
                     .max(Comparator.comparingInt(HostPriority::score))
@@ -124,7 +124,8 @@ class FilterAndPrioritizeTest {
         var ledger = new Ledger(world.now::get, world.events, fickle);
         ExtenderFixture.node(ledger, 1, Gpus.gpu(1, 0, ExtenderFixture.MEMORY));
         ExtenderFixture.node(ledger, 2);
-        var filterAndPrioritize = new FilterAndPrioritize(ledger, world.cluster, world.pending, Placement.FRAGMENTATION, 100);
+        var filterAndPrioritize =
+                new FilterAndPrioritize(ledger, world.cluster, world.pending, Placement.FRAGMENTATION, 100);
         Wire.Pod pod = pod("a", mebibytes(20_000));
 
         assertThat(filterAndPrioritize.filter(pod, NODES).nodeNames()).containsExactly("n2", "n1");
@@ -146,7 +147,8 @@ class FilterAndPrioritizeTest {
         assertThat(scores(binpack, pod, NODES).values()).contains(2).allMatch(score -> score <= 2);
     }
 
-    private static Map<String, Integer> scores(FilterAndPrioritize filterAndPrioritize, Wire.Pod pod, List<String> nodes) {
+    private static Map<String, Integer> scores(
+            FilterAndPrioritize filterAndPrioritize, Wire.Pod pod, List<String> nodes) {
         return filterAndPrioritize.prioritize(pod, nodes).stream()
                 .collect(Collectors.toMap(HostPriority::host, HostPriority::score));
     }

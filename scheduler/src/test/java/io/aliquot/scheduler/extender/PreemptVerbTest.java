@@ -27,7 +27,8 @@ class PreemptVerbTest {
 
     @Test
     void namesTheVictimsByUid() {
-        assertThat(verb.preempt(pod("high", mebibytes(80_000), 10, ""), PROPOSED)).isEqualTo(PROPOSED);
+        assertThat(verb.preempt(pod("high", mebibytes(80_000), 10, ""), PROPOSED))
+                .isEqualTo(PROPOSED);
     }
 
     @Test

@@ -58,8 +58,7 @@ class EvictorTest {
         assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refuses.class);
         preemption.waker.wake();
         assertThat(world.cluster.woken).as("for whom it is kept").containsExactly("n1");
-        assertThat(world.filter("high", mebibytes(40_000), 10, "", "n1"))
-                .containsExactly("n1");
+        assertThat(world.filter("high", mebibytes(40_000), 10, "", "n1")).containsExactly("n1");
         assertThat(world.bind("high", "n1")).isEmpty();
         ticks(2);
         assertThat(preemption.reservations.all()).isEmpty();
@@ -155,7 +154,8 @@ class EvictorTest {
     void aPodThatIsAskedAboutWhileVictimsAreLookedForIsLookedAtAgainBeforeAnybodyIsEvicted() {
         waits("high", 40_000, 10);
         world.pass(SECOND);
-        world.cluster.versionAsked = () -> world.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
+        world.cluster.versionAsked =
+                () -> world.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
         evictor.evict();
         assertThat(world.cluster.evicted).isEmpty();
     }

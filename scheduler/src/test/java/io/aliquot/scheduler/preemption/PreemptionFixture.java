@@ -12,8 +12,8 @@ public final class PreemptionFixture {
 
     public PreemptionFixture(ExtenderFixture world) {
         this.world = world;
-        this.reservations = new PreemptionReservations(
-                world.ledger, world.pending, world.cluster, world.now::get, world::instant);
+        this.reservations =
+                new PreemptionReservations(world.ledger, world.pending, world.cluster, world.now::get, world::instant);
         this.waker = new Waker(world.ledger, world.events, world.pending, reservations, world.cluster, world.now::get);
         this.preemptor = new Preemptor(world.ledger, world.cluster, world.pending, world.budgets, reservations);
     }

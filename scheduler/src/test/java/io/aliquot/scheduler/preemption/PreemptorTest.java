@@ -161,8 +161,7 @@ class PreemptorTest {
         world.ledger.observeEnded("uid-a");
         var ask = Gpus.ask("APP:main: gpumem=1000");
         assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refuses.class);
-        assertThat(world.ledger.feasibility("n1", "uid-high", high.request()))
-                .isInstanceOf(Feasibility.Fits.class);
+        assertThat(world.ledger.feasibility("n1", "uid-high", high.request())).isInstanceOf(Feasibility.Fits.class);
         for (int i = 0; i < 10; i++) {
             world.pass(Ledger.KEPT_FOR.dividedBy(2));
             preemption.reservations.refresh();
@@ -240,7 +239,6 @@ class PreemptorTest {
     private static Map<String, NodeVictims> proposal(String node, String... pods) {
         return Map.of(
                 node,
-                new NodeVictims(
-                        Arrays.stream(pods).map(pod -> "uid-" + pod).toList(), 0));
+                new NodeVictims(Arrays.stream(pods).map(pod -> "uid-" + pod).toList(), 0));
     }
 }

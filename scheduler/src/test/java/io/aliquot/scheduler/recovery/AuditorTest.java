@@ -63,7 +63,11 @@ class AuditorTest {
         present("c", 4, "other/2");
         auditor.audit();
         assertThat(world.cluster.evicted).isEmpty();
-        assertThat(world.cluster.warnings).hasSize(1).first().asString().startsWith("c GpuOverallocated: pods hold more");
+        assertThat(world.cluster.warnings)
+                .hasSize(1)
+                .first()
+                .asString()
+                .startsWith("c GpuOverallocated: pods hold more");
     }
 
     /** Its transitions count from 0 again. */
@@ -73,7 +77,11 @@ class AuditorTest {
         present("b", 4, "other/0");
         auditor.audit();
         assertThat(world.cluster.evicted).isEmpty();
-        assertThat(world.cluster.warnings).hasSize(1).first().asString().startsWith("b GpuOverallocated: pods hold more");
+        assertThat(world.cluster.warnings)
+                .hasSize(1)
+                .first()
+                .asString()
+                .startsWith("b GpuOverallocated: pods hold more");
     }
 
     @Test
