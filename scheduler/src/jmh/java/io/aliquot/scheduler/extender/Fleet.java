@@ -27,7 +27,9 @@ final class Fleet {
     final LedgerEvents events = new LedgerEvents();
     final Ledger ledger;
     final FilterAndPrioritize filterAndPrioritize;
-    /** Names of all nodes, in the order in which they are asked about; the same list each time, as when they are read. */
+    /**
+     * Names of all nodes, in the order in which they are asked about; the same list each time, as when they are read.
+     */
     final List<String> names;
 
     private final Random random = new Random(SEED);

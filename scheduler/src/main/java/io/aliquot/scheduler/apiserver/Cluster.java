@@ -7,7 +7,10 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.Map;
 import java.util.OptionalLong;
 
-/** The API server, as the scheduler needs it. Every call returns within seconds, also when the server is down, and never throws. */
+/**
+ * The API server, as the scheduler needs it. Every call returns within seconds, also when the server is down, and never
+ * throws.
+ */
 public interface Cluster {
     /** Whether this replica may place pods. */
     sealed interface LeaderStatus {
@@ -29,7 +32,10 @@ public interface Cluster {
         /** The server rejected the write. It has no effect and will have none. */
         record Refused(String why) implements WriteOutcome {}
 
-        /** The server did not process the write: it was overloaded or unreachable. The write has no effect and will have none. */
+        /**
+         * The server did not process the write: it was overloaded or unreachable. The write has no effect and will have
+         * none.
+         */
         record Unheard(String why) implements WriteOutcome {}
 
         /** The write has no effect: the pod has another version now, perhaps from an earlier try of this replica. */

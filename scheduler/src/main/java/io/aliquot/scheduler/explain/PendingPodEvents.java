@@ -18,12 +18,15 @@ import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 
 /*
- * How the work is bounded. Thousands of pods may be pending, for reasons that change with every allocation. A pod gets at
- * most one event a minute, and all pods together two a second, beginning with pods that were never evaluated and then with
- * those evaluated longest ago. Pods of one kind have the same reason, which is cached for ten seconds. A run ends after 20
- * ms and the next one, a second later, goes on.
+ * How the work is bounded. Thousands of pods may be pending, for reasons that change with every allocation. A pod gets
+ * at most one event a minute, and all pods together two a second, beginning with pods that were never evaluated and
+ * then with those evaluated longest ago. Pods of one kind have the same reason, which is cached for ten seconds. A run
+ * ends after 20 ms and the next one, a second later, goes on.
  */
-/** Writes an event on a pending pod that says why it is pending, if the reason is new or the last event is old; leader only. */
+/**
+ * Writes an event on a pending pod that says why it is pending, if the reason is new or the last event is old; leader
+ * only.
+ */
 final class PendingPodEvents {
     static final String REASON = "WaitingForGPU";
     /** A pod that is bound within this time gets no event. */

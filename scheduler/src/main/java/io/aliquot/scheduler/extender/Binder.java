@@ -33,8 +33,8 @@ import org.slf4j.LoggerFactory;
  *   refused (403, 404, …)   released
  *   conflict (409)          the pod is read. Bound by an earlier try: committed. Changed since filter: tried once more
  *                           with its current request. Else: released
- *   unknown (timeout, 5xx)  reconciled (see WriteReconciler). Bound: committed. Not bound: released. Unreadable: the claim
- *                           stays, and filter returns that node only, until the pod can be read
+ *   unknown (timeout, 5xx)  reconciled (see WriteReconciler). Bound: committed. Not bound: released. Unreadable: the
+ *                           claim stays, and filter returns that node only, until the pod can be read
  */
 /** The verb bind. */
 final class Binder {

@@ -80,11 +80,11 @@ final class FilterAndPrioritize {
     }
 
     /*
-     * Why a refusing node is reported as unresolvable, also if evictions would help: kube-scheduler's own filters accepted
-     * the node, so its search for victims finds that none is needed and writes an error with the node's name into the
-     * pod's status, a different one each time (1.35, framework/preemption/preemption.go, DryRunPreemption). The Evictor
-     * handles a shortage of single GPUs. The nominated node is the exception: if it were unresolvable, kube-scheduler
-     * would preempt once more (defaultpreemption, PodEligibleToPreemptOthers).
+     * Why a refusing node is reported as unresolvable, also if evictions would help: kube-scheduler's own filters
+     * accepted the node, so its search for victims finds that none is needed and writes an error with the node's name
+     * into the pod's status, a different one each time (1.35, framework/preemption/preemption.go, DryRunPreemption).
+     * The Evictor handles a shortage of single GPUs. The nominated node is the exception: if it were unresolvable,
+     * kube-scheduler would preempt once more (defaultpreemption, PodEligibleToPreemptOthers).
      */
     private FilterResult look(PodId pod, PodGpuRequest request, List<String> nodes, String nominated) {
         FeasibilityCache results =

@@ -6,8 +6,8 @@ import io.aliquot.scheduler.extender.Wire.Template;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 
 /**
- * Caches the parsed requests of pods. Most pods come from few templates, and pods of one template share one request object
- * and with it its cached refusal messages. Thread-safe.
+ * Caches the parsed requests of pods. Most pods come from few templates, and pods of one template share one request
+ * object and with it its cached refusal messages. Thread-safe.
  */
 final class GpuRequestCache {
     private static final int MAX_ENTRIES = 500;

@@ -20,8 +20,8 @@ import tools.jackson.databind.PropertyNamingStrategies.UpperCamelCaseStrategy;
 import tools.jackson.databind.annotation.JsonNaming;
 
 /**
- * Requests and answers of the verbs, in the JSON of k8s.io/kube-scheduler/extender/v1, types.go. {@link WireReader} parses
- * the requests. Of the pod, only the fields that the verbs use.
+ * Requests and answers of the verbs, in the JSON of k8s.io/kube-scheduler/extender/v1, types.go. {@link WireReader}
+ * parses the requests. Of the pod, only the fields that the verbs use.
  */
 final class Wire {
     private static final String CPU = "cpu";

@@ -27,8 +27,8 @@ import tools.jackson.core.json.JsonFactory;
  * among them, are skipped; null counts as missing; of duplicate fields the last one counts.
  */
 /**
- * Parses the requests of kube-scheduler: the JSON of k8s.io/kube-scheduler/extender/v1, types.go, with Go's field names, since
- * that package has no tags, around a pod with the API's own names. Thread-safe.
+ * Parses the requests of kube-scheduler: the JSON of k8s.io/kube-scheduler/extender/v1, types.go, with Go's field
+ * names, since that package has no tags, around a pod with the API's own names. Thread-safe.
  *
  * <p>Malformed or incomplete input causes a {@link tools.jackson.core.JacksonException}.
  */

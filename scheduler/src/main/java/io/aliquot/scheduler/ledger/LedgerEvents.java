@@ -32,7 +32,10 @@ public final class LedgerEvents implements LedgerListener {
         return take(overallocated);
     }
 
-    /** Drops the events of other nodes. A replica that does not lead takes no events, so names of deleted nodes would accumulate. */
+    /**
+     * Drops the events of other nodes. A replica that does not lead takes no events, so names of deleted nodes would
+     * accumulate.
+     */
     public void keepOnly(Set<String> nodes) {
         freed.retainAll(nodes);
         overallocated.removeIf(gpu -> !nodes.contains(gpu.node()));

@@ -24,8 +24,8 @@ import java.util.Map;
 import java.util.function.Supplier;
 
 /*
- * Why a collector and not gauges: the values are read from the ledger at each scrape, since gauges for tens of thousands
- * of GPUs would cost hundreds of MB. For the same reason a large cluster has series by node and none by GPU.
+ * Why a collector and not gauges: the values are read from the ledger at each scrape, since gauges for tens of
+ * thousands of GPUs would cost hundreds of MB. For the same reason a large cluster has series by node and none by GPU.
  */
 /** Capacity, allocated, free and stranded, of each GPU and each node; and the size of the ledger. */
 final class LedgerMetrics implements MultiCollector {

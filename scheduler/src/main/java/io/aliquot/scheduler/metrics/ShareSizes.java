@@ -8,8 +8,8 @@ import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import java.util.Arrays;
 
 /**
- * The shapes of vGPU in the cluster: memory and cores of those that run and of those that pending pods request. Free memory
- * is stranded if no such shape fits into it.
+ * The shapes of vGPU in the cluster: memory and cores of those that run and of those that pending pods request. Free
+ * memory is stranded if no such shape fits into it.
  */
 final class ShareSizes {
     private static final int ALL = 100;

@@ -41,7 +41,10 @@ public final class NodeSets {
         }
     }
 
-    /** Some nodes, or all present and future ones. Equal sets are one object, unless the numbering started over in between. */
+    /**
+     * Some nodes, or all present and future ones. Equal sets are one object, unless the numbering started over in
+     * between.
+     */
     public static final class NodeSet {
         private final Numbers numbers;
         private final BitSet bits;

@@ -24,8 +24,8 @@ import org.slf4j.LoggerFactory;
  * sent only if a pending pod fits.
  */
 /**
- * Makes kube-scheduler retry pending pods when capacity is freed that one of them fits into. Writes at most once a second.
- * A run costs one feasibility check for each pair of a node with freed capacity and a kind of pending pod.
+ * Makes kube-scheduler retry pending pods when capacity is freed that one of them fits into. Writes at most once a
+ * second. A run costs one feasibility check for each pair of a node with freed capacity and a kind of pending pod.
  */
 public final class Waker {
     public static final Duration MIN_INTERVAL = Duration.ofSeconds(1);
@@ -64,8 +64,8 @@ public final class Waker {
     }
 
     /**
-     * Makes kube-scheduler retry this pod, unless it was {@linkplain #wokenSince woken} already or a write went out within
-     * the last second.
+     * Makes kube-scheduler retry this pod, unless it was {@linkplain #wokenSince woken} already or a write went out
+     * within the last second.
      *
      * @param node on which the pod fits, or would fit after evictions
      */
@@ -76,8 +76,8 @@ public final class Waker {
     }
 
     /**
-     * Whether kube-scheduler was woken within the last minute and after it asked about this pod. It then asks again after
-     * its backoff, or its own filters leave no node.
+     * Whether kube-scheduler was woken within the last minute and after it asked about this pod. It then asks again
+     * after its backoff, or its own filters leave no node.
      */
     public boolean wokenSince(Waiting pod) {
         long last = woken;

@@ -14,9 +14,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Runs the periodic tasks, each in a thread of its own, so that a slow task delays no other. A run that throws is logged
- * and the task goes on. A task that has not completed a run for {@link #LIMIT_INTERVALS} intervals, and at least {@link
- * #SHORTEST_LIMIT}, fails the liveness probe.
+ * Runs the periodic tasks, each in a thread of its own, so that a slow task delays no other. A run that throws is
+ * logged and the task goes on. A task that has not completed a run for {@link #LIMIT_INTERVALS} intervals, and at least
+ * {@link #SHORTEST_LIMIT}, fails the liveness probe.
  */
 final class PeriodicTasks implements Liveness, AutoCloseable {
     static final int LIMIT_INTERVALS = 60;

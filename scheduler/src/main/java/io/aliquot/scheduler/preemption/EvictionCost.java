@@ -7,9 +7,9 @@ import java.util.Comparator;
 import java.util.HashMap;
 
 /**
- * The cost of evicting a set of pods; lower is better. Ordered by the highest priority among them, then by the number of
- * disruption budget violations, then by the number of pods, then by the age of the oldest pod, younger first. Adding a pod
- * never lowers the cost.
+ * The cost of evicting a set of pods; lower is better. Ordered by the highest priority among them, then by the number
+ * of disruption budget violations, then by the number of pods, then by the age of the oldest pod, younger first. Adding
+ * a pod never lowers the cost.
  *
  * @param oldest when the oldest pod was bound; {@link Instant#MAX} for no pod
  */

@@ -32,18 +32,18 @@ import org.slf4j.LoggerFactory;
  * single GPU does, the node passes its filters and fails at filter here, and kube-scheduler preempts nothing.
  *
  * The victims are the pods of lower priority with the lowest EvictionCost, on one of the nodes that kube-scheduler sent
- * a moment ago, so that taints, affinities and CPU still match. Disruption budgets are respected, since the Eviction API
- * enforces them. Capacity that terminating pods free is used first; so the next leader, after a leader that died between
- * an eviction and the binding, evicts no further pod. The capacity is reserved (PreemptionReservations) before the first
- * eviction.
+ * a moment ago, so that taints, affinities and CPU still match. Disruption budgets are respected, since the Eviction
+ * API enforces them. Capacity that terminating pods free is used first; so the next leader, after a leader that died
+ * between an eviction and the binding, evicts no further pod. The capacity is reserved (PreemptionReservations) before
+ * the first eviction.
  */
 /** Evicts pods of lower priority for pending pods that no single GPU has enough free capacity for. */
 final class Evictor {
     /** Time for kube-scheduler to preempt by itself, right after filter. */
     static final Duration KUBE_SCHEDULER_TURN = Duration.ofMillis(500);
     /**
-     * How long a question of kube-scheduler's is believed to name the nodes where a pod may go. After that it is made to
-     * request anew, which its backoff may put off for longer than this.
+     * How long the nodes that kube-scheduler sent count as current. After that, kube-scheduler is made to ask again, which
+     * its backoff may delay for longer than this.
      */
     static final Duration FRESH = Duration.ofSeconds(10);
     /** Pause after a disruption budget blocked an eviction; the shortest pause for a pod that no eviction helps. */

@@ -22,9 +22,9 @@ import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 
 /**
- * Capacity reserved for a preemptor while its victims terminate; released when the preemptor is bound, disappears or goes
- * elsewhere. Reservations are not persisted: the evictor of the next leader finds the victims terminating and reserves
- * their capacity again. Thread-safe.
+ * Capacity reserved for a preemptor while its victims terminate; released when the preemptor is bound, disappears or
+ * goes elsewhere. Reservations are not persisted: the evictor of the next leader finds the victims terminating and
+ * reserves their capacity again. Thread-safe.
  */
 final class PreemptionReservations implements ReservationHolders {
     /** How long the watch may take to report that a victim terminates. */
@@ -129,8 +129,8 @@ final class PreemptionReservations implements ReservationHolders {
     }
 
     /**
-     * Whether kube-scheduler asked about the pod without this node after the awaited pods were gone. Before that, the node
-     * may have lacked CPU or memory.
+     * Whether kube-scheduler asked about the pod without this node after the awaited pods were gone. Before that, the
+     * node may have lacked CPU or memory.
      */
     private boolean passedOver(Reservation reservation) {
         return reservation.vacated()

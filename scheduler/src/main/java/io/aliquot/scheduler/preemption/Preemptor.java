@@ -26,16 +26,16 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /*
- * How the victims are chosen. kube-scheduler (1.35, framework/preemption) proposes for each node the pods whose eviction
- * makes the node's totals suffice; it does not know which GPU they hold. So this class selects victims among the pods of
- * lower priority on each node. They must also free enough CPU and memory; if they do not, the proposal is kept and only
- * extended.
+ * How the victims are chosen. kube-scheduler (1.35, framework/preemption) proposes for each node the pods whose
+ * eviction makes the node's totals suffice; it does not know which GPU they hold. So this class selects victims among
+ * the pods of lower priority on each node. They must also free enough CPU and memory; if they do not, the proposal is
+ * kept and only extended.
  *
- * This class does not count ports, affinities or the number of pods. It therefore keeps two kinds of proposed pods: those
- * that hold no GPU, and those beside which the preemptor would fit by everything that is counted once the other proposed
- * pods are gone. kube-scheduler spares every pod that it can, so such a pod blocks something that is not counted. A pod
- * that blocks both a GPU and something else cannot be recognized: a cheaper pod may be evicted instead, and this one at
- * the next try, when a GPU is free.
+ * This class does not count ports, affinities or the number of pods. It therefore keeps two kinds of proposed pods:
+ * those that hold no GPU, and those beside which the preemptor would fit by everything that is counted once the other
+ * proposed pods are gone. kube-scheduler spares every pod that it can, so such a pod blocks something that is not
+ * counted. A pod that blocks both a GPU and something else cannot be recognized: a cheaper pod may be evicted instead,
+ * and this one at the next try, when a GPU is free.
  *
  * The answer names one node, the cheapest by EvictionCost. Among several nodes kube-scheduler would choose by its own
  * order, in which budgets come before priority.
@@ -87,7 +87,7 @@ public final class Preemptor {
             }
         }
         if (best.isEmpty()) {
-            LOG.info("preempt {}: no victims on {} nodes would make room", pod.id(), proposed.size());
+            LOG.info("preempt {}: no victims on {} nodes would free enough capacity", pod.id(), proposed.size());
             return Map.of();
         }
         Found found = best.get();

@@ -19,11 +19,11 @@ import java.util.stream.Collectors;
 /*
  * How the search works. It fixes the first part of the cost first: it admits candidates by rising priority until the
  * preemptor fits without all of them. Candidates of higher priority stay, and the last admitted priority is that of the
- * most important victim of every solution. Among the admitted candidates it tries sets by rising cost, starting with the
- * empty set and adding a pod each time; adding a pod never lowers the cost, so the first set that suffices is the
+ * most important victim of every solution. Among the admitted candidates it tries sets by rising cost, starting with
+ * the empty set and adding a pod each time; adding a pod never lowers the cost, so the first set that suffices is the
  * cheapest. If the preemptor requests one GPU, victims on different GPUs do not add up, and each GPU is searched by
- * itself. There the number of victims has a cheap lower bound: if the preemptor does not fit without the n pods that hold
- * most memory, most compute and most slots, no n pods suffice.
+ * itself. There the number of victims has a cheap lower bound: if the preemptor does not fit without the n pods that
+ * hold most memory, most compute and most slots, no n pods suffice.
  *
  * After BUDGET sets the search does as kube-scheduler does: it takes all candidates and spares as many as possible, the
  * most important first. Every victim is then necessary, but there may be more than the fewest.

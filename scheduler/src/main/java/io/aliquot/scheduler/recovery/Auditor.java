@@ -23,14 +23,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Checks GPUs that the ledger reports as over-allocated. The ledger may be behind, so the auditor reads the pods. If they
- * do hold more than the GPU has, two leaders allocated the same part: a write got past the fence. The auditor then evicts
- * the youngest pods until the others fit.
+ * Checks GPUs that the ledger reports as over-allocated. The ledger may be behind, so the auditor reads the pods. If
+ * they do hold more than the GPU has, two leaders allocated the same part: a write got past the fence. The auditor then
+ * evicts the youngest pods until the others fit.
  *
- * <p>It evicts no pod if each leader's pods were bound after those of the leaders before it. A leader knows of everything
- * that was bound before it became leader, so none of them allocated anything twice: an administrator has reduced the GPU's
- * capacity. The auditor writes an event instead. It does the same if the Lease was recreated in between. Resizes do not
- * count, since the API does not record when they happened; a resize that got past the fence leads to an event only.
+ * <p>It evicts no pod if each leader's pods were bound after those of the leaders before it. A leader knows of
+ * everything that was bound before it became leader, so none of them allocated anything twice: an administrator has
+ * reduced the GPU's capacity. The auditor writes an event instead. It does the same if the Lease was recreated in
+ * between. Resizes do not count, since the API does not record when they happened; a resize that got past the fence
+ * leads to an event only.
  */
 final class Auditor {
     private static final Logger LOG = LoggerFactory.getLogger(Auditor.class);

@@ -19,8 +19,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Changes the GPU allocation of a running pod. Only the leader may, since another replica could allocate the same capacity.
- * The limit file in the container follows within seconds. Thread-safe.
+ * Changes the GPU allocation of a running pod. Only the leader may, since another replica could allocate the same
+ * capacity. The limit file in the container follows within seconds. Thread-safe.
  */
 public final class Resizer {
     /** The outcome of a resize. */

@@ -58,8 +58,9 @@ public final class WriteReconciler {
     }
 
     /**
-     * Reconciles all writes that are still unresolved after {@link #RETRY_AFTER}. Each run starts with another pod, so that
-     * a pod that cannot be reconciled, for example because a policy rejects the annotation, does not delay the others.
+     * Reconciles all writes that are still unresolved after {@link #RETRY_AFTER}. Each run starts with another pod, so
+     * that a pod that cannot be reconciled, for example because a policy rejects the annotation, does not delay the
+     * others.
      */
     public void reconcileAll() {
         List<PodId> doubtful = new ArrayList<>(ledger.unconfirmed(RETRY_AFTER));

@@ -67,8 +67,8 @@ import java.util.concurrent.atomic.AtomicLong;
  * A cluster in which everything goes wrong: an API server, and two replicas with their ledgers, binders and resizers.
  * What the API server has is the truth. Requests are refused, lost, carried out without an answer, or carried out long
  * after whoever sent them has given up; while one is under way other things happen. Watches lag, repeat themselves and
- * break. Leaders are replaced without knowing it, and replicas restart and know nothing. Nodes and their GPUs come and go,
- * and so do their scaling and slots, what they share by, and cordons.
+ * break. Leaders are replaced without knowing it, and replicas restart and know nothing. Nodes and their GPUs come and
+ * go, and so do their scaling and slots, what they share by, and cordons.
  */
 final class FaultModel {
     private static final int NODES = 3;
@@ -178,7 +178,9 @@ final class FaultModel {
     private final List<Request> inFlight = new ArrayList<>();
     private final Map<String, Ghost> ghosts = new LinkedHashMap<>();
     private final Map<String, NodeFacts> nodes = new HashMap<>();
-    /** What the GPU had when a part of it was granted: the sum of what is granted before, and of this, is within that. */
+    /**
+     * What the GPU had when a part of it was granted: the sum of what is granted before, and of this, is within that.
+     */
     private final List<GpuCapacity> granted = new ArrayList<>();
     /** The last grant to a pod of each of its GPUs. */
     private final Map<String, Map<String, Integer>> grants = new HashMap<>();
