@@ -26,7 +26,7 @@ class BudgetsTest {
         var remover = new Thread(() -> {
             for (int i = 1; i <= ROUNDS; i++) {
                 while (round.get() < i) {
-                    Thread.yield();
+                    Thread.onSpinWait();
                 }
                 budgets.removeBudget("default", "removed");
                 removed.set(i);
