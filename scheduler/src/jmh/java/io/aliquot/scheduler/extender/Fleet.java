@@ -2,10 +2,13 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
@@ -21,10 +24,12 @@ final class Fleet {
     private static final long SEED = 7;
     private static final int NODES_PER_FILTER = 100;
 
-    final LedgerEvents news = new LedgerEvents();
+    final LedgerEvents events = new LedgerEvents();
     final Ledger ledger;
-    final FilterAndPrioritize placing;
-    /** Names of all nodes, in the order in which they are asked about; the same list each time, as when they are read. */
+    final FilterAndPrioritize filterAndPrioritize;
+    /**
+     * Names of all nodes, in the order in which they are asked about; the same list each time, as when they are read.
+     */
     final List<String> names;
 
     private final Random random = new Random(SEED);
@@ -35,16 +40,16 @@ final class Fleet {
 
     /** One whose nodes and GPUs are chosen so. */
     Fleet(int nodes, int shares, Placement placement) {
-        ledger = new Ledger(System::nanoTime, news);
-        placing = new FilterAndPrioritize(
+        ledger = new Ledger(System::nanoTime, events);
+        filterAndPrioritize = new FilterAndPrioritize(
                 ledger, new FakeCluster(), new PendingPods(System::nanoTime), placement, NODES_PER_FILTER);
         names = fill(nodes, shares, placement);
     }
 
     /** The same cluster in a ledger that the caller gives. */
-    Fleet(Ledger ledger, FilterAndPrioritize placing, int nodes, int shares) {
+    Fleet(Ledger ledger, FilterAndPrioritize filterAndPrioritize, int nodes, int shares) {
         this.ledger = ledger;
-        this.placing = placing;
+        this.filterAndPrioritize = filterAndPrioritize;
         names = fill(nodes, shares, Placement.BINPACK);
     }
 
@@ -64,10 +69,10 @@ final class Fleet {
             all.add(name(node));
         }
         for (int pod = 0; pod < shares; pod++) {
-            ledger.hold(share("share-" + pod, pod % nodes, pod / nodes % GPUS));
+            ledger.observeBound(share("share-" + pod, pod % nodes, pod / nodes % GPUS));
         }
         Collections.shuffle(all, random);
-        news.takeFreed();
+        events.takeFreed();
         return List.copyOf(all);
     }
 

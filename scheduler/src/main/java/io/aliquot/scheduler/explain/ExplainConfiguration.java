@@ -1,7 +1,11 @@
 package io.aliquot.scheduler.explain;
 
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.aliquot.scheduler.preemption.Budgets;
+import java.time.Duration;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
@@ -10,5 +14,16 @@ class ExplainConfiguration {
     @Bean
     Explainer explainer(Ledger ledger, Budgets budgets) {
         return new Explainer(ledger, budgets);
+    }
+
+    @Bean
+    PendingCauseCounts pendingCauseCounts(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster) {
+        return new PendingCauseCounts(pending, explainer, ledger, cluster, System::nanoTime);
+    }
+
+    @Bean
+    PeriodicTask pendingPodEventsTask(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster) {
+        var events = new PendingPodEvents(pending, explainer, ledger, cluster, System::nanoTime);
+        return new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), events::report);
     }
 }

@@ -8,6 +8,11 @@ public record HostResources(long cpuMillis, long memoryBytes) {
         return new HostResources(cpuMillis - other.cpuMillis, memoryBytes - other.memoryBytes);
     }
 
+    /** The larger amount of each. */
+    HostResources max(HostResources other) {
+        return new HostResources(Math.max(cpuMillis, other.cpuMillis), Math.max(memoryBytes, other.memoryBytes));
+    }
+
     public HostResources plus(HostResources other) {
         return new HostResources(cpuMillis + other.cpuMillis, memoryBytes + other.memoryBytes);
     }

@@ -17,8 +17,9 @@ import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.AllocationChange;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
@@ -27,17 +28,22 @@ import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import io.aliquot.scheduler.recovery.RecoveryAccess;
+import io.aliquot.scheduler.recovery.Resizer;
+import io.aliquot.scheduler.recovery.WriteReconciler;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayDeque;
@@ -61,15 +67,15 @@ import java.util.concurrent.atomic.AtomicLong;
  * A cluster in which everything goes wrong: an API server, and two replicas with their ledgers, binders and resizers.
  * What the API server has is the truth. Requests are refused, lost, carried out without an answer, or carried out long
  * after whoever sent them has given up; while one is under way other things happen. Watches lag, repeat themselves and
- * break. Leaders are replaced without knowing it, and replicas restart and know nothing. Nodes and their GPUs come and go,
- * and so do their scaling and slots, what they share by, and cordons.
+ * break. Leaders are replaced without knowing it, and replicas restart and know nothing. Nodes and their GPUs come and
+ * go, and so do their scaling and slots, what they share by, and cordons.
  */
 final class FaultModel {
     private static final int NODES = 3;
     private static final int GPUS = 2;
     private static final int MEMORY = 1000;
-    private static final int MOST_SLOTS = 5;
-    private static final int DEEPEST = 2;
+    private static final int MAX_SLOTS = 5;
+    private static final int MAX_DEPTH = 2;
     private static final List<Scaling> SCALINGS = List.of(new Scaling(50), new Scaling(150), new Scaling(200));
     private static final SharingMode[] SHARES = SharingMode.values();
     private static final List<PodGpuRequest> ASKS = List.of(
@@ -172,7 +178,9 @@ final class FaultModel {
     private final List<Request> inFlight = new ArrayList<>();
     private final Map<String, Ghost> ghosts = new LinkedHashMap<>();
     private final Map<String, NodeFacts> nodes = new HashMap<>();
-    /** What the GPU had when a part of it was granted: the sum of what is granted before, and of this, is within that. */
+    /**
+     * What the GPU had when a part of it was granted: the sum of what is granted before, and of this, is within that.
+     */
     private final List<GpuCapacity> granted = new ArrayList<>();
     /** The last grant to a pod of each of its GPUs. */
     private final Map<String, Map<String, Integer>> grants = new HashMap<>();
@@ -259,7 +267,7 @@ final class FaultModel {
             }
             case 25 -> rarely(2, replica::audit);
             case 26 -> rarely(4, () -> shareOtherwise(random.nextInt(NODES)));
-            default -> replica.outcomes.reconcileAll();
+            default -> replica.reconciler.reconcileAll();
         }
         checkTruth();
     }
@@ -272,7 +280,7 @@ final class FaultModel {
 
     /** While somebody waits for an answer other things happen. */
     private void meanwhile() {
-        if (!calm && depth < DEEPEST && random.nextInt(4) == 0) {
+        if (!calm && depth < MAX_DEPTH && random.nextInt(4) == 0) {
             depth++;
             step();
             depth--;
@@ -458,7 +466,7 @@ final class FaultModel {
                     gpus.add(gpu(number, i, MEMORY, calm || random.nextInt(8) > 0));
                 }
             }
-            int slots = calm ? MOST_SLOTS : 1 + random.nextInt(MOST_SLOTS);
+            int slots = calm ? MAX_SLOTS : 1 + random.nextInt(MAX_SLOTS);
             facts = facts(number, slots, gpus);
         }
         nodes.put("n" + number, facts);
@@ -535,7 +543,7 @@ final class FaultModel {
         }
         pass(Ledger.KEPT_FOR.plus(BoundPods.GRACE).plusSeconds(30));
         for (Replica replica : replicas) {
-            replica.outcomes.reconcileAll();
+            replica.reconciler.reconcileAll();
         }
     }
 
@@ -559,7 +567,7 @@ final class FaultModel {
                 .map(Pod::bound)
                 .sorted(Comparator.comparing(BoundPod::bound))
                 .toList();
-        assertThat(Auditor.eachLeaderInTurn(oldestFirst))
+        assertThat(RecoveryAccess.eachLeaderInTurn(oldestFirst))
                 .as("in turn: %s", oldestFirst)
                 .isTrue();
     }
@@ -608,19 +616,19 @@ final class FaultModel {
     /** One of the two schedulers, and its way to the API server. */
     private final class Replica implements Cluster {
         private final String name;
-        private final LedgerEvents news = new LedgerEvents();
-        private final Ledger ledger = new Ledger(now::get, news);
+        private final LedgerEvents events = new LedgerEvents();
+        private final Ledger ledger = new Ledger(now::get, events);
         private final PendingPods pending = new PendingPods(now::get);
-        private final WriteReconciler outcomes = new WriteReconciler(ledger, this);
-        private final Binder binder = new Binder(ledger, this, pending, outcomes, now::get);
-        private final Resizer resizer = new Resizer(ledger, this, outcomes);
-        private final Auditor auditor = new Auditor(ledger, news, this, new SimpleMeterRegistry());
+        private final WriteReconciler reconciler = new WriteReconciler(ledger, this);
+        private final Binder binder = new Binder(ledger, this, pending, reconciler, now::get);
+        private final Resizer resizer = new Resizer(ledger, this, reconciler);
+        private final Runnable auditor = RecoveryAccess.audit(ledger, events, this);
         /** What its watch still has to tell, in order. */
         private final Deque<Event> untold = new ArrayDeque<>();
         /** What its watch told last. */
         private final Map<String, Pod> known = new LinkedHashMap<>();
 
-        private Cluster.LeaderStatus standing = new Cluster.LeaderStatus.Waits("started");
+        private Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.Waits("started");
 
         Replica(String name) {
             this.name = name;
@@ -698,10 +706,10 @@ final class FaultModel {
             var fence = new Fence(name, lease.transitions());
             if (!lease.equals(fence)
                     || !believed.equals(lease)
-                    || standing.equals(new Cluster.LeaderStatus.Leads(fence))) {
+                    || leaderStatus.equals(new Cluster.LeaderStatus.Leads(fence))) {
                 return;
             }
-            standing = new Cluster.LeaderStatus.Waits("taking over");
+            leaderStatus = new Cluster.LeaderStatus.Waits("taking over");
             for (Pod pod : List.copyOf(pods.values())) {
                 if (pod.holds()) {
                     ledger.assume(pod.bound());
@@ -709,7 +717,7 @@ final class FaultModel {
                 meanwhile();
             }
             if (lease.equals(fence)) {
-                standing = new Cluster.LeaderStatus.Leads(fence);
+                leaderStatus = new Cluster.LeaderStatus.Leads(fence);
             }
         }
 
@@ -757,10 +765,10 @@ final class FaultModel {
         }
 
         void audit() {
-            if (standing instanceof Cluster.LeaderStatus.Leads) {
+            if (leaderStatus instanceof Cluster.LeaderStatus.Leads) {
                 counts.count("audit");
             }
-            auditor.audit();
+            auditor.run();
         }
 
         void evictFor(Pod pod) {
@@ -774,7 +782,7 @@ final class FaultModel {
             if (ledger.feasibilityWithout(node, pod.id.uid(), pod.ask, uids) instanceof Feasibility.Fits
                     && ledger.reserveFor(pod.id, node, pod.ask, uids)) {
                 counts.count("room kept");
-                if (standing instanceof Cluster.LeaderStatus.Leads) {
+                if (leaderStatus instanceof Cluster.LeaderStatus.Leads) {
                     victims.forEach(victim -> change(victim.leaving()));
                 }
             }
@@ -785,7 +793,7 @@ final class FaultModel {
 
         @Override
         public Cluster.LeaderStatus leadership() {
-            return standing;
+            return leaderStatus;
         }
 
         @Override
