@@ -15,7 +15,7 @@ import java.util.Map;
 /*
  * A pod with one GPU container, nearly every pod, fits if and only if enough GPUs hold a vGPU of it (of one NUMA
  * domain, where it requires that); for one vGPU that is a loop over the GPUs that allocates nothing but its answer.
- * Pods with several GPU containers are PodSearch's.
+ * PodGpuSelector selects for all other pods.
  */
 /** Chooses a pod's GPUs among those of one node. */
 public final class GpuSelector {
@@ -30,7 +30,7 @@ public final class GpuSelector {
      */
     public static Glance feasible(PodGpuRequest ask, List<GpuFreeCapacity> rooms, Placement policy) {
         if (!ask.wantsOneGpu()) {
-            return new PodGpuSearch(ask, rooms, policy, ask.containers().size() != 1).quickCheck();
+            return new PodGpuSelector(ask, rooms, policy, ask.containers().size() != 1).quickCheck();
         }
         int best = best(ask, rooms, policy);
         return best < 0 ? refuse(ask, rooms) : new Fits(fullness(ask, rooms, best));
@@ -44,7 +44,7 @@ public final class GpuSelector {
      */
     public static GpuSelection select(PodGpuRequest ask, List<GpuFreeCapacity> rooms, Placement policy) {
         if (!ask.wantsOneGpu()) {
-            return new PodGpuSearch(ask, rooms, policy, true).selection();
+            return new PodGpuSelector(ask, rooms, policy, true).selection();
         }
         int best = best(ask, rooms, policy);
         return best < 0 ? refuse(ask, rooms) : on(best, ask, rooms);
@@ -132,7 +132,7 @@ public final class GpuSelector {
         GpuRequest request = ask.containers().get(0).request();
         Reason least = Reason.TOO_FEW_GPUS;
         for (int i = 0; i < rooms.size(); i++) {
-            Reason obstacle = PodGpuSearch.obstacle(ask, request, rooms.get(i));
+            Reason obstacle = PodGpuSelector.obstacle(ask, request, rooms.get(i));
             if (i == 0 || obstacle.compareTo(least) > 0) {
                 least = obstacle;
             }

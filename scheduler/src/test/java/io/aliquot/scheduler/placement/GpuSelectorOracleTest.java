@@ -112,11 +112,11 @@ class GpuSelectorOracleTest {
         int most = 0;
         for (int seed = 0; seed < CASES; seed++) {
             Case one = random(seed);
-            var search = new PodGpuSearch(one.ask, one.rooms, one.policy, false);
+            var search = new PodGpuSelector(one.ask, one.rooms, one.policy, false);
             search.selection();
             most = Math.max(most, search.tries());
         }
-        assertThat(most).isBetween(10, PodGpuSearch.BUDGET / 10);
+        assertThat(most).isBetween(10, PodGpuSelector.BUDGET / 10);
     }
 
     /** More than 1 only where others hold more of a GPU than is sold now. */

@@ -222,7 +222,7 @@ class GpuSelectorTest {
                 "APP:d: gpumem=5",
                 "APP:e: gpumem=5",
                 "APP:f: gpumem=5");
-        var search = new PodGpuSearch(ask, rooms, BINPACK, true);
+        var search = new PodGpuSelector(ask, rooms, BINPACK, true);
         assertThat(search.selection()).isInstanceOf(GpuSelection.Selected.class);
         assertThat(search.tries()).isPositive();
     }

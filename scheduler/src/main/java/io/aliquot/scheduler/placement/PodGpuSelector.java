@@ -27,7 +27,7 @@ import org.jspecify.annotations.Nullable;
  * BUDGET tries, when it says that there is none although there may be.
  */
 /** The search for the GPUs of one pod on one node. */
-final class PodGpuSearch {
+final class PodGpuSelector {
     /** Tries of a GPU; enough for three containers in every way on eight different GPUs (8³ = 512) and for four (4096). */
     static final int BUDGET = 8192;
 
@@ -41,7 +41,7 @@ final class PodGpuSearch {
 
     private int tries;
 
-    PodGpuSearch(PodGpuRequest ask, List<GpuFreeCapacity> rooms, Placement policy, boolean byLinks) {
+    PodGpuSelector(PodGpuRequest ask, List<GpuFreeCapacity> rooms, Placement policy, boolean byLinks) {
         this.ask = ask;
         this.rooms = rooms;
         this.policy = policy;
