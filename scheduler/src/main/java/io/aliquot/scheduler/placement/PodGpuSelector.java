@@ -20,67 +20,77 @@ import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /*
- * One container at a time, the most demanding first, each takes the best GPUs that still hold it (Picker). With one
- * container that is exact. With several it is first-fit-decreasing, tried with the pod's policy and with the other one;
- * where both fail a search goes through the other ways: containers in the same order, their GPUs one by one in ascending
- * order, and of GPUs that are alike only the first. It ends with a fit, with the certainty that there is none, or after
- * BUDGET tries, when it says that there is none although there may be.
+ * The algorithm is first-fit decreasing, then an exhaustive search with a budget. First-fit decreasing assigns GPUs to
+ * one container at a time, the largest request first; each gets the best GPUs that hold it (ContainerGpuSelector). For
+ * one container that is exact. For several containers it runs with the pod's policy, then with the opposite policy. If
+ * both fail, a backtracking search tries the remaining assignments: containers in the same order, their GPUs in
+ * ascending order, and only the first of equivalent GPUs. The search ends with an assignment, with the proof that there
+ * is none, or after BUDGET attempts; in the last case the pod is refused although it may fit.
  */
-/** The search for the GPUs of one pod on one node. */
+/** Selects the GPUs of one pod on one node. Not thread-safe; used for one selection. */
 final class PodGpuSelector {
-    /** Tries of a GPU; enough for three containers in every way on eight different GPUs (8³ = 512) and for four (4096). */
+    /**
+     * Attempts to assign one GPU, at most. All assignments of three containers to eight different GPUs are 8³ = 512,
+     * those of four containers 4096.
+     */
     static final int BUDGET = 8192;
 
-    private final PodGpuRequest ask;
-    private final List<GpuFreeCapacity> rooms;
+    private final PodGpuRequest pod;
+    private final List<GpuFreeCapacity> gpus;
     private final Placement policy;
-    private final boolean byLinks;
+    private final boolean useLinks;
     private final List<ContainerGpuRequest> containers;
-    /** Whether a container has a vGPU on a GPU, by their places. */
-    private final boolean[][] given;
+    /** {@code assigned[container][gpu]}: whether a container has a vGPU on a GPU. */
+    private final boolean[][] assigned;
 
-    private int tries;
+    private int attempts;
 
-    PodGpuSelector(PodGpuRequest ask, List<GpuFreeCapacity> rooms, Placement policy, boolean byLinks) {
-        this.ask = ask;
-        this.rooms = rooms;
+    /**
+     * Prepares a selection.
+     *
+     * @param gpus every GPU of the node, in the order of its inventory
+     * @param useLinks whether links between GPUs count; they never decide whether a pod with one container fits
+     */
+    PodGpuSelector(PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy, boolean useLinks) {
+        this.pod = pod;
+        this.gpus = gpus;
         this.policy = policy;
-        this.byLinks = byLinks;
-        this.containers = ask.containers();
-        this.given = new boolean[containers.size()][rooms.size()];
+        this.useLinks = useLinks;
+        this.containers = pod.containers();
+        this.assigned = new boolean[containers.size()][gpus.size()];
     }
 
-    GpuSelection selection() {
-        Refused refused = place();
-        return refused == null ? chosen() : refused;
+    GpuSelection select() {
+        Refused refused = assign();
+        return refused == null ? selected() : refused;
     }
 
     Glance quickCheck() {
-        Refused refused = place();
+        Refused refused = assign();
         return refused == null ? new Fits(fullness()) : refused;
     }
 
-    /** Tries of a GPU in the search after the heuristic. */
-    int tries() {
-        return tries;
+    /** How many GPUs the backtracking search tried; 0 if first-fit decreasing succeeded. */
+    int attempts() {
+        return attempts;
     }
 
-    /** Answers null when every container has its GPUs. */
-    private @Nullable Refused place() {
-        int[] order = mostDemandingFirst();
-        Refused refused = oneAfterTheOther(order, policy);
+    /** Assigns GPUs to every container; null on success. */
+    private @Nullable Refused assign() {
+        int[] order = largestRequestFirst();
+        Refused refused = firstFitDecreasing(order, policy);
         if (refused == null || refused.hopeless() || containers.size() == 1) {
             return refused;
         }
-        clear();
-        if (oneAfterTheOther(order, policy == Placement.SPREAD ? Placement.BINPACK : Placement.SPREAD) == null) {
+        clearAssignments();
+        if (firstFitDecreasing(order, policy == Placement.SPREAD ? Placement.BINPACK : Placement.SPREAD) == null) {
             return null;
         }
-        clear();
-        return extend(order, 0, 0, 0) ? null : refused;
+        clearAssignments();
+        return search(order, 0, 0, 0) ? null : refused;
     }
 
-    private int[] mostDemandingFirst() {
+    private int[] largestRequestFirst() {
         if (containers.size() == 1) {
             return new int[] {0};
         }
@@ -88,7 +98,7 @@ final class PodGpuSelector {
                 .boxed()
                 .sorted(Comparator.<Integer, Boolean>comparing(c -> !request(c).exclusive())
                         .thenComparing(c -> -request(c).vgpus())
-                        .thenComparing(c -> -demand(request(c).memory()))
+                        .thenComparing(c -> -comparableMemory(request(c).memory()))
                         .thenComparing(c -> -request(c).cores()))
                 .mapToInt(Integer::intValue)
                 .toArray();
@@ -98,90 +108,93 @@ final class PodGpuSelector {
         return containers.get(container).request();
     }
 
-    private static double demand(MemoryRequest memory) {
+    /** One unit for requests in MiB and in percent: the MiB that a request means on the largest possible GPU. */
+    private static double comparableMemory(MemoryRequest memory) {
         return memory.on(Vgpu.LARGEST_MIB);
     }
 
-    private void clear() {
-        for (boolean[] row : given) {
+    private void clearAssignments() {
+        for (boolean[] row : assigned) {
             Arrays.fill(row, false);
         }
     }
 
-    private @Nullable Refused oneAfterTheOther(int[] order, Placement first) {
+    private @Nullable Refused firstFitDecreasing(int[] order, Placement placement) {
         for (int container : order) {
-            int wanted = request(container).vgpus();
+            int vgpus = request(container).vgpus();
             int[] candidates = candidates(container);
-            if (candidates.length < wanted) {
+            if (candidates.length < vgpus) {
                 return refuse(container);
             }
-            int[] set = selector(first).select(candidates, wanted, ask.numa());
+            int[] set = containerSelector(placement).select(candidates, vgpus, pod.numa());
             if (set.length == 0) {
                 return refuse(container);
             }
-            for (int room : set) {
-                given[container][room] = true;
+            for (int gpu : set) {
+                assigned[container][gpu] = true;
             }
         }
         return null;
     }
 
-    private ContainerGpuSelector selector(Placement first) {
-        int[] fullness = new int[rooms.size()];
-        boolean[] held = new boolean[rooms.size()];
-        for (int room = 0; room < rooms.size(); room++) {
-            held[room] = !nobodyHas(room);
-            fullness[room] = fullness(room);
+    private ContainerGpuSelector containerSelector(Placement placement) {
+        int[] fullness = new int[gpus.size()];
+        boolean[] used = new boolean[gpus.size()];
+        for (int gpu = 0; gpu < gpus.size(); gpu++) {
+            used[gpu] = isUsed(gpu);
+            fullness[gpu] = fullness(gpu);
         }
-        return new ContainerGpuSelector(rooms, fullness, held, first, byLinks, ask.topology());
+        return new ContainerGpuSelector(gpus, fullness, used, placement, useLinks, pod.topology());
     }
 
+    /** The GPUs that hold a further vGPU of a container. */
     private int[] candidates(int container) {
-        int[] candidates = new int[rooms.size()];
+        int[] candidates = new int[gpus.size()];
         int count = 0;
-        for (int room = 0; room < rooms.size(); room++) {
-            if (holds(container, room)) {
-                candidates[count++] = room;
+        for (int gpu = 0; gpu < gpus.size(); gpu++) {
+            if (holds(container, gpu)) {
+                candidates[count++] = gpu;
             }
         }
         return Arrays.copyOf(candidates, count);
     }
 
-    private boolean holds(int container, int room) {
-        GpuFreeCapacity there = rooms.get(room);
+    /** Whether a GPU holds a vGPU of a container beside the vGPUs already assigned. */
+    private boolean holds(int container, int gpu) {
+        GpuFreeCapacity free = gpus.get(gpu);
         if (containers.size() == 1) {
-            return !given[container][room] && GpuSelector.holds(ask, request(container), there);
+            return !assigned[container][gpu] && GpuSelector.holds(pod, request(container), free);
         }
-        if (given[container][room] || !GpuSelector.suits(ask, request(container), there.card)) {
+        if (assigned[container][gpu] || !GpuSelector.holdsWhenEmpty(pod, request(container), free.capacity)) {
             return false;
         }
-        GpuAmount with = with(container, room);
-        return there.holds(with.memoryMiB(), with.cores(), with.slots(), with.exclusive());
+        GpuAmount amount = amountWith(container, gpu);
+        return free.holds(amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
     }
 
-    /** What the pod would hold of a GPU if a container got a vGPU there. */
-    private GpuAmount with(int container, int room) {
-        boolean before = given[container][room];
-        given[container][room] = true;
-        GpuAmount with = held(room);
-        given[container][room] = before;
-        return with;
+    /** The amount that the pod would hold of a GPU if a container got a vGPU there. */
+    private GpuAmount amountWith(int container, int gpu) {
+        boolean before = assigned[container][gpu];
+        assigned[container][gpu] = true;
+        GpuAmount amount = amount(gpu);
+        assigned[container][gpu] = before;
+        return amount;
     }
 
-    /** What the pod holds of a GPU so far. */
-    private GpuAmount held(int room) {
-        if (nobodyHas(room)) {
+    /** The amount that the pod holds of a GPU by the assignments so far. */
+    private GpuAmount amount(int gpu) {
+        if (!isUsed(gpu)) {
             return GpuAmount.NOTHING;
         }
         GpuAmount.Peak peak = new GpuAmount.Peak();
-        GpuCapacity card = rooms.get(room).card;
+        GpuCapacity capacity = gpus.get(gpu).capacity;
         for (int container = 0; container < containers.size(); container++) {
-            if (given[container][room]) {
+            if (assigned[container][gpu]) {
                 GpuRequest request = request(container);
                 peak.add(
                         containers.get(container).kind(),
-                        GpuSelector.memory(request, card),
-                        GpuSelector.cores(request, card),
+                        GpuSelector.memoryMiB(request, capacity),
+                        GpuSelector.cores(request, capacity),
                         1,
                         request.exclusive());
             }
@@ -189,181 +202,193 @@ final class PodGpuSelector {
         return peak.amount();
     }
 
-    private boolean nobodyHas(int room) {
-        for (boolean[] row : given) {
-            if (row[room]) {
-                return false;
-            }
-        }
-        return true;
-    }
-
-    // The search.
-
-    /** Gives the containers from the {@code position}th of the order on their GPUs; false changes nothing. */
-    private boolean extend(int[] order, int position, int picked, int from) {
-        if (position == order.length) {
-            return true;
-        }
-        int container = order[position];
-        int wanted = request(container).vgpus();
-        if (picked == wanted) {
-            return extend(order, position + 1, 0, 0);
-        }
-        for (int room = from; room <= rooms.size() - (wanted - picked); room++) {
-            if (tries >= BUDGET) {
-                return false;
-            }
-            tries++;
-            if (!holds(container, room) || !oneDomain(container, room) || likeOneBefore(from, room)) {
-                continue;
-            }
-            given[container][room] = true;
-            if (extend(order, position, picked + 1, room + 1)) {
+    /** Whether a container of the pod has a vGPU on a GPU. */
+    private boolean isUsed(int gpu) {
+        for (boolean[] row : assigned) {
+            if (row[gpu]) {
                 return true;
             }
-            given[container][room] = false;
         }
         return false;
     }
 
-    /** Whether a container that requires one NUMA domain still has it with this GPU. */
-    private boolean oneDomain(int container, int room) {
-        if (!needsOneDomain(container)) {
+    // The backtracking search.
+
+    /**
+     * Assigns GPUs to the rest of a container's vGPUs and to all later containers. On failure it leaves the assignments
+     * unchanged.
+     *
+     * @param position of the current container in {@code order}
+     * @param count vGPUs of the current container that have a GPU
+     * @param from first GPU to try; lower ones were tried
+     */
+    private boolean search(int[] order, int position, int count, int from) {
+        if (position == order.length) {
             return true;
         }
-        int domain = numa(room);
-        for (int other = 0; other < rooms.size(); other++) {
-            if (given[container][other] && numa(other) != domain) {
+        int container = order[position];
+        int vgpus = request(container).vgpus();
+        if (count == vgpus) {
+            return search(order, position + 1, 0, 0);
+        }
+        for (int gpu = from; gpu <= gpus.size() - (vgpus - count); gpu++) {
+            if (attempts >= BUDGET) {
+                return false;
+            }
+            attempts++;
+            if (!holds(container, gpu) || !keepsOneDomain(container, gpu) || isEquivalentToTriedGpu(from, gpu)) {
+                continue;
+            }
+            assigned[container][gpu] = true;
+            if (search(order, position, count + 1, gpu + 1)) {
+                return true;
+            }
+            assigned[container][gpu] = false;
+        }
+        return false;
+    }
+
+    /** Whether a container's GPUs satisfy its NUMA requirement, if any, with this GPU added. */
+    private boolean keepsOneDomain(int container, int gpu) {
+        if (!requiresOneDomain(container)) {
+            return true;
+        }
+        int domain = numa(gpu);
+        for (int other = 0; other < gpus.size(); other++) {
+            if (assigned[container][other] && numa(other) != domain) {
                 return false;
             }
         }
         return domain >= 0;
     }
 
-    private boolean needsOneDomain(int container) {
-        return ask.oneDomain() && request(container).vgpus() > 1;
+    private boolean requiresOneDomain(int container) {
+        return pod.oneDomain() && request(container).vgpus() > 1;
     }
 
-    private int numa(int room) {
-        return rooms.get(room).card.gpu.numa();
+    /** The NUMA domain of a GPU; -1 if unknown. */
+    private int numa(int gpu) {
+        return gpus.get(gpu).capacity.gpu.numa();
     }
 
-    /** Whether a GPU that was just tried in vain, from {@code from} on, is the same to this pod. */
-    private boolean likeOneBefore(int from, int room) {
-        for (int other = from; other < room; other++) {
-            if (alike(other, room)) {
+    /** Whether a GPU is equivalent, for this pod, to one of {@code from} to {@code gpu - 1}, which failed. */
+    private boolean isEquivalentToTriedGpu(int from, int gpu) {
+        for (int other = from; other < gpu; other++) {
+            if (areEquivalent(other, gpu)) {
                 return true;
             }
         }
         return false;
     }
 
-    private boolean alike(int one, int other) {
-        GpuFreeCapacity here = rooms.get(one);
-        GpuFreeCapacity there = rooms.get(other);
-        if (here.card.gpu.memoryMiB() != there.card.gpu.memoryMiB()
-                || here.card.open != there.card.open
-                || !here.taken().equals(there.taken())
-                || (ask.numa().isPresent() && numa(one) != numa(other))
-                || ask.takes(here.card.gpu) != ask.takes(there.card.gpu)) {
+    private boolean areEquivalent(int first, int second) {
+        GpuFreeCapacity one = gpus.get(first);
+        GpuFreeCapacity other = gpus.get(second);
+        if (one.capacity.gpu.memoryMiB() != other.capacity.gpu.memoryMiB()
+                || one.capacity.schedulable != other.capacity.schedulable
+                || !one.taken().equals(other.taken())
+                || (pod.numa().isPresent() && numa(first) != numa(second))
+                || pod.takes(one.capacity.gpu) != pod.takes(other.capacity.gpu)) {
             return false;
         }
-        for (boolean[] row : given) {
-            if (row[one] != row[other]) {
+        for (boolean[] row : assigned) {
+            if (row[first] != row[second]) {
                 return false;
             }
         }
         return true;
     }
 
-    // The answer.
+    // The result.
 
-    private GpuSelection.Selected chosen() {
-        Map<String, Vgpus> held = new HashMap<>();
+    private GpuSelection.Selected selected() {
+        Map<String, Vgpus> byContainer = new HashMap<>();
         for (int container = 0; container < containers.size(); container++) {
             List<Vgpu> vgpus = new ArrayList<>();
-            for (int room = 0; room < rooms.size(); room++) {
-                if (given[container][room]) {
-                    vgpus.add(GpuSelector.vgpu(ask, request(container), rooms.get(room).card));
+            for (int gpu = 0; gpu < gpus.size(); gpu++) {
+                if (assigned[container][gpu]) {
+                    vgpus.add(GpuSelector.vgpu(pod, request(container), gpus.get(gpu).capacity));
                 }
             }
-            held.put(containers.get(container).name(), new Vgpus(vgpus));
+            byContainer.put(containers.get(container).name(), new Vgpus(vgpus));
         }
         Map<String, GpuAmount> perGpu = new HashMap<>();
-        for (int room = 0; room < rooms.size(); room++) {
-            GpuAmount amount = held(room);
+        for (int gpu = 0; gpu < gpus.size(); gpu++) {
+            GpuAmount amount = amount(gpu);
             if (amount.slots() > 0) {
-                perGpu.put(rooms.get(room).card.gpu.uuid(), amount);
+                perGpu.put(gpus.get(gpu).capacity.gpu.uuid(), amount);
             }
         }
-        return new GpuSelection.Selected(held, perGpu, fullness());
+        return new GpuSelection.Selected(byContainer, perGpu, fullness());
     }
 
+    /** Mean fullness of the node's GPUs, 0 to 1; 1 without GPUs. */
     private double fullness() {
         long sum = 0;
-        for (int room = 0; room < rooms.size(); room++) {
-            sum += fullness(room);
+        for (int gpu = 0; gpu < gpus.size(); gpu++) {
+            sum += fullness(gpu);
         }
-        return rooms.isEmpty() ? 1 : (double) sum / GpuFreeCapacity.FULL / rooms.size();
+        return gpus.isEmpty() ? 1 : (double) sum / GpuFreeCapacity.FULL / gpus.size();
     }
 
-    private int fullness(int room) {
-        GpuFreeCapacity there = rooms.get(room);
-        if (nobodyHas(room)) {
-            return there.fullness;
+    /** Fullness of a GPU with the assignments so far, 0 to {@link GpuFreeCapacity#FULL}. */
+    private int fullness(int gpu) {
+        GpuFreeCapacity free = gpus.get(gpu);
+        if (!isUsed(gpu)) {
+            return free.fullness;
         }
-        GpuAmount amount = held(room);
-        return there.fullnessWith(amount.memoryMiB(), amount.cores(), amount.exclusive());
+        GpuAmount amount = amount(gpu);
+        return free.fullnessWith(amount.memoryMiB(), amount.cores(), amount.exclusive());
     }
 
-    // The reason.
+    // The reason for a refusal.
 
-    /** Why not enough GPUs hold a container beside those that have theirs already. */
-    Refused refuse(int container) {
-        return ask.refusals(container).of(reason(container));
+    /** Why too few GPUs hold a container beside the assignments so far. */
+    private Refused refuse(int container) {
+        return pod.refusals(container).of(reason(container));
     }
 
     private Reason reason(int container) {
         GpuRequest request = request(container);
-        int wanted = request.vgpus();
-        if (rooms.size() < wanted) {
+        int vgpus = request.vgpus();
+        if (gpus.size() < vgpus) {
             return Reason.TOO_FEW_GPUS;
         }
-        Reason[] obstacles = new Reason[rooms.size()];
-        for (int room = 0; room < rooms.size(); room++) {
-            obstacles[room] = given[container][room]
+        Reason[] obstacles = new Reason[gpus.size()];
+        for (int gpu = 0; gpu < gpus.size(); gpu++) {
+            obstacles[gpu] = assigned[container][gpu]
                     ? Reason.NONE
-                    : obstacle(ask, request, rooms.get(room), with(container, room));
+                    : obstacle(pod, request, gpus.get(gpu), amountWith(container, gpu));
         }
         for (Reason reason : Reason.values()) {
-            // Of those that nothing worse is in the way of.
             if (reason == Reason.NUMA_DOMAINS) {
-                if (needsOneDomain(container) && !oneDomainHas(wanted, obstacles)) {
+                if (requiresOneDomain(container) && !someDomainFitsWhenEmpty(vgpus, obstacles)) {
                     return reason;
                 }
-            } else if (reason == Reason.NUMA_ROOM) {
+            } else if (reason == Reason.NUMA_CAPACITY) {
                 break;
-            } else if (count(obstacles, reason) < wanted) {
+            } else if (countAbove(reason, obstacles) < vgpus) {
                 return reason;
             }
         }
-        return Reason.NUMA_ROOM; // enough GPUs, but not of one domain
+        return Reason.NUMA_CAPACITY; // enough GPUs hold the container, but not in one domain
     }
 
-    private static int count(Reason[] obstacles, Reason above) {
+    /** The number of GPUs whose obstacle comes after {@code reason}. */
+    private static int countAbove(Reason reason, Reason[] obstacles) {
         int count = 0;
         for (Reason obstacle : obstacles) {
-            count += obstacle.compareTo(above) > 0 ? 1 : 0;
+            count += obstacle.compareTo(reason) > 0 ? 1 : 0;
         }
         return count;
     }
 
-    private boolean oneDomainHas(int vgpus, Reason[] obstacles) {
+    /** Whether a known NUMA domain has that many GPUs that would hold a vGPU if they were empty. */
+    private boolean someDomainFitsWhenEmpty(int vgpus, Reason[] obstacles) {
         for (int first = 0; first < obstacles.length; first++) {
             int count = 0;
-            for (int room = 0; room < obstacles.length; room++) {
-                if (numa(room) == numa(first) && !obstacles[room].hopeless()) {
+            for (int gpu = 0; gpu < obstacles.length; gpu++) {
+                if (numa(gpu) == numa(first) && !obstacles[gpu].hopeless()) {
                     count++;
                 }
             }
@@ -374,59 +399,59 @@ final class PodGpuSelector {
         return false;
     }
 
-    /** The first thing that keeps a vGPU off a GPU of which the pod would then hold {@code with}. */
-    private static Reason obstacle(PodGpuRequest ask, GpuRequest request, GpuFreeCapacity room, GpuAmount with) {
-        return obstacle(ask, request, room, with.memoryMiB(), with.cores(), with.slots(), with.exclusive());
+    /** The first obstacle to a vGPU on a GPU of which the pod would then hold {@code amount}. */
+    private static Reason obstacle(PodGpuRequest pod, GpuRequest request, GpuFreeCapacity free, GpuAmount amount) {
+        return obstacle(pod, request, free, amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
     }
 
-    /** The same for a pod that asks for nothing else. */
-    static Reason obstacle(PodGpuRequest ask, GpuRequest request, GpuFreeCapacity room) {
+    /** The first obstacle to a vGPU on a GPU, with no other vGPU of the pod on that GPU. */
+    static Reason obstacle(PodGpuRequest pod, GpuRequest request, GpuFreeCapacity free) {
         return obstacle(
-                ask,
+                pod,
                 request,
-                room,
-                GpuSelector.memory(request, room.card),
-                GpuSelector.cores(request, room.card),
+                free,
+                GpuSelector.memoryMiB(request, free.capacity),
+                GpuSelector.cores(request, free.capacity),
                 1,
                 request.exclusive());
     }
 
     private static Reason obstacle(
-            PodGpuRequest ask,
+            PodGpuRequest pod,
             GpuRequest request,
-            GpuFreeCapacity room,
+            GpuFreeCapacity free,
             long memoryMiB,
             int cores,
             int slots,
             boolean exclusive) {
-        GpuCapacity card = room.card;
-        if (card.share == SharingMode.EXCLUSIVE && !request.exclusive()) {
+        GpuCapacity capacity = free.capacity;
+        if (capacity.sharingMode == SharingMode.EXCLUSIVE && !request.exclusive()) {
             return Reason.WHOLE_CARDS_ONLY;
         }
-        if (!ask.takesModel(card.gpu)) {
+        if (!pod.takesModel(capacity.gpu)) {
             return Reason.MODEL;
         }
-        if (!ask.takes(card.gpu)) {
+        if (!pod.takes(capacity.gpu)) {
             return Reason.GPU;
         }
-        if (GpuSelector.memory(request, card) > card.vgpuMiB) {
+        if (GpuSelector.memoryMiB(request, capacity) > capacity.vgpuMiB) {
             return Reason.TOO_SMALL;
         }
-        if (GpuSelector.cores(request, card) > card.cores) {
+        if (GpuSelector.cores(request, capacity) > capacity.cores) {
             return Reason.TOO_FEW_CORES;
         }
-        if (!card.open) {
-            return card.cordoned() && card.gpu.healthy() ? Reason.CORDONED : Reason.UNHEALTHY;
+        if (!capacity.schedulable) {
+            return capacity.cordoned() && capacity.gpu.healthy() ? Reason.CORDONED : Reason.UNHEALTHY;
         }
-        if (room.holds(memoryMiB, cores, slots, exclusive)) {
+        if (free.holds(memoryMiB, cores, slots, exclusive)) {
             return Reason.NONE;
         }
         if (request.exclusive()) {
             return Reason.NOT_WHOLLY_FREE;
         }
-        if (!room.alone(exclusive) || memoryMiB > room.freeMiB) {
+        if (!free.respectsExclusivity(exclusive) || memoryMiB > free.freeMiB) {
             return Reason.MEMORY;
         }
-        return cores > room.freeCores ? Reason.CORES : Reason.SLOTS;
+        return cores > free.freeCores ? Reason.CORES : Reason.SLOTS;
     }
 }
