@@ -37,6 +37,15 @@ class ArchitectureTest {
             .dependOnClassesThat()
             .resideInAPackage("io.fabric8..");
 
+    /** The facade is for other programs. */
+    @ArchTest
+    static final ArchRule schedulerDoesNotUseItsFacade = noClasses()
+            .that()
+            .resideOutsideOfPackage("..simulation..")
+            .should()
+            .dependOnClassesThat()
+            .resideInAPackage("..simulation..");
+
     /** A reader can take the packages one at a time. */
     @ArchTest
     static final ArchRule packagesHaveNoCycles =
