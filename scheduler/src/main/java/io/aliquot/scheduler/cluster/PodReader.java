@@ -189,7 +189,7 @@ public final class PodReader {
             }
             ContainerGpuRequest.parse(part.name(), part.kind(), limits).ifPresent(asks::add);
         }
-        return PodGpuRequest.of(asks, annotations(pod), false).requesting(requests(pod.getSpec()));
+        return PodGpuRequest.of(asks, annotations(pod), false).withHostRequests(requests(pod.getSpec()));
     }
 
     /**

@@ -220,7 +220,7 @@ final class Evictor {
                     without -> ledger.feasibilityWithout(node.name(), one.pod().uid(), wish.ask(), without)
                             instanceof Feasibility.Fits,
                     leaving,
-                    wish.ask().wantsOneGpu(),
+                    wish.ask().requestsOneVgpu(),
                     Optional.empty());
             if (plan.isEmpty() || plan.get().cost().violations() == 0) {
                 return plan;

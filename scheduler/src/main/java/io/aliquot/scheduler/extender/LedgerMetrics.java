@@ -124,20 +124,21 @@ final class LedgerMetrics implements MultiCollector {
 
     private static Map<Measure, Double> measure(GpuFreeCapacity room, ShareSizes shapes) {
         Map<Measure, Double> values = new EnumMap<>(Measure.class);
-        long memory = room.card().memoryMiB();
-        int cores = room.card().cores();
-        int slots = room.card().slots();
+        long memory = room.capacity().memoryMiB();
+        int cores = room.capacity().cores();
+        int slots = room.capacity().slots();
         values.put(Measure.MEMORY, (double) memory);
-        values.put(Measure.MEMORY_ALLOCATED, (double) room.taken().memoryMiB());
-        values.put(Measure.MEMORY_FREE, (double) (memory - room.taken().memoryMiB()));
+        values.put(Measure.MEMORY_ALLOCATED, (double) room.allocated().memoryMiB());
+        values.put(Measure.MEMORY_FREE, (double) (memory - room.allocated().memoryMiB()));
         values.put(Measure.MEMORY_STRANDED, (double) shapes.stranded(room));
         values.put(Measure.CORES, (double) cores);
-        values.put(Measure.CORES_ALLOCATED, (double) room.taken().cores());
-        values.put(Measure.CORES_FREE, (double) (cores - room.taken().cores()));
+        values.put(Measure.CORES_ALLOCATED, (double) room.allocated().cores());
+        values.put(Measure.CORES_FREE, (double) (cores - room.allocated().cores()));
         values.put(Measure.SLOTS, (double) slots);
-        values.put(Measure.SLOTS_ALLOCATED, (double) room.taken().slots());
-        values.put(Measure.SLOTS_FREE, (double) (slots - room.taken().slots()));
-        values.put(Measure.OPEN, (double) (room.gpu().healthy() && !room.card().cordoned() ? 1 : 0));
+        values.put(Measure.SLOTS_ALLOCATED, (double) room.allocated().slots());
+        values.put(Measure.SLOTS_FREE, (double) (slots - room.allocated().slots()));
+        values.put(
+                Measure.OPEN, (double) (room.gpu().healthy() && !room.capacity().cordoned() ? 1 : 0));
         return values;
     }
 

@@ -165,7 +165,7 @@ final class Preemptor {
                             && !gone.contains(holding.pod().uid()))
                     .map(holding -> Victim.of(holding, budgets))
                     .toList();
-            boolean oneGpu = ask.wantsOneGpu();
+            boolean oneGpu = ask.requestsOneVgpu();
             Optional<EvictionPlan> plan = VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, below);
             if (plan.isEmpty()) {
                 return Optional.empty();

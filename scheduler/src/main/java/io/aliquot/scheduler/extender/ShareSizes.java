@@ -44,18 +44,18 @@ final class ShareSizes {
 
     /** Free memory that no shape can take, in MiB; all of it where nothing can be taken at all. */
     long stranded(GpuFreeCapacity room) {
-        GpuAmount taken = room.taken();
-        long free = Math.max(0, room.card().memoryMiB() - taken.memoryMiB());
-        int cores = room.card().cores() - taken.cores();
-        boolean closed = !room.gpu().healthy() || room.card().cordoned() || taken.exclusive();
-        if (closed || taken.slots() >= room.card().slots() || cores < 0) {
+        GpuAmount taken = room.allocated();
+        long free = Math.max(0, room.capacity().memoryMiB() - taken.memoryMiB());
+        int cores = room.capacity().cores() - taken.cores();
+        boolean closed = !room.gpu().healthy() || room.capacity().cordoned() || taken.exclusive();
+        if (closed || taken.slots() >= room.capacity().slots() || cores < 0) {
             return free;
         }
         // Without any shape to go by, whatever is free is as good as on an empty cluster.
         boolean fits = !any
                 || (wholeCards && taken.slots() == 0)
                 || least(Math.min(ALL, cores), room)
-                        <= Math.min(free, room.card().vgpuMiB());
+                        <= Math.min(free, room.capacity().vgpuMiB());
         return fits ? 0 : free;
     }
 
@@ -66,7 +66,8 @@ final class ShareSizes {
         return percent > ALL
                 ? leastMiB[cores]
                 : Math.min(
-                        leastMiB[cores], new Percentage(percent).on(room.card().vgpuMiB()));
+                        leastMiB[cores],
+                        new Percentage(percent).on(room.capacity().vgpuMiB()));
     }
 
     /** From least of exactly so many cores to least of at most so many. */

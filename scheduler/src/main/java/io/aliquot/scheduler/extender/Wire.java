@@ -104,7 +104,7 @@ final class Wire {
                 ContainerGpuRequest.parse(container.name(), ContainerKind.APP, container.limits())
                         .ifPresent(asks::add);
             }
-            return PodGpuRequest.of(asks, wishes, preferences).requesting(requests());
+            return PodGpuRequest.of(asks, wishes, preferences).withHostRequests(requests());
         }
 
         /** Of CPU and memory, by all containers that run on. */

@@ -8,10 +8,10 @@ import java.util.Arrays;
  *
  * A greedy pass from every member comes first. It already finds the best set where links form islands of one kind.
  *
- * Branch and bound over the members in ascending order follows. For a partial set S of score c with r members to add, no
- * completion scores more than c plus the r largest g(v) + h(v) among the remaining members. Here g(v) is what v adds to
- * S, and h(v) is half the sum of v's r-1 best pairs, because the sum counts each pair from both ends. The search skips a
- * branch whose bound is not above the best score so far.
+ * Branch and bound over the members in ascending order follows. For a partial set S of score c with r members to add,
+ * no completion scores more than c plus the r largest g(v) + h(v) among the remaining members. Here g(v) is what v adds
+ * to S, and h(v) is half the sum of v's r-1 best pairs, because the sum counts each pair from both ends. The search
+ * skips a branch whose bound is not above the best score so far.
  *
  * BUDGET limits the number of branches. There are fewer than 2^16 subsets of at most k out of 16 members, so up to 16
  * GPUs the result is always the best set, whatever the links. Beyond, it is the best set found within the budget, at
@@ -21,7 +21,7 @@ import java.util.Arrays;
 final class BestLinkedSet {
     /** Branches of the search, at most. */
     static final int BUDGET = 1 << 16;
-    /** Members, at most, for branch and bound; with more, the greedy pass starts from the first 64 and decides alone. */
+    /** With more members there is no branch and bound, and the greedy pass starts from the first 64 only. */
     static final int MAX_SEARCHED = 64;
 
     private final int n;

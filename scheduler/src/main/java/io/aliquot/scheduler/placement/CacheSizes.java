@@ -12,7 +12,7 @@ public final class CacheSizes {
      * @param most upper limit, however large the heap is
      * @param bytes size of one entry
      */
-    public static int most(int most, int bytes) {
+    public static int limit(int most, int bytes) {
         return (int) Math.min(most, BYTES / bytes);
     }
 }

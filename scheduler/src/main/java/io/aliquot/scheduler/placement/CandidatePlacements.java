@@ -101,7 +101,7 @@ public final class CandidatePlacements {
             now = new long[most];
             then = new long[most];
         }
-        if (policy == Placement.FRAGMENTATION && ask.wantsOneGpu()) {
+        if (policy == Placement.FRAGMENTATION && ask.requestsOneVgpu()) {
             eachGpu(rooms);
         } else {
             chosen(rooms, policy);

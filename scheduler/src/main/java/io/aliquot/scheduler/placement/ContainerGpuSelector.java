@@ -12,9 +12,9 @@ import java.util.TreeSet;
  * Selects k of the GPUs that hold a container by three criteria, in this order:
  *
  * - one NUMA domain, if the pod prefers or requires it: the best of the sets of each domain;
- * - the placement policy. BINPACK takes the fullest GPUs, and of equally full ones the smallest, so that large GPUs stay
- *   empty. SPREAD takes the emptiest. FRAGMENTATION has no order of single GPUs: here it equals BINPACK, and for pods
- *   with one vGPU CandidatePlacements lists the alternatives;
+ * - the placement policy. BINPACK takes the fullest GPUs, and of equally full ones the smallest, so that large GPUs
+ *   stay empty. SPREAD takes the emptiest. FRAGMENTATION has no order of single GPUs: here it equals BINPACK, and for
+ *   pods with one vGPU CandidatePlacements lists the alternatives;
  * - the links between the GPUs, among GPUs that are equal under the policy. On a node with empty GPUs those are many.
  *
  * Links come before the policy on a node whose sharing mode is TOPOLOGY, and for a pod that requests it. Links to GPUs
@@ -237,7 +237,7 @@ final class ContainerGpuSelector {
         return score;
     }
 
-    /** Sum of the link scores within a set and to the GPUs that the pod's other containers use; 0 if links are unknown. */
+    /** Sum of the link scores within a set and to the GPUs of the pod's other containers; 0 if links are unknown. */
     private long linkScore(int[] set) {
         long score = 0;
         for (int i = 0; linksKnown && i < set.length; i++) {

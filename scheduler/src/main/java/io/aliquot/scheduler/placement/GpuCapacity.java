@@ -48,7 +48,7 @@ public final class GpuCapacity {
     }
 
     /** The sharing mode of the GPU's node. */
-    public SharingMode share() {
+    public SharingMode sharingMode() {
         return sharingMode;
     }
 
@@ -58,8 +58,8 @@ public final class GpuCapacity {
     }
 
     /**
-     * Memory for one vGPU at most, in MiB: {@link #memoryMiB()}, but no more than the GPU has. A whole card gets it all;
-     * requests in percent refer to it.
+     * Memory for one vGPU at most, in MiB: {@link #memoryMiB()}, but no more than the GPU has. A request for a whole
+     * card gets all of it; requests in percent refer to it.
      */
     public int vgpuMiB() {
         return vgpuMiB;
@@ -76,7 +76,7 @@ public final class GpuCapacity {
     }
 
     /** Whether the GPU takes new vGPUs: it is healthy and not cordoned. */
-    public boolean open() {
+    public boolean schedulable() {
         return schedulable;
     }
 
@@ -86,7 +86,7 @@ public final class GpuCapacity {
     }
 
     /** The same GPU, as if it were healthy and not cordoned. */
-    public GpuCapacity opened() {
+    public GpuCapacity asSchedulable() {
         var healthy = new Gpu(
                 gpu.uuid(),
                 gpu.index(),

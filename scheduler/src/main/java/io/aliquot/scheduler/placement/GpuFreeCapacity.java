@@ -39,7 +39,7 @@ public final class GpuFreeCapacity {
         this.fullness = fullnessWith(0, 0, false);
     }
 
-    public GpuCapacity card() {
+    public GpuCapacity capacity() {
         return capacity;
     }
 
@@ -47,7 +47,7 @@ public final class GpuFreeCapacity {
         return capacity.gpu;
     }
 
-    public GpuAmount taken() {
+    public GpuAmount allocated() {
         return allocated;
     }
 

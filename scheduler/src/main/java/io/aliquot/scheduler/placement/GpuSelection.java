@@ -6,14 +6,14 @@ import java.util.Map;
 /** Which GPUs of a node a pod gets, or why it gets none. */
 public sealed interface GpuSelection {
     /** Whether a node fits a pod, without the GPUs that the pod would get. */
-    sealed interface Glance {}
+    sealed interface QuickCheck {}
 
     /**
      * The node fits the pod.
      *
      * @param fullness mean fullness of the node's GPUs with the pod, 0 to 1
      */
-    record Fits(double fullness) implements Glance {}
+    record Fits(double fullness) implements QuickCheck {}
 
     /**
      * The node fits the pod, on these GPUs.
@@ -35,7 +35,7 @@ public sealed interface GpuSelection {
      *
      * @param reason a short phrase that is identical on every node and at every attempt, because kube-scheduler counts
      *     nodes by it
-     * @param hopeless whether the pod would not fit on the node's empty GPUs either, so that preemption cannot help
+     * @param unresolvable whether the pod would not fit on the node's empty GPUs either, so that preemption cannot help
      */
-    record Refused(String reason, boolean hopeless) implements GpuSelection, Glance {}
+    record Refused(String reason, boolean unresolvable) implements GpuSelection, QuickCheck {}
 }

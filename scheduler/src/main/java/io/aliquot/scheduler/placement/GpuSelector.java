@@ -6,7 +6,7 @@ import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.Glance;
+import io.aliquot.scheduler.placement.GpuSelection.QuickCheck;
 import io.aliquot.scheduler.placement.GpuSelection.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;
 import java.util.List;
@@ -29,8 +29,8 @@ public final class GpuSelector {
      * @param gpus every GPU of the node, in the order of its inventory
      * @param policy which GPUs to prefer among those that hold a container
      */
-    public static Glance feasible(PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy) {
-        if (!pod.wantsOneGpu()) {
+    public static QuickCheck feasible(PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy) {
+        if (!pod.requestsOneVgpu()) {
             return new PodGpuSelector(pod, gpus, policy, pod.containers().size() != 1).quickCheck();
         }
         int best = bestGpu(pod, gpus, policy);
@@ -44,11 +44,11 @@ public final class GpuSelector {
      * @param policy which GPUs to prefer among those that hold a container
      */
     public static GpuSelection select(PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy) {
-        if (!pod.wantsOneGpu()) {
+        if (!pod.requestsOneVgpu()) {
             return new PodGpuSelector(pod, gpus, policy, true).select();
         }
         int best = bestGpu(pod, gpus, policy);
-        return best < 0 ? refuse(pod, gpus) : on(best, pod, gpus);
+        return best < 0 ? refuse(pod, gpus) : selectGpu(best, pod, gpus);
     }
 
     /**
@@ -56,7 +56,7 @@ public final class GpuSelector {
      *
      * @param gpu index in {@code gpus} of a GPU that holds the vGPU
      */
-    public static GpuSelection.Selected on(int gpu, PodGpuRequest pod, List<GpuFreeCapacity> gpus) {
+    public static GpuSelection.Selected selectGpu(int gpu, PodGpuRequest pod, List<GpuFreeCapacity> gpus) {
         ContainerGpuRequest container = pod.containers().get(0);
         Vgpu vgpu = vgpu(pod, container.request(), gpus.get(gpu).capacity);
         return new GpuSelection.Selected(

@@ -23,7 +23,8 @@ public final class NodeGpus {
     /**
      * Computes the capacity of each GPU of an inventory.
      *
-     * @param cordoned UUIDs of GPUs that take no new vGPUs; UUIDs of other nodes' GPUs are ignored, see {@link #unknown}
+     * @param cordoned UUIDs of GPUs that take no new vGPUs; UUIDs that the inventory lacks are ignored, see
+     *     {@link #unknown}
      */
     public NodeGpus(Inventory inventory, SharingMode sharingMode, Set<String> cordoned) {
         this.inventory = inventory;
@@ -60,7 +61,7 @@ public final class NodeGpus {
         return inventory;
     }
 
-    public SharingMode share() {
+    public SharingMode sharingMode() {
         return sharingMode;
     }
 

@@ -34,8 +34,8 @@ public final class PodGpuRequest {
     /** Whether the pod takes a GPU model, cached by model: a cluster has few models and many GPUs. */
     private final Map<String, Boolean> takenModels = new ConcurrentHashMap<>();
 
-    /** The result of {@link #withoutRequests}; created on first use. */
-    private @Nullable PodGpuRequest withoutHostRequests;
+    /** The result of {@link #withoutHostRequests}; created on first use. */
+    private @Nullable PodGpuRequest cachedWithoutHostRequests;
 
     private PodGpuRequest(List<ContainerGpuRequest> containers, PlacementPreferences placement, boolean preferences) {
         this(
@@ -96,24 +96,24 @@ public final class PodGpuRequest {
     }
 
     /** The same pod with these requests of CPU and memory; {@link #of} creates it without. */
-    public PodGpuRequest requesting(HostResources amount) {
+    public PodGpuRequest withHostRequests(HostResources amount) {
         return hostRequests.equals(amount)
                 ? this
                 : new PodGpuRequest(containers, placement, preferences, amount, oneDomain);
     }
 
     /** The same pod without requests of CPU and memory. */
-    public PodGpuRequest withoutRequests() {
-        PodGpuRequest without = withoutHostRequests;
+    public PodGpuRequest withoutHostRequests() {
+        PodGpuRequest without = cachedWithoutHostRequests;
         if (without == null) { // a race creates equal objects
-            without = requesting(HostResources.NONE);
-            withoutHostRequests = without;
+            without = withHostRequests(HostResources.NONE);
+            cachedWithoutHostRequests = without;
         }
         return without;
     }
 
     /** The same pod without the requirement that a container's GPUs are in one NUMA domain. */
-    public PodGpuRequest inAnyDomains() {
+    public PodGpuRequest withoutNumaRequirement() {
         return new PodGpuRequest(containers, placement, preferences, hostRequests, false);
     }
 
@@ -143,7 +143,7 @@ public final class PodGpuRequest {
     }
 
     /** Whether the pod requires that all GPUs of a container are in one NUMA domain. */
-    public boolean oneDomain() {
+    public boolean requiresOneNumaDomain() {
         return oneDomain;
     }
 
@@ -182,7 +182,7 @@ public final class PodGpuRequest {
     }
 
     /** Whether the pod requests exactly one vGPU. */
-    public boolean wantsOneGpu() {
+    public boolean requestsOneVgpu() {
         return containers.size() == 1 && containers.get(0).request().vgpus() == 1;
     }
 

@@ -7,7 +7,7 @@ import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.Glance;
+import io.aliquot.scheduler.placement.GpuSelection.QuickCheck;
 import io.aliquot.scheduler.placement.GpuSelection.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;
 import java.util.ArrayList;
@@ -65,7 +65,7 @@ final class PodGpuSelector {
         return refused == null ? selected() : refused;
     }
 
-    Glance quickCheck() {
+    QuickCheck quickCheck() {
         Refused refused = assign();
         return refused == null ? new Fits(fullness()) : refused;
     }
@@ -79,7 +79,7 @@ final class PodGpuSelector {
     private @Nullable Refused assign() {
         int[] order = largestRequestFirst();
         Refused refused = firstFitDecreasing(order, policy);
-        if (refused == null || refused.hopeless() || containers.size() == 1) {
+        if (refused == null || refused.unresolvable() || containers.size() == 1) {
             return refused;
         }
         clearAssignments();
@@ -263,7 +263,7 @@ final class PodGpuSelector {
     }
 
     private boolean requiresOneDomain(int container) {
-        return pod.oneDomain() && request(container).vgpus() > 1;
+        return pod.requiresOneNumaDomain() && request(container).vgpus() > 1;
     }
 
     /** The NUMA domain of a GPU; -1 if unknown. */
@@ -286,7 +286,7 @@ final class PodGpuSelector {
         GpuFreeCapacity other = gpus.get(second);
         if (one.capacity.gpu.memoryMiB() != other.capacity.gpu.memoryMiB()
                 || one.capacity.schedulable != other.capacity.schedulable
-                || !one.taken().equals(other.taken())
+                || !one.allocated().equals(other.allocated())
                 || (pod.numa().isPresent() && numa(first) != numa(second))
                 || pod.takes(one.capacity.gpu) != pod.takes(other.capacity.gpu)) {
             return false;
@@ -388,7 +388,7 @@ final class PodGpuSelector {
         for (int first = 0; first < obstacles.length; first++) {
             int count = 0;
             for (int gpu = 0; gpu < obstacles.length; gpu++) {
-                if (numa(gpu) == numa(first) && !obstacles[gpu].hopeless()) {
+                if (numa(gpu) == numa(first) && !obstacles[gpu].unresolvable()) {
                     count++;
                 }
             }

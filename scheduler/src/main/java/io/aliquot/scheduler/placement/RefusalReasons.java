@@ -36,7 +36,7 @@ final class RefusalReasons {
         NONE;
 
         /** Whether the container would not fit on empty GPUs either. */
-        boolean hopeless() {
+        boolean unresolvable() {
             return compareTo(NOT_WHOLLY_FREE) < 0;
         }
     }
@@ -62,7 +62,7 @@ final class RefusalReasons {
 
     private Refused refused(Reason reason) {
         String suffix = oneOfSeveral ? " for container " + container.name() : "";
-        return new Refused(message(reason) + suffix, reason.hopeless());
+        return new Refused(message(reason) + suffix, reason.unresolvable());
     }
 
     /** Without "%": kube-scheduler uses the message as a format string for its event (1.35, schedule_one.go). */

@@ -26,16 +26,16 @@ class CandidatePlacementsTest {
         int ofSeveralGpus = 0;
         for (int seed = 0; seed < CASES; seed++) {
             Case one = GpuSelectorOracleTest.random(seed);
-            PodGpuRequest ask = (seed % 10 == 0 ? WITHOUT_GPUS : one.pod()).requesting(REQUESTS);
+            PodGpuRequest ask = (seed % 10 == 0 ? WITHOUT_GPUS : one.pod()).withHostRequests(REQUESTS);
             Placement policy = seed % 4 == 0 ? one.policy() : Placement.FRAGMENTATION;
             if (!(GpuSelector.select(ask, one.gpus(), policy) instanceof GpuSelection.Selected chosen)) {
                 continue;
             }
             var models = new GpuModels();
-            FreeCapacity.Shape shape =
-                    models.shape(one.gpus().stream().map(GpuFreeCapacity::card).toList(), HOST);
+            FreeCapacity.Shape shape = models.shape(
+                    one.gpus().stream().map(GpuFreeCapacity::capacity).toList(), HOST);
             FreeCapacity before = FreeCapacity.of(shape, HOST, one.gpus());
-            boolean each = ask.wantsOneGpu() && policy == Placement.FRAGMENTATION;
+            boolean each = ask.requestsOneVgpu() && policy == Placement.FRAGMENTATION;
 
             var ways = new CandidatePlacements(ask, models);
             ways.find(before, HOST, one.gpus(), policy);
@@ -86,9 +86,9 @@ class CandidatePlacementsTest {
     }
 
     private static GpuFreeCapacity with(GpuFreeCapacity room, GpuAmount more) {
-        GpuAmount taken = room.taken();
+        GpuAmount taken = room.allocated();
         return new GpuFreeCapacity(
-                room.card(),
+                room.capacity(),
                 new GpuAmount(
                         taken.memoryMiB() + more.memoryMiB(),
                         taken.cores() + more.cores(),

@@ -49,7 +49,7 @@ class GpuSelectorOracleTest {
             Case one = random(seed);
             List<Map<ContainerGpuRequest, Set<Integer>>> assignments = assignments(one);
             GpuSelection selection = GpuSelector.select(one.pod, one.gpus, one.policy);
-            GpuSelection.Glance quickCheck = GpuSelector.feasible(one.pod, one.gpus, one.policy);
+            GpuSelection.QuickCheck quickCheck = GpuSelector.feasible(one.pod, one.gpus, one.policy);
 
             assertThat(selection instanceof GpuSelection.Selected)
                     .as("seed %d: %s among %s is %s", seed, one.pod, one.gpus, selection)
@@ -71,10 +71,11 @@ class GpuSelectorOracleTest {
         int unresolvable = 0;
         for (int seed = 0; seed < CASES; seed++) {
             Case one = random(seed);
-            if (GpuSelector.select(one.pod, one.gpus, one.policy) instanceof Refused refused && refused.hopeless()) {
+            if (GpuSelector.select(one.pod, one.gpus, one.policy) instanceof Refused refused
+                    && refused.unresolvable()) {
                 unresolvable++;
                 List<GpuFreeCapacity> empty = one.gpus.stream()
-                        .map(gpu -> new GpuFreeCapacity(gpu.card(), GpuAmount.NOTHING))
+                        .map(gpu -> new GpuFreeCapacity(gpu.capacity(), GpuAmount.NOTHING))
                         .toList();
                 assertThat(assignments(new Case(seed, one.pod, empty, one.policy)))
                         .as("seed %d: %s", seed, refused.reason())
@@ -164,15 +165,15 @@ class GpuSelectorOracleTest {
         for (int i = 0; i < one.gpus.size(); i++) {
             GpuFreeCapacity free = one.gpus.get(i);
             Gpu gpu = free.gpu();
-            SharingMode sharingMode = free.card().share();
+            SharingMode sharingMode = free.capacity().sharingMode();
             List<GpuAmount.Timed> here = new ArrayList<>();
             for (ContainerGpuRequest container : one.pod.containers()) {
                 if (assignment.getOrDefault(container, Set.of()).contains(i)) {
                     var request = container.request();
-                    long allocatable = Math.min(gpu.memoryMiB(), free.card().memoryMiB());
+                    long allocatable = Math.min(gpu.memoryMiB(), free.capacity().memoryMiB());
                     int memory = request.memory().on((int) allocatable);
                     if (!gpu.healthy()
-                            || free.card().cordoned()
+                            || free.capacity().cordoned()
                             || !one.pod.takes(gpu)
                             || memory > gpu.memoryMiB()
                             || (sharingMode == SharingMode.EXCLUSIVE && !request.exclusive())) {
@@ -185,10 +186,13 @@ class GpuSelectorOracleTest {
             }
             if (!here.isEmpty()) {
                 GpuAmount requested = GpuAmount.peak(here);
-                GpuAmount allocated = free.taken();
-                if (requested.memoryMiB() + allocated.memoryMiB() > free.card().memoryMiB()
-                        || requested.cores() + allocated.cores() > free.card().cores()
-                        || requested.slots() + allocated.slots() > free.card().slots()
+                GpuAmount allocated = free.allocated();
+                if (requested.memoryMiB() + allocated.memoryMiB()
+                                > free.capacity().memoryMiB()
+                        || requested.cores() + allocated.cores()
+                                > free.capacity().cores()
+                        || requested.slots() + allocated.slots()
+                                > free.capacity().slots()
                         || allocated.exclusive()
                         || (requested.exclusive() && allocated.slots() > 0)) {
                     return false;
@@ -214,7 +218,7 @@ class GpuSelectorOracleTest {
         Comparator<Set<Integer>> small = Comparator.comparing(set ->
                 -set.stream().mapToLong(i -> one.gpus.get(i).gpu().memoryMiB()).sum());
         boolean topology = one.pod.topology()
-                || one.gpus.stream().allMatch(gpu -> gpu.card().share() == SharingMode.TOPOLOGY);
+                || one.gpus.stream().allMatch(gpu -> gpu.capacity().sharingMode() == SharingMode.TOPOLOGY);
         Comparator<Set<Integer>> policy = one.policy == Placement.SPREAD ? fullness.reversed() : fullness;
         if (topology && one.pod.mostVgpus() > 1 && links(one, members((1 << one.gpus.size()) - 1)) > 0) {
             return numa.thenComparing(links).thenComparing(policy);

@@ -130,11 +130,12 @@ class GpuSelectorTest {
 
     @Test
     void aRefusalIsUnresolvableOnlyIfEmptyGpusWouldNotFitThePod() {
-        assertThat(((Refused) GpuSelector.select(ask("APP:main: gpumem=90000"), empty(1, 80000), BINPACK)).hopeless())
+        assertThat(((Refused) GpuSelector.select(ask("APP:main: gpumem=90000"), empty(1, 80000), BINPACK))
+                        .unresolvable())
                 .isTrue();
         assertThat(((Refused) GpuSelector.select(
                                 ask("APP:main: gpumem=60000 gpu=2"), ONE_OF_TWO_HALF_ALLOCATED, BINPACK))
-                        .hopeless())
+                        .unresolvable())
                 .isFalse();
     }
 
