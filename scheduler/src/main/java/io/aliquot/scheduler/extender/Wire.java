@@ -126,7 +126,7 @@ final class Wire {
                 ContainerGpuRequest.parse(container.name(), ContainerKind.APP, container.limits())
                         .ifPresent(requests::add);
             }
-            return PodGpuRequest.of(requests, wishes, preferences).requesting(requests());
+            return PodGpuRequest.of(requests, wishes, preferences).withHostRequests(requests());
         }
 
         private HostResources requests() {

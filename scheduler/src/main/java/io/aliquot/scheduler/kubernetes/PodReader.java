@@ -193,7 +193,7 @@ public final class PodReader {
             }
             ContainerGpuRequest.parse(part.name(), part.kind(), limits).ifPresent(requests::add);
         }
-        return PodGpuRequest.of(requests, annotations(pod), false).requesting(requests(pod.getSpec()));
+        return PodGpuRequest.of(requests, annotations(pod), false).withHostRequests(requests(pod.getSpec()));
     }
 
     /**

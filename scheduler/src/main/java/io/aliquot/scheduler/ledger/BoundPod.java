@@ -63,7 +63,7 @@ public record BoundPod(
                 .map(share -> new ContainerGpuRequest(
                         share.container(), share.kind(), request(share.vgpus().list())))
                 .toList();
-        return PodGpuRequest.of(containers, Map.of(), false).requesting(requests);
+        return PodGpuRequest.of(containers, Map.of(), false).withHostRequests(requests);
     }
 
     private static GpuRequest request(List<Vgpu> vgpus) {

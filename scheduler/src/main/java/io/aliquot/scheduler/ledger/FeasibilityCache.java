@@ -44,7 +44,7 @@ import java.util.function.ObjIntConsumer;
 /** What nodes would say to one pod. For one request: it knows where the pod's claim was when it was made. */
 public final class FeasibilityCache {
     /** So many answers are remembered, with what is thought of a place some 390 bytes each: of many nodes for fewer kinds. */
-    private static final int ANSWERS = CacheSizes.most(1 << 19, 390);
+    private static final int ANSWERS = CacheSizes.limit(1 << 19, 390);
 
     /**
      * What one request may spend on evaluating nodes: one for each node, and one for each of its places that the judge does
@@ -103,7 +103,7 @@ public final class FeasibilityCache {
                 sizedFor = nodes;
                 kinds.policy().eviction().orElseThrow().setMaximum(1 + ANSWERS / Math.max(1, nodes));
             }
-            return kinds.get(new Which(judged ? ask : ask.withoutRequests(), judged), any -> new CachedResults());
+            return kinds.get(new Which(judged ? ask : ask.withoutHostRequests(), judged), any -> new CachedResults());
         }
     }
 

@@ -15,7 +15,7 @@ import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.aliquot.scheduler.placement.GpuSelection;
 import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.Glance;
+import io.aliquot.scheduler.placement.GpuSelection.QuickCheck;
 import io.aliquot.scheduler.placement.GpuSelection.Refused;
 import io.aliquot.scheduler.placement.GpuSelector;
 import io.aliquot.scheduler.placement.HostResources;
@@ -230,7 +230,7 @@ final class NodeAccount {
 
     private static void replace(List<GpuFreeCapacity> rooms, String uuid, Tally tally) {
         for (int place = 0; place < rooms.size(); place++) {
-            GpuCapacity card = rooms.get(place).card();
+            GpuCapacity card = rooms.get(place).capacity();
             if (card.gpu().uuid().equals(uuid)) {
                 rooms.set(place, freeCapacity(card, tally));
             }
@@ -249,9 +249,9 @@ final class NodeAccount {
         }
         List<GpuFreeCapacity> rest = freeCapacitiesWithout(uid, without);
         Placement policy = gpuPlacement(ask, sharing);
-        Glance glance = GpuSelector.feasible(ask, rest, policy);
-        if (!(glance instanceof Fits fits)) {
-            return refuses((Refused) glance);
+        QuickCheck quickCheck = GpuSelector.feasible(ask, rest, policy);
+        if (!(quickCheck instanceof Fits fits)) {
+            return refuses((Refused) quickCheck);
         }
         if (ways.isPresent()) {
             find(ways.get(), uid, sharing, without, rest, policy);
@@ -260,7 +260,7 @@ final class NodeAccount {
     }
 
     private static Feasibility refuses(Refused refused) {
-        return new Feasibility.Refuses(refused.reason(), refused.hopeless());
+        return new Feasibility.Refuses(refused.reason(), refused.unresolvable());
     }
 
     /** {@code rest}: the rooms without these claims. */
@@ -285,7 +285,7 @@ final class NodeAccount {
         }
         List<GpuFreeCapacity> rooms = freeCapacitiesWithout(uid, without);
         Placement policy = gpuPlacement(ask, sharing);
-        if (!ask.wantsOneGpu() || policy != Placement.FRAGMENTATION) {
+        if (!ask.requestsOneVgpu() || policy != Placement.FRAGMENTATION) {
             return GpuSelector.select(ask, rooms, policy);
         }
         if (GpuSelector.feasible(ask, rooms, policy) instanceof Refused refused) {
@@ -293,7 +293,7 @@ final class NodeAccount {
         }
         var ways = new CandidatePlacements(ask, judging.models);
         find(ways, uid, sharing, without, rooms, policy);
-        return GpuSelector.on(judging.choice(ways), ask, rooms);
+        return GpuSelector.selectGpu(judging.choice(ways), ask, rooms);
     }
 
     /** Whether a pod's GPUs are chosen by the judge. */
@@ -337,7 +337,7 @@ final class NodeAccount {
         for (int place = 0; place < rest.length; place++) {
             Tally tally = rest[place];
             if (tally != null) {
-                without.set(place, freeCapacity(rooms.get(place).card(), tally));
+                without.set(place, freeCapacity(rooms.get(place).capacity(), tally));
             }
         }
         return without;
@@ -349,7 +349,7 @@ final class NodeAccount {
             return;
         }
         for (int place = 0; place < rest.length; place++) {
-            String gpu = rooms.get(place).card().gpu().uuid();
+            String gpu = rooms.get(place).capacity().gpu().uuid();
             GpuAmount amount = claim.perGpu.get(gpu);
             if (amount != null) {
                 Tally tally = rest[place];
@@ -402,7 +402,7 @@ final class NodeAccount {
             return Optional.of("GPU " + after.uuid() + " itself has " + memoryMiB + " MiB, whatever its node's scaling,"
                     + " and no container gets more of it; one is to hold " + after.memoryMiB() + " MiB");
         }
-        return card.get().share() == MEMORY && after.cores() > 0 && after.cores() != before.cores()
+        return card.get().sharingMode() == MEMORY && after.cores() > 0 && after.cores() != before.cores()
                 ? Optional.of(
                         "GPU " + after.uuid() + " is shared by memory alone, so its cores are neither reserved nor"
                                 + " limited; leave cores out, or set them to 0")
@@ -427,8 +427,8 @@ final class NodeAccount {
     }
 
     private static String atMost(GpuFreeCapacity room) {
-        GpuCapacity card = room.card();
-        GpuAmount taken = room.taken();
+        GpuCapacity card = room.capacity();
+        GpuAmount taken = room.allocated();
         return card.cordoned() || !card.gpu().healthy()
                 ? "nothing more, since it is cordoned or unhealthy,"
                 : words(Math.max(0, card.memoryMiB() - taken.memoryMiB()), Math.max(0, card.cores() - taken.cores()))

@@ -40,7 +40,7 @@ final class ScoringCache<P> {
     /** Pods that are known to have come, so that one that comes again and again is counted once. */
     private static final int MOST_PODS = 20_000;
     /** Places that are remembered until the judge has a new edition, some 350 bytes each. */
-    private static final int MOST_PLACES = CacheSizes.most(1 << 18, 350);
+    private static final int MOST_PLACES = CacheSizes.limit(1 << 18, 350);
 
     final GpuModels models = new GpuModels();
 

@@ -126,21 +126,21 @@ final class LedgerMetrics implements MultiCollector {
 
     private static Map<Measure, Double> measure(GpuFreeCapacity gpu, ShareSizes shapes) {
         Map<Measure, Double> values = new EnumMap<>(Measure.class);
-        long memory = gpu.card().memoryMiB();
-        int cores = gpu.card().cores();
-        int slots = gpu.card().slots();
+        long memory = gpu.capacity().memoryMiB();
+        int cores = gpu.capacity().cores();
+        int slots = gpu.capacity().slots();
         values.put(Measure.MEMORY, bytes(memory));
-        values.put(Measure.MEMORY_ALLOCATED, bytes(gpu.taken().memoryMiB()));
-        values.put(Measure.MEMORY_FREE, bytes(memory - gpu.taken().memoryMiB()));
+        values.put(Measure.MEMORY_ALLOCATED, bytes(gpu.allocated().memoryMiB()));
+        values.put(Measure.MEMORY_FREE, bytes(memory - gpu.allocated().memoryMiB()));
         values.put(Measure.MEMORY_STRANDED, bytes(shapes.stranded(gpu)));
         values.put(Measure.CORES, ratio(cores));
-        values.put(Measure.CORES_ALLOCATED, ratio(gpu.taken().cores()));
-        values.put(Measure.CORES_FREE, ratio(cores - gpu.taken().cores()));
+        values.put(Measure.CORES_ALLOCATED, ratio(gpu.allocated().cores()));
+        values.put(Measure.CORES_FREE, ratio(cores - gpu.allocated().cores()));
         values.put(Measure.SLOTS, (double) slots);
-        values.put(Measure.SLOTS_ALLOCATED, (double) gpu.taken().slots());
-        values.put(Measure.SLOTS_FREE, (double) (slots - gpu.taken().slots()));
+        values.put(Measure.SLOTS_ALLOCATED, (double) gpu.allocated().slots());
+        values.put(Measure.SLOTS_FREE, (double) (slots - gpu.allocated().slots()));
         values.put(Measure.SCHEDULABLE, (double)
-                (gpu.gpu().healthy() && !gpu.card().cordoned() ? 1 : 0));
+                (gpu.gpu().healthy() && !gpu.capacity().cordoned() ? 1 : 0));
         return values;
     }
 

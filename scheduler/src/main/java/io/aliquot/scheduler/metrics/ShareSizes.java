@@ -44,17 +44,18 @@ final class ShareSizes {
 
     /** Free memory in MiB that no shape fits into; all free memory if the GPU takes no vGPU. */
     long stranded(GpuFreeCapacity gpu) {
-        GpuAmount taken = gpu.taken();
-        long free = Math.max(0, gpu.card().memoryMiB() - taken.memoryMiB());
-        int cores = gpu.card().cores() - taken.cores();
-        boolean closed = !gpu.gpu().healthy() || gpu.card().cordoned() || taken.exclusive();
-        if (closed || taken.slots() >= gpu.card().slots() || cores < 0) {
+        GpuAmount taken = gpu.allocated();
+        long free = Math.max(0, gpu.capacity().memoryMiB() - taken.memoryMiB());
+        int cores = gpu.capacity().cores() - taken.cores();
+        boolean closed = !gpu.gpu().healthy() || gpu.capacity().cordoned() || taken.exclusive();
+        if (closed || taken.slots() >= gpu.capacity().slots() || cores < 0) {
             return free;
         }
         // Without any shape nothing is stranded.
         boolean fits = !any
                 || (wholeCards && taken.slots() == 0)
-                || least(Math.min(ALL, cores), gpu) <= Math.min(free, gpu.card().vgpuMiB());
+                || least(Math.min(ALL, cores), gpu)
+                        <= Math.min(free, gpu.capacity().vgpuMiB());
         return fits ? 0 : free;
     }
 
@@ -65,7 +66,8 @@ final class ShareSizes {
         return percent > ALL
                 ? leastMiB[cores]
                 : Math.min(
-                        leastMiB[cores], new Percentage(percent).on(gpu.card().vgpuMiB()));
+                        leastMiB[cores],
+                        new Percentage(percent).on(gpu.capacity().vgpuMiB()));
     }
 
     /** Turns minima for exactly n cores into minima for at most n cores. */

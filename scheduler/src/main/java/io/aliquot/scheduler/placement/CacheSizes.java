@@ -1,18 +1,18 @@
 package io.aliquot.scheduler.placement;
 
-/** How much may be remembered to save time: less in a small heap, so that it never costs the room for what must be kept. */
+/** Limits of caches, scaled to the heap, so that in a small heap they leave memory for data that cannot be dropped. */
 public final class CacheSizes {
     private static final long BYTES = Runtime.getRuntime().maxMemory() / 16;
 
     private CacheSizes() {}
 
     /**
-     * As many as a sixteenth of the heap holds.
+     * The number of entries that fit into a sixteenth of the maximum heap.
      *
-     * @param most however large the heap is
-     * @param bytes of each
+     * @param most upper limit, however large the heap is
+     * @param bytes size of one entry
      */
-    public static int most(int most, int bytes) {
+    public static int limit(int most, int bytes) {
         return (int) Math.min(most, BYTES / bytes);
     }
 }

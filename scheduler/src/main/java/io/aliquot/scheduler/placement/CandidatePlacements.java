@@ -101,7 +101,7 @@ public final class CandidatePlacements {
             now = new long[most];
             then = new long[most];
         }
-        if (policy == Placement.FRAGMENTATION && ask.wantsOneGpu()) {
+        if (policy == Placement.FRAGMENTATION && ask.requestsOneVgpu()) {
             eachGpu(rooms);
         } else {
             chosen(rooms, policy);
@@ -130,9 +130,9 @@ public final class CandidatePlacements {
         if (gpus.isEmpty()) {
             return 1;
         }
-        GpuCapacity largest = gpus.get(0).card;
+        GpuCapacity largest = gpus.get(0).capacity;
         for (int gpu = 1; gpu < gpus.size(); gpu++) {
-            largest = GpuModels.larger(largest, gpus.get(gpu).card);
+            largest = GpuModels.larger(largest, gpus.get(gpu).capacity);
         }
         return largest.vgpuMiB;
     }
@@ -147,8 +147,8 @@ public final class CandidatePlacements {
         return FreeCapacity.left(
                 before.shape(),
                 room,
-                GpuSelector.memory(request, room.card),
-                GpuSelector.cores(request, room.card),
+                GpuSelector.memoryMiB(request, room.capacity),
+                GpuSelector.cores(request, room.capacity),
                 1,
                 request.exclusive());
     }

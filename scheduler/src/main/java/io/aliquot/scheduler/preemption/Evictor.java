@@ -219,7 +219,7 @@ final class Evictor {
                     without -> ledger.feasibilityWithout(node.name(), one.pod().uid(), kind.request(), without)
                             instanceof Feasibility.Fits,
                     leaving,
-                    kind.request().wantsOneGpu(),
+                    kind.request().requestsOneVgpu(),
                     Optional.empty());
             if (plan.isEmpty() || plan.get().cost().violations() == 0) {
                 return plan;

@@ -160,7 +160,7 @@ public final class Preemptor {
                             && !gone.contains(holding.pod().uid()))
                     .map(holding -> Victim.of(holding, budgets))
                     .toList();
-            boolean oneGpu = request.wantsOneGpu();
+            boolean oneGpu = request.requestsOneVgpu();
             Optional<EvictionPlan> plan = VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, below);
             if (plan.isEmpty()) {
                 return Optional.empty();

@@ -223,7 +223,7 @@ final class FaultModel {
                 NodeView view = replica.ledger.view(node).orElseThrow();
                 assertThat(view.holdings()).isEmpty();
                 assertThat(view.gpus())
-                        .allSatisfy(room -> assertThat(room.taken()).isEqualTo(GpuAmount.NOTHING));
+                        .allSatisfy(room -> assertThat(room.allocated()).isEqualTo(GpuAmount.NOTHING));
             }
         }
     }
@@ -394,7 +394,7 @@ final class FaultModel {
                         assertThat(card.gpu().healthy() && !card.cordoned())
                                 .as("%s is granted a part of %s", pod.id, gpu)
                                 .isTrue();
-                        assertThat(node.isEmpty() || amount.exclusive() || card.share() != EXCLUSIVE)
+                        assertThat(node.isEmpty() || amount.exclusive() || card.sharingMode() != EXCLUSIVE)
                                 .as("%s is granted a part of %s, which is given whole", pod.id, gpu)
                                 .isTrue();
                         decided.put(gpu, granted.size());
@@ -420,7 +420,7 @@ final class FaultModel {
                         .isLessThanOrEqualTo(card(node, vgpu.uuid()).gpu().memoryMiB());
             }
             if (vgpu.cores() > before.cores()) {
-                assertThat(card(node, vgpu.uuid()).share())
+                assertThat(card(node, vgpu.uuid()).sharingMode())
                         .as("%s is given cores of %s", pod.id, vgpu.uuid())
                         .isNotEqualTo(SharingMode.MEMORY);
             }
