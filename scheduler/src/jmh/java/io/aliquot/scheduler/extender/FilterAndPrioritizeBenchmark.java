@@ -118,7 +118,7 @@ public class FilterAndPrioritizeBenchmark {
         cpuNanos[calls % cpuNanos.length] = clock.getCurrentThreadCpuTime() - start;
         allocated[calls++ % allocated.length] = clock.getCurrentThreadAllocatedBytes() - before;
         fleet.ledger.commit(pod.id(), priorities.get(0).host(), ask, 1);
-        fleet.ledger.forget(pods[(next + pods.length / 2) % pods.length].id().uid());
+        fleet.ledger.observeEnded(pods[(next + pods.length / 2) % pods.length].id().uid());
         return priorities;
     }
 
@@ -131,7 +131,7 @@ public class FilterAndPrioritizeBenchmark {
                     .template()
                     .ask();
             for (int i = 0; i < PODS_OF_DRIFT; i++) {
-                fleet.ledger.arrives("unseen-" + drifts + "-" + i, ask);
+                fleet.ledger.observe("unseen-" + drifts + "-" + i, ask);
             }
         }
         return placed();

@@ -64,7 +64,7 @@ final class Fleet {
             all.add(name(node));
         }
         for (int pod = 0; pod < shares; pod++) {
-            ledger.hold(share("share-" + pod, pod % nodes, pod / nodes % GPUS));
+            ledger.observeBound(share("share-" + pod, pod % nodes, pod / nodes % GPUS));
         }
         Collections.shuffle(all, random);
         news.takeFreed();

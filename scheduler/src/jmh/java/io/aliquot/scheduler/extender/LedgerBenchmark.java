@@ -48,8 +48,8 @@ public class LedgerBenchmark {
     @OperationsPerInvocation(2)
     public void podComesAndPodGoes() {
         int i = next++ % PODS;
-        fleet.ledger.hold(pods[i]);
-        fleet.ledger.forget(pods[(i + PODS / 2) % PODS].id().uid());
+        fleet.ledger.observeBound(pods[i]);
+        fleet.ledger.observeEnded(pods[(i + PODS / 2) % PODS].id().uid());
         if (i == 0) {
             fleet.news.takeFreed();
         }
@@ -58,6 +58,6 @@ public class LedgerBenchmark {
     /** A pod's status has changed, which most events are about. */
     @Benchmark
     public void podIsTheSame() {
-        fleet.ledger.hold(pods[0]);
+        fleet.ledger.observeBound(pods[0]);
     }
 }
