@@ -134,7 +134,7 @@ class RestApiIT {
 
         assertThat(explanation.path("kubeScheduler").asText()).contains("node affinity/selector");
         assertThat(explanation.path("summary").asText())
-                .contains("hold it", explanation.path("kubeScheduler").asText());
+                .contains("fit the pod's GPU requests", explanation.path("kubeScheduler").asText());
     }
 
     @Test
@@ -150,9 +150,9 @@ class RestApiIT {
         JsonNode explanation = viewer.get(path).body();
 
         assertThat(unauthorized.get(path).code()).isEqualTo(403);
-        assertThat(explanation.path("state").asText()).isEqualTo("waiting");
+        assertThat(explanation.path("state").asText()).isEqualTo("pending");
         assertThat(explanation.path("summary").asText()).contains("2 no GPU with 40000 MiB free", "lacks 18080 MiB");
-        assertThat(explanation.path("remedies"))
+        assertThat(explanation.path("suggestions"))
                 .extracting(JsonNode::asText)
                 .contains("nvidia.com/gpumem: 21920 instead of 40000");
         assertThat(explanation.path("gpus"))

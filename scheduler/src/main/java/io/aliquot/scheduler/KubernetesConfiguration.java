@@ -6,18 +6,17 @@ import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
-/** The one client of the API server, configured as kubectl is: by the pod's service account or a kubeconfig. */
+/** The client of the API server that all parts share, configured like kubectl: by a service account or a kubeconfig. */
 @Configuration(proxyBeanMethods = false)
 class KubernetesConfiguration {
     @Bean
     KubernetesClient kubernetes() {
-        // Everybody here tries again in his own time. By default the client sleeps up to 51 s between ten tries, so
-        // that
-        // a part that is waiting would notice a restarted API server a minute late.
+        // Each caller has retries of its own. By default the client also retries ten times, with pauses of up to 51 s,
+        // and would notice a restarted API server up to a minute late.
         var config = new ConfigBuilder()
                 .withRequestRetryBackoffLimit(0)
-                // With HTTP/2 all requests share a connection, and go on trying one that a network has silently
-                // dropped.
+                // With HTTP/2 all requests share one connection, and keep using it after the network has dropped it
+                // silently.
                 .withHttp2Disable(true)
                 .build();
         return new KubernetesClientBuilder().withConfig(config).build();

@@ -6,8 +6,8 @@ import org.springframework.boot.SpringApplication;
 import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
 
-/** The process's entry: the scheduler, or with arguments {@code simulate …} the simulator. */
-// Without Boot's error pages: package server answers errors in plain words.
+/** The entry point of the process: the scheduler or, with the argument {@code simulate}, the simulator. */
+// Package server writes error responses; Spring Boot's error pages are not used.
 @SpringBootApplication(exclude = ErrorMvcAutoConfiguration.class)
 public class SchedulerApplication {
     public static void main(String[] args) {

@@ -1,4 +1,7 @@
-/** The scheduler's process: an extender beside kube-scheduler, admission webhooks, and the ledger of who holds what. */
+/**
+ * The scheduler's process: an extender of kube-scheduler, admission webhooks, a REST API, and the ledger of
+ * allocations.
+ */
 @NullMarked
 package io.aliquot.scheduler;
 

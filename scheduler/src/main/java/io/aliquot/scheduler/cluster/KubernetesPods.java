@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.cluster;
 
 import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.inspection.ApiServerUnavailableException;
 import io.aliquot.scheduler.inspection.PodLookup;
-import io.aliquot.scheduler.inspection.UnansweredException;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;
@@ -21,12 +21,12 @@ final class KubernetesPods implements PodLookup {
     }
 
     @Override
-    public Optional<Pod> find(String namespace, String name) throws UnansweredException {
+    public Optional<Pod> find(String namespace, String name) throws ApiServerUnavailableException {
         io.fabric8.kubernetes.api.model.Pod pod;
         try {
             pod = kubernetes.pods().inNamespace(namespace).withName(name).get();
         } catch (KubernetesClientException e) {
-            throw new UnansweredException(String.valueOf(e.getMessage()), e);
+            throw new ApiServerUnavailableException(String.valueOf(e.getMessage()), e);
         }
         if (pod == null) {
             return Optional.empty();
@@ -36,17 +36,17 @@ final class KubernetesPods implements PodLookup {
                 PodReader.node(pod),
                 PodReader.ended(pod),
                 Objects.requireNonNullElse(pod.getSpec().getSchedulerName(), ""),
-                wish(pod),
+                request(pod),
                 Objects.requireNonNullElse(pod.getSpec().getPriority(), 0),
                 !"Never".equals(pod.getSpec().getPreemptionPolicy()),
                 PodReader.verdict(pod)));
     }
 
-    private static Wish wish(io.fabric8.kubernetes.api.model.Pod pod) {
+    private static ParsedRequest request(io.fabric8.kubernetes.api.model.Pod pod) {
         try {
-            return new Wish.Clear(PodReader.ask(pod));
+            return new ParsedRequest.Valid(PodReader.ask(pod));
         } catch (FormatException e) {
-            return new Wish.Nonsense(String.valueOf(e.getMessage()));
+            return new ParsedRequest.Invalid(String.valueOf(e.getMessage()));
         }
     }
 }

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.cluster;
 
 import io.aliquot.scheduler.inspection.AccessReviews;
-import io.aliquot.scheduler.inspection.UnansweredException;
+import io.aliquot.scheduler.inspection.ApiServerUnavailableException;
 import io.fabric8.kubernetes.api.model.authentication.TokenReview;
 import io.fabric8.kubernetes.api.model.authentication.TokenReviewBuilder;
 import io.fabric8.kubernetes.api.model.authentication.UserInfo;
@@ -27,7 +27,7 @@ final class KubernetesReviews implements AccessReviews {
     }
 
     @Override
-    public Optional<Caller> whose(String token) throws UnansweredException {
+    public Optional<Caller> authenticate(String token) throws ApiServerUnavailableException {
         var question = new TokenReviewBuilder()
                 .withNewSpec()
                 .withToken(token)
@@ -37,7 +37,7 @@ final class KubernetesReviews implements AccessReviews {
         try {
             answer = kubernetes.tokenReviews().create(question);
         } catch (KubernetesClientException e) {
-            throw new UnansweredException(message(e), e);
+            throw new ApiServerUnavailableException(message(e), e);
         }
         if (answer.getStatus() == null
                 || !Boolean.TRUE.equals(answer.getStatus().getAuthenticated())
@@ -53,7 +53,7 @@ final class KubernetesReviews implements AccessReviews {
     }
 
     @Override
-    public boolean allowed(Caller caller, Deed deed) throws UnansweredException {
+    public boolean isAllowed(Caller caller, Access access) throws ApiServerUnavailableException {
         var question = new SubjectAccessReviewBuilder()
                 .withNewSpec()
                 .withUser(caller.user())
@@ -61,11 +61,11 @@ final class KubernetesReviews implements AccessReviews {
                 .withGroups(caller.groups())
                 .withExtra(caller.extra())
                 .withNewResourceAttributes()
-                .withVerb(deed.verb())
+                .withVerb(access.verb())
                 .withVersion("v1")
-                .withResource(deed.resource())
-                .withNamespace(deed.namespace())
-                .withName(deed.name())
+                .withResource(access.resource())
+                .withNamespace(access.namespace())
+                .withName(access.name())
                 .endResourceAttributes()
                 .endSpec()
                 .build();
@@ -75,7 +75,7 @@ final class KubernetesReviews implements AccessReviews {
             return answer.getStatus() != null
                     && Boolean.TRUE.equals(answer.getStatus().getAllowed());
         } catch (KubernetesClientException e) {
-            throw new UnansweredException(message(e), e);
+            throw new ApiServerUnavailableException(message(e), e);
         }
     }
 

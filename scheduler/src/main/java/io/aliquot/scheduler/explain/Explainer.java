@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.explain;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.explain.Explanation.Group;
-import io.aliquot.scheduler.explain.Explanation.Lack;
-import io.aliquot.scheduler.explain.Explanation.Room;
+import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
+import io.aliquot.scheduler.explain.Explanation.PreemptionOption;
+import io.aliquot.scheduler.explain.Explanation.Refusal;
 import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -24,19 +24,19 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /*
- * Every node is looked at, since the answer is about all of them; what is dear (whom to evict, what to ask for instead)
- * only on the nodes that come closest. The same ledger and pod give the same answer, word for word: nodes are gone
- * through in the order of their names, and ties are broken by name.
+ * An explanation covers every node. The expensive parts, suggestions in events and preemption options, cover only the
+ * nodes that lack the least. The result is deterministic: the same ledger and pod give the same text, because nodes are
+ * evaluated in the order of their names and ties are broken by name.
  */
-/** Tells why a pod waits. Thread-safe. */
+/** Explains why a pod is Pending. Reads the ledger and changes nothing. Thread-safe. */
 public final class Explainer {
-    private static final int EXAMPLES = 5;
-    private static final int NEAREST = 5;
-    private static final int ROOMS = 3;
-    private static final int REASONS_IN_LINE = 4;
-    private static final int REMEDIES_IN_LINE = 3;
-    /** Nodes, nearest first, that are looked into more closely; for pods that could go some 30 ms each at the very worst. */
-    private static final int LOOKED_INTO = 50;
+    private static final int MAX_EXAMPLES = 5;
+    private static final int MAX_NEAREST = 5;
+    private static final int MAX_PREEMPTION_OPTIONS = 3;
+    private static final int MAX_REASONS_IN_SUMMARY = 4;
+    private static final int MAX_SUGGESTIONS_IN_LINE = 3;
+    /** Nodes, nearest first, for which preemption is tried. One node takes 30 ms in the worst case. */
+    private static final int MAX_EXAMINED_NODES = 50;
 
     private final Ledger ledger;
     private final Budgets budgets;
@@ -47,160 +47,169 @@ public final class Explainer {
     }
 
     /**
-     * A node that holds a pod.
+     * The score of a node that fits a pod.
      *
-     * @param liking how much the policy likes it; the most wins
-     * @param terms what that is made of
+     * @param score from the placement policy; the node with the highest score wins
+     * @param terms what the score consists of
      */
-    public record Liked(String node, double liking, List<ScoreTerm> terms) {}
+    public record ScoredNode(String node, double score, List<ScoreTerm> terms) {
+        public ScoredNode {
+            terms = List.copyOf(terms);
+        }
+    }
 
-    /** What all nodes say, sorted. */
-    private record Survey(int nodes, List<String> fitting, List<Group> groups, List<Shortfall> misfits) {
-        /** Those that are looked into. */
-        List<Shortfall> closest() {
-            return misfits.stream().limit(LOOKED_INTO).toList();
+    /** What all nodes answered for a pod; shortfalls are sorted, nearest first. */
+    private record Evaluation(int nodes, List<String> fitting, List<Refusal> refusals, List<Shortfall> shortfalls) {
+        List<Shortfall> nearest() {
+            return shortfalls.stream().limit(MAX_EXAMINED_NODES).toList();
         }
     }
 
     /**
-     * All of it.
+     * Explains in full which nodes fit a pod, why the others refuse it, and what would help. Takes up to some seconds
+     * in a cluster of 1,000 nodes.
      *
-     * @param priority Kubernetes' of the pod; it may push those aside that have less
-     * @param preempts whether it may push anybody aside
-     * @param nodes that it may go to, were it not for its GPUs
+     * @param priority the pod's priority in Kubernetes; it may preempt pods of lower priority
+     * @param mayPreempt false for {@code preemptionPolicy: Never}
+     * @param nodes the nodes to evaluate: those that kube-scheduler allows for the pod, apart from GPUs
      */
-    public Explanation explain(PodId pod, PodGpuRequest ask, int priority, boolean preempts, Collection<String> nodes) {
-        Survey survey = survey(pod, ask, nodes);
-        List<Shortfall> closest = survey.closest();
-        boolean waits = survey.fitting().isEmpty();
+    public Explanation explain(
+            PodId pod, PodGpuRequest request, int priority, boolean mayPreempt, Collection<String> nodes) {
+        Evaluation evaluation = evaluate(pod, request, nodes);
+        List<Shortfall> nearest = evaluation.nearest();
+        boolean pending = evaluation.fitting().isEmpty();
         return new Explanation(
-                summary(survey),
-                survey.fitting(),
-                survey.groups(),
-                closest.stream().limit(NEAREST).map(Shortfall::near).toList(),
-                waits ? new Suggestions(ask, sharing(pod, nodes)).find() : List.of(),
-                waits ? rooms(pod, ask, priority, preempts, closest) : List.of());
+                summary(evaluation),
+                evaluation.fitting(),
+                evaluation.refusals(),
+                nearest.stream().limit(MAX_NEAREST).map(Shortfall::node).toList(),
+                pending ? new Suggestions(request, sharingNodes(pod, nodes)).find() : List.of(),
+                pending ? preemptionOptions(pod, request, priority, mayPreempt, nearest) : List.of());
     }
 
-    /** Some of the nodes that hold the pod now, the one that the policy likes best first. */
-    public List<Liked> liked(PodId pod, PodGpuRequest ask, Placement policy, Collection<String> nodes) {
-        FeasibilityCache offers = ledger.offers(pod.uid(), ask, policy);
+    /** The best of the given nodes that fit the pod now, by the policy's score, best first; at most 5. */
+    public List<ScoredNode> bestNodes(PodId pod, PodGpuRequest request, Placement policy, Collection<String> nodes) {
+        FeasibilityCache cache = ledger.offers(pod.uid(), request, policy);
         return nodes.stream()
-                .flatMap(node -> offers.of(node) instanceof Feasibility.Fits fits
-                        ? Stream.of(new Liked(node, offers.liking(node), offers.terms(fits)))
+                .flatMap(node -> cache.of(node) instanceof Feasibility.Fits fits
+                        ? Stream.of(new ScoredNode(node, cache.liking(node), cache.terms(fits)))
                         : Stream.empty())
-                .sorted(Comparator.comparingDouble(Liked::liking).reversed().thenComparing(Liked::node))
-                .limit(EXAMPLES)
+                .sorted(Comparator.comparingDouble(ScoredNode::score).reversed().thenComparing(ScoredNode::node))
+                .limit(MAX_EXAMPLES)
                 .toList();
     }
 
     /**
-     * What {@link Explanation#summary} says, and what the pod could ask for instead, for an event; empty where there is room.
-     * Some microseconds a node.
+     * The explanation in one line, for an event: {@link Explanation#summary} and suggestions for the nearest nodes.
+     * Empty if a node fits the pod. Takes some microseconds for each node.
      */
-    public Optional<String> oneLiner(PodId pod, PodGpuRequest ask, Collection<String> nodes) {
-        Survey survey = survey(pod, ask, nodes);
-        if (!survey.fitting().isEmpty()) {
+    public Optional<String> oneLiner(PodId pod, PodGpuRequest request, Collection<String> nodes) {
+        Evaluation evaluation = evaluate(pod, request, nodes);
+        if (!evaluation.fitting().isEmpty()) {
             return Optional.empty();
         }
-        List<String> closest =
-                survey.closest().stream().map(misfit -> misfit.near().node()).toList();
-        List<String> remedies = new Suggestions(ask, sharing(pod, closest.isEmpty() ? nodes : closest)).find();
-        String instead = remedies.stream().limit(REMEDIES_IN_LINE).collect(Collectors.joining(", or "));
-        return Optional.of(summary(survey) + (instead.isEmpty() ? "" : "; would fit: " + instead));
+        List<String> nearest = evaluation.nearest().stream()
+                .map(shortfall -> shortfall.node().node())
+                .toList();
+        List<String> suggestions =
+                new Suggestions(request, sharingNodes(pod, nearest.isEmpty() ? nodes : nearest)).find();
+        String alternatives =
+                suggestions.stream().limit(MAX_SUGGESTIONS_IN_LINE).collect(Collectors.joining(", or "));
+        return Optional.of(summary(evaluation) + (alternatives.isEmpty() ? "" : "; would fit: " + alternatives));
     }
 
-    /** In a word. */
-    public PendingCause cause(PodId pod, PodGpuRequest ask, Collection<String> nodes) {
-        Survey survey = survey(pod, ask, nodes);
-        if (!survey.fitting().isEmpty()) {
+    /** The main cause for which the pod is Pending, for metrics. */
+    public PendingCause cause(PodId pod, PodGpuRequest request, Collection<String> nodes) {
+        Evaluation evaluation = evaluate(pod, request, nodes);
+        if (!evaluation.fitting().isEmpty()) {
             return PendingCause.ELSEWHERE;
         }
-        if (!survey.misfits().isEmpty()) {
-            return survey.misfits().get(0).cause();
+        if (!evaluation.shortfalls().isEmpty()) {
+            return evaluation.shortfalls().get(0).cause();
         }
-        boolean closed = nodes.stream()
+        boolean fitsOpenNode = nodes.stream()
                 .flatMap(node -> ledger.view(node).stream())
-                .anyMatch(view -> NodeFreeCapacity.emptyAndOpen(view).hold(ask));
-        return closed ? PendingCause.CLOSED : PendingCause.IMPOSSIBLE;
+                .anyMatch(view -> NodeFreeCapacity.emptyAndOpen(view).fits(request));
+        return fitsOpenNode ? PendingCause.CLOSED : PendingCause.IMPOSSIBLE;
     }
 
-    /** What is in the way on each GPU of a node, container by container; of one that holds a vGPU, nothing. */
-    public List<Lack> gpuByGpu(PodId pod, PodGpuRequest ask, String node) {
+    /**
+     * What each GPU of a node lacks, one entry for each container and GPU. The text of an entry is empty if that GPU
+     * fits a vGPU of that container. Empty for a node that the ledger does not know.
+     */
+    public List<GpuShortfall> gpuShortfalls(PodId pod, PodGpuRequest request, String node) {
         return ledger.view(node)
-                .map(view -> Shortfall.gpuByGpu(ask, NodeFreeCapacity.without(view, pod.uid())))
+                .map(view -> Shortfall.ofGpus(request, NodeFreeCapacity.without(view, pod.uid())))
                 .orElse(List.of());
     }
 
-    private Survey survey(PodId pod, PodGpuRequest ask, Collection<String> nodes) {
+    private Evaluation evaluate(PodId pod, PodGpuRequest request, Collection<String> nodes) {
         var fitting = new ArrayList<String>();
-        var refusing = new TreeMap<String, List<String>>();
-        var hopeless = new TreeMap<String, Boolean>();
-        var misfits = new ArrayList<Shortfall>();
+        var nodesByReason = new TreeMap<String, List<String>>();
+        var unresolvable = new TreeMap<String, Boolean>();
+        var shortfalls = new ArrayList<Shortfall>();
         for (String node : nodes.stream().sorted().distinct().toList()) {
-            Feasibility offer = ledger.feasibility(node, pod.uid(), ask);
-            if (offer instanceof Feasibility.Refuses refuses) {
-                refusing.computeIfAbsent(refuses.reason(), reason -> new ArrayList<>())
-                        .add(node);
-                hopeless.put(refuses.reason(), refuses.hopeless());
-                if (!refuses.hopeless()) {
-                    ledger.view(node)
-                            .flatMap(view -> Shortfall.of(ask, view, NodeFreeCapacity.without(view, pod.uid())))
-                            .ifPresent(misfits::add);
+            switch (ledger.feasibility(node, pod.uid(), request)) {
+                case Feasibility.Fits fits -> fitting.add(node);
+                case Feasibility.Refuses refusal -> {
+                    nodesByReason
+                            .computeIfAbsent(refusal.reason(), reason -> new ArrayList<>())
+                            .add(node);
+                    unresolvable.put(refusal.reason(), refusal.hopeless());
+                    if (!refusal.hopeless()) {
+                        ledger.view(node)
+                                .flatMap(view -> Shortfall.of(request, view, NodeFreeCapacity.without(view, pod.uid())))
+                                .ifPresent(shortfalls::add);
+                    }
                 }
-            } else {
-                fitting.add(node);
             }
         }
-        misfits.sort(Comparator.comparingDouble(Shortfall::distance)
-                .thenComparing(misfit -> misfit.near().node()));
-        return new Survey(
-                fitting.size() + refusing.values().stream().mapToInt(List::size).sum(),
-                fitting,
-                groups(refusing, hopeless),
-                misfits);
+        shortfalls.sort(Comparator.comparingDouble(Shortfall::distance)
+                .thenComparing(shortfall -> shortfall.node().node()));
+        int refusing = nodesByReason.values().stream().mapToInt(List::size).sum();
+        return new Evaluation(fitting.size() + refusing, fitting, refusals(nodesByReason, unresolvable), shortfalls);
     }
 
-    private static List<Group> groups(Map<String, List<String>> refusing, Map<String, Boolean> hopeless) {
-        return refusing.entrySet().stream()
-                .map(entry -> new Group(
+    private static List<Refusal> refusals(Map<String, List<String>> nodesByReason, Map<String, Boolean> unresolvable) {
+        return nodesByReason.entrySet().stream()
+                .map(entry -> new Refusal(
                         entry.getKey(),
-                        hopeless.getOrDefault(entry.getKey(), true),
+                        unresolvable.getOrDefault(entry.getKey(), true),
                         entry.getValue().size(),
-                        entry.getValue().stream().limit(EXAMPLES).toList()))
-                .sorted(Comparator.comparing(Group::hopeless)
-                        .thenComparing(Group::nodes, Comparator.reverseOrder())
-                        .thenComparing(Group::reason))
+                        entry.getValue().stream().limit(MAX_EXAMPLES).toList()))
+                .sorted(Comparator.comparing(Refusal::unresolvable)
+                        .thenComparing(Refusal::nodes, Comparator.reverseOrder())
+                        .thenComparing(Refusal::reason))
                 .toList();
     }
 
-    private static String summary(Survey survey) {
-        if (survey.nodes() == 0) {
-            return "no node is known that has GPUs to share";
+    private static String summary(Evaluation evaluation) {
+        if (evaluation.nodes() == 0) {
+            return "the scheduler knows no node with shared GPUs";
         }
-        String of = survey.nodes() == 1 ? "1 node" : survey.nodes() + " nodes";
-        if (!survey.fitting().isEmpty()) {
-            String names = survey.fitting().stream().limit(EXAMPLES).collect(Collectors.joining(", "));
-            String more = survey.fitting().size() > EXAMPLES ? ", …" : "";
-            return "the GPUs of " + survey.fitting().size() + " of " + of + " hold it (" + names + more + ")";
+        if (!evaluation.fitting().isEmpty()) {
+            String names = evaluation.fitting().stream().limit(MAX_EXAMPLES).collect(Collectors.joining(", "));
+            String more = evaluation.fitting().size() > MAX_EXAMPLES ? ", …" : "";
+            return evaluation.fitting().size() + "/" + evaluation.nodes() + " nodes fit the pod's GPU requests ("
+                    + names + more + ")";
         }
-        String reasons = survey.groups().stream()
-                .limit(REASONS_IN_LINE)
-                .map(group -> group.nodes() + " " + group.reason())
+        String reasons = evaluation.refusals().stream()
+                .limit(MAX_REASONS_IN_SUMMARY)
+                .map(refusal -> refusal.nodes() + " " + refusal.reason())
                 .collect(Collectors.joining(", "));
-        int others = survey.groups().stream()
-                .skip(REASONS_IN_LINE)
-                .mapToInt(Group::nodes)
+        int others = evaluation.refusals().stream()
+                .skip(MAX_REASONS_IN_SUMMARY)
+                .mapToInt(Refusal::nodes)
                 .sum();
-        String closest = survey.misfits().stream()
+        String nearest = evaluation.shortfalls().stream()
                 .findFirst()
-                .map(misfit -> "; closest is " + misfit.near().node() + ", where " + misfit.words())
-                .orElse("; no pod's leaving would help");
-        return "of " + of + " none has room: " + reasons + (others > 0 ? ", " + others + " for other reasons" : "")
-                + closest;
+                .map(shortfall -> "; closest is " + shortfall.node().node() + ", where " + shortfall.text())
+                .orElse("; no eviction would help");
+        return "0/" + evaluation.nodes() + " nodes fit: " + reasons
+                + (others > 0 ? ", " + others + " for other reasons" : "") + nearest;
     }
 
-    private List<NodeFreeCapacity> sharing(PodId pod, Collection<String> nodes) {
+    private List<NodeFreeCapacity> sharingNodes(PodId pod, Collection<String> nodes) {
         return nodes.stream()
                 .sorted()
                 .flatMap(node -> ledger.view(node).stream())
@@ -209,13 +218,12 @@ public final class Explainer {
                 .toList();
     }
 
-    private List<Room> rooms(PodId pod, PodGpuRequest ask, int priority, boolean preempts, List<Shortfall> closest) {
-        var found = new ArrayList<PreemptionOption>();
-        for (Shortfall misfit : closest) {
-            Optional<NodeView> view = ledger.view(misfit.near().node());
-            view.flatMap(now -> PreemptionOption.find(now, pod, ask, priority, preempts, budgets))
-                    .ifPresent(found::add);
-        }
-        return found.stream().sorted().limit(ROOMS).map(PreemptionOption::room).toList();
+    private List<PreemptionOption> preemptionOptions(
+            PodId pod, PodGpuRequest request, int priority, boolean mayPreempt, List<Shortfall> nearest) {
+        List<NodeView> views = nearest.stream()
+                .flatMap(shortfall -> ledger.view(shortfall.node().node()).stream())
+                .toList();
+        return new PreemptionOptions(pod, request, priority, mayPreempt, budgets)
+                .cheapest(views, MAX_PREEMPTION_OPTIONS);
     }
 }

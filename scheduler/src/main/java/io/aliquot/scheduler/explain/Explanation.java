@@ -4,68 +4,77 @@ import io.aliquot.scheduler.ledger.PodId;
 import java.util.List;
 
 /**
- * Why a pod waits, or doesn't have to.
+ * Why a pod is Pending, or which nodes fit it.
  *
- * @param summary all of it in one line, the same as long as the situation is
- * @param fitting nodes whose GPUs hold the pod now
- * @param groups the other nodes, by what is in the way
- * @param nearest of those that another pod's leaving may help, the ones where least is missing, nearest first
- * @param remedies what the pod could ask for instead, a sentence each; empty where nothing would help
- * @param victims where pods of lower priority could make room, cheapest first
+ * @param summary one line, the same text while the situation is the same
+ * @param fittingNodes nodes whose GPUs fit the pod now
+ * @param refusals the other nodes, grouped by reason
+ * @param nearest of the nodes that evictions may help, those that lack the least, nearest first
+ * @param suggestions smaller requests that would fit now, each one enough by itself; empty if there are none
+ * @param preemptionOptions nodes that would fit the pod without pods of lower priority, cheapest first
  */
 public record Explanation(
         String summary,
-        List<String> fitting,
-        List<Group> groups,
-        List<Near> nearest,
-        List<String> remedies,
-        List<Room> victims) {
+        List<String> fittingNodes,
+        List<Refusal> refusals,
+        List<NodeShortfall> nearest,
+        List<String> suggestions,
+        List<PreemptionOption> preemptionOptions) {
     public Explanation {
-        fitting = List.copyOf(fitting);
-        groups = List.copyOf(groups);
+        fittingNodes = List.copyOf(fittingNodes);
+        refusals = List.copyOf(refusals);
         nearest = List.copyOf(nearest);
-        remedies = List.copyOf(remedies);
-        victims = List.copyOf(victims);
+        suggestions = List.copyOf(suggestions);
+        preemptionOptions = List.copyOf(preemptionOptions);
     }
 
     /**
      * Nodes that refuse the pod for the same reason.
      *
-     * @param reason as kube-scheduler is told it
-     * @param hopeless whether no other pod's leaving helps
-     * @param nodes how many
-     * @param examples some of them
+     * @param reason as in the answer to kube-scheduler
+     * @param unresolvable whether evicting other pods would not help
+     * @param nodes how many nodes
+     * @param examples names of some of them
      */
-    public record Group(String reason, boolean hopeless, int nodes, List<String> examples) {
-        public Group {
+    public record Refusal(String reason, boolean unresolvable, int nodes, List<String> examples) {
+        public Refusal {
             examples = List.copyOf(examples);
         }
     }
 
-    /** A node, and what is missing on those of its GPUs that come closest. */
-    public record Near(String node, List<Lack> lacks) {
-        public Near {
-            lacks = List.copyOf(lacks);
+    /**
+     * What a node lacks to fit the pod.
+     *
+     * @param gpus the GPUs that lack the least; empty if each vGPU fits alone but not all of them together
+     */
+    public record NodeShortfall(String node, List<GpuShortfall> gpus) {
+        public NodeShortfall {
+            gpus = List.copyOf(gpus);
         }
     }
 
     /**
-     * Why a GPU doesn't hold a vGPU of a container.
+     * What a GPU lacks to fit a vGPU of a container.
      *
-     * @param text a sentence's end: "lacks 2000 MiB"
-     * @param memoryMiB that would have to be freed; 0 where memory is not in the way
-     * @param cores percent that would have to be freed
-     * @param slots vGPUs that would have to go
+     * @param gpu the GPU's UUID
+     * @param text a predicate such as "lacks 2000 MiB"; empty if nothing is lacking
+     * @param memoryMiB memory to free; 0 if memory suffices
+     * @param cores percent of the GPU to free; 0 if cores suffice
+     * @param slots vGPUs to remove; 0 if slots suffice
      */
-    public record Lack(String container, String gpu, String text, long memoryMiB, int cores, int slots) {}
+    public record GpuShortfall(String container, String gpu, String text, long memoryMiB, int cores, int slots) {}
 
-    /** Room that is there once these pods are gone. */
-    public record Room(String node, List<Victim> pods) {
-        public Room {
-            pods = List.copyOf(pods);
+    /** A node that would fit the pod without these pods, all of which are needed. */
+    public record PreemptionOption(String node, List<Victim> victims) {
+        public PreemptionOption {
+            victims = List.copyOf(victims);
         }
     }
 
-    /** Somebody who would have to go, or is going already. */
-    public record Victim(PodId pod, int priority, boolean ending) {}
+    /**
+     * A pod of a {@link PreemptionOption}.
+     *
+     * @param terminating whether the pod terminates already, without an eviction
+     */
+    public record Victim(PodId pod, int priority, boolean terminating) {}
 }

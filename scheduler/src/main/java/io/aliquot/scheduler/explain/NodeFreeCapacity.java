@@ -12,33 +12,37 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Set;
 
-/** A node's GPUs as they would be without some of its pods, or at their best. */
-record NodeFreeCapacity(String node, List<GpuFreeCapacity> list) {
+/** What a node's GPUs have free, in a hypothetical state: without some of its pods, or empty. */
+record NodeFreeCapacity(String node, List<GpuFreeCapacity> gpus) {
+    NodeFreeCapacity {
+        gpus = List.copyOf(gpus);
+    }
+
     static NodeFreeCapacity without(NodeView view, String uid) {
-        // Most often the pod has nothing there, and what was summed up already will do.
-        boolean there =
+        // A Pending pod rarely holds anything on the node; then the view's own sums are correct.
+        boolean holds =
                 view.holdings().stream().anyMatch(holding -> holding.pod().uid().equals(uid));
-        return there ? without(view, Set.of(uid)) : new NodeFreeCapacity(view.name(), view.gpus());
+        return holds ? without(view, Set.of(uid)) : new NodeFreeCapacity(view.name(), view.gpus());
     }
 
     static NodeFreeCapacity without(NodeView view, Collection<String> uids) {
-        List<Holding> rest = view.holdings().stream()
+        List<Holding> remaining = view.holdings().stream()
                 .filter(holding -> !uids.contains(holding.pod().uid()))
                 .toList();
         return new NodeFreeCapacity(
                 view.name(),
                 view.gpus().stream()
-                        .map(room -> new GpuFreeCapacity(
-                                room.card(), sum(rest, room.gpu().uuid())))
+                        .map(gpu -> new GpuFreeCapacity(
+                                gpu.card(), sum(remaining, gpu.gpu().uuid())))
                         .toList());
     }
 
-    /** Without any pod, and if every GPU took new shares. */
+    /** The node without any pod, as if all its GPUs were healthy and not cordoned. */
     static NodeFreeCapacity emptyAndOpen(NodeView view) {
         return new NodeFreeCapacity(
                 view.name(),
                 view.gpus().stream()
-                        .map(room -> new GpuFreeCapacity(room.card().opened(), GpuAmount.NOTHING))
+                        .map(gpu -> new GpuFreeCapacity(gpu.card().opened(), GpuAmount.NOTHING))
                         .toList());
     }
 
@@ -57,8 +61,8 @@ record NodeFreeCapacity(String node, List<GpuFreeCapacity> list) {
         return new GpuAmount(memoryMiB, cores, slots, exclusive);
     }
 
-    boolean hold(PodGpuRequest ask) {
-        // Whether it fits doesn't depend on what is liked best.
-        return GpuSelector.feasible(ask, list, Placement.BINPACK) instanceof Fits;
+    boolean fits(PodGpuRequest request) {
+        // Feasibility does not depend on the placement policy, so any policy gives the answer.
+        return GpuSelector.feasible(request, gpus, Placement.BINPACK) instanceof Fits;
     }
 }

@@ -1,21 +1,21 @@
 package io.aliquot.scheduler.explain;
 
-/** What keeps a pod waiting, in a word: what is missing on the node that comes closest. */
+/** The main cause for which a pod is Pending: what the node that lacks the least lacks. */
 public enum PendingCause {
-    /** Device memory, perhaps among other things. */
+    /** Device memory, perhaps with other things. */
     MEMORY,
-    /** Compute, perhaps among other things, but not memory. */
+    /** Cores, perhaps with slots; memory suffices. */
     CORES,
-    /** A vGPU's slot alone. */
+    /** Slots only. */
     SLOTS,
-    /** A GPU that nobody else holds. */
+    /** A whole card: the pod requests one, or the GPU is allocated as one. */
     WHOLE_CARD,
-    /** Each of its vGPUs would fit, but not all of them together. */
+    /** Each vGPU of the pod fits alone, but not all of them together. */
     TOGETHER,
-    /** A GPU that takes new shares: those it would fit on are cordoned, unhealthy, or their node's agent isn't ready. */
+    /** The GPUs that would fit are cordoned or unhealthy, or the node's agent is not ready. */
     CLOSED,
-    /** No node would hold it if it were empty and all its GPUs took shares. */
+    /** No node would fit the pod even if it were empty and all its GPUs took new vGPUs. */
     IMPOSSIBLE,
-    /** Nothing about GPUs: there is room. */
+    /** Not GPUs: a node has enough free GPU capacity. */
     ELSEWHERE
 }

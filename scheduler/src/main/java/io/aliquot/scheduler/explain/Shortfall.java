@@ -2,8 +2,8 @@ package io.aliquot.scheduler.explain;
 
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.SharingMode;
-import io.aliquot.scheduler.explain.Explanation.Lack;
-import io.aliquot.scheduler.explain.Explanation.Near;
+import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
+import io.aliquot.scheduler.explain.Explanation.NodeShortfall;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.GpuAmount;
@@ -17,90 +17,97 @@ import java.util.Optional;
 import java.util.stream.Collectors;
 
 /**
- * A node that a pod would fit on if others left, and how far it is from that: what is missing, on the GPUs where least
- * is, in parts of a GPU. Each container is looked at as if it were alone.
+ * What a node lacks to fit a pod, if evictions could help. Each container is examined as if it were alone.
  *
- * @param domains whether nothing is missing but that the GPUs with room hang on one NUMA domain
+ * @param distance what is lacking on the GPUs that lack the least, in GPUs; nodes are sorted by it
+ * @param numaOnly whether the node would fit the pod if the pod did not require one NUMA domain
  */
-record Shortfall(Near near, double distance, PendingCause cause, boolean domains) {
-    private static final double SLOT = 0.1;
-    private static final double SOMEBODYS = 2;
+record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolean numaOnly) {
+    private static final int MAX_GPUS_IN_TEXT = 2;
 
-    private record Gap(Lack lack, double distance) {}
+    /** Distance of a missing slot: any other vGPU that ends frees one. */
+    private static final double SLOT_DISTANCE = 0.1;
+    /** Distance of a GPU that is allocated as a whole card: more than any GPU that is shared. */
+    private static final double WHOLE_CARD_DISTANCE = 2;
 
-    /** Empty where a container finds too few GPUs that would do if they were free. */
-    static Optional<Shortfall> of(PodGpuRequest ask, NodeView view, NodeFreeCapacity rooms) {
-        var lacks = new ArrayList<Lack>();
+    private record RankedGpu(GpuShortfall shortfall, double distance) {}
+
+    /** Empty if a container finds fewer GPUs than vGPUs that would fit if they were free; then no eviction helps. */
+    static Optional<Shortfall> of(PodGpuRequest request, NodeView view, NodeFreeCapacity free) {
+        var shortfalls = new ArrayList<GpuShortfall>();
         double distance = 0;
-        boolean whole = false;
-        for (ContainerGpuRequest container : ask.containers()) {
+        boolean wholeCard = false;
+        for (ContainerGpuRequest container : request.containers()) {
             int vgpus = container.request().vgpus();
-            List<Gap> gaps = rooms.list().stream()
-                    .filter(room -> suits(ask, container.request(), room.card()))
-                    .map(room -> gap(container, room))
-                    .sorted(Comparator.comparingDouble(Gap::distance)
-                            .thenComparing(gap -> gap.lack().gpu()))
+            List<RankedGpu> nearest = free.gpus().stream()
+                    .filter(gpu -> fitsIfFree(request, container.request(), gpu.card()))
+                    .map(gpu -> rank(container, gpu))
+                    .sorted(Comparator.comparingDouble(RankedGpu::distance)
+                            .thenComparing(ranked -> ranked.shortfall().gpu()))
                     .limit(vgpus)
                     .toList();
-            if (gaps.size() < vgpus) {
+            if (nearest.size() < vgpus) {
                 return Optional.empty();
             }
-            for (Gap gap : gaps) {
-                if (gap.distance() > 0) {
-                    distance += gap.distance();
-                    whole |= container.request().exclusive() || gap.distance() >= SOMEBODYS;
-                    lacks.add(gap.lack());
+            for (RankedGpu ranked : nearest) {
+                if (ranked.distance() > 0) {
+                    distance += ranked.distance();
+                    wholeCard |= container.request().exclusive() || ranked.distance() >= WHOLE_CARD_DISTANCE;
+                    shortfalls.add(ranked.shortfall());
                 }
             }
         }
-        boolean domains = lacks.isEmpty() && ask.oneDomain() && rooms.hold(ask.inAnyDomains());
-        return Optional.of(new Shortfall(new Near(view.name(), lacks), distance, cause(lacks, whole), domains));
+        boolean numaOnly = shortfalls.isEmpty() && request.oneDomain() && free.fits(request.inAnyDomains());
+        return Optional.of(new Shortfall(
+                new NodeShortfall(view.name(), shortfalls), distance, cause(shortfalls, wholeCard), numaOnly));
     }
 
-    private static PendingCause cause(List<Lack> lacks, boolean whole) {
-        if (lacks.isEmpty()) {
+    private static PendingCause cause(List<GpuShortfall> shortfalls, boolean wholeCard) {
+        if (shortfalls.isEmpty()) {
             return PendingCause.TOGETHER;
         }
-        if (whole) {
+        if (wholeCard) {
             return PendingCause.WHOLE_CARD;
         }
-        if (lacks.stream().anyMatch(lack -> lack.memoryMiB() > 0)) {
+        if (shortfalls.stream().anyMatch(shortfall -> shortfall.memoryMiB() > 0)) {
             return PendingCause.MEMORY;
         }
-        return lacks.stream().anyMatch(lack -> lack.cores() > 0) ? PendingCause.CORES : PendingCause.SLOTS;
+        return shortfalls.stream().anyMatch(shortfall -> shortfall.cores() > 0)
+                ? PendingCause.CORES
+                : PendingCause.SLOTS;
     }
 
-    /** Whether the GPU would do if nobody held anything of it. */
-    private static boolean suits(PodGpuRequest ask, GpuRequest request, GpuCapacity card) {
+    private static boolean fitsIfFree(PodGpuRequest pod, GpuRequest request, GpuCapacity card) {
         return card.gpu().healthy()
                 && !card.cordoned()
                 && (request.exclusive() || card.share() != SharingMode.EXCLUSIVE)
                 && request.memory().on(card.vgpuMiB()) <= card.vgpuMiB()
                 && cores(request, card) <= card.cores()
-                && ask.takes(card.gpu());
+                && pod.takes(card.gpu());
     }
 
-    static List<Lack> gpuByGpu(PodGpuRequest ask, NodeFreeCapacity rooms) {
-        var lacks = new ArrayList<Lack>();
-        for (ContainerGpuRequest container : ask.containers()) {
-            for (GpuFreeCapacity room : rooms.list()) {
-                if (suits(ask, container.request(), room.card())) {
-                    lacks.add(gap(container, room).lack());
+    /** What each GPU lacks, for each container. */
+    static List<GpuShortfall> ofGpus(PodGpuRequest pod, NodeFreeCapacity free) {
+        var shortfalls = new ArrayList<GpuShortfall>();
+        for (ContainerGpuRequest container : pod.containers()) {
+            for (GpuFreeCapacity gpu : free.gpus()) {
+                if (fitsIfFree(pod, container.request(), gpu.card())) {
+                    shortfalls.add(rank(container, gpu).shortfall());
                 } else {
-                    String why = unsuitable(ask, container.request(), room.card());
-                    lacks.add(new Lack(container.name(), room.gpu().uuid(), why, 0, 0, 0));
+                    String text = whyNeverFits(pod, container.request(), gpu.card());
+                    shortfalls.add(new GpuShortfall(container.name(), gpu.gpu().uuid(), text, 0, 0, 0));
                 }
             }
         }
-        return lacks;
+        return shortfalls;
     }
 
-    private static String unsuitable(PodGpuRequest ask, GpuRequest request, GpuCapacity card) {
-        if (!ask.takes(card.gpu())) {
-            return "is not one that the pod takes, by its model or UUID";
+    private static String whyNeverFits(PodGpuRequest pod, GpuRequest request, GpuCapacity card) {
+        if (!pod.takes(card.gpu())) {
+            return "is excluded by the pod's annotations (model, UUID or index)";
         }
         if (!request.exclusive() && card.share() == SharingMode.EXCLUSIVE) {
-            return "is given as a whole card only";
+            return "is allocated as a whole card only";
         }
         if (!card.gpu().healthy()) {
             return "is unhealthy";
@@ -109,68 +116,70 @@ record Shortfall(Near near, double distance, PendingCause cause, boolean domains
             return "is cordoned";
         }
         return cores(request, card) > card.cores()
-                ? "has " + card.cores() + " % for shares at most"
-                : "has " + card.vgpuMiB() + " MiB at most";
+                ? "has at most " + card.cores() + " % of its cores for vGPUs"
+                : "has at most " + card.vgpuMiB() + " MiB for a vGPU";
     }
 
     private static int cores(GpuRequest request, GpuCapacity card) {
         return card.share() == SharingMode.MEMORY ? 0 : request.cores();
     }
 
-    private static Gap gap(ContainerGpuRequest container, GpuFreeCapacity room) {
+    private static RankedGpu rank(ContainerGpuRequest container, GpuFreeCapacity free) {
         GpuRequest request = container.request();
-        GpuCapacity card = room.card();
-        GpuAmount taken = room.taken();
+        GpuCapacity card = free.card();
+        GpuAmount allocated = free.taken();
         String gpu = card.gpu().uuid();
-        if (taken.exclusive()) {
-            return new Gap(
-                    new Lack(container.name(), gpu, "is somebody's whole card", taken.memoryMiB(), 0, 1), SOMEBODYS);
+        if (allocated.exclusive()) {
+            String text = "is allocated as a whole card";
+            return new RankedGpu(
+                    new GpuShortfall(container.name(), gpu, text, allocated.memoryMiB(), 0, 1), WHOLE_CARD_DISTANCE);
         }
         if (request.exclusive()) {
-            boolean free = taken.slots() == 0;
-            double full = (double) taken.memoryMiB() / card.memoryMiB();
-            return new Gap(
-                    new Lack(
-                            container.name(),
-                            gpu,
-                            free ? "" : "is shared by " + plural(taken.slots(), "vGPU") + " already",
-                            taken.memoryMiB(),
-                            taken.cores(),
-                            taken.slots()),
-                    free ? 0 : 1 + full);
+            boolean empty = allocated.slots() == 0;
+            double memoryRatio = (double) allocated.memoryMiB() / card.memoryMiB();
+            var shortfall = new GpuShortfall(
+                    container.name(),
+                    gpu,
+                    empty ? "" : "already has " + plural(allocated.slots(), "vGPU"),
+                    allocated.memoryMiB(),
+                    allocated.cores(),
+                    allocated.slots());
+            return new RankedGpu(shortfall, empty ? 0 : 1 + memoryRatio);
         }
-        long memory =
-                Math.max(0, request.memory().on(card.vgpuMiB()) - Math.max(0, card.memoryMiB() - taken.memoryMiB()));
-        int cores = Math.max(0, cores(request, card) - Math.max(0, card.cores() - taken.cores()));
-        int slots = taken.slots() < card.slots() ? 0 : 1;
-        double distance = (double) memory / card.memoryMiB() + (double) cores / card.cores() + slots * SLOT;
-        return new Gap(new Lack(container.name(), gpu, words(memory, cores, slots), memory, cores, slots), distance);
+        long freeMiB = Math.max(0, card.memoryMiB() - allocated.memoryMiB());
+        long memoryMiB = Math.max(0, request.memory().on(card.vgpuMiB()) - freeMiB);
+        int cores = Math.max(0, cores(request, card) - Math.max(0, card.cores() - allocated.cores()));
+        int slots = allocated.slots() < card.slots() ? 0 : 1;
+        double distance = (double) memoryMiB / card.memoryMiB() + (double) cores / card.cores() + slots * SLOT_DISTANCE;
+        return new RankedGpu(
+                new GpuShortfall(container.name(), gpu, lacks(memoryMiB, cores, slots), memoryMiB, cores, slots),
+                distance);
     }
 
-    private static String words(long memory, int cores, int slots) {
-        var missing = new ArrayList<String>();
-        if (memory > 0) {
-            missing.add(memory + " MiB");
+    private static String lacks(long memoryMiB, int cores, int slots) {
+        var parts = new ArrayList<String>();
+        if (memoryMiB > 0) {
+            parts.add(memoryMiB + " MiB");
         }
         if (cores > 0) {
-            missing.add(cores + " % of its cores");
+            parts.add(cores + " % of its cores");
         }
         if (slots > 0) {
-            missing.add("a slot");
+            parts.add("a slot");
         }
-        return missing.isEmpty() ? "" : "lacks " + String.join(" and ", missing);
+        return parts.isEmpty() ? "" : "lacks " + String.join(" and ", parts);
     }
 
-    /** For a sentence. */
-    String words() {
-        if (domains) {
-            return "its GPUs would hold it, but not those of one NUMA domain";
+    /** A clause for the summary, such as "GPU-… lacks 2000 MiB". */
+    String text() {
+        if (numaOnly) {
+            return "the GPUs that would fit are in different NUMA domains";
         }
-        return near.lacks().isEmpty()
-                ? "each vGPU would fit, but not all of them together"
-                : near.lacks().stream()
-                        .limit(2)
-                        .map(lack -> lack.gpu() + " " + lack.text())
+        return node.gpus().isEmpty()
+                ? "each vGPU fits alone, but not all of them together"
+                : node.gpus().stream()
+                        .limit(MAX_GPUS_IN_TEXT)
+                        .map(shortfall -> shortfall.gpu() + " " + shortfall.text())
                         .collect(Collectors.joining(", "));
     }
 

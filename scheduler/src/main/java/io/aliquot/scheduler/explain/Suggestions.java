@@ -5,6 +5,7 @@ import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
 import io.aliquot.api.MemoryRequest.Mebibytes;
 import io.aliquot.api.MemoryRequest.Percentage;
+import io.aliquot.api.MemoryRequest.WholeCard;
 import io.aliquot.api.Numa;
 import io.aliquot.api.Resources;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
@@ -17,106 +18,121 @@ import java.util.OptionalInt;
 import java.util.function.IntFunction;
 
 /**
- * What a pod could ask for instead and would be placed now: one number of one container made smaller, as little as will
- * do. Found by asking the chooser itself, so that what is promised holds.
+ * Finds smaller requests with which a pod would fit now. Each suggestion lowers one number of one container by as
+ * little as possible. The placement code itself verifies it, so that a pod that follows a suggestion does fit.
  */
 final class Suggestions {
-    private final PodGpuRequest ask;
+    private final PodGpuRequest pod;
     private final List<NodeFreeCapacity> nodes;
 
-    Suggestions(PodGpuRequest ask, List<NodeFreeCapacity> nodes) {
-        this.ask = ask;
+    Suggestions(PodGpuRequest pod, List<NodeFreeCapacity> nodes) {
+        this.pod = pod;
         this.nodes = nodes;
     }
 
     List<String> find() {
-        var remedies = new ArrayList<String>();
-        for (ContainerGpuRequest container : ask.containers()) {
+        var suggestions = new ArrayList<String>();
+        for (ContainerGpuRequest container : pod.containers()) {
             GpuRequest request = container.request();
-            String whose = ask.containers().size() > 1 ? "container " + container.name() + " with " : "";
-            memory(container).ifPresent(text -> remedies.add(whose + text));
-            most(request.cores(), cores -> with(container, request(request, request.vgpus(), request.memory(), cores)))
-                    .ifPresent(cores ->
-                            remedies.add(whose + Resources.CORES + ": " + cores + " instead of " + request.cores()));
-            most(
-                            request.vgpus(),
-                            vgpus -> vgpus == 0
-                                    ? ask
-                                    : with(container, request(request, vgpus, request.memory(), request.cores())))
-                    .ifPresent(vgpus ->
-                            remedies.add(whose + Resources.GPU + ": " + vgpus + " instead of " + request.vgpus()));
+            String prefix = pod.containers().size() > 1 ? "container " + container.name() + " with " : "";
+            memory(container).ifPresent(text -> suggestions.add(prefix + text));
+            cores(container)
+                    .ifPresent(cores -> suggestions.add(prefix + text(Resources.CORES, cores, "" + request.cores())));
+            vgpus(container)
+                    .ifPresent(vgpus -> suggestions.add(prefix + text(Resources.GPU, vgpus, "" + request.vgpus())));
         }
-        if (ask.oneDomain() && fits(ask.inAnyDomains())) {
-            remedies.add(Annotations.NUMA + ": " + Numa.PREFERRED.print() + " instead of " + Numa.REQUIRED.print());
+        if (pod.oneDomain() && fits(pod.inAnyDomains())) {
+            suggestions.add(Annotations.NUMA + ": " + Numa.PREFERRED.print() + " instead of " + Numa.REQUIRED.print());
         }
-        if (fits(PodGpuRequest.of(ask.containers(), Map.of(), ask.preferences()))) {
-            remedies.add("no annotations that choose its GPUs");
+        if (fits(PodGpuRequest.of(pod.containers(), Map.of(), pod.preferences()))) {
+            suggestions.add("no annotations that select GPUs");
         }
-        return remedies;
+        return suggestions;
     }
 
     private Optional<String> memory(ContainerGpuRequest container) {
         GpuRequest request = container.request();
-        if (request.memory() instanceof Percentage percentage) {
-            return text(
-                    most(
-                            percentage.percent(),
-                            percent -> percent == 0
-                                    ? ask
-                                    : with(
-                                            container,
-                                            request(
-                                                    request,
-                                                    request.vgpus(),
-                                                    new Percentage(percent),
-                                                    request.cores()))),
-                    Resources.MEMORY_PERCENTAGE,
-                    " instead of " + percentage.percent());
-        }
-        int now = request.memory() instanceof Mebibytes mebibytes ? mebibytes.amount() : largestCard() + 1;
-        String instead = request.memory() instanceof Mebibytes
-                ? " instead of " + now
-                : request.exclusive() ? " instead of a whole card" : " instead of all of a card's memory";
-        return text(
-                most(
-                        now,
-                        memory -> memory == 0
-                                ? ask
-                                : with(
-                                        container,
-                                        new GpuRequest(
-                                                request.vgpus(), new Mebibytes(memory), request.cores(), false))),
-                Resources.MEMORY,
-                instead);
+        return switch (request.memory()) {
+            case Percentage(int percent) ->
+                text(Resources.MEMORY_PERCENTAGE, percentage(container, percent), Integer.toString(percent));
+            case Mebibytes(int amount) ->
+                text(Resources.MEMORY, mebibytes(container, amount), Integer.toString(amount));
+            case WholeCard() ->
+                text(
+                        Resources.MEMORY,
+                        mebibytes(container, largestMiB() + 1),
+                        request.exclusive() ? "a whole card" : "all of a GPU's memory");
+        };
     }
 
-    private static Optional<String> text(OptionalInt number, String resource, String instead) {
-        return number.isPresent() ? Optional.of(resource + ": " + number.getAsInt() + instead) : Optional.empty();
+    private OptionalInt percentage(ContainerGpuRequest container, int current) {
+        GpuRequest request = container.request();
+        return largestFitting(
+                1,
+                current,
+                percent ->
+                        with(container, changed(request, request.vgpus(), new Percentage(percent), request.cores())));
     }
 
-    private int largestCard() {
+    private OptionalInt mebibytes(ContainerGpuRequest container, int current) {
+        GpuRequest request = container.request();
+        return largestFitting(
+                1,
+                current,
+                memoryMiB -> with(
+                        container, new GpuRequest(request.vgpus(), new Mebibytes(memoryMiB), request.cores(), false)));
+    }
+
+    private OptionalInt cores(ContainerGpuRequest container) {
+        GpuRequest request = container.request();
+        return largestFitting(
+                0,
+                request.cores(),
+                cores -> with(container, changed(request, request.vgpus(), request.memory(), cores)));
+    }
+
+    private OptionalInt vgpus(ContainerGpuRequest container) {
+        GpuRequest request = container.request();
+        return largestFitting(
+                1,
+                request.vgpus(),
+                vgpus -> with(container, changed(request, vgpus, request.memory(), request.cores())));
+    }
+
+    private static Optional<String> text(String resource, OptionalInt amount, String current) {
+        return amount.isPresent() ? Optional.of(text(resource, amount.getAsInt(), current)) : Optional.empty();
+    }
+
+    private static String text(String resource, int amount, String current) {
+        return resource + ": " + amount + " instead of " + current;
+    }
+
+    private int largestMiB() {
         return nodes.stream()
-                .flatMap(node -> node.list().stream())
-                .mapToInt(room -> room.gpu().memoryMiB())
+                .flatMap(node -> node.gpus().stream())
+                .mapToInt(gpu -> gpu.gpu().memoryMiB())
                 .max()
                 .orElse(0);
     }
 
-    private static GpuRequest request(GpuRequest request, int vgpus, MemoryRequest memory, int cores) {
+    private static GpuRequest changed(GpuRequest request, int vgpus, MemoryRequest memory, int cores) {
         return new GpuRequest(vgpus, memory, cores, request.exclusive());
     }
 
     private PodGpuRequest with(ContainerGpuRequest container, GpuRequest request) {
-        return ask.with(ask.containers().stream()
+        return pod.with(pod.containers().stream()
                 .map(one -> one.equals(container) ? new ContainerGpuRequest(one.name(), one.kind(), request) : one)
                 .toList());
     }
 
-    /** The largest number below {@code now} with which the pod fits; with less of anything it fits all the more. */
-    private OptionalInt most(int now, IntFunction<PodGpuRequest> with) {
+    /**
+     * The largest number from {@code least} to {@code current - 1} with which the pod fits. Binary search: a pod that
+     * fits with a number also fits with every smaller one.
+     */
+    private OptionalInt largestFitting(int least, int current, IntFunction<PodGpuRequest> with) {
         int fitting = -1;
-        int low = 0;
-        int high = now - 1;
+        int low = least;
+        int high = current - 1;
         while (low <= high) {
             int middle = (low + high) >>> 1;
             if (fits(with.apply(middle))) {
@@ -129,7 +145,7 @@ final class Suggestions {
         return fitting < 0 ? OptionalInt.empty() : OptionalInt.of(fitting);
     }
 
-    private boolean fits(PodGpuRequest other) {
-        return nodes.stream().anyMatch(node -> node.hold(other));
+    private boolean fits(PodGpuRequest request) {
+        return nodes.stream().anyMatch(node -> node.fits(request));
     }
 }

@@ -1,6 +1,6 @@
 /**
- * Why a pod waits for GPUs: node by node what is in the way, what it would have to ask for instead, and who would have
- * to go. Read from the ledger; changes nothing.
+ * Explains why a pod is Pending for GPUs: what each node lacks, which smaller request would fit, and which pods could
+ * be preempted. Reads the ledger and changes nothing.
  */
 @NullMarked
 package io.aliquot.scheduler.explain;

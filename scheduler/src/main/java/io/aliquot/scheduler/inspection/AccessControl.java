@@ -4,91 +4,97 @@ import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import com.github.benmanes.caffeine.cache.Ticker;
 import io.aliquot.api.Sha256;
+import io.aliquot.scheduler.inspection.AccessReviews.Access;
 import io.aliquot.scheduler.inspection.AccessReviews.Caller;
-import io.aliquot.scheduler.inspection.AccessReviews.Deed;
 import java.time.Duration;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 import org.springframework.http.HttpStatus;
 
 /**
- * Who asks, and whether they may. The API server's answers hold for {@link #HOLD_FOR}, so that a page that asks every
- * second costs it next to nothing, and a token or a right that is taken away is gone here as soon. Thread-safe.
+ * Authenticates and authorizes callers through the API server. Its answers are cached for {@link #TIME_TO_LIVE}: a
+ * client that polls every second costs the API server little, and a revoked token or permission is refused after that
+ * time. Thread-safe.
  */
 final class AccessControl {
-    static final Duration HOLD_FOR = Duration.ofSeconds(10);
-    private static final int MOST = 10_000;
+    static final Duration TIME_TO_LIVE = Duration.ofSeconds(10);
+    private static final int MAX_ENTRIES = 10_000;
 
-    private record Question(Caller caller, Deed deed) {}
+    private record Review(Caller caller, Access access) {}
 
     private final AccessReviews reviews;
-    /** By the token's SHA-256: nobody who reads our memory finds a token here. */
+    /** By the token's SHA-256, so that a dump of this process's memory contains no token from this cache. */
     private final Cache<String, Optional<Caller>> callers;
 
-    private final Cache<Question, Boolean> rights;
+    private final Cache<Review, Boolean> decisions;
 
     AccessControl(AccessReviews reviews, Ticker ticker) {
         this.reviews = reviews;
-        this.callers = brief(ticker).build();
-        this.rights = brief(ticker).build();
+        this.callers = expiring(ticker).build();
+        this.decisions = expiring(ticker).build();
     }
 
-    private static Caffeine<Object, Object> brief(Ticker ticker) {
+    private static Caffeine<Object, Object> expiring(Ticker ticker) {
         return Caffeine.newBuilder()
-                .maximumSize(MOST)
-                .expireAfterWrite(HOLD_FOR)
+                .maximumSize(MAX_ENTRIES)
+                .expireAfterWrite(TIME_TO_LIVE)
                 .ticker(ticker);
     }
 
     /**
-     * The caller of this name.
+     * The user of a bearer token; empty if the token is invalid.
      *
-     * @throws ApiException where the API server can't say
+     * @throws ApiException with status 503 if the API server gives no answer
      */
-    Optional<Caller> whose(String token) {
+    Optional<Caller> authenticate(String token) {
         String key = Sha256.hex(token);
-        Optional<Caller> known = callers.getIfPresent(key);
-        if (known == null) {
+        Optional<Caller> cached = callers.getIfPresent(key);
+        if (cached == null) {
             try {
-                known = reviews.whose(token);
-            } catch (UnansweredException e) {
-                throw unanswered(e);
+                cached = reviews.authenticate(token);
+            } catch (ApiServerUnavailableException e) {
+                throw unavailable(e);
             }
-            callers.put(key, known);
+            callers.put(key, cached);
         }
-        return known;
-    }
-
-    /** Whether the cluster's own rules let the caller do that. */
-    boolean may(Caller caller, Deed deed) {
-        var question = new Question(caller, deed);
-        @Nullable Boolean known = rights.getIfPresent(question);
-        if (known == null) {
-            try {
-                known = reviews.allowed(caller, deed);
-            } catch (UnansweredException e) {
-                throw unanswered(e);
-            }
-            rights.put(question, known);
-        }
-        return known;
+        return cached;
     }
 
     /**
-     * Returns if the caller may do that.
+     * Whether the cluster's RBAC allows it.
      *
-     * @throws ApiException that says what right is missing
+     * @throws ApiException with status 503 if the API server gives no answer
      */
-    void require(Caller caller, Deed deed) {
-        if (!may(caller, deed)) {
+    boolean isAllowed(Caller caller, Access access) {
+        var review = new Review(caller, access);
+        @Nullable Boolean cached = decisions.getIfPresent(review);
+        if (cached == null) {
+            try {
+                cached = reviews.isAllowed(caller, access);
+            } catch (ApiServerUnavailableException e) {
+                throw unavailable(e);
+            }
+            decisions.put(review, cached);
+        }
+        return cached;
+    }
+
+    /**
+     * Returns normally if the cluster's RBAC allows it.
+     *
+     * @throws ApiException with status 403 that names the missing permission, or 503 if the API server gives no answer
+     */
+    void require(Caller caller, Access access) {
+        if (!isAllowed(caller, access)) {
             throw new ApiException(
                     HttpStatus.FORBIDDEN,
-                    caller.user() + " may not " + deed + "; ask an admin of the cluster for that right (RBAC)");
+                    caller.user() + " is not allowed to " + access
+                            + "; ask a cluster administrator for that permission (RBAC)");
         }
     }
 
-    private static ApiException unanswered(UnansweredException e) {
+    private static ApiException unavailable(ApiServerUnavailableException e) {
         return ApiException.unavailable(
-                "the API server did not say who you are and what you may do, try again: " + e.getMessage());
+                "the API server could not authenticate or authorize the request, try again: " + e.getMessage());
     }
 }

@@ -4,9 +4,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-/** What only the API server knows of those who ask. Calls return within seconds. */
+/** Authentication and authorization of the API's callers by the API server. Calls return within seconds. */
 public interface AccessReviews {
-    /** Somebody the API server knows. */
+    /** An authenticated user, as TokenReview reports it. */
     record Caller(String user, String uid, List<String> groups, Map<String, List<String>> extra) {
         public Caller {
             groups = List.copyOf(groups);
@@ -15,13 +15,13 @@ public interface AccessReviews {
     }
 
     /**
-     * What somebody wants to do, in the words of the cluster's own rules.
+     * A verb on a resource of the core API group, as in SubjectAccessReview.
      *
-     * @param namespace empty: in all
-     * @param name empty: to any
+     * @param namespace empty for all namespaces
+     * @param name empty for all objects
      */
-    record Deed(String verb, String resource, String namespace, String name) {
-        /** For a sentence. */
+    record Access(String verb, String resource, String namespace, String name) {
+        /** A phrase such as "get pods train in namespace team". */
         @Override
         public String toString() {
             return verb + " " + resource + (name.isEmpty() ? "" : " " + name)
@@ -29,8 +29,8 @@ public interface AccessReviews {
         }
     }
 
-    /** Whose token this is; empty where it is nobody's, or no longer. */
-    Optional<Caller> whose(String token) throws UnansweredException;
+    /** The user of a bearer token; empty if the token is invalid or has expired. */
+    Optional<Caller> authenticate(String token) throws ApiServerUnavailableException;
 
-    boolean allowed(Caller caller, Deed deed) throws UnansweredException;
+    boolean isAllowed(Caller caller, Access access) throws ApiServerUnavailableException;
 }

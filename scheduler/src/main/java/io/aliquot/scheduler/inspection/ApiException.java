@@ -5,7 +5,7 @@ import org.springframework.http.HttpStatus;
 import org.springframework.http.ProblemDetail;
 import org.springframework.web.ErrorResponseException;
 
-/** Ends a request with a status and a sentence that says what to write, or to do, instead. */
+/** Ends a request with a status and a sentence that tells the caller what to write or do instead. */
 final class ApiException extends ErrorResponseException {
     private static final long serialVersionUID = 1L;
 
@@ -13,12 +13,16 @@ final class ApiException extends ErrorResponseException {
         super(status, ProblemDetail.forStatusAndDetail(status, detail), null);
         if (status == HttpStatus.SERVICE_UNAVAILABLE) {
             getHeaders().set(HttpHeaders.RETRY_AFTER, "1");
-            getHeaders().set(HttpHeaders.CONNECTION, "close"); // over a new one the leader may be reached
+            getHeaders().set(HttpHeaders.CONNECTION, "close"); // a new connection may reach the leader
         }
     }
 
     static ApiException badRequest(String detail) {
         return new ApiException(HttpStatus.BAD_REQUEST, detail);
+    }
+
+    static ApiException conflict(String detail) {
+        return new ApiException(HttpStatus.CONFLICT, detail);
     }
 
     static ApiException unavailable(String detail) {

@@ -2,11 +2,13 @@ package io.aliquot.scheduler.inspection;
 
 import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.inspection.ApiTypes.Amounts;
+import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
@@ -18,10 +20,13 @@ import java.util.Locale;
 import java.util.Optional;
 import java.util.stream.Stream;
 
-/** What the ledger has, in the API's words; each node at one instant, two nodes perhaps at different ones. */
+/** Reads the ledger and maps it to {@link ApiTypes}. Each node is read at one instant, two nodes at different ones. */
 final class ApiMapper {
-    /** Where a pod was made anew under its name, the one that is there more surely comes first. */
-    private static final List<State> THERE = List.of(State.HELD, State.ASSUMED, State.LINGERING);
+    /**
+     * The states of pods that hold shares. A pod that was deleted by force and then created again is in the ledger
+     * twice under one name; the API shows the holding whose state comes first here.
+     */
+    private static final List<State> HOLDING_STATES = List.of(State.HELD, State.ASSUMED, State.LINGERING);
 
     private final Ledger ledger;
 
@@ -29,11 +34,14 @@ final class ApiMapper {
         this.ledger = ledger;
     }
 
-    /** A pod's holding and where it is. */
-    record Held(String node, Holding holding) {
+    record NodeHolding(String node, Holding holding) {
+        PodId pod() {
+            return holding.pod();
+        }
+
+        /** Sorts by namespace and name, and is unique. */
         String key() {
-            return holding.pod().namespace() + "/" + holding.pod().name() + "/"
-                    + holding.pod().uid();
+            return pod().namespace() + "/" + pod().name() + "/" + pod().uid();
         }
     }
 
@@ -41,37 +49,39 @@ final class ApiMapper {
         return ledger.view(node);
     }
 
-    /** All nodes, or the one of this name if it isn't empty. */
+    /** All nodes if the name is empty, otherwise the node of that name. */
     Stream<NodeView> views(String node) {
         Stream<String> names = node.isEmpty() ? ledger.nodeNames().stream() : Stream.of(node);
         return names.flatMap(name -> ledger.view(name).stream());
     }
 
-    /** Pods that hold shares, as far as the cluster or we know. */
-    List<Held> pods(String namespace, String node) {
-        return held(node)
-                .filter(held -> THERE.contains(held.holding().state()))
+    /** Bound pods that hold shares, of one namespace or all (empty), on one node or all (empty). */
+    List<NodeHolding> pods(String namespace, String node) {
+        return holdings(node)
+                .filter(held -> HOLDING_STATES.contains(held.holding().state()))
                 .filter(held -> !held.holding().shares().isEmpty())
-                .filter(held ->
-                        namespace.isEmpty() || held.holding().pod().namespace().equals(namespace))
+                .filter(held -> namespace.isEmpty() || held.pod().namespace().equals(namespace))
                 .toList();
     }
 
-    Optional<Held> pod(String namespace, String name) {
+    Optional<NodeHolding> pod(String namespace, String name) {
         return pods(namespace, "").stream()
-                .filter(held -> held.holding().pod().name().equals(name))
-                .min(Comparator.comparing(held -> THERE.indexOf(held.holding().state())));
+                .filter(held -> held.pod().name().equals(name))
+                .min(Comparator.comparing(
+                        held -> HOLDING_STATES.indexOf(held.holding().state())));
     }
 
-    /** Room that is kept without the cluster's word. */
-    List<Held> reservations() {
-        return held("").filter(held -> held.holding().state() != State.HELD)
+    /** Capacity that the ledger counts as taken although the watch reports no bound pod for it. */
+    List<NodeHolding> reservations() {
+        return holdings("")
+                .filter(held -> held.holding().state() != State.HELD)
                 .filter(held -> !held.holding().perGpu().isEmpty())
                 .toList();
     }
 
-    private Stream<Held> held(String node) {
-        return views(node).flatMap(view -> view.holdings().stream().map(holding -> new Held(view.name(), holding)));
+    private Stream<NodeHolding> holdings(String node) {
+        return views(node)
+                .flatMap(view -> view.holdings().stream().map(holding -> new NodeHolding(view.name(), holding)));
     }
 
     static ApiTypes.Node node(NodeView view) {
@@ -88,12 +98,12 @@ final class ApiMapper {
     }
 
     static List<ApiTypes.Gpu> gpus(NodeView view) {
-        return view.gpus().stream().map(room -> gpu(view.name(), room)).toList();
+        return view.gpus().stream().map(gpu -> gpu(view.name(), gpu)).toList();
     }
 
-    private static ApiTypes.Gpu gpu(String node, GpuFreeCapacity room) {
-        GpuCapacity card = room.card();
-        GpuAmount taken = room.taken();
+    private static ApiTypes.Gpu gpu(String node, GpuFreeCapacity free) {
+        GpuCapacity card = free.card();
+        GpuAmount allocated = free.taken();
         return new ApiTypes.Gpu(
                 node,
                 card.gpu().uuid(),
@@ -102,46 +112,45 @@ final class ApiMapper {
                 card.gpu().numa(),
                 card.gpu().healthy(),
                 card.cordoned(),
-                taken.exclusive(),
-                Amounts.of(card.memoryMiB(), taken.memoryMiB()),
-                Amounts.of(card.cores(), taken.cores()),
-                Amounts.of(card.slots(), taken.slots()));
+                allocated.exclusive(),
+                Amounts.of(card.memoryMiB(), allocated.memoryMiB()),
+                Amounts.of(card.cores(), allocated.cores()),
+                Amounts.of(card.slots(), allocated.slots()));
     }
 
-    static ApiTypes.Pod pod(Held held) {
-        Holding holding = held.holding();
+    static ApiTypes.Pod pod(NodeHolding held) {
         return new ApiTypes.Pod(
-                holding.pod().namespace(),
-                holding.pod().name(),
-                holding.pod().uid(),
+                held.pod().namespace(),
+                held.pod().name(),
+                held.pod().uid(),
                 held.node(),
-                state(holding),
-                holding.priority(),
+                podState(held.holding()),
+                held.holding().priority(),
                 shares(held));
     }
 
-    private static String state(Holding holding) {
+    private static String podState(Holding holding) {
         return switch (holding.state()) {
-            case HELD -> holding.leavesBy().isBefore(Instant.MAX) ? "ending" : "bound";
+            case HELD -> holding.leavesBy().isBefore(Instant.MAX) ? "terminating" : "bound";
             case ASSUMED -> "binding";
-            default -> print(holding.state());
+            case EXPECTED, KEPT, LINGERING -> reservationState(holding.state());
         };
     }
 
-    private static String print(State state) {
+    private static String reservationState(State state) {
         return state.name().toLowerCase(Locale.ROOT);
     }
 
-    static List<ApiTypes.Share> shares(Held held) {
-        var shares = new ArrayList<ApiTypes.Share>();
-        held.holding().shares().forEach(share -> {
-            for (Vgpu vgpu : share.vgpus().list()) {
-                shares.add(new ApiTypes.Share(
-                        held.holding().pod().namespace(),
-                        held.holding().pod().name(),
-                        held.holding().pod().uid(),
+    static List<ApiTypes.ShareView> shares(NodeHolding held) {
+        var views = new ArrayList<ApiTypes.ShareView>();
+        for (ContainerAllocation allocation : held.holding().shares()) {
+            for (Vgpu vgpu : allocation.vgpus().list()) {
+                views.add(new ApiTypes.ShareView(
+                        held.pod().namespace(),
+                        held.pod().name(),
+                        held.pod().uid(),
                         held.node(),
-                        share.container(),
+                        allocation.container(),
                         vgpu.uuid(),
                         vgpu.memoryMiB(),
                         vgpu.cores(),
@@ -149,28 +158,26 @@ final class ApiMapper {
                         vgpu.priority(),
                         vgpu.exclusive()));
             }
-        });
-        return shares;
+        }
+        return views;
     }
 
-    static ApiTypes.Reservation reservation(Held held) {
-        Holding holding = held.holding();
-        List<ApiTypes.Part> parts = holding.perGpu().entrySet().stream()
-                .map(part -> new ApiTypes.Part(
-                        part.getKey(),
-                        part.getValue().memoryMiB(),
-                        part.getValue().cores(),
-                        part.getValue().slots(),
-                        part.getValue().exclusive()))
-                .sorted((one, other) -> one.gpu().compareTo(other.gpu()))
+    static ApiTypes.Reservation reservation(NodeHolding held) {
+        List<ApiTypes.ReservedAmount> amounts = held.holding().perGpu().entrySet().stream()
+                .map(entry -> reservedAmount(entry.getKey(), entry.getValue()))
+                .sorted(Comparator.comparing(ApiTypes.ReservedAmount::gpu))
                 .toList();
         return new ApiTypes.Reservation(
-                holding.pod().namespace(),
-                holding.pod().name(),
-                holding.pod().uid(),
+                held.pod().namespace(),
+                held.pod().name(),
+                held.pod().uid(),
                 held.node(),
-                print(holding.state()),
-                holding.age().toSeconds(),
-                parts);
+                reservationState(held.holding().state()),
+                held.holding().age().toSeconds(),
+                amounts);
+    }
+
+    private static ApiTypes.ReservedAmount reservedAmount(String gpu, GpuAmount amount) {
+        return new ApiTypes.ReservedAmount(gpu, amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
     }
 }

@@ -4,20 +4,24 @@ import com.fasterxml.jackson.annotation.JsonInclude;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
-/** The JSON of {@code /api/v1}, as {@code openapi.json} describes it to users. */
+/** The JSON of {@code /api/v1}; {@code openapi.json} describes it for users, with units and ranges. */
 final class ApiTypes {
     private ApiTypes() {}
 
     /**
-     * A part of a list.
+     * One page of a list.
      *
-     * @param total how many there are on all pages at this moment
-     * @param next what to ask for {@code after}; absent on the last page
+     * @param total the number of items on all pages at this moment
+     * @param next the parameter {@code after} of the next page; absent on the last page
      */
     @JsonInclude(JsonInclude.Include.NON_NULL)
     record Page<T>(List<T> items, int total, @Nullable String next) {}
 
-    /** What there is of something, what pods hold of it, and the rest; below 0 where it was taken away from them. */
+    /**
+     * An amount of one resource.
+     *
+     * @param free capacity less allocated; negative if the capacity was reduced below what pods hold
+     */
     record Amounts(long capacity, long allocated, long free) {
         static Amounts of(long capacity, long allocated) {
             return new Amounts(capacity, allocated, capacity - allocated);
@@ -25,18 +29,20 @@ final class ApiTypes {
     }
 
     /**
-     * A node that has, or had, GPUs to share.
+     * A node that has, or had, shared GPUs.
      *
-     * @param open whether new shares may go there
-     * @param reason why not; empty where they may
+     * @param schedulable whether the node takes new GPU pods
+     * @param reason why the node is not schedulable; empty if it is
+     * @param sharingMode the node's label {@code aliquot.io/share}; empty if the node shares no GPUs
      */
-    record Node(String name, boolean open, String reason, String share, String gpuPlacement, List<Gpu> gpus) {}
+    record Node(
+            String name, boolean schedulable, String reason, String sharingMode, String gpuPlacement, List<Gpu> gpus) {}
 
     /**
-     * A GPU.
+     * A GPU and what is allocated of it.
      *
-     * @param numa its NUMA domain; -1 where that is unknown
-     * @param exclusive whether somebody holds it as a whole card
+     * @param numa its NUMA domain; -1 if unknown
+     * @param exclusive whether it is allocated as a whole card
      */
     record Gpu(
             String node,
@@ -53,10 +59,16 @@ final class ApiTypes {
 
     /** A pod that holds shares of GPUs. */
     record Pod(
-            String namespace, String name, String uid, String node, String state, int priority, List<Share> shares) {}
+            String namespace,
+            String name,
+            String uid,
+            String node,
+            String state,
+            int priority,
+            List<ShareView> shares) {}
 
     /** What one container holds of one GPU. */
-    record Share(
+    record ShareView(
             String namespace,
             String pod,
             String uid,
@@ -69,10 +81,15 @@ final class ApiTypes {
             int priority,
             boolean exclusive) {}
 
-    /** Room that is kept for a pod of which the cluster doesn't tell, yet, that it is there. */
+    /** Capacity that the ledger counts as taken although the watch reports no bound pod for it. */
     record Reservation(
-            String namespace, String pod, String uid, String node, String state, long ageSeconds, List<Part> gpus) {}
+            String namespace,
+            String pod,
+            String uid,
+            String node,
+            String state,
+            long ageSeconds,
+            List<ReservedAmount> gpus) {}
 
-    /** Of one GPU. */
-    record Part(String gpu, long memoryMiB, int cores, int slots, boolean exclusive) {}
+    record ReservedAmount(String gpu, long memoryMiB, int cores, int slots, boolean exclusive) {}
 }

@@ -2,21 +2,23 @@ package io.aliquot.scheduler.inspection;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Explainer;
-import io.aliquot.scheduler.explain.Explainer.Liked;
+import io.aliquot.scheduler.explain.Explainer.ScoredNode;
 import io.aliquot.scheduler.explain.Explanation;
 import io.aliquot.scheduler.extender.PendingPods;
+import io.aliquot.scheduler.inspection.AccessReviews.Access;
 import io.aliquot.scheduler.inspection.AccessReviews.Caller;
-import io.aliquot.scheduler.inspection.AccessReviews.Deed;
-import io.aliquot.scheduler.inspection.ExplainResponse.Lack;
-import io.aliquot.scheduler.inspection.ExplainResponse.Near;
+import io.aliquot.scheduler.inspection.ExplainResponse.GpuShortfall;
+import io.aliquot.scheduler.inspection.ExplainResponse.NodeShortfall;
 import io.aliquot.scheduler.inspection.ExplainResponse.Nodes;
-import io.aliquot.scheduler.inspection.ExplainResponse.Room;
+import io.aliquot.scheduler.inspection.ExplainResponse.PreemptionOption;
+import io.aliquot.scheduler.inspection.ExplainResponse.Refusal;
 import io.aliquot.scheduler.inspection.ExplainResponse.Score;
 import io.aliquot.scheduler.inspection.ExplainResponse.Term;
 import io.aliquot.scheduler.inspection.ExplainResponse.Victim;
-import io.aliquot.scheduler.inspection.PodLookup.Wish;
+import io.aliquot.scheduler.inspection.PodLookup.ParsedRequest;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.servlet.http.HttpServletRequest;
@@ -28,15 +30,15 @@ import org.springframework.web.bind.annotation.PathVariable;
 import org.springframework.web.bind.annotation.RequestAttribute;
 import org.springframework.web.bind.annotation.RestController;
 
-/** Why a pod waits for GPUs, or why it has those that it has. */
+/** Serves why a pod is Pending, or what a bound pod holds. */
 @RestController
 final class ExplainController {
-    private static final int EXAMPLES = 5;
+    private static final int MAX_EXAMPLES = 5;
     private static final String ALL_NODES =
-            "; all nodes were looked at: which of them kube-scheduler would take is not known to this replica";
+            "; this covers all nodes, because this replica does not know which of them kube-scheduler excludes";
 
     private final PodLookup pods;
-    private final ApiMapper stock;
+    private final ApiMapper mapper;
     private final Ledger ledger;
     private final PendingPods pending;
     private final Explainer explainer;
@@ -45,14 +47,14 @@ final class ExplainController {
 
     ExplainController(
             PodLookup pods,
-            ApiMapper stock,
+            ApiMapper mapper,
             Ledger ledger,
             PendingPods pending,
             Explainer explainer,
             AccessControl access,
             Settings settings) {
         this.pods = pods;
-        this.stock = stock;
+        this.mapper = mapper;
         this.ledger = ledger;
         this.pending = pending;
         this.explainer = explainer;
@@ -69,133 +71,161 @@ final class ExplainController {
         String node = QueryParameters.of(request, "node").name("node");
         QueryParameters.checkName("namespace", namespace);
         QueryParameters.checkName("name", name);
-        access.require(caller, new Deed("get", "pods", namespace, name));
+        access.require(caller, new Access("get", "pods", namespace, name));
         PodLookup.Pod pod = find(namespace, name);
         if (pod.ended()) {
-            return ExplainResponse.plain(pod, "ended", "has ended and holds nothing");
+            return ExplainResponse.plain(pod, "ended", "has ended and holds no GPU");
         }
         if (!pod.node().isEmpty()) {
             return bound(pod);
         }
-        if (pod.wish() instanceof Wish.Nonsense nonsense) {
-            return ExplainResponse.plain(pod, "refused", "cannot be placed anywhere: " + nonsense.why());
-        }
-        PodGpuRequest ask = ((Wish.Clear) pod.wish()).ask();
-        if (ask.containers().isEmpty()) {
-            return ExplainResponse.plain(pod, "no-gpu", "asks for no GPU");
-        }
-        if (!pod.schedulerName().equals(settings.schedulerName())) {
-            return ExplainResponse.plain(
-                    pod,
-                    "not-ours",
-                    "is for scheduler " + pod.schedulerName() + " to place; write schedulerName: "
-                            + settings.schedulerName() + ", or create it where the webhook sets that");
-        }
-        return waiting(pod, ask, node, caller);
+        return switch (pod.request()) {
+            case ParsedRequest.Invalid(String reason) ->
+                ExplainResponse.plain(pod, "invalid", "cannot be scheduled: " + reason);
+            case ParsedRequest.Valid(PodGpuRequest gpus) -> unbound(pod, gpus, node, caller);
+        };
     }
 
     private PodLookup.Pod find(String namespace, String name) {
         try {
             return pods.find(namespace, name)
                     .orElseThrow(() -> ApiException.notFound("there is no pod " + name + " in namespace " + namespace));
-        } catch (UnansweredException e) {
-            throw ApiException.unavailable("the API server did not tell about the pod, try again: " + e.getMessage());
+        } catch (ApiServerUnavailableException e) {
+            throw ApiException.unavailable("the API server did not return the pod, try again: " + e.getMessage());
         }
     }
 
     private ExplainResponse bound(PodLookup.Pod pod) {
-        List<ApiTypes.Share> shares = stock.pods(pod.id().namespace(), pod.node()).stream()
-                .filter(held -> held.holding().pod().uid().equals(pod.id().uid()))
+        List<ApiTypes.ShareView> shares = mapper.pods(pod.id().namespace(), pod.node()).stream()
+                .filter(held -> held.pod().uid().equals(pod.id().uid()))
                 .flatMap(held -> ApiMapper.shares(held).stream())
                 .toList();
-        String holds = shares.isEmpty()
-                ? "no share of a GPU"
-                : shares.stream()
-                        .map(share -> share.container() + ": " + share.memoryMiB() + " MiB and "
-                                + (share.cores() == 0 ? "no limit of the cores" : share.cores() + " % of the cores")
-                                + " of " + share.gpu() + (share.exclusive() ? ", alone" : ""))
-                        .collect(Collectors.joining("; "));
-        Optional<Placement> wished =
-                pod.wish() instanceof Wish.Clear readable ? readable.ask().gpuPlacement() : Optional.empty();
-        String placement = wished.map(policy -> policy.print() + ", as the pod says")
-                .or(() -> ledger.view(pod.node())
-                        .map(view -> view.facts() instanceof Sharing sharing
-                                ? sharing.gpuPlacement().print() + ", as node or chart say"
-                                : ""))
-                .orElse("");
-        ExplainResponse plain = ExplainResponse.plain(pod, "bound", "is on node " + pod.node() + " and holds " + holds);
-        return shares.isEmpty() ? plain : plain.holding(shares, placement);
+        String summary = "is bound to node " + pod.node() + " and holds ";
+        return shares.isEmpty()
+                ? ExplainResponse.plain(pod, "bound", summary + "no share of a GPU")
+                : ExplainResponse.bound(
+                        pod,
+                        "bound",
+                        summary + shares.stream().map(ExplainController::text).collect(Collectors.joining("; ")),
+                        gpuPlacement(pod),
+                        shares);
     }
 
-    private ExplainResponse waiting(PodLookup.Pod pod, PodGpuRequest ask, String node, Caller caller) {
-        Optional<List<String>> asked = pending.candidates(pod.id().uid());
-        List<String> nodes = asked.orElseGet(ledger::nodeNames);
-        Explanation story = explainer.explain(pod.id(), ask, pod.priority(), pod.preempts(), nodes);
-        Placement policy = ask.nodePlacement().orElse(settings.nodePlacement());
+    private static String text(ApiTypes.ShareView share) {
+        return share.container() + ": " + share.memoryMiB() + " MiB and "
+                + (share.cores() == 0 ? "unlimited cores" : share.cores() + " % of the cores")
+                + " of " + share.gpu() + (share.exclusive() ? " (whole card)" : "");
+    }
+
+    private String gpuPlacement(PodLookup.Pod pod) {
+        Optional<Placement> ofPod = switch (pod.request()) {
+            case ParsedRequest.Valid(PodGpuRequest request) -> request.gpuPlacement();
+            case ParsedRequest.Invalid invalid -> Optional.empty();
+        };
+        return ofPod.map(policy -> policy.print() + ", set by the pod")
+                .or(() -> ledger.view(pod.node()).map(ExplainController::gpuPlacement))
+                .orElse("");
+    }
+
+    private static String gpuPlacement(NodeView view) {
+        return view.facts() instanceof Sharing sharing
+                ? sharing.gpuPlacement().print() + ", set by the node or the chart"
+                : "";
+    }
+
+    private ExplainResponse unbound(PodLookup.Pod pod, PodGpuRequest request, String node, Caller caller) {
+        if (request.containers().isEmpty()) {
+            return ExplainResponse.plain(pod, "no-gpu", "requests no GPU");
+        }
+        if (!pod.schedulerName().equals(settings.schedulerName())) {
+            return ExplainResponse.plain(
+                    pod,
+                    "other-scheduler",
+                    "is for the scheduler " + pod.schedulerName() + "; set schedulerName: " + settings.schedulerName()
+                            + ", or create the pod in a namespace where Aliquot's webhook sets it");
+        }
+        return pending(pod, request, node, caller);
+    }
+
+    private ExplainResponse pending(PodLookup.Pod pod, PodGpuRequest request, String node, Caller caller) {
+        Optional<List<String>> candidates = pending.candidates(pod.id().uid());
+        List<String> nodes = candidates.orElseGet(ledger::nodeNames);
+        Explanation explanation = explainer.explain(pod.id(), request, pod.priority(), pod.mayPreempt(), nodes);
+        Placement policy = request.nodePlacement().orElse(settings.nodePlacement());
         return new ExplainResponse(
                 pod.id().namespace(),
                 pod.id().name(),
                 pod.id().uid(),
-                "waiting",
-                summary(story, pod.verdict()) + (asked.isEmpty() ? ALL_NODES : ""),
-                pod.verdict(),
+                "pending",
+                summary(explanation, pod.schedulerMessage()) + (candidates.isEmpty() ? ALL_NODES : ""),
+                pod.schedulerMessage(),
                 "",
                 policy.print(),
                 List.of(),
                 new Nodes(
-                        story.fitting().size(),
-                        story.fitting().stream().limit(EXAMPLES).toList()),
-                explainer.liked(pod.id(), ask, policy, story.fitting()).stream()
+                        explanation.fittingNodes().size(),
+                        explanation.fittingNodes().stream().limit(MAX_EXAMPLES).toList()),
+                explainer.bestNodes(pod.id(), request, policy, explanation.fittingNodes()).stream()
                         .map(ExplainController::score)
                         .toList(),
-                story.groups().stream()
-                        .map(group -> new ExplainResponse.Refusal(
-                                group.reason(), group.hopeless(), new Nodes(group.nodes(), group.examples())))
+                explanation.refusals().stream()
+                        .map(refusal -> new Refusal(
+                                refusal.reason(),
+                                refusal.unresolvable(),
+                                new Nodes(refusal.nodes(), refusal.examples())))
                         .toList(),
-                story.nearest().stream()
-                        .map(near -> new Near(near.node(), lacks(near.lacks())))
+                explanation.nearest().stream()
+                        .map(shortfall -> new NodeShortfall(shortfall.node(), gpuShortfalls(shortfall.gpus())))
                         .toList(),
-                story.remedies(),
-                story.victims().stream()
-                        .map(room -> new Room(
-                                room.node(),
-                                room.pods().stream()
-                                        .map(victim -> victim(victim, caller))
-                                        .toList()))
+                explanation.suggestions(),
+                explanation.preemptionOptions().stream()
+                        .map(option -> preemptionOption(option, caller))
                         .toList(),
-                node.isEmpty() ? List.of() : lacks(explainer.gpuByGpu(pod.id(), ask, node)));
+                node.isEmpty() ? List.of() : gpuShortfalls(explainer.gpuShortfalls(pod.id(), request, node)));
     }
 
-    private static Score score(Liked liked) {
+    private static Score score(ScoredNode node) {
         return new Score(
-                liked.node(),
-                liked.terms().stream()
+                node.node(),
+                node.terms().stream()
                         .map(term -> new Term(term.name(), (int) Math.round(term.thousandths())))
                         .toList());
     }
 
-    /** Where the GPUs are not what it waits for, kube-scheduler alone knows for what. */
-    private static String summary(Explanation story, String verdict) {
-        if (story.fitting().isEmpty()) {
-            return story.summary();
+    /** If a node has enough free GPU capacity, only kube-scheduler knows why the pod is Pending. */
+    private static String summary(Explanation explanation, String schedulerMessage) {
+        if (explanation.fittingNodes().isEmpty()) {
+            return explanation.summary();
         }
-        return story.summary()
-                + (verdict.isEmpty()
-                        ? "; kube-scheduler has not refused it so far"
-                        : "; when kube-scheduler last tried, it found: " + verdict);
+        return explanation.summary()
+                + (schedulerMessage.isEmpty()
+                        ? "; kube-scheduler has not reported a failed attempt"
+                        : "; kube-scheduler's last attempt: " + schedulerMessage);
     }
 
-    /** Priorities are told to all, names to those who may list the pods there. */
+    private PreemptionOption preemptionOption(Explanation.PreemptionOption option, Caller caller) {
+        return new PreemptionOption(
+                option.node(),
+                option.victims().stream().map(victim -> victim(victim, caller)).toList());
+    }
+
+    /** Every caller sees priorities; only those that may list the pods of the namespace see names. */
     private Victim victim(Explanation.Victim victim, Caller caller) {
         String namespace = victim.pod().namespace();
-        boolean shown = access.may(caller, new Deed("list", "pods", namespace, ""));
-        return new Victim(shown ? namespace : "", shown ? victim.pod().name() : "", victim.priority(), victim.ending());
+        boolean visible = access.isAllowed(caller, new Access("list", "pods", namespace, ""));
+        return new Victim(
+                visible ? namespace : "", visible ? victim.pod().name() : "", victim.priority(), victim.terminating());
     }
 
-    private static List<Lack> lacks(List<Explanation.Lack> lacks) {
-        return lacks.stream()
-                .map(lack -> new Lack(
-                        lack.container(), lack.gpu(), lack.text(), lack.memoryMiB(), lack.cores(), lack.slots()))
+    private static List<GpuShortfall> gpuShortfalls(List<Explanation.GpuShortfall> shortfalls) {
+        return shortfalls.stream()
+                .map(shortfall -> new GpuShortfall(
+                        shortfall.container(),
+                        shortfall.gpu(),
+                        shortfall.text(),
+                        shortfall.memoryMiB(),
+                        shortfall.cores(),
+                        shortfall.slots()))
                 .toList();
     }
 }

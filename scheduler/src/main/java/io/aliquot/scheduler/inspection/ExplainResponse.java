@@ -5,20 +5,22 @@ import java.util.List;
 /**
  * The answer of {@code explain}.
  *
- * @param state {@code waiting}, {@code bound}, {@code ended}, {@code no-gpu}, {@code refused} or {@code not-ours}
- * @param summary all of it in one line
- * @param kubeScheduler why kube-scheduler found no node when it last tried, in its words; empty where it hasn't yet, or has
- * @param node empty while it has none
- * @param placement how its GPUs are, or would be, chosen
- * @param shares what it holds
- * @param fits nodes whose GPUs would hold it now
- * @param scores of those, the ones that the placement likes best, best first
- * @param refusals the other nodes, by what is in the way
- * @param nearest where least is missing
- * @param remedies what it could ask for instead and would be placed now
- * @param victims pods that would have to go, on the nodes where that costs least; without the names of those that the
- *     caller may not see
- * @param gpus of the node that was asked about, what is in the way on each GPU
+ * @param state {@code pending}, {@code bound}, {@code ended}, {@code no-gpu}, {@code invalid} or
+ *     {@code other-scheduler}
+ * @param summary the answer in one line
+ * @param kubeScheduler why kube-scheduler found no node in its last attempt, in its own words; empty if it has made no
+ *     attempt or has found a node
+ * @param node empty for a pod without a node
+ * @param placement the policy that selects the node of a Pending pod, or selected the GPUs of a bound one
+ * @param shares what a bound pod holds
+ * @param fits nodes whose GPUs fit the pod now
+ * @param scores of the best of these nodes, best first
+ * @param refusals the other nodes, grouped by reason
+ * @param nearest nodes that lack the least, nearest first
+ * @param suggestions smaller requests that would fit now, each one enough by itself
+ * @param preemptionOptions nodes that would fit the pod without pods of lower priority, cheapest first; names of pods
+ *     that the caller may not list are empty
+ * @param gpus what each GPU of the node in the query lacks; empty without a node in the query
  */
 record ExplainResponse(
         String namespace,
@@ -29,16 +31,21 @@ record ExplainResponse(
         String kubeScheduler,
         String node,
         String placement,
-        List<ApiTypes.Share> shares,
+        List<ApiTypes.ShareView> shares,
         Nodes fits,
         List<Score> scores,
         List<Refusal> refusals,
-        List<Near> nearest,
-        List<String> remedies,
-        List<Room> victims,
-        List<Lack> gpus) {
-    /** Of a pod that is not waiting for a GPU. */
+        List<NodeShortfall> nearest,
+        List<String> suggestions,
+        List<PreemptionOption> preemptionOptions,
+        List<GpuShortfall> gpus) {
+    /** The answer about a pod that is not Pending for GPUs. */
     static ExplainResponse plain(PodLookup.Pod pod, String state, String summary) {
+        return bound(pod, state, summary, "", List.of());
+    }
+
+    static ExplainResponse bound(
+            PodLookup.Pod pod, String state, String summary, String placement, List<ApiTypes.ShareView> shares) {
         return new ExplainResponse(
                 pod.id().namespace(),
                 pod.id().name(),
@@ -47,8 +54,8 @@ record ExplainResponse(
                 summary,
                 "",
                 pod.node(),
-                "",
-                List.of(),
+                placement,
+                shares,
                 new Nodes(0, List.of()),
                 List.of(),
                 List.of(),
@@ -58,40 +65,20 @@ record ExplainResponse(
                 List.of());
     }
 
-    ExplainResponse holding(List<ApiTypes.Share> held, String chosen) {
-        return new ExplainResponse(
-                namespace,
-                name,
-                uid,
-                state,
-                summary,
-                kubeScheduler,
-                node,
-                chosen,
-                held,
-                fits,
-                scores,
-                refusals,
-                nearest,
-                remedies,
-                victims,
-                gpus);
-    }
-
-    /** So many nodes, and the names of some. */
+    /** A number of nodes and the names of some of them. */
     record Nodes(int count, List<String> examples) {}
 
     record Score(String node, List<Term> terms) {}
 
     record Term(String name, int thousandths) {}
 
-    record Refusal(String reason, boolean hopeless, Nodes nodes) {}
+    record Refusal(String reason, boolean unresolvable, Nodes nodes) {}
 
-    record Near(String node, List<Lack> lacks) {}
+    record NodeShortfall(String node, List<GpuShortfall> gpus) {}
 
-    record Lack(String container, String gpu, String text, long memoryMiB, int cores, int slots) {}
+    record GpuShortfall(String container, String gpu, String text, long memoryMiB, int cores, int slots) {}
 
-    record Room(String node, List<Victim> pods) {}
+    record PreemptionOption(String node, List<Victim> victims) {}
 
-    record Victim(String namespace, String name, int priority, boolean ending) {}
+    record Victim(String namespace, String name, int priority, boolean terminating) {}
 }

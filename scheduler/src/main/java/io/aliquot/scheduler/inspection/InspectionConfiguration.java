@@ -9,19 +9,19 @@ import org.springframework.context.annotation.Configuration;
 @Configuration(proxyBeanMethods = false)
 class InspectionConfiguration {
     @Bean
-    AccessControl access(AccessReviews reviews) {
+    AccessControl accessControl(AccessReviews reviews) {
         return new AccessControl(reviews, Ticker.systemTicker());
     }
 
     @Bean
-    ApiMapper stock(Ledger ledger) {
+    ApiMapper apiMapper(Ledger ledger) {
         return new ApiMapper(ledger);
     }
 
-    /** Paths below /api reach us by the API's own port alone (package server). */
+    /** Authenticates every request below /api. Package server accepts these paths on the API's own port only. */
     @Bean
-    FilterRegistrationBean<TokenFilter> tokens(AccessControl access) {
-        var registration = new FilterRegistrationBean<>(new TokenFilter(access));
+    FilterRegistrationBean<TokenFilter> tokenFilter(AccessControl accessControl) {
+        var registration = new FilterRegistrationBean<>(new TokenFilter(accessControl));
         registration.addUrlPatterns("/api/*");
         return registration;
     }

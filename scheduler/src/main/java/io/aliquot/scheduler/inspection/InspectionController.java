@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.inspection;
 
+import io.aliquot.scheduler.inspection.AccessReviews.Access;
 import io.aliquot.scheduler.inspection.AccessReviews.Caller;
-import io.aliquot.scheduler.inspection.AccessReviews.Deed;
-import io.aliquot.scheduler.inspection.ApiMapper.Held;
+import io.aliquot.scheduler.inspection.ApiMapper.NodeHolding;
 import io.aliquot.scheduler.inspection.ApiTypes.Page;
 import io.aliquot.scheduler.ledger.NodeView;
 import jakarta.servlet.http.HttpServletRequest;
@@ -12,22 +12,22 @@ import org.springframework.web.bind.annotation.PathVariable;
 import org.springframework.web.bind.annotation.RequestAttribute;
 import org.springframework.web.bind.annotation.RestController;
 
-/** Nodes, GPUs, pods, shares and reservations, to those who may see nodes or pods. */
+/** Serves nodes, GPUs, pods, shares and reservations to callers that may read nodes or pods. */
 @RestController
 final class InspectionController {
-    private final ApiMapper stock;
+    private final ApiMapper mapper;
     private final AccessControl access;
 
-    InspectionController(ApiMapper stock, AccessControl access) {
-        this.stock = stock;
+    InspectionController(ApiMapper mapper, AccessControl access) {
+        this.mapper = mapper;
         this.access = access;
     }
 
     @GetMapping("/api/v1/nodes")
     Page<ApiTypes.Node> nodes(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
         QueryParameters query = QueryParameters.of(request, QueryParameters.LIMIT, QueryParameters.AFTER);
-        access.require(caller, new Deed("list", "nodes", "", ""));
-        List<NodeView> views = stock.views("").toList();
+        access.require(caller, new Access("list", "nodes", "", ""));
+        List<NodeView> views = mapper.views("").toList();
         return query.page(views, NodeView::name, ApiMapper::node);
     }
 
@@ -38,20 +38,20 @@ final class InspectionController {
             @PathVariable("name") String name) {
         QueryParameters.of(request);
         QueryParameters.checkName("name", name);
-        access.require(caller, new Deed("get", "nodes", "", name));
-        return stock.view(name)
+        access.require(caller, new Access("get", "nodes", "", name));
+        return mapper.view(name)
                 .map(ApiMapper::node)
-                .orElseThrow(
-                        () -> ApiException.notFound("there is no node " + name + " that has, or had, GPUs to share"));
+                .orElseThrow(() -> ApiException.notFound("there is no node " + name + " with shared GPUs"));
     }
 
     @GetMapping("/api/v1/gpus")
     Page<ApiTypes.Gpu> gpus(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
         QueryParameters query = QueryParameters.of(request, "node", QueryParameters.LIMIT, QueryParameters.AFTER);
         String node = query.name("node");
-        access.require(caller, new Deed("list", "nodes", "", ""));
-        List<ApiTypes.Gpu> gpus =
-                stock.views(node).flatMap(view -> ApiMapper.gpus(view).stream()).toList();
+        access.require(caller, new Access("list", "nodes", "", ""));
+        List<ApiTypes.Gpu> gpus = mapper.views(node)
+                .flatMap(view -> ApiMapper.gpus(view).stream())
+                .toList();
         return query.page(gpus, gpu -> String.format("%s/%06d/%s", gpu.node(), gpu.index(), gpu.uuid()), gpu -> gpu);
     }
 
@@ -59,7 +59,7 @@ final class InspectionController {
     Page<ApiTypes.Pod> pods(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
         QueryParameters query =
                 QueryParameters.of(request, "namespace", "node", QueryParameters.LIMIT, QueryParameters.AFTER);
-        return query.page(held(query, caller), Held::key, ApiMapper::pod);
+        return query.page(holdings(query, caller), NodeHolding::key, ApiMapper::pod);
     }
 
     @GetMapping("/api/v1/pods/{namespace}/{name}")
@@ -71,19 +71,19 @@ final class InspectionController {
         QueryParameters.of(request);
         QueryParameters.checkName("namespace", namespace);
         QueryParameters.checkName("name", name);
-        access.require(caller, new Deed("get", "pods", namespace, name));
-        return stock.pod(namespace, name)
+        access.require(caller, new Access("get", "pods", namespace, name));
+        return mapper.pod(namespace, name)
                 .map(ApiMapper::pod)
                 .orElseThrow(() -> ApiException.notFound("no pod " + name + " in namespace " + namespace
-                        + " holds a share of a GPU; if it waits for one, ask for .../" + name + "/explain"));
+                        + " holds a share of a GPU; if it is Pending, read .../" + name + "/explain"));
     }
 
     @GetMapping("/api/v1/shares")
-    Page<ApiTypes.Share> shares(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
+    Page<ApiTypes.ShareView> shares(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
         QueryParameters query =
                 QueryParameters.of(request, "namespace", "node", "gpu", QueryParameters.LIMIT, QueryParameters.AFTER);
         String gpu = query.gpu("gpu");
-        List<ApiTypes.Share> shares = held(query, caller).stream()
+        List<ApiTypes.ShareView> shares = holdings(query, caller).stream()
                 .flatMap(held -> ApiMapper.shares(held).stream())
                 .filter(share -> gpu.isEmpty() || share.gpu().equals(gpu))
                 .toList();
@@ -97,13 +97,13 @@ final class InspectionController {
     Page<ApiTypes.Reservation> reservations(
             HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
         QueryParameters query = QueryParameters.of(request, QueryParameters.LIMIT, QueryParameters.AFTER);
-        access.require(caller, new Deed("list", "pods", "", ""));
-        return query.page(stock.reservations(), Held::key, ApiMapper::reservation);
+        access.require(caller, new Access("list", "pods", "", ""));
+        return query.page(mapper.reservations(), NodeHolding::key, ApiMapper::reservation);
     }
 
-    private List<Held> held(QueryParameters query, Caller caller) {
+    private List<NodeHolding> holdings(QueryParameters query, Caller caller) {
         String namespace = query.name("namespace");
-        access.require(caller, new Deed("list", "pods", namespace, ""));
-        return stock.pods(namespace, query.name("node"));
+        access.require(caller, new Access("list", "pods", namespace, ""));
+        return mapper.pods(namespace, query.name("node"));
     }
 }

@@ -8,10 +8,10 @@ import org.springframework.http.MediaType;
 import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.RestController;
 
-/** What this API is, for programs: OpenAPI 3.1, written by hand and held against the code by a test. */
+/** Serves the API's description: OpenAPI 3.1, written by hand. OpenApiTest compares it with the code. */
 @RestController
 final class OpenApiController {
-    static final String DOCUMENT = "openapi.json";
+    private static final String DOCUMENT = "openapi.json";
 
     private final byte[] document;
 

@@ -4,37 +4,41 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.Optional;
 
-/** Pods as the API server has them now, those that wait included. Calls return within seconds. */
+/** Reads single pods, also Pending ones, from the API server. Calls return within seconds. */
 public interface PodLookup {
     /**
      * A pod.
      *
-     * @param node empty while it has none
-     * @param ended whether its containers have ended for good
-     * @param schedulerName who is to place it
-     * @param wish what it asks for
-     * @param priority Kubernetes'
-     * @param preempts whether it may push pods of lower priority aside
-     * @param verdict why kube-scheduler found no node for it when it last tried; empty where it hasn't yet, or has found one
+     * @param node empty for a pod without a node
+     * @param ended whether the pod's phase is Succeeded or Failed
+     * @param schedulerName the scheduler that binds the pod
+     * @param priority the pod's priority in Kubernetes
+     * @param mayPreempt false for {@code preemptionPolicy: Never}
+     * @param schedulerMessage why kube-scheduler found no node in its last attempt; empty if it has made no attempt or
+     *     has found a node
      */
     record Pod(
             PodId id,
             String node,
             boolean ended,
             String schedulerName,
-            Wish wish,
+            ParsedRequest request,
             int priority,
-            boolean preempts,
-            String verdict) {}
+            boolean mayPreempt,
+            String schedulerMessage) {}
 
-    /** What a pod asks for. */
-    sealed interface Wish {
-        record Clear(PodGpuRequest ask) implements Wish {}
+    /** A pod's GPU requests, as far as they can be parsed. */
+    sealed interface ParsedRequest {
+        record Valid(PodGpuRequest request) implements ParsedRequest {}
 
-        /** A sentence that says what to write instead. */
-        record Nonsense(String why) implements Wish {}
+        /**
+         * The pod's resources or annotations contradict each other or have invalid values.
+         *
+         * @param reason a sentence that says what to write instead
+         */
+        record Invalid(String reason) implements ParsedRequest {}
     }
 
-    /** Empty where there is no pod of that name. */
-    Optional<Pod> find(String namespace, String name) throws UnansweredException;
+    /** Empty if no pod has that name. */
+    Optional<Pod> find(String namespace, String name) throws ApiServerUnavailableException;
 }

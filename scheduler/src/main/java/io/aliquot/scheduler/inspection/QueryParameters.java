@@ -14,14 +14,14 @@ import java.util.TreeSet;
 import java.util.function.Function;
 import java.util.regex.Pattern;
 
-/** What a request says after the question mark: filters, and which page of a list. A name that is unknown is refused. */
+/** The query parameters of a request: filters, and the page of a list. Unknown and repeated parameters are refused. */
 final class QueryParameters {
     static final String LIMIT = "limit";
     static final String AFTER = "after";
-    private static final int MOST = 1000;
-    private static final int USUAL = 250;
-    private static final int LONGEST = 2000;
-    /** Names of namespaces and pods, and of nodes: RFC 1123 subdomains (Kubernetes, object names). */
+    private static final int MAX_LIMIT = 1000;
+    private static final int DEFAULT_LIMIT = 250;
+    private static final int MAX_AFTER_LENGTH = 2000;
+    /** Names of namespaces, pods and nodes: RFC 1123 subdomains (Kubernetes, "Object Names and IDs"). */
     private static final Pattern NAME =
             Pattern.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*");
 
@@ -35,23 +35,23 @@ final class QueryParameters {
     }
 
     /**
-     * Reads them.
+     * Reads the parameters of a request.
      *
-     * @param filters the names that this path knows
-     * @throws ApiException where one is unknown or there twice
+     * @param names the parameters that this path accepts
+     * @throws ApiException with status 400 if a parameter is unknown or repeated
      */
-    static QueryParameters of(HttpServletRequest request, String... filters) {
-        Set<String> known = new TreeSet<>(Arrays.asList(filters));
+    static QueryParameters of(HttpServletRequest request, String... names) {
+        Set<String> known = new TreeSet<>(Arrays.asList(names));
         var values = new TreeMap<String, String>();
         parameters(request).forEach((name, all) -> {
             if (!known.contains(name)) {
                 throw ApiException.badRequest(
                         known.isEmpty()
-                                ? "this path takes no parameters; leave out everything from the question mark on"
+                                ? "this path takes no parameters; leave out the question mark and all that follows"
                                 : "unknown parameter; allowed: " + String.join(", ", known));
             }
             if (all.length != 1) {
-                throw ApiException.badRequest("write " + name + " once");
+                throw ApiException.badRequest(name + ": write this parameter once");
             }
             values.put(name, all[0]);
         });
@@ -61,50 +61,54 @@ final class QueryParameters {
     private static Map<String, String[]> parameters(HttpServletRequest request) {
         try {
             return request.getParameterMap();
-        } catch (IllegalStateException e) { // Servlet 6.1: of what can't be decoded
+        } catch (IllegalStateException e) { // Servlet 6.1 throws this if a parameter cannot be decoded
             throw ApiException.badRequest("write parameters as name=value, in UTF-8 and percent-encoded");
         }
     }
 
-    /** A namespace's, pod's or node's name; empty where there is none. */
+    /** The name of a namespace, pod or node; empty if the parameter is absent. */
     String name(String parameter) {
         String value = values.getOrDefault(parameter, "");
         return values.containsKey(parameter) ? checkName(parameter, value) : "";
     }
 
-    /** A GPU's UUID; empty where there is none. */
+    /** A GPU's UUID; empty if the parameter is absent. */
     String gpu(String parameter) {
         String value = values.getOrDefault(parameter, "");
         return values.containsKey(parameter) ? checkGpu(parameter, value) : "";
     }
 
-    /** Checks a UUID, whose place in the request is named in the message. */
-    static String checkGpu(String parameter, String value) {
+    /**
+     * Returns a GPU's UUID if it is valid.
+     *
+     * @param where the parameter or field, for the message
+     */
+    static String checkGpu(String where, String value) {
         if (!GPU.matcher(value).matches()) {
             throw ApiException.badRequest(
-                    parameter + ": write a GPU's UUID such as GPU-8f6e8f0c-12ab-34cd-56ef-1234567890ab");
+                    where + ": write a GPU's UUID such as GPU-8f6e8f0c-12ab-34cd-56ef-1234567890ab");
         }
         return value;
     }
 
     /**
-     * Checks a name.
+     * Returns a name if it is valid.
      *
-     * @param what it is, for the message
+     * @param where the parameter or field, for the message
      */
-    static String checkName(String what, String name) {
+    static String checkName(String where, String name) {
         if (name.length() > 253 || !NAME.matcher(name).matches()) {
-            throw ApiException.badRequest(
-                    what + ": write a name of Kubernetes': lower-case letters, digits, - and ., at most 253");
+            throw ApiException.badRequest(where
+                    + ": write the name of a Kubernetes object: lower-case letters, digits, - and ., at most 253");
         }
         return name;
     }
 
     /**
-     * The page that was asked for.
+     * The requested page of a list.
      *
-     * @param key by which the list is sorted and no two are alike
-     * @param print what is shown
+     * @param key unique for each item; the list is sorted by it
+     * @param print maps an item to its JSON
      */
     <K, T> Page<T> page(List<K> all, Function<K, String> key, Function<K, T> print) {
         int limit = limit();
@@ -121,9 +125,9 @@ final class QueryParameters {
     }
 
     private int limit() {
-        String text = values.getOrDefault(LIMIT, Integer.toString(USUAL));
-        if (!text.matches("[0-9]{1,4}") || Integer.parseInt(text) < 1 || Integer.parseInt(text) > MOST) {
-            throw ApiException.badRequest(LIMIT + ": write a whole number from 1 to " + MOST);
+        String text = values.getOrDefault(LIMIT, Integer.toString(DEFAULT_LIMIT));
+        if (!text.matches("[0-9]{1,4}") || Integer.parseInt(text) < 1 || Integer.parseInt(text) > MAX_LIMIT) {
+            throw ApiException.badRequest(LIMIT + ": write a whole number from 1 to " + MAX_LIMIT);
         }
         return Integer.parseInt(text);
     }
@@ -133,11 +137,11 @@ final class QueryParameters {
         if (text == null) {
             return "";
         }
-        if (text.length() <= LONGEST && text.matches("([0-9a-f]{2})+")) {
+        if (text.length() <= MAX_AFTER_LENGTH && text.matches("([0-9a-f]{2})+")) {
             return new String(HexFormat.of().parseHex(text), StandardCharsets.UTF_8);
         }
         throw ApiException.badRequest(
-                AFTER + ": write the field next of the page before, or leave it out for the first page");
+                AFTER + ": write the field next of the previous page, or leave it out for the first page");
     }
 
     private static String encode(String key) {

@@ -2,13 +2,12 @@ package io.aliquot.scheduler.inspection;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.extender.Resizer;
+import io.aliquot.scheduler.inspection.AccessReviews.Access;
 import io.aliquot.scheduler.inspection.AccessReviews.Caller;
-import io.aliquot.scheduler.inspection.AccessReviews.Deed;
-import io.aliquot.scheduler.inspection.ApiMapper.Held;
+import io.aliquot.scheduler.inspection.ApiMapper.NodeHolding;
 import io.aliquot.scheduler.ledger.AllocationChange;
 import jakarta.servlet.http.HttpServletRequest;
 import java.util.List;
-import org.springframework.http.HttpStatus;
 import org.springframework.http.MediaType;
 import org.springframework.web.bind.annotation.PatchMapping;
 import org.springframework.web.bind.annotation.PathVariable;
@@ -17,15 +16,15 @@ import org.springframework.web.bind.annotation.RequestBody;
 import org.springframework.web.bind.annotation.RestController;
 import tools.jackson.databind.JsonNode;
 
-/** Shares of a running pod made larger or smaller. */
+/** Resizes the shares of a running pod. */
 @RestController
 final class ResizeController {
-    private final ApiMapper stock;
+    private final ApiMapper mapper;
     private final AccessControl access;
     private final Resizer resizer;
 
-    ResizeController(ApiMapper stock, AccessControl access, Resizer resizer) {
-        this.stock = stock;
+    ResizeController(ApiMapper mapper, AccessControl access, Resizer resizer) {
+        this.mapper = mapper;
         this.access = access;
         this.resizer = resizer;
     }
@@ -44,38 +43,37 @@ final class ResizeController {
         QueryParameters.checkName("namespace", namespace);
         QueryParameters.checkName("name", name);
         List<AllocationChange> changes = SharesPatch.parse(body);
-        access.require(caller, new Deed("patch", "pods", namespace, name));
-        Held held = stock.pod(namespace, name).orElseThrow(() -> nobody(namespace, name));
-        Resizer.Result result;
-        try {
-            result = resizer.resize(held.holding().pod(), changes);
-        } catch (FormatException e) { // it would make sense for another pod
-            throw new ApiException(HttpStatus.CONFLICT, String.valueOf(e.getMessage()));
-        }
-        if (result instanceof Resizer.Result.Refused refused) {
-            throw new ApiException(HttpStatus.CONFLICT, refused.why());
-        }
-        if (result instanceof Resizer.Result.NotFound) {
-            throw nobody(namespace, name);
-        }
-        if (result instanceof Resizer.Result.Unavailable unavailable) {
-            throw ApiException.unavailable(unavailable.why());
-        }
-        return with(ApiMapper.pod(held), changes);
+        access.require(caller, new Access("patch", "pods", namespace, name));
+        NodeHolding held = mapper.pod(namespace, name).orElseThrow(() -> notFound(namespace, name));
+        return switch (resize(held, changes)) {
+            case Resizer.Result.Done() -> applied(ApiMapper.pod(held), changes);
+            case Resizer.Result.Refused(String why) -> throw ApiException.conflict(why);
+            case Resizer.Result.NotFound() -> throw notFound(namespace, name);
+            case Resizer.Result.Unavailable(String why) -> throw ApiException.unavailable(why);
+        };
     }
 
-    private static ApiException nobody(String namespace, String name) {
+    private Resizer.Result resize(NodeHolding held, List<AllocationChange> changes) {
+        try {
+            return resizer.resize(held.pod(), changes);
+        } catch (FormatException e) {
+            // The request is valid, but not for this pod: it names a container or GPU that the pod does not have.
+            throw ApiException.conflict(String.valueOf(e.getMessage()));
+        }
+    }
+
+    private static ApiException notFound(String namespace, String name) {
         return ApiException.notFound("no pod " + name + " in namespace " + namespace + " holds a share of a GPU");
     }
 
-    /** What was written, of which the ledger need not have heard yet. */
-    private static ApiTypes.Pod with(ApiTypes.Pod pod, List<AllocationChange> changes) {
-        List<ApiTypes.Share> shares = pod.shares();
+    /** The pod with the changes that were written; the ledger may not have seen them yet. */
+    private static ApiTypes.Pod applied(ApiTypes.Pod pod, List<AllocationChange> changes) {
+        List<ApiTypes.ShareView> shares = pod.shares();
         for (AllocationChange change : changes) {
             shares = shares.stream()
                     .map(share -> share.container().equals(change.container())
                                     && (change.gpu().isEmpty() || change.gpu().equals(share.gpu()))
-                            ? with(share, change)
+                            ? applied(share, change)
                             : share)
                     .toList();
         }
@@ -83,11 +81,11 @@ final class ResizeController {
                 pod.namespace(), pod.name(), pod.uid(), pod.node(), pod.state(), pod.priority(), shares);
     }
 
-    private static ApiTypes.Share with(ApiTypes.Share share, AllocationChange change) {
+    private static ApiTypes.ShareView applied(ApiTypes.ShareView share, AllocationChange change) {
         Integer memory = change.memoryMiB();
         Integer cores = change.cores();
         var policy = change.policy();
-        return new ApiTypes.Share(
+        return new ApiTypes.ShareView(
                 share.namespace(),
                 share.pod(),
                 share.uid(),

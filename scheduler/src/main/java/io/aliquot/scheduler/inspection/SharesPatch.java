@@ -12,28 +12,28 @@ import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.JsonNode;
 
-/** The body of a resize. */
+/** Parses and checks the body of a resize. */
 final class SharesPatch {
-    private static final int MOST = 1024;
+    private static final int MAX_SHARES = 1024;
     private static final Set<String> FIELDS = new TreeSet<>(Set.of("container", "gpu", "memoryMiB", "cores", "policy"));
     private static final Pattern CONTAINER = Pattern.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?");
 
     private SharesPatch() {}
 
     /**
-     * Reads it.
+     * Parses the body.
      *
-     * @throws ApiException that says where it is wrong and what to write
+     * @throws ApiException with status 400 that names the field and says what to write
      */
     static List<AllocationChange> parse(JsonNode body) {
         if (!body.isObject() || body.size() != 1 || !body.path("shares").isArray()) {
             throw ApiException.badRequest(
-                    "write an object with the one field shares, such as {\"shares\": [{\"container\": \"main\","
+                    "write an object with the single field shares, such as {\"shares\": [{\"container\": \"main\","
                             + " \"memoryMiB\": 4000}]}");
         }
         JsonNode shares = body.get("shares");
-        if (shares.isEmpty() || shares.size() > MOST) {
-            throw ApiException.badRequest("shares: write 1 to " + MOST + " of them");
+        if (shares.isEmpty() || shares.size() > MAX_SHARES) {
+            throw ApiException.badRequest("shares: write 1 to " + MAX_SHARES + " entries");
         }
         var changes = new ArrayList<AllocationChange>();
         for (int i = 0; i < shares.size(); i++) {
@@ -66,23 +66,23 @@ final class SharesPatch {
     private static String text(String where, JsonNode share, String field) {
         JsonNode value = share.path(field);
         if (!value.isMissingNode() && !value.isString()) {
-            throw ApiException.badRequest(where + "." + field + ": write a text");
+            throw ApiException.badRequest(where + "." + field + ": write a string");
         }
         return value.asString("");
     }
 
-    private static @Nullable Integer number(String where, JsonNode share, String field, int least, int most) {
+    private static @Nullable Integer number(String where, JsonNode share, String field, int min, int max) {
         if (!share.has(field)) {
             return null;
         }
         JsonNode value = share.get(field);
         if (value.isNumber()) {
-            double number = value.asDouble(); // exact for all that is allowed
-            if (number >= least && number <= most && number == Math.rint(number)) {
+            double number = value.asDouble(); // exact for every number in the range
+            if (number >= min && number <= max && number == Math.rint(number)) {
                 return (int) number;
             }
         }
-        throw ApiException.badRequest(where + "." + field + ": write a whole number from " + least + " to " + most);
+        throw ApiException.badRequest(where + "." + field + ": write a whole number from " + min + " to " + max);
     }
 
     private static @Nullable CorePolicy policy(String where, JsonNode share) {

@@ -17,11 +17,14 @@ import org.jspecify.annotations.Nullable;
 import org.springframework.http.HttpHeaders;
 import org.springframework.http.ProblemDetail;
 
-/** Lets nobody through whom the API server doesn't know. Those who come through are the attribute {@link #CALLER}. */
+/**
+ * Refuses requests without a valid bearer token. The authenticated {@link Caller} of the others becomes the request
+ * attribute {@link #CALLER}.
+ */
 final class TokenFilter extends HttpFilter {
     static final String CALLER = "aliquot.caller";
     private static final long serialVersionUID = 1L;
-    /** RFC 6750, 2.1. */
+    /** The credentials of RFC 6750, section 2.1. */
     private static final Pattern BEARER = Pattern.compile("[Bb]earer +([A-Za-z0-9._~+/-]+=*)");
 
     private final transient AccessControl access;
@@ -36,17 +39,17 @@ final class TokenFilter extends HttpFilter {
         Optional<Caller> caller;
         try {
             Optional<String> token = token(Collections.list(request.getHeaders(HttpHeaders.AUTHORIZATION)));
-            caller = token.isPresent() ? access.whose(token.get()) : Optional.empty();
+            caller = token.isPresent() ? access.authenticate(token.get()) : Optional.empty();
         } catch (ApiException refusal) {
             Problems.write(request, response, refusal.getBody());
             return;
         }
         if (caller.isEmpty()) {
-            // RFC 6750, 3: an answer of 401 names the scheme.
+            // RFC 6750, section 3: a response with status 401 names the scheme.
             response.setHeader(HttpHeaders.WWW_AUTHENTICATE, "Bearer realm=\"aliquot\"");
             var problem = ProblemDetail.forStatus(HttpServletResponse.SC_UNAUTHORIZED);
-            problem.setDetail("write the header Authorization: Bearer TOKEN, with a token that the cluster knows,"
-                    + " such as kubectl create token gives");
+            problem.setDetail("send the header Authorization: Bearer TOKEN with a valid token of this cluster,"
+                    + " for example from kubectl create token");
             Problems.write(request, response, problem);
             return;
         }

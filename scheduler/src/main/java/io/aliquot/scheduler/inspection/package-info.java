@@ -1,7 +1,7 @@
 /**
- * What users may look at and change over HTTP, below {@code /api/v1}: nodes, GPUs, pods, shares and reservations as the
- * ledger has them, why a pod waits, and shares of a running pod made larger or smaller. Who asks is known by a token of
- * the cluster, and may see and do here what the cluster's own rules let them see and do there.
+ * The REST API for users below {@code /api/v1}: nodes, GPUs, pods, shares and reservations from the ledger,
+ * explanations of Pending pods, and the resize of running pods. A caller authenticates with a token of the cluster; the
+ * cluster's RBAC decides what the caller may read and change.
  */
 @NullMarked
 package io.aliquot.scheduler.inspection;

@@ -7,9 +7,9 @@ import org.springframework.boot.json.JsonWriter.Members;
 import org.springframework.boot.logging.structured.StructuredLoggingJsonMembersCustomizer;
 
 /**
- * Every line about a pod has the pod as an object of its own: {@code "pod":{"namespace":…,"name":…,"uid":…}}. The pod is
- * the first one among the message's arguments, so that nobody has to set up and tear down a context around what may log,
- * and the verbs that don't log pay nothing.
+ * Adds the pod to each structured log line about a pod: {@code "pod":{"namespace":…,"name":…,"uid":…}}. It is the first
+ * {@link PodId} among the message's arguments. A diagnostic context (MDC) would have to be set and cleared around all
+ * code that may log, also in the verbs, which usually do not.
  */
 final class PodFields implements StructuredLoggingJsonMembersCustomizer<ILoggingEvent> {
     @Override

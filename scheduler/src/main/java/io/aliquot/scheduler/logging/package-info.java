@@ -1,4 +1,4 @@
-/** What a line of the log says beside its message. */
+/** Additional fields of log lines. */
 @NullMarked
 package io.aliquot.scheduler.logging;
 

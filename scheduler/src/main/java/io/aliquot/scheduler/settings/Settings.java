@@ -8,23 +8,35 @@ import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What the chart sets through environment variables.
+ * The settings of the scheduler's process, read from environment variables that the chart sets. An empty variable
+ * counts as not set. Names are names of Kubernetes objects.
  *
- * @param podName {@code POD_NAME}: this pod; the kube-scheduler beside us leads as {@code <podName>_<uuid>}
- * @param namespace {@code POD_NAMESPACE}: the release's
- * @param schedulerName {@code ALIQUOT_SCHEDULER_NAME}: of pods that are ours to place
- * @param leaseName {@code ALIQUOT_LEASE_NAME}: the Lease that kube-scheduler leads by, in {@code namespace}
- * @param nodePlacement {@code ALIQUOT_NODE_PLACEMENT}: how to choose a node for pods that don't say
- * @param gpuPlacement {@code ALIQUOT_GPU_PLACEMENT}: how to choose GPUs where neither pod nor node says
- * @param compatibility {@code ALIQUOT_COMPATIBILITY}: whose meaning resources have on pods that don't say
- * @param nodesPerFilter {@code ALIQUOT_NODES_PER_FILTER}: nodes answered to a Filter at most; 0 for all that fit
- * @param runtimeClass {@code ALIQUOT_RUNTIME_CLASS}: put on pods that ask for GPUs; empty for none
- * @param webhookService {@code ALIQUOT_WEBHOOK_SERVICE}: by which the API server reaches the webhooks
- * @param webhookSecret {@code ALIQUOT_WEBHOOK_SECRET}: holds the webhooks' certificate
- * @param webhookConfiguration {@code ALIQUOT_WEBHOOK_CONFIGURATION}: whose {@code caBundle} we keep right
- * @param apiService {@code ALIQUOT_API_SERVICE}: by which users reach {@code /api/v1}; empty: nobody listens there
- * @param logFormat {@code ALIQUOT_LOG_FORMAT}: empty for text, or one of {@link #LOG_FORMATS}; Spring Boot reads it before
- *     us, too ({@code application.properties})
+ * @param podName {@code POD_NAME}, required: this pod; its kube-scheduler holds the Lease as {@code <podName>_<uuid>}
+ * @param namespace {@code POD_NAMESPACE}, required: the namespace of the release
+ * @param schedulerName {@code ALIQUOT_SCHEDULER_NAME}, default {@code aliquot-scheduler}: {@code spec.schedulerName} of
+ *     the pods that this scheduler binds
+ * @param leaseName {@code ALIQUOT_LEASE_NAME}, default {@code aliquot-scheduler}: the Lease of kube-scheduler's leader
+ *     election, in {@code namespace}
+ * @param nodePlacement {@code ALIQUOT_NODE_PLACEMENT}, default {@code fragmentation}: the policy that selects the node
+ *     of a pod that sets none
+ * @param gpuPlacement {@code ALIQUOT_GPU_PLACEMENT}, default {@code fragmentation}: the policy that selects GPUs if
+ *     neither the pod nor the node sets one
+ * @param compatibility {@code ALIQUOT_COMPATIBILITY}, default {@code none}: what resources mean on a pod that does not
+ *     set it
+ * @param nodesPerFilter {@code ALIQUOT_NODES_PER_FILTER}, 0 to 100,000, default 100: the maximum number of nodes in an
+ *     answer to Filter; 0 for all that fit
+ * @param runtimeClass {@code ALIQUOT_RUNTIME_CLASS}, default none: the RuntimeClass that the webhook sets on pods that
+ *     request GPUs
+ * @param webhookService {@code ALIQUOT_WEBHOOK_SERVICE}, default {@code aliquot-webhook}: the Service through which the
+ *     API server calls the webhooks
+ * @param webhookSecret {@code ALIQUOT_WEBHOOK_SECRET}, default {@code aliquot-webhook-tls}: the Secret with the
+ *     webhooks' certificate
+ * @param webhookConfiguration {@code ALIQUOT_WEBHOOK_CONFIGURATION}, default {@code aliquot}: the webhook
+ *     configurations whose {@code caBundle} the scheduler writes
+ * @param apiService {@code ALIQUOT_API_SERVICE}, default none: the Service through which users reach {@code /api/v1};
+ *     the port is closed without it
+ * @param logFormat {@code ALIQUOT_LOG_FORMAT}, default text: one of {@link #LOG_FORMATS}. Spring Boot reads the
+ *     variable before this class ({@code application.properties})
  */
 public record Settings(
         String podName,
@@ -42,47 +54,47 @@ public record Settings(
         String apiService,
         String logFormat) {
     private static final String OBJECT_NAME = "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?";
-    /** Spring Boot's structured ones. */
+    /** Spring Boot's structured formats. */
     private static final List<String> LOG_FORMATS = List.of("ecs", "logstash", "gelf");
 
-    private static final int MOST_NODES = 100_000;
+    private static final int MAX_NODES_PER_FILTER = 100_000;
 
     /**
-     * Reads and checks them all.
+     * Reads and checks all settings.
      *
-     * @throws FormatException naming the variable, what it should be and what it is
+     * @param environment the value of a variable; null if it is not set
+     * @throws FormatException that names the variable, its value and the values allowed
      */
     public static Settings read(Function<String, @Nullable String> environment) {
         return new Settings(
-                name(environment, "POD_NAME", null),
-                name(environment, "POD_NAMESPACE", null),
+                requiredName(environment, "POD_NAME"),
+                requiredName(environment, "POD_NAMESPACE"),
                 name(environment, "ALIQUOT_SCHEDULER_NAME", "aliquot-scheduler"),
                 name(environment, "ALIQUOT_LEASE_NAME", "aliquot-scheduler"),
                 placement(environment, "ALIQUOT_NODE_PLACEMENT"),
                 placement(environment, "ALIQUOT_GPU_PLACEMENT"),
                 compatibility(environment, "ALIQUOT_COMPATIBILITY"),
-                number(environment, "ALIQUOT_NODES_PER_FILTER", 100, 0, MOST_NODES),
-                optionalName(environment, "ALIQUOT_RUNTIME_CLASS"),
+                number(environment, "ALIQUOT_NODES_PER_FILTER", 100, 0, MAX_NODES_PER_FILTER),
+                name(environment, "ALIQUOT_RUNTIME_CLASS", ""),
                 name(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook"),
                 name(environment, "ALIQUOT_WEBHOOK_SECRET", "aliquot-webhook-tls"),
                 name(environment, "ALIQUOT_WEBHOOK_CONFIGURATION", "aliquot"),
-                optionalName(environment, "ALIQUOT_API_SERVICE"),
+                name(environment, "ALIQUOT_API_SERVICE", ""),
                 logFormat(environment, "ALIQUOT_LOG_FORMAT"));
     }
 
-    private static String optionalName(Function<String, @Nullable String> environment, String variable) {
-        String value = environment.apply(variable);
-        return value == null || value.isEmpty() ? "" : name(environment, variable, null);
+    private static String requiredName(Function<String, @Nullable String> environment, String variable) {
+        String value = name(environment, variable, "");
+        if (value.isEmpty()) {
+            throw new FormatException(variable + " is not set; the chart sets it");
+        }
+        return value;
     }
 
-    private static String name(
-            Function<String, @Nullable String> environment, String variable, @Nullable String absent) {
+    private static String name(Function<String, @Nullable String> environment, String variable, String defaultValue) {
         String value = environment.apply(variable);
         if (value == null || value.isEmpty()) {
-            if (absent == null) {
-                throw new FormatException(variable + " is not set; the chart sets it");
-            }
-            return absent;
+            return defaultValue;
         }
         if (!value.matches(OBJECT_NAME)) {
             throw new FormatException(variable + ": \"" + value + "\" is not the name of a Kubernetes object");
@@ -96,7 +108,7 @@ public record Settings(
             return "";
         }
         if (!LOG_FORMATS.contains(value)) {
-            throw new FormatException(variable + ": \"" + value + "\" is unknown; allowed: nothing for text, "
+            throw new FormatException(variable + ": \"" + value + "\" is unknown; allowed: empty for text, "
                     + String.join(", ", LOG_FORMATS));
         }
         return value;
@@ -113,17 +125,17 @@ public record Settings(
     }
 
     private static int number(
-            Function<String, @Nullable String> environment, String variable, int absent, int least, int most) {
+            Function<String, @Nullable String> environment, String variable, int defaultValue, int min, int max) {
         String value = environment.apply(variable);
         if (value == null || value.isEmpty()) {
-            return absent;
+            return defaultValue;
         }
         if (value.matches("[0-9]{1,9}")) {
             int number = Integer.parseInt(value);
-            if (number >= least && number <= most) {
+            if (number >= min && number <= max) {
                 return number;
             }
         }
-        throw new FormatException(variable + ": \"" + value + "\" is not a whole number from " + least + " to " + most);
+        throw new FormatException(variable + ": \"" + value + "\" is not a whole number from " + min + " to " + max);
     }
 }

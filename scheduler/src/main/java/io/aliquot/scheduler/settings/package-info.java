@@ -1,4 +1,4 @@
-/** Every setting of the process, in one class. */
+/** The settings of the process, all in one class. */
 @NullMarked
 package io.aliquot.scheduler.settings;
 

@@ -10,7 +10,7 @@ import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.scheduler.explain.Explainer.Liked;
+import io.aliquot.scheduler.explain.Explainer.ScoredNode;
 import io.aliquot.scheduler.explain.Explanation.Victim;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
@@ -37,7 +37,7 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class ExplainerTest {
-    private static final PodId POD = new PodId("team", "waiting", "uid-waiting");
+    private static final PodId POD = new PodId("team", "pending", "uid-pending");
     private static final int MEMORY = 40_000;
 
     private final Ledger ledger = new Ledger(System::nanoTime, new LedgerListener() {
@@ -51,91 +51,95 @@ class ExplainerTest {
     private final Explainer explainer = new Explainer(ledger, budgets);
 
     @Test
-    void whereThereIsNoNodeThatIsSaid() {
-        assertThat(story(Gpus.ask("APP:main: gpumem=1")).summary())
-                .isEqualTo("no node is known that has GPUs to share");
+    void theSummarySaysThatTheSchedulerKnowsNoNode() {
+        assertThat(explain(Gpus.ask("APP:main: gpumem=1")).summary())
+                .isEqualTo("the scheduler knows no node with shared GPUs");
     }
 
     @Test
-    void aPodThatFitsIsToldToLookElsewhere() {
+    void theExplanationOfAPodThatFitsNamesTheNodesAndSuggestsNothing() {
         node(1, 2);
-        Explanation story = story(Gpus.ask("APP:main: gpumem=100"));
-        assertThat(story.fitting()).containsExactly("n1");
-        assertThat(story.summary()).isEqualTo("the GPUs of 1 of 1 node hold it (n1)");
-        assertThat(story.remedies()).isEmpty();
-        assertThat(story.victims()).isEmpty();
+        Explanation explanation = explain(Gpus.ask("APP:main: gpumem=100"));
+        assertThat(explanation.fittingNodes()).containsExactly("n1");
+        assertThat(explanation.summary()).isEqualTo("1/1 nodes fit the pod's GPU requests (n1)");
+        assertThat(explanation.suggestions()).isEmpty();
+        assertThat(explanation.preemptionOptions()).isEmpty();
     }
 
     @Test
-    void nodesThatHoldAPodComeInThePolicysOrderWithWhatItGoesBy() {
+    void bestNodesAreSortedByThePolicysScoreAndListItsTerms() {
         node(1, 2);
         node(2, 2);
         hold("a", 2, 0, 10_000, 0, 0);
-        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=20000");
-        ledger.observe("uid-waiting", ask);
+        PodGpuRequest request = Gpus.ask("APP:main: gpumem=20000");
+        ledger.observe("uid-pending", request);
 
-        List<Liked> binpack = liked(ask, Placement.BINPACK);
-        assertThat(binpack).extracting(Liked::node).containsExactly("n2", "n1");
+        List<ScoredNode> binpack = bestNodes(request, Placement.BINPACK);
+        assertThat(binpack).extracting(ScoredNode::node).containsExactly("n2", "n1");
         assertThat(binpack.get(1).terms())
-                .containsExactly(new ScoreTerm("fullness", 1000 * binpack.get(1).liking()));
-        assertThat(liked(ask, Placement.SPREAD)).extracting(Liked::node).containsExactly("n1", "n2");
-        // Another pod of the kind still finds a GPU of n1, and half a one of n2 is of no use to it afterwards.
-        List<Liked> fragmentation = liked(ask, Placement.FRAGMENTATION);
-        assertThat(fragmentation).extracting(Liked::node).containsExactly("n2", "n1");
-        for (Liked liked : fragmentation) {
-            assertThat(liked.terms()).extracting(ScoreTerm::name).containsExactly("waste", "scarcity", "idleness");
+                .containsExactly(new ScoreTerm("fullness", 1000 * binpack.get(1).score()));
+        assertThat(bestNodes(request, Placement.SPREAD))
+                .extracting(ScoredNode::node)
+                .containsExactly("n1", "n2");
+        // On n2 the pod uses a GPU that is too full for a second pod of this kind; both GPUs of n1 stay usable.
+        List<ScoredNode> fragmentation = bestNodes(request, Placement.FRAGMENTATION);
+        assertThat(fragmentation).extracting(ScoredNode::node).containsExactly("n2", "n1");
+        for (ScoredNode scored : fragmentation) {
+            assertThat(scored.terms()).extracting(ScoreTerm::name).containsExactly("waste", "scarcity", "idleness");
             double cost =
-                    liked.terms().stream().mapToDouble(ScoreTerm::thousandths).sum();
-            assertThat(liked.liking()).isCloseTo(-cost, within(0.001));
+                    scored.terms().stream().mapToDouble(ScoreTerm::thousandths).sum();
+            assertThat(scored.score()).isCloseTo(-cost, within(0.001));
         }
-        assertThat(fragmentation.get(0).liking())
-                .isGreaterThan(fragmentation.get(1).liking());
+        assertThat(fragmentation.get(0).score())
+                .isGreaterThan(fragmentation.get(1).score());
     }
 
-    private List<Liked> liked(PodGpuRequest ask, Placement policy) {
-        return explainer.liked(POD, ask, policy, ledger.nodeNames());
+    private List<ScoredNode> bestNodes(PodGpuRequest request, Placement policy) {
+        return explainer.bestNodes(POD, request, policy, ledger.nodeNames());
     }
 
     @Test
-    void theNearestMissNamesGpuAndAmount() {
+    void theSummaryNamesTheNearestGpuAndTheAmountThatItLacks() {
         node(1, 1);
         node(2, 2);
         hold("a", 1, 0, 30_000, 0, 0);
         hold("b", 2, 0, 32_000, 0, 0);
         hold("c", 2, 1, 36_000, 80, 0);
-        Explanation story = story(Gpus.ask("APP:main: gpumem=12000 gpucores=30"));
-        assertThat(story.summary())
-                .isEqualTo("of 2 nodes none has room: 2 no GPU with 12000 MiB free; closest is n1, where "
-                        + Gpus.uuid(1, 0) + " lacks 2000 MiB");
-        assertThat(story.nearest()).extracting(Explanation.Near::node).containsExactly("n1", "n2");
-        assertThat(story.nearest().get(0).lacks())
-                .containsExactly(new Explanation.Lack("main", Gpus.uuid(1, 0), "lacks 2000 MiB", 2000, 0, 0));
-        assertThat(story.remedies()).containsExactly("nvidia.com/gpumem: 10000 instead of 12000");
-        assertThat(explainer.gpuByGpu(POD, Gpus.ask("APP:main: gpumem=12000 gpucores=30"), "n2"))
-                .extracting(Explanation.Lack::text)
+        Explanation explanation = explain(Gpus.ask("APP:main: gpumem=12000 gpucores=30"));
+        assertThat(explanation.summary())
+                .isEqualTo("0/2 nodes fit: 2 no GPU with 12000 MiB free; closest is n1, where " + Gpus.uuid(1, 0)
+                        + " lacks 2000 MiB");
+        assertThat(explanation.nearest())
+                .extracting(Explanation.NodeShortfall::node)
+                .containsExactly("n1", "n2");
+        assertThat(explanation.nearest().get(0).gpus())
+                .containsExactly(new Explanation.GpuShortfall("main", Gpus.uuid(1, 0), "lacks 2000 MiB", 2000, 0, 0));
+        assertThat(explanation.suggestions()).containsExactly("nvidia.com/gpumem: 10000 instead of 12000");
+        assertThat(explainer.gpuShortfalls(POD, Gpus.ask("APP:main: gpumem=12000 gpucores=30"), "n2"))
+                .extracting(Explanation.GpuShortfall::text)
                 .containsExactly("lacks 4000 MiB", "lacks 8000 MiB and 10 % of its cores");
     }
 
     @Test
-    void coresSlotsAndWholeCardsAreNamedToo() {
+    void theSummaryNamesMissingCoresSlotsAndWholeCards() {
         node(1, 1);
         hold("a", 1, 0, 1000, 80, 0);
-        assertThat(story(Gpus.ask("APP:main: gpumem=1000 gpucores=30")).summary())
+        assertThat(explain(Gpus.ask("APP:main: gpumem=1000 gpucores=30")).summary())
                 .endsWith("closest is n1, where " + Gpus.uuid(1, 0) + " lacks 10 % of its cores");
-        assertThat(story(Gpus.ask("APP:main: gpumem=1000 gpucores=30")).remedies())
+        assertThat(explain(Gpus.ask("APP:main: gpumem=1000 gpucores=30")).suggestions())
                 .containsExactly("nvidia.com/gpucores: 20 instead of 30");
-        Explanation whole = story(Gpus.ask("APP:main: gpu=1"));
-        assertThat(whole.summary()).endsWith("is shared by 1 vGPU already");
-        assertThat(whole.remedies()).containsExactly("nvidia.com/gpumem: 39000 instead of a whole card");
+        Explanation whole = explain(Gpus.ask("APP:main: gpu=1"));
+        assertThat(whole.summary()).endsWith("already has 1 vGPU");
+        assertThat(whole.suggestions()).containsExactly("nvidia.com/gpumem: 39000 instead of a whole card");
         for (int i = 0; i < 9; i++) {
             hold("s" + i, 1, 0, 1, 0, 0);
         }
-        assertThat(story(Gpus.ask("APP:main: gpumem=1")).summary()).endsWith("lacks a slot");
+        assertThat(explain(Gpus.ask("APP:main: gpumem=1")).summary()).endsWith("lacks a slot");
         assertThat(cause(Gpus.ask("APP:main: gpumem=1"))).isEqualTo(PendingCause.SLOTS);
     }
 
     @Test
-    void aWholeCardOfWhichLessIsSoldThanThereIsOnlyHasToBecomeFree() {
+    void onACardScaledBelowItsMemoryAWholeCardLacksOnlyThatTheCardIsFree() {
         var inventory = new Inventory(
                 new VisibleDevices("{uuid}"), new Scaling(90), Scaling.ONE, 10, List.of(Gpus.gpu(1, 0, MEMORY)));
         ledger.putNode(
@@ -145,16 +149,16 @@ class ExplainerTest {
                         Placement.BINPACK,
                         HostResources.NONE));
         hold("a", 1, 0, 1000, 0, 0);
-        PodGpuRequest ask = Gpus.ask("APP:main: gpu=1");
-        assertThat(story(ask).summary()).endsWith("is shared by 1 vGPU already");
-        assertThat(explainer.cause(POD, ask, ledger.nodeNames())).isEqualTo(PendingCause.WHOLE_CARD);
-        assertThat(explainer.gpuByGpu(POD, Gpus.ask("APP:main: gpumem-percentage=100"), "n1"))
-                .extracting(Explanation.Lack::text)
+        PodGpuRequest request = Gpus.ask("APP:main: gpu=1");
+        assertThat(explain(request).summary()).endsWith("already has 1 vGPU");
+        assertThat(explainer.cause(POD, request, ledger.nodeNames())).isEqualTo(PendingCause.WHOLE_CARD);
+        assertThat(explainer.gpuShortfalls(POD, Gpus.ask("APP:main: gpumem-percentage=100"), "n1"))
+                .extracting(Explanation.GpuShortfall::text)
                 .containsExactly("lacks 1000 MiB");
     }
 
     @Test
-    void whatNoDepartureHelpsIsSaidAndWhyGpuByGpu() {
+    void ifNoEvictionHelpsTheSummarySaysSoAndEachGpuHasItsReason() {
         ledger.putNode(
                 "n1",
                 new NodeFacts.Sharing(
@@ -168,25 +172,25 @@ class ExplainerTest {
                                 Set.of(Gpus.uuid(1, 0))),
                         Placement.BINPACK,
                         HostResources.NONE));
-        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=2000");
-        Explanation story = story(ask);
-        assertThat(story.summary()).endsWith("; no pod's leaving would help");
-        assertThat(story.nearest()).isEmpty();
-        assertThat(story.groups()).allMatch(Explanation.Group::hopeless);
-        assertThat(explainer.gpuByGpu(POD, ask, "n1"))
-                .extracting(Explanation.Lack::text)
-                .containsExactly("is cordoned", "is unhealthy", "has 1000 MiB at most");
-        assertThat(cause(ask)).isEqualTo(PendingCause.CLOSED);
+        PodGpuRequest request = Gpus.ask("APP:main: gpumem=2000");
+        Explanation explanation = explain(request);
+        assertThat(explanation.summary()).endsWith("; no eviction would help");
+        assertThat(explanation.nearest()).isEmpty();
+        assertThat(explanation.refusals()).allMatch(Explanation.Refusal::unresolvable);
+        assertThat(explainer.gpuShortfalls(POD, request, "n1"))
+                .extracting(Explanation.GpuShortfall::text)
+                .containsExactly("is cordoned", "is unhealthy", "has at most 1000 MiB for a vGPU");
+        assertThat(cause(request)).isEqualTo(PendingCause.CLOSED);
         assertThat(cause(Gpus.ask("APP:main: gpumem=50000"))).isEqualTo(PendingCause.IMPOSSIBLE);
         PodGpuRequest choosy = Gpus.ask(Map.of("aliquot.io/use-gpu-model", "H100"), "APP:main: gpumem=500");
-        assertThat(explainer.gpuByGpu(POD, choosy, "n1"))
-                .extracting(Explanation.Lack::text)
-                .containsOnly("is not one that the pod takes, by its model or UUID");
-        assertThat(story(choosy).remedies()).containsExactly("no annotations that choose its GPUs");
+        assertThat(explainer.gpuShortfalls(POD, choosy, "n1"))
+                .extracting(Explanation.GpuShortfall::text)
+                .containsOnly("is excluded by the pod's annotations (model, UUID or index)");
+        assertThat(explain(choosy).suggestions()).containsExactly("no annotations that select GPUs");
     }
 
     @Test
-    void whoWaitsForAnAgentWaitsForWhatIsClosedEvenIfItIsFull() {
+    void aPodThatNeedsANodeWithoutAReadyAgentHasTheCauseClosedEvenIfTheNodeIsFull() {
         node(1, 1);
         node(2, 1);
         hold("a", 1, 0, 30_000, 0, 0);
@@ -199,32 +203,34 @@ class ExplainerTest {
         assertThat(cause(Gpus.ask("APP:main: gpu=2"))).isEqualTo(PendingCause.IMPOSSIBLE);
     }
 
-    private PendingCause cause(PodGpuRequest ask) {
-        return explainer.cause(POD, ask, ledger.nodeNames());
+    private PendingCause cause(PodGpuRequest request) {
+        return explainer.cause(POD, request, ledger.nodeNames());
     }
 
     @Test
-    void asFewAndAsUnimportantPodsAsItTakesWouldHaveToGo() {
+    void preemptionOptionsHaveTheFewestVictimsOfTheLowestPriority() {
         node(1, 1);
         node(2, 1);
         hold("important", 1, 0, 20_000, 0, 100);
         hold("small", 1, 0, 5_000, 0, 5);
         hold("large", 1, 0, 15_000, 0, 7);
         hold("other", 2, 0, 40_000, 0, 50);
-        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=15000");
-        Explanation story = explainer.explain(POD, ask, 60, true, ledger.nodeNames());
-        assertThat(story.victims())
+        PodGpuRequest request = Gpus.ask("APP:main: gpumem=15000");
+        Explanation explanation = explainer.explain(POD, request, 60, true, ledger.nodeNames());
+        assertThat(explanation.preemptionOptions())
                 .containsExactly(
-                        new Explanation.Room("n1", List.of(victim("large", 7))),
-                        new Explanation.Room("n2", List.of(victim("other", 50))));
-        assertThat(explainer.explain(POD, ask, 6, true, ledger.nodeNames()).victims())
+                        new Explanation.PreemptionOption("n1", List.of(victim("large", 7))),
+                        new Explanation.PreemptionOption("n2", List.of(victim("other", 50))));
+        assertThat(explainer.explain(POD, request, 6, true, ledger.nodeNames()).preemptionOptions())
                 .isEmpty();
-        assertThat(explainer.explain(POD, ask, 60, false, ledger.nodeNames()).victims())
+        assertThat(explainer
+                        .explain(POD, request, 60, false, ledger.nodeNames())
+                        .preemptionOptions())
                 .isEmpty();
     }
 
     @Test
-    void whomADisruptionBudgetProtectsIsNamedOnlyWhereNobodyElseWillDo() {
+    void aPodThatADisruptionBudgetProtectsIsAVictimOnlyIfNoOtherPodSuffices() {
         node(1, 1);
         hold("guarded", 1, 0, 20_000, 0, 0);
         hold("other", 1, 0, 20_000, 0, 0);
@@ -232,12 +238,12 @@ class ExplainerTest {
         budgets.putBudget(new Budget("team", "guard", new Selector(Map.of("app", "guarded"), List.of()), 0, Set.of()));
         assertThat(explainer
                         .explain(POD, Gpus.ask("APP:main: gpumem=20000"), 1, true, ledger.nodeNames())
-                        .victims())
-                .containsExactly(new Explanation.Room("n1", List.of(victim("other", 0))));
+                        .preemptionOptions())
+                .containsExactly(new Explanation.PreemptionOption("n1", List.of(victim("other", 0))));
     }
 
     @Test
-    void podsThatAreEndingAnywayComeFirstAndNeedNoPriority() {
+    void terminatingPodsAreVictimsBeforeOthersWhateverTheirPriority() {
         node(1, 1);
         var share = BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(30_000, 0, 1, false));
         ledger.observeBound(new BoundPod(
@@ -255,63 +261,63 @@ class ExplainerTest {
         hold("low", 1, 0, 5_000, 0, -1);
         assertThat(explainer
                         .explain(POD, Gpus.ask("APP:main: gpumem=20000"), 0, true, ledger.nodeNames())
-                        .victims())
-                .containsExactly(new Explanation.Room(
+                        .preemptionOptions())
+                .containsExactly(new Explanation.PreemptionOption(
                         "n1", List.of(new Victim(new PodId("team", "ending", "uid-ending"), 1000, true))));
     }
 
     @Test
-    void whatIsSaidIsTheSameAsLongAsTheSituationIs() {
+    void theTextIsTheSameWhileTheSituationIsTheSame() {
         for (int node = 1; node <= 30; node++) {
             node(node, 4);
             for (int gpu = 0; gpu < 4; gpu++) {
                 hold("p" + node + "-" + gpu, node, gpu, 30_000, 0, 0);
             }
         }
-        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=12000");
-        assertThat(story(ask)).isEqualTo(story(ask));
-        assertThat(explainer.oneLiner(POD, ask, ledger.nodeNames()).orElseThrow())
-                .isEqualTo(story(ask).summary() + "; would fit: "
-                        + String.join(", or ", story(ask).remedies()))
+        PodGpuRequest request = Gpus.ask("APP:main: gpumem=12000");
+        assertThat(explain(request)).isEqualTo(explain(request));
+        assertThat(explainer.oneLiner(POD, request, ledger.nodeNames()).orElseThrow())
+                .isEqualTo(explain(request).summary() + "; would fit: "
+                        + String.join(", or ", explain(request).suggestions()))
                 .hasSizeLessThan(1024);
     }
 
     @Test
-    void whoAsksForMoreThanAnyGpuHasIsToldWhatWouldFit() {
+    void aRequestLargerThanAnyGpuGetsASuggestionThatFits() {
         node(1, 1);
         assertThat(explainer
                         .oneLiner(POD, Gpus.ask("APP:main: gpumem=50000"), ledger.nodeNames())
                         .orElseThrow())
-                .isEqualTo("of 1 node none has room: 1 no GPU that large: 50000 MiB; no pod's leaving would help;"
+                .isEqualTo("0/1 nodes fit: 1 no GPU that large: 50000 MiB; no eviction would help;"
                         + " would fit: nvidia.com/gpumem: 40000 instead of 50000");
     }
 
-    /** Whatever is promised is tried: with the remedy, and without the victims, the pod fits; with one of them it doesn't. */
+    /** With each suggestion, and without the victims of each option, the pod fits; with one victim left it does not. */
     @Test
-    void promisesHold() {
+    void suggestionsAndPreemptionOptionsMakeThePodFit() {
         long seed = System.nanoTime();
         var random = new Random(seed);
         for (int round = 0; round < 150; round++) {
-            var world = new ExplainerTest();
+            var fixture = new ExplainerTest();
             for (int node = 1; node <= 3; node++) {
-                world.node(node, 1 + random.nextInt(3));
+                fixture.node(node, 1 + random.nextInt(3));
             }
             for (int pod = 0; pod < 15; pod++) {
                 int node = 1 + random.nextInt(3);
                 PodId id = new PodId("team", "p" + pod, "uid-p" + pod);
-                PodGpuRequest ask = Gpus.ask("APP:main: gpu=" + (1 + random.nextInt(2)) + " gpumem="
+                PodGpuRequest request = Gpus.ask("APP:main: gpu=" + (1 + random.nextInt(2)) + " gpumem="
                         + (1 + random.nextInt(30_000)) + " gpucores=" + random.nextInt(60));
-                if (world.ledger.commit(id, "n" + node, ask, 1)
+                if (fixture.ledger.commit(id, "n" + node, request, 1)
                         instanceof io.aliquot.scheduler.ledger.Commitment.Granted granted) {
-                    List<ContainerAllocation> shares = granted.containers().entrySet().stream()
+                    List<ContainerAllocation> allocations = granted.containers().entrySet().stream()
                             .map(entry -> new ContainerAllocation(
                                     entry.getKey(), io.aliquot.scheduler.placement.ContainerKind.APP, entry.getValue()))
                             .toList();
-                    world.ledger.observeBound(new BoundPod(
+                    fixture.ledger.observeBound(new BoundPod(
                             id,
                             "n" + node,
                             1,
-                            shares,
+                            allocations,
                             HostResources.NONE,
                             random.nextInt(5),
                             Instant.EPOCH,
@@ -323,29 +329,29 @@ class ExplainerTest {
             }
             int memory = 10_000 + random.nextInt(30_000);
             int cores = 20 + random.nextInt(80);
-            PodGpuRequest ask = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
-            Explanation story = world.explainer.explain(POD, ask, 3, true, world.ledger.nodeNames());
-            String what = "seed " + seed + " round " + round + " " + story;
-            for (String remedy : story.remedies()) {
-                int number = Integer.parseInt(remedy.replaceAll(".*: ([0-9]+) instead.*", "$1"));
-                boolean ofMemory = remedy.startsWith("nvidia.com/gpumem");
-                assertThat(world.fits(ofMemory ? number : memory, ofMemory ? cores : number))
+            PodGpuRequest request = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
+            Explanation explanation = fixture.explainer.explain(POD, request, 3, true, fixture.ledger.nodeNames());
+            String what = "seed " + seed + " round " + round + " " + explanation;
+            for (String suggestion : explanation.suggestions()) {
+                int number = Integer.parseInt(suggestion.replaceAll(".*: ([0-9]+) instead.*", "$1"));
+                boolean memorySuggestion = suggestion.startsWith("nvidia.com/gpumem");
+                assertThat(fixture.fits(memorySuggestion ? number : memory, memorySuggestion ? cores : number))
                         .as(what)
                         .isTrue();
-                assertThat(world.fits(ofMemory ? number + 1 : memory, ofMemory ? cores : number + 1))
+                assertThat(fixture.fits(memorySuggestion ? number + 1 : memory, memorySuggestion ? cores : number + 1))
                         .as(what)
                         .isFalse();
             }
-            for (Explanation.Room room : story.victims()) {
+            for (Explanation.PreemptionOption option : explanation.preemptionOptions()) {
                 var uids = new java.util.HashSet<String>();
-                room.pods().forEach(victim -> uids.add(victim.pod().uid()));
-                assertThat(world.ledger.feasibilityWithout(room.node(), POD.uid(), ask, uids))
+                option.victims().forEach(victim -> uids.add(victim.pod().uid()));
+                assertThat(fixture.ledger.feasibilityWithout(option.node(), POD.uid(), request, uids))
                         .as(what)
                         .isInstanceOf(Feasibility.Fits.class);
-                for (Victim victim : room.pods()) {
+                for (Victim victim : option.victims()) {
                     assertThat(victim.priority()).as(what).isLessThan(3);
                     uids.remove(victim.pod().uid());
-                    assertThat(world.ledger.feasibilityWithout(room.node(), POD.uid(), ask, uids))
+                    assertThat(fixture.ledger.feasibilityWithout(option.node(), POD.uid(), request, uids))
                             .as(what)
                             .isInstanceOf(Feasibility.Refuses.class);
                     uids.add(victim.pod().uid());
@@ -355,38 +361,38 @@ class ExplainerTest {
     }
 
     @Test
-    void aThousandNodesAreToldInGroupsAndInTime() {
+    void aThousandNodesAreExplainedInGroupsWithinTenSeconds() {
         for (int node = 1; node <= 1000; node++) {
             node(node, 8);
             for (int gpu = 0; gpu < 8; gpu++) {
                 hold("p" + node + "-" + gpu, node, gpu, 20_000 + node % 7, 50, node % 3);
             }
         }
-        PodGpuRequest ask = Gpus.ask("APP:main: gpu=8 gpumem=30000");
+        PodGpuRequest request = Gpus.ask("APP:main: gpu=8 gpumem=30000");
         long start = System.nanoTime();
-        Explanation story = explainer.explain(POD, ask, 2, true, ledger.nodeNames());
+        Explanation explanation = explainer.explain(POD, request, 2, true, ledger.nodeNames());
         long millis = (System.nanoTime() - start) / 1_000_000;
-        assertThat(story.groups()).hasSize(1);
-        assertThat(story.groups().get(0).nodes()).isEqualTo(1000);
-        assertThat(story.groups().get(0).examples()).hasSize(5);
-        assertThat(story.nearest()).hasSize(5);
-        assertThat(story.victims()).hasSize(3);
+        assertThat(explanation.refusals()).hasSize(1);
+        assertThat(explanation.refusals().get(0).nodes()).isEqualTo(1000);
+        assertThat(explanation.refusals().get(0).examples()).hasSize(5);
+        assertThat(explanation.nearest()).hasSize(5);
+        assertThat(explanation.preemptionOptions()).hasSize(3);
         assertThat(millis).isLessThan(10_000);
     }
 
     private boolean fits(int memory, int cores) {
-        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
+        PodGpuRequest request = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
         return ledger.nodeNames().stream()
-                .anyMatch(node -> ledger.feasibility(node, POD.uid(), ask) instanceof Feasibility.Fits);
+                .anyMatch(node -> ledger.feasibility(node, POD.uid(), request) instanceof Feasibility.Fits);
     }
 
     private static Victim victim(String name, int priority) {
         return new Victim(new PodId("team", name, "uid-" + name), priority, false);
     }
 
-    /** Each domain of the node has one GPU with room, and the pod wants two of one. */
+    /** Each NUMA domain of the node has one GPU that fits, and the pod requires two GPUs of one domain. */
     @Test
-    void whereTheGpusWithRoomHangOnTwoNumaDomainsThatIsSaid() {
+    void theSummarySaysThatTheFreeGpusAreInDifferentNumaDomains() {
         ledger.putNode(
                 "n1",
                 new NodeFacts.Sharing(
@@ -397,21 +403,21 @@ class ExplainerTest {
         hold("b", 1, 2, 30_000, 0, 0);
         String two = "APP:main: gpu=2 gpumem=20000";
 
-        Explanation story = story(Gpus.ask(Map.of(Annotations.NUMA, "required"), two));
+        Explanation explanation = explain(Gpus.ask(Map.of(Annotations.NUMA, "required"), two));
 
-        assertThat(story.summary())
-                .isEqualTo("of 1 node none has room: 1 no NUMA domain with 2 such GPUs free; closest is n1, where its "
-                        + "GPUs would hold it, but not those of one NUMA domain");
-        assertThat(story.remedies()).contains("aliquot.io/numa: preferred instead of required");
-        assertThat(story(Gpus.ask(two)).fitting()).containsExactly("n1");
+        assertThat(explanation.summary())
+                .isEqualTo("0/1 nodes fit: 1 no NUMA domain with 2 such GPUs free; closest is n1, where the "
+                        + "GPUs that would fit are in different NUMA domains");
+        assertThat(explanation.suggestions()).contains("aliquot.io/numa: preferred instead of required");
+        assertThat(explain(Gpus.ask(two)).fittingNodes()).containsExactly("n1");
     }
 
     private static Gpu gpu(int index, int numa) {
         return new Gpu(Gpus.uuid(1, index), index, "NVIDIA Test", MEMORY, 0, numa, true, Gpu.SHIM, Map.of());
     }
 
-    private Explanation story(PodGpuRequest ask) {
-        return explainer.explain(POD, ask, 0, true, ledger.nodeNames());
+    private Explanation explain(PodGpuRequest request) {
+        return explainer.explain(POD, request, 0, true, ledger.nodeNames());
     }
 
     private void node(int number, int gpus) {

@@ -39,7 +39,7 @@ class PendingPodEventsTest {
         assertThat(world.cluster.notes)
                 .singleElement()
                 .asString()
-                .startsWith("a WaitingForGPU: of 2 nodes none has room")
+                .startsWith("a WaitingForGPU: 0/2 nodes fit")
                 .contains("no GPU with 40000 MiB free", "lacks 10000 MiB");
     }
 
@@ -50,7 +50,7 @@ class PendingPodEventsTest {
         assertThat(world.cluster.notes)
                 .singleElement()
                 .asString()
-                .startsWith("a WaitingForGPU: of 2 nodes none has room: 2 no GPU with 40000 MiB free")
+                .startsWith("a WaitingForGPU: 0/2 nodes fit: 2 no GPU with 40000 MiB free")
                 .endsWith(" (of all nodes, whether or not kube-scheduler would take them)");
     }
 

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.inspection;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.inspection.ApiMapper.Held;
+import io.aliquot.scheduler.inspection.ApiMapper.NodeHolding;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -20,25 +20,25 @@ class ApiMapperTest {
         @Override
         public void overallocated(String node, String gpu) {}
     });
-    private final ApiMapper stock = new ApiMapper(ledger);
+    private final ApiMapper mapper = new ApiMapper(ledger);
 
-    /** The ledger has them in no order, so there are some of each. */
+    /** The ledger returns holdings in no order, so eight pods make it likely that both orders occur. */
     @Test
-    void aPodMadeAnewUnderTheNameOfOneDeletedByForceIsTheOneThatIsMeant() {
+    void ofTwoPodsOfOneNameTheOneThatWasNotDeletedByForceIsReturned() {
         for (int i = 0; i < 8; i++) {
             String name = "db-" + i;
             ledger.observeBound(pod(name, "before"));
             ledger.deletedBeforeEnd(name + "-before");
             ledger.assume(pod(name, "read"));
-            assertThat(stock.pod("default", name)).map(ApiMapperTest::uid).hasValue(name + "-read");
+            assertThat(mapper.pod("default", name)).map(ApiMapperTest::uid).hasValue(name + "-read");
             ledger.observeBound(pod(name, "told"));
-            assertThat(stock.pod("default", name)).map(ApiMapperTest::uid).hasValue(name + "-told");
+            assertThat(mapper.pod("default", name)).map(ApiMapperTest::uid).hasValue(name + "-told");
         }
-        assertThat(stock.pods("default", "")).hasSize(24);
+        assertThat(mapper.pods("default", "")).hasSize(24);
     }
 
-    private static String uid(Held held) {
-        return held.holding().pod().uid();
+    private static String uid(NodeHolding held) {
+        return held.pod().uid();
     }
 
     private static BoundPod pod(String name, String which) {

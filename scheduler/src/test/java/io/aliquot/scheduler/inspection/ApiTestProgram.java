@@ -34,8 +34,8 @@ import org.springframework.context.annotation.FilterType;
 import org.springframework.context.annotation.Import;
 
 /**
- * The API as it is served, with an API server that a test tells what to say: token {@code admin} may do all,
- * {@code team} may see pods of namespace {@code team}, {@code down} finds the API server gone.
+ * The API with a simulated API server. The token {@code admin} may do everything, {@code team} may read the pods of the
+ * namespace {@code team}, and with {@code down} the API server is not reachable.
  */
 @SpringBootConfiguration(proxyBeanMethods = false)
 @EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
@@ -52,7 +52,6 @@ import org.springframework.context.annotation.Import;
 class ApiTestProgram {
     private static final int MEMORY = 40_000;
 
-    /** Starts it. */
     static ConfigurableApplicationContext start() {
         ConfigurableApplicationContext context = new SpringApplicationBuilder(ApiTestProgram.class)
                 .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot", "ALIQUOT_API_SERVICE=aliquot-api")
@@ -61,16 +60,16 @@ class ApiTestProgram {
         return context;
     }
 
-    /** What was asked, and pods that wait. */
+    /** Records the tokens that were reviewed, and holds the pods that tests add. */
     static final class Cluster implements AccessReviews, PodLookup {
-        final Map<String, Pod> waiting = new ConcurrentHashMap<>();
+        final Map<String, Pod> pods = new ConcurrentHashMap<>();
         final List<String> tokens = new java.util.concurrent.CopyOnWriteArrayList<>();
 
         @Override
-        public Optional<Caller> whose(String token) throws UnansweredException {
+        public Optional<Caller> authenticate(String token) throws ApiServerUnavailableException {
             tokens.add(token);
             if (token.equals("down")) {
-                throw new UnansweredException("connection refused", new IllegalStateException());
+                throw new ApiServerUnavailableException("connection refused", new IllegalStateException());
             }
             return token.equals("admin") || token.startsWith("team")
                     ? Optional.of(new Caller(token, "", List.of("system:authenticated"), Map.of()))
@@ -78,16 +77,16 @@ class ApiTestProgram {
         }
 
         @Override
-        public boolean allowed(Caller caller, Deed deed) {
+        public boolean isAllowed(Caller caller, Access access) {
             return caller.user().equals("admin")
-                    || (deed.namespace().equals("team")
-                            && deed.resource().equals("pods")
-                            && Set.of("get", "list").contains(deed.verb()));
+                    || (access.namespace().equals("team")
+                            && access.resource().equals("pods")
+                            && Set.of("get", "list").contains(access.verb()));
         }
 
         @Override
         public Optional<Pod> find(String namespace, String name) {
-            return Optional.ofNullable(waiting.get(namespace + "/" + name));
+            return Optional.ofNullable(pods.get(namespace + "/" + name));
         }
     }
 
@@ -114,7 +113,7 @@ class ApiTestProgram {
         return new FakeCluster();
     }
 
-    /** Three nodes with two GPUs and four pods each, the last of which is the youngest. */
+    /** Adds three nodes with two GPUs and four pods each; the last pod of a node is the youngest. */
     static void fill(Ledger ledger) {
         for (int node = 1; node <= 3; node++) {
             Gpu[] gpus = {Gpus.gpu(node, 0, MEMORY), Gpus.gpu(node, 1, MEMORY)};

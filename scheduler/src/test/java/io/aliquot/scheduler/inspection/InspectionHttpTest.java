@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.scheduler.extender.Cluster.LeaderStatus;
 import io.aliquot.scheduler.extender.FakeCluster;
 import io.aliquot.scheduler.inspection.ApiTestProgram.Cluster;
-import io.aliquot.scheduler.inspection.PodLookup.Wish;
+import io.aliquot.scheduler.inspection.PodLookup.ParsedRequest;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Gpus;
@@ -35,7 +35,7 @@ import tools.jackson.databind.json.JsonMapper;
 /** The API over real TLS connections. */
 class InspectionHttpTest {
     private static final String ALL_NODES =
-            "; all nodes were looked at: which of them kube-scheduler would take is not known to this replica";
+            "; this covers all nodes, because this replica does not know which of them kube-scheduler excludes";
 
     private static ConfigurableApplicationContext context;
     private static HttpClient client;
@@ -90,7 +90,7 @@ class InspectionHttpTest {
     }
 
     @Test
-    void pagesTogetherAreTheList() throws Exception {
+    void allPagesTogetherAreTheList() throws Exception {
         var names = new ArrayList<String>();
         String after = "";
         int pages = 0;
@@ -107,7 +107,7 @@ class InspectionHttpTest {
     }
 
     @Test
-    void reservationsAreRoomThatTheClusterDoesNotTellOf() throws Exception {
+    void reservationsListCapacityOfPodsThatAreNotBound() throws Exception {
         Ledger ledger = context.getBean(Ledger.class);
         ledger.reserve(new PodId("team", "soon", "uid-soon"), "n1", Gpus.ask("APP:main: gpumem=100"));
         JsonNode reservation = ok("admin", "/api/v1/reservations").at("/items/0");
@@ -118,47 +118,50 @@ class InspectionHttpTest {
     }
 
     @Test
-    void whyAPodWaitsIsTold() throws Exception {
-        waits("big", Gpus.ask("APP:main: gpumem=12000 gpucores=10"));
-        JsonNode story = ok("admin", "/api/v1/pods/team/big/explain?node=n2");
-        assertThat(story.get("state").asString()).isEqualTo("waiting");
-        assertThat(story.get("summary").asString())
-                .isEqualTo("of 3 nodes none has room: 3 no GPU with 12000 MiB free; closest is n1, where "
-                        + Gpus.uuid(1, 0) + " lacks 2000 MiB" + ALL_NODES);
-        assertThat(story.get("remedies").toString()).isEqualTo("[\"nvidia.com/gpumem: 10000 instead of 12000\"]");
-        assertThat(story.get("gpus")).hasSize(2);
-        assertThat(story.at("/refusals/0/nodes/count").asInt()).isEqualTo(3);
-        assertThat(story.at("/victims/0/pods/0/name").asString()).isEqualTo("p1-4");
-        // Somebody who may not see that pod is told that one would have to go, not which.
+    void explainSaysWhyAPodIsPending() throws Exception {
+        addPending("big", Gpus.ask("APP:main: gpumem=12000 gpucores=10"));
+        JsonNode explanation = ok("admin", "/api/v1/pods/team/big/explain?node=n2");
+        assertThat(explanation.get("state").asString()).isEqualTo("pending");
+        assertThat(explanation.get("summary").asString())
+                .isEqualTo("0/3 nodes fit: 3 no GPU with 12000 MiB free; closest is n1, where " + Gpus.uuid(1, 0)
+                        + " lacks 2000 MiB" + ALL_NODES);
+        assertThat(explanation.get("suggestions").toString())
+                .isEqualTo("[\"nvidia.com/gpumem: 10000 instead of 12000\"]");
+        assertThat(explanation.get("gpus")).hasSize(2);
+        assertThat(explanation.at("/refusals/0/nodes/count").asInt()).isEqualTo(3);
+        assertThat(explanation.at("/preemptionOptions/0/victims/0/name").asString())
+                .isEqualTo("p1-4");
+        // A caller that may not list the pods of that namespace sees the victim without its name.
         JsonNode seen = ok("team", "/api/v1/pods/team/big/explain");
-        assertThat(seen.at("/victims/0/pods/0").toString())
-                .isEqualTo("{\"namespace\":\"\",\"name\":\"\",\"priority\":0,\"ending\":false}");
+        assertThat(seen.at("/preemptionOptions/0/victims/0").toString())
+                .isEqualTo("{\"namespace\":\"\",\"name\":\"\",\"priority\":0,\"terminating\":false}");
     }
 
     @Test
-    void aPodThatKubeSchedulerRefusesForOtherReasonsIsToldThose() throws Exception {
-        waits("small", Gpus.ask("APP:main: gpumem=100"));
+    void explainQuotesKubeSchedulerIfGpusAreNotTheObstacle() throws Exception {
+        addPending("small", Gpus.ask("APP:main: gpumem=100"));
         assertThat(ok("admin", "/api/v1/pods/team/small/explain").get("summary").asString())
-                .isEqualTo("the GPUs of 3 of 3 nodes hold it (n1, n2, n3); kube-scheduler has not refused it so far"
+                .isEqualTo("3/3 nodes fit the pod's GPU requests (n1, n2, n3);"
+                        + " kube-scheduler has not reported a failed attempt"
                         + ALL_NODES);
         JsonNode scores = ok("admin", "/api/v1/pods/team/small/explain").get("scores");
         assertThat(scores).hasSize(3);
         assertThat(scores.findValuesAsString("node")).containsExactlyInAnyOrder("n1", "n2", "n3");
         assertThat(scores.at("/0/terms").findValuesAsString("name")).containsExactly("waste", "scarcity", "idleness");
         assertThat(scores.at("/0/terms/0/thousandths").asInt()).isBetween(-1000, 1000);
-        String verdict = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.";
-        waits("small", Gpus.ask("APP:main: gpumem=100"), verdict);
-        JsonNode story = ok("admin", "/api/v1/pods/team/small/explain");
-        assertThat(story.get("summary").asString())
-                .isEqualTo("the GPUs of 3 of 3 nodes hold it (n1, n2, n3); when kube-scheduler last tried, it found: "
-                        + verdict + ALL_NODES);
-        assertThat(story.get("kubeScheduler").asString()).isEqualTo(verdict);
+        String message = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.";
+        addPending("small", Gpus.ask("APP:main: gpumem=100"), message);
+        JsonNode explanation = ok("admin", "/api/v1/pods/team/small/explain");
+        assertThat(explanation.get("summary").asString())
+                .isEqualTo("3/3 nodes fit the pod's GPU requests (n1, n2, n3); kube-scheduler's last attempt: "
+                        + message + ALL_NODES);
+        assertThat(explanation.get("kubeScheduler").asString()).isEqualTo(message);
     }
 
     @Test
-    void nodesThatKubeSchedulerDidNotAskAboutAreLeftOut() throws Exception {
-        waits("picky", Gpus.ask("APP:main: gpumem=12000"));
-        String wanted = """
+    void explainLeavesOutNodesThatKubeSchedulerDidNotAskAbout() throws Exception {
+        addPending("picky", Gpus.ask("APP:main: gpumem=12000"));
+        String filterRequest = """
                 {"NodeNames": ["n2"], "Pod": {"metadata": {"namespace": "team", "name": "picky", "uid": "uid-picky"},
                   "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpumem": "12000"}}}]}}}
                 """;
@@ -167,27 +170,27 @@ class InspectionHttpTest {
                         HttpRequest.newBuilder(
                                         URI.create("http://localhost:" + RandomPorts.extender(context) + "/filter"))
                                 .header("Content-Type", "application/json")
-                                .POST(BodyPublishers.ofString(wanted))
+                                .POST(BodyPublishers.ofString(filterRequest))
                                 .build(),
                         BodyHandlers.ofString());
         assertThat(refused.body()).contains("no GPU with 12000 MiB free");
         assertThat(ok("admin", "/api/v1/pods/team/picky/explain").get("summary").asString())
-                .isEqualTo("of 1 node none has room: 1 no GPU with 12000 MiB free; closest is n2, where "
-                        + Gpus.uuid(2, 0) + " lacks 2000 MiB");
+                .isEqualTo("0/1 nodes fit: 1 no GPU with 12000 MiB free; closest is n2, where " + Gpus.uuid(2, 0)
+                        + " lacks 2000 MiB");
     }
 
     @Test
-    void whoseBusinessAPodIsThatIsNotPlacedIsTold() throws Exception {
-        waits("plain", Gpus.ask());
+    void explainCoversPodsThatAreNotPendingForGpus() throws Exception {
+        addPending("plain", Gpus.ask());
         assertThat(ok("team", "/api/v1/pods/team/plain/explain").get("state").asString())
                 .isEqualTo("no-gpu");
         context.getBean(Cluster.class)
-                .waiting
-                .put("team/bad", pod("bad", new Wish.Nonsense("nvidia.com/gpucores: write 0 to 100"), ""));
+                .pods
+                .put("team/bad", pod("bad", new ParsedRequest.Invalid("nvidia.com/gpucores: write 0 to 100"), ""));
         assertThat(ok("team", "/api/v1/pods/team/bad/explain").get("summary").asString())
-                .isEqualTo("cannot be placed anywhere: nvidia.com/gpucores: write 0 to 100");
+                .isEqualTo("cannot be scheduled: nvidia.com/gpucores: write 0 to 100");
         context.getBean(Cluster.class)
-                .waiting
+                .pods
                 .put(
                         "team/p1-2",
                         new PodLookup.Pod(
@@ -195,21 +198,21 @@ class InspectionHttpTest {
                                 "n1",
                                 false,
                                 "aliquot-scheduler",
-                                new Wish.Clear(Gpus.ask("APP:main: gpumem=15000 gpucores=20")),
+                                new ParsedRequest.Valid(Gpus.ask("APP:main: gpumem=15000 gpucores=20")),
                                 0,
                                 true,
                                 ""));
         JsonNode bound = ok("team", "/api/v1/pods/team/p1-2/explain");
         assertThat(bound.get("summary").asString())
-                .isEqualTo("is on node n1 and holds main: 15000 MiB and 20 % of the cores of " + Gpus.uuid(1, 0));
-        assertThat(bound.get("placement").asString()).isEqualTo("binpack, as node or chart say");
-        assertThat(problem(404, "team", "/api/v1/pods/team/nobody/explain")).contains("there is no pod nobody");
+                .isEqualTo("is bound to node n1 and holds main: 15000 MiB and 20 % of the cores of " + Gpus.uuid(1, 0));
+        assertThat(bound.get("placement").asString()).isEqualTo("binpack, set by the node or the chart");
+        assertThat(problem(404, "team", "/api/v1/pods/team/missing/explain")).contains("there is no pod missing");
     }
 
     @Test
-    void withoutATokenThereIsNothing() throws Exception {
+    void requestsWithoutAValidTokenAreRefused() throws Exception {
         for (String header :
-                List.of("", "Bearer", "Bearer ", "Basic YWRtaW46", "Bearer nobody", "Bearer a b", "admin")) {
+                List.of("", "Bearer", "Bearer ", "Basic YWRtaW46", "Bearer unknown", "Bearer a b", "admin")) {
             var request = HttpRequest.newBuilder(uri("/api/v1/nodes"));
             if (!header.isEmpty()) {
                 request.header("Authorization", header);
@@ -227,9 +230,9 @@ class InspectionHttpTest {
     }
 
     @Test
-    void theClustersRulesDecideWhoSeesWhat() throws Exception {
+    void rbacDecidesWhatACallerSees() throws Exception {
         assertThat(problem(403, "team", "/api/v1/nodes"))
-                .isEqualTo("team may not list nodes; ask an admin of the cluster for that right (RBAC)");
+                .isEqualTo("team is not allowed to list nodes; ask a cluster administrator for that permission (RBAC)");
         problem(403, "team", "/api/v1/pods");
         problem(403, "team", "/api/v1/pods?namespace=other");
         problem(403, "team", "/api/v1/pods/other/p1-4");
@@ -242,7 +245,7 @@ class InspectionHttpTest {
     }
 
     @Test
-    void aTokenIsLookedUpOnceInTenSeconds() throws Exception {
+    void aTokenIsReviewedOnceInTenSeconds() throws Exception {
         for (int i = 0; i < 5; i++) {
             ok("team-often", "/api/v1/pods?namespace=team");
         }
@@ -252,7 +255,7 @@ class InspectionHttpTest {
     }
 
     @Test
-    void whileTheApiServerIsAwayTheAnswerIsToTryAgain() throws Exception {
+    void theResponseIs503WhileTheApiServerIsNotReachable() throws Exception {
         assertThat(problem(503, "down", "/api/v1/nodes")).contains("try again: connection refused");
     }
 
@@ -272,12 +275,12 @@ class InspectionHttpTest {
                 "/api/v1/pods/team/UPPER",
                 "/api/v1/nodes/n1?x=y"
             })
-    void nonsenseIsRefusedWithWhatToWrite(String path) throws Exception {
+    void invalidParametersAreRefusedWithWhatToWrite(String path) throws Exception {
         assertThat(problem(400, "admin", path)).containsAnyOf("write", "allowed", "leave out");
     }
 
     @Test
-    void otherPathsAndMethodsAreRefusedInTheSameForm() throws Exception {
+    void unknownPathsAndMethodsGetTheSameKindOfProblem() throws Exception {
         problem(404, "admin", "/api/v1/");
         problem(404, "admin", "/api/v1/nothing");
         var request = HttpRequest.newBuilder(uri("/api/v1/nodes"))
@@ -290,7 +293,7 @@ class InspectionHttpTest {
     }
 
     @Test
-    void sharesAreMadeLargerOrSmallerWhereTheyFit() throws Exception {
+    void aResizeThatFitsIsWritten() throws Exception {
         var server = context.getBean(FakeCluster.class);
         int before = server.sent.size();
         HttpResponse<String> answer = patch(
@@ -306,12 +309,12 @@ class InspectionHttpTest {
         assertThat(server.sent.get(before).pod().name()).isEqualTo("p3-3");
         assertThat(server.sent.get(before).annotations().get("aliquot.io/vgpu.main"))
                 .contains(Gpus.uuid(3, 1) + " memory=25000Mi cores=20 policy=elastic");
-        // What was granted is taken at once, before the watch tells of it.
+        // The new share counts as allocated at once, before the watch reports it.
         assertThat(ok("admin", "/api/v1/gpus?node=n3")
                         .at("/items/1/memoryMiB/free")
                         .asInt())
                 .isZero();
-        // And the test's cluster doesn't say what became of it.
+        // The fake API server does not report the outcome of the write.
         answer = patch("admin", "team/p3-3", "{\"shares\":[{\"container\":\"main\",\"cores\":1}]}");
         assertThat(answer.statusCode()).isEqualTo(503);
         assertThat(answer.headers().firstValue("Retry-After")).hasValue("1");
@@ -326,10 +329,10 @@ class InspectionHttpTest {
     }
 
     @Test
-    void whoMayNotPatchThePodMayNotResizeIt() throws Exception {
+    void aResizeRequiresPermissionToPatchThePod() throws Exception {
         HttpResponse<String> answer = patch("team", "team/p1-2", "{\"shares\":[{\"container\":\"main\",\"cores\":1}]}");
         assertThat(answer.statusCode()).isEqualTo(403);
-        assertThat(answer.body()).contains("team may not patch pods p1-2 in namespace team");
+        assertThat(answer.body()).contains("team is not allowed to patch pods p1-2 in namespace team");
     }
 
     @Test
@@ -369,7 +372,7 @@ class InspectionHttpTest {
                 "{",
                 "null"
             })
-    void aResizeThatMakesNoSenseIsRefused(String body) throws Exception {
+    void anInvalidResizeIsRefused(String body) throws Exception {
         HttpResponse<String> answer = patch("admin", "team/p2-2", body);
         assertThat(answer.statusCode()).as(answer.body()).isEqualTo(400);
         assertThat(answer.headers().firstValue("Content-Type")).hasValue("application/problem+json");
@@ -386,12 +389,12 @@ class InspectionHttpTest {
     }
 
     @Test
-    void theApiAnswersOnItsOwnPortAlone() throws Exception {
-        var elsewhere = HttpRequest.newBuilder(
+    void theApiIsServedOnItsOwnPortOnly() throws Exception {
+        var otherPort = HttpRequest.newBuilder(
                         URI.create("http://127.0.0.1:" + RandomPorts.health(context) + "/api/v1/nodes"))
                 .header("Authorization", "Bearer admin")
                 .build();
-        assertThat(client.send(elsewhere, BodyHandlers.ofString()).statusCode()).isEqualTo(404);
+        assertThat(client.send(otherPort, BodyHandlers.ofString()).statusCode()).isEqualTo(404);
         assertThat(problem(404, "admin", "/metrics")).isEmpty();
     }
 
@@ -400,17 +403,24 @@ class InspectionHttpTest {
         assertThat(ok("team", "/api/v1/openapi.json").get("openapi").asString()).isEqualTo("3.1.0");
     }
 
-    private static void waits(String name, PodGpuRequest ask) {
-        waits(name, ask, "");
+    private static void addPending(String name, PodGpuRequest request) {
+        addPending(name, request, "");
     }
 
-    private static void waits(String name, PodGpuRequest ask, String verdict) {
-        context.getBean(Cluster.class).waiting.put("team/" + name, pod(name, new Wish.Clear(ask), verdict));
+    private static void addPending(String name, PodGpuRequest request, String message) {
+        context.getBean(Cluster.class).pods.put("team/" + name, pod(name, new ParsedRequest.Valid(request), message));
     }
 
-    private static PodLookup.Pod pod(String name, Wish wish, String verdict) {
+    private static PodLookup.Pod pod(String name, ParsedRequest request, String schedulerMessage) {
         return new PodLookup.Pod(
-                new PodId("team", name, "uid-" + name), "", false, "aliquot-scheduler", wish, 5, true, verdict);
+                new PodId("team", name, "uid-" + name),
+                "",
+                false,
+                "aliquot-scheduler",
+                request,
+                5,
+                true,
+                schedulerMessage);
     }
 
     private static JsonNode ok(String token, String path) throws Exception {
@@ -420,7 +430,7 @@ class InspectionHttpTest {
         return JsonMapper.shared().readTree(answer.body());
     }
 
-    /** The problem's detail; empty where the answer is a line of text. */
+    /** The problem's detail; empty if the response is a line of text. */
     private static String problem(int status, String token, String path) throws Exception {
         HttpResponse<String> answer = get(token, path);
         assertThat(answer.statusCode()).as(answer.body()).isEqualTo(status);

@@ -23,7 +23,7 @@ import org.springframework.web.bind.annotation.RequestMapping;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
 
-/** The document says what the code does: every path and method, every field with its type, nothing else. */
+/** The document and the code have the same paths, methods, fields and types. */
 class OpenApiTest {
     private static final JsonNode DOCUMENT = document();
     private static final List<Class<?>> CONTROLLERS = List.of(
@@ -38,7 +38,7 @@ class OpenApiTest {
     }
 
     @Test
-    void everyPathAndMethodIsDescribedAndNoOther() {
+    void theDocumentHasExactlyThePathsAndMethodsOfTheControllers() {
         var described = new TreeSet<String>();
         DOCUMENT.get("paths")
                 .properties()
@@ -49,7 +49,7 @@ class OpenApiTest {
     }
 
     @Test
-    void everyAnswerHasTheFieldsThatAreDescribed() {
+    void everyResponseHasExactlyTheFieldsOfItsSchema() {
         var seen = new HashSet<Type>();
         mapped().forEach((operation, method) -> {
             String[] parts = operation.split(" ", -1);
@@ -63,7 +63,7 @@ class OpenApiTest {
     }
 
     @Test
-    void everyReferenceLeadsSomewhere() {
+    void everyReferenceResolves() {
         var queue = new ArrayDeque<JsonNode>(List.of(DOCUMENT));
         int references = 0;
         while (!queue.isEmpty()) {
@@ -94,7 +94,7 @@ class OpenApiTest {
         return schema.has("$ref") ? DOCUMENT.at(schema.get("$ref").asString().substring(1)) : schema;
     }
 
-    /** Walks a record and its schema together. */
+    /** Compares a type with its schema, recursively. */
     private static void check(Type type, JsonNode reference, Set<Type> seen) {
         JsonNode schema = resolve(reference);
         if (type instanceof ParameterizedType generic && generic.getRawType() == List.class) {

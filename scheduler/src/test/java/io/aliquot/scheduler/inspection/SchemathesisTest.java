@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.aliquot.scheduler.inspection.ApiTestProgram.Cluster;
-import io.aliquot.scheduler.inspection.PodLookup.Wish;
+import io.aliquot.scheduler.inspection.PodLookup.ParsedRequest;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.server.RandomPorts;
@@ -20,19 +20,19 @@ import org.junit.jupiter.api.io.TempDir;
 import org.springframework.context.ConfigurableApplicationContext;
 
 /**
- * Schemathesis, with all its checks, finds nothing: whatever it makes up is answered as {@code openapi.json} says. Runs
- * where the program is on the PATH, as {@code ./aliquot test} puts it there; by hand:
+ * Schemathesis generates requests from {@code openapi.json} and checks the responses against it. The test is skipped if
+ * the program is not on the PATH. {@code ./aliquot test} installs it; by hand:
  * {@code pip install -r lab/schemathesis.txt}.
  */
 class SchemathesisTest {
     private static final String PROGRAM = "schemathesis";
 
     @Test
-    void findsNothing(@TempDir Path folder) throws Exception {
-        assumeTrue(program().isPresent(), "there is no " + PROGRAM + " on the PATH");
+    void everyGeneratedRequestIsAnsweredAsDescribed(@TempDir Path folder) throws Exception {
+        assumeTrue(program().isPresent(), PROGRAM + " is not on the PATH");
         try (ConfigurableApplicationContext context = ApiTestProgram.start()) {
             context.getBean(Cluster.class)
-                    .waiting
+                    .pods
                     .put(
                             "team/big",
                             new PodLookup.Pod(
@@ -40,7 +40,7 @@ class SchemathesisTest {
                                     "",
                                     false,
                                     "aliquot-scheduler",
-                                    new Wish.Clear(Gpus.ask("APP:main: gpumem=12000")),
+                                    new ParsedRequest.Valid(Gpus.ask("APP:main: gpumem=12000")),
                                     5,
                                     true,
                                     ""));
@@ -60,9 +60,9 @@ class SchemathesisTest {
                     .start();
             boolean ended = process.waitFor(10, TimeUnit.MINUTES);
             process.destroyForcibly();
-            String said = Files.readString(log, StandardCharsets.UTF_8);
-            assertThat(ended).as(said).isTrue();
-            assertThat(process.exitValue()).as(said).isZero();
+            String output = Files.readString(log, StandardCharsets.UTF_8);
+            assertThat(ended).as(output).isTrue();
+            assertThat(process.exitValue()).as(output).isZero();
         }
     }
 

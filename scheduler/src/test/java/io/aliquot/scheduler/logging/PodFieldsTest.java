@@ -17,7 +17,7 @@ import org.springframework.boot.builder.SpringApplicationBuilder;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
 
-/** The log as the program writes it with the chart's two formats. */
+/** The log in both formats of the chart, as the program writes it. */
 class PodFieldsTest {
     private static final PodId POD = new PodId("team", "train-0", "6c1f");
 
@@ -25,13 +25,13 @@ class PodFieldsTest {
     static class Program {}
 
     @AfterAll
-    static void textAgain() {
-        logged("", logger -> {});
+    static void restoreTextFormat() {
+        log("", logger -> {});
     }
 
     @Test
-    void inJsonEveryLineIsAnObjectAndOneAboutAPodHasThePod() {
-        List<String> lines = logged("ecs", logger -> {
+    void inJsonEveryLineIsAnObjectAndALineAboutAPodNamesThePod() {
+        List<String> lines = log("ecs", logger -> {
             logger.info("bound {} node={}", POD, "n1");
             logger.info("nothing about a pod {}", 3);
             logger.warn("a \"quote\"\nand a line", new IllegalStateException("inside"));
@@ -52,8 +52,8 @@ class PodFieldsTest {
     }
 
     @Test
-    void inTextTheSameStandsInTheLine() {
-        assertThat(logged("", logger -> logger.info("bound {} node={}", POD, "n1")))
+    void inTextALineAboutAPodNamesThePod() {
+        assertThat(log("", logger -> logger.info("bound {} node={}", POD, "n1")))
                 .anyMatch(line -> line.endsWith(" INFO  PodFields bound pod=team/train-0 uid=6c1f node=n1"));
     }
 
@@ -61,7 +61,7 @@ class PodFieldsTest {
         void with(Logger logger);
     }
 
-    private static List<String> logged(String format, Work work) {
+    private static List<String> log(String format, Work work) {
         PrintStream before = System.out;
         var written = new ByteArrayOutputStream();
         System.setOut(new PrintStream(written, true, StandardCharsets.UTF_8));

@@ -11,7 +11,7 @@ import org.junit.jupiter.api.Test;
 
 class SettingsTest {
     @Test
-    void whatTheChartLeavesOutHasADefault() {
+    void everyVariableExceptThePodsNameAndNamespaceHasADefault() {
         assertThat(read("", ""))
                 .isEqualTo(new Settings(
                         "p",
@@ -31,7 +31,7 @@ class SettingsTest {
     }
 
     @Test
-    void aBadValueIsRefusedWithTheVariableAndWhatItMayBe() {
+    void anInvalidValueIsRefusedWithTheVariableAndTheAllowedValues() {
         assertThatThrownBy(() -> read("ALIQUOT_NODES_PER_FILTER", "-1"))
                 .hasMessage("ALIQUOT_NODES_PER_FILTER: \"-1\" is not a whole number from 0 to 100000");
         assertThatThrownBy(() -> read("ALIQUOT_NODE_PLACEMENT", "best"))
@@ -41,7 +41,7 @@ class SettingsTest {
         assertThatThrownBy(() -> read("ALIQUOT_RUNTIME_CLASS", "NV!"))
                 .hasMessage("ALIQUOT_RUNTIME_CLASS: \"NV!\" is not the name of a Kubernetes object");
         assertThatThrownBy(() -> read("ALIQUOT_LOG_FORMAT", "xml"))
-                .hasMessage("ALIQUOT_LOG_FORMAT: \"xml\" is unknown; allowed: nothing for text, ecs, logstash, gelf");
+                .hasMessage("ALIQUOT_LOG_FORMAT: \"xml\" is unknown; allowed: empty for text, ecs, logstash, gelf");
         assertThatThrownBy(() -> read("POD_NAME", "")).hasMessage("POD_NAME is not set; the chart sets it");
     }
 

@@ -1,0 +1,103 @@
+package io.aliquot.scheduler.explain;
+
+import io.aliquot.scheduler.explain.Explanation.PreemptionOption;
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.Holding.State;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.preemption.Budgets;
+import io.aliquot.scheduler.preemption.EvictionCost;
+import io.aliquot.scheduler.preemption.EvictionPlan;
+import io.aliquot.scheduler.preemption.Victim;
+import io.aliquot.scheduler.preemption.VictimSearch;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.function.Predicate;
+import java.util.stream.Collectors;
+
+/**
+ * Finds pods without which a Pending pod would fit: pods that terminate already, and of the pods of lower priority
+ * those that preemption would select.
+ */
+final class PreemptionOptions {
+    private final PodId pod;
+    private final PodGpuRequest request;
+    private final int priority;
+    private final boolean mayPreempt;
+    private final Budgets budgets;
+
+    PreemptionOptions(PodId pod, PodGpuRequest request, int priority, boolean mayPreempt, Budgets budgets) {
+        this.pod = pod;
+        this.request = request;
+        this.priority = priority;
+        this.mayPreempt = mayPreempt;
+        this.budgets = budgets;
+    }
+
+    private record PricedOption(PreemptionOption option, EvictionCost cost) {}
+
+    /** The options with the lowest eviction cost, one for each node at most, cheapest first. */
+    List<PreemptionOption> cheapest(List<NodeView> views, int limit) {
+        return views.stream()
+                .flatMap(view -> on(view).stream())
+                .sorted(Comparator.comparing(PricedOption::cost)
+                        .thenComparing(priced -> priced.option().node()))
+                .limit(limit)
+                .map(PricedOption::option)
+                .toList();
+    }
+
+    private Optional<PricedOption> on(NodeView view) {
+        Predicate<Set<String>> fitsWithout = uids -> {
+            var removed = new HashSet<>(uids);
+            removed.add(pod.uid());
+            return NodeFreeCapacity.without(view, removed).fits(request);
+        };
+        List<Holding> others = view.holdings().stream()
+                .filter(holding -> !holding.perGpu().isEmpty())
+                .filter(holding -> !holding.pod().uid().equals(pod.uid()))
+                .sorted(Comparator.comparing(holding -> holding.pod().uid()))
+                .toList();
+        List<Holding> terminating =
+                others.stream().filter(PreemptionOptions::terminates).toList();
+        List<Victim> candidates = others.stream()
+                .filter(holding -> mayPreempt && Victim.mayBe(holding, priority))
+                .map(holding -> Victim.of(holding, budgets))
+                .toList();
+        Set<String> terminatingUids =
+                terminating.stream().map(holding -> holding.pod().uid()).collect(Collectors.toSet());
+        return VictimSearch.cheapest(candidates, fitsWithout, terminatingUids, request.wantsOneGpu(), Optional.empty())
+                .map(plan -> new PricedOption(
+                        new PreemptionOption(view.name(), victims(plan, terminating, fitsWithout)), plan.cost()));
+    }
+
+    /** The plan's victims, and those of the terminating pods without which these alone would not suffice. */
+    private static List<Explanation.Victim> victims(
+            EvictionPlan plan, List<Holding> terminating, Predicate<Set<String>> fitsWithout) {
+        var victims = new ArrayList<Explanation.Victim>();
+        var removed = new HashSet<String>();
+        terminating.forEach(holding -> removed.add(holding.pod().uid()));
+        for (Victim victim : plan.victims()) {
+            removed.add(victim.pod().uid());
+            victims.add(new Explanation.Victim(victim.pod(), victim.priority(), false));
+        }
+        for (Holding holding : terminating) {
+            removed.remove(holding.pod().uid());
+            if (!fitsWithout.test(removed)) {
+                removed.add(holding.pod().uid());
+                victims.add(new Explanation.Victim(holding.pod(), holding.priority(), true));
+            }
+        }
+        return victims;
+    }
+
+    private static boolean terminates(Holding holding) {
+        return holding.state() == State.LINGERING || holding.leavesBy().isBefore(Instant.MAX);
+    }
+}
