@@ -5,7 +5,9 @@ import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeScoring;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.placement.Fragmentation;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
@@ -23,6 +25,7 @@ final class Fleet {
 
     final LedgerEvents news = new LedgerEvents();
     final Ledger ledger;
+    final NodeScoring scoring;
     final FilterAndPrioritize placing;
     /** Names of all nodes, in the order in which they are asked about; the same list each time, as when they are read. */
     final List<String> names;
@@ -36,14 +39,16 @@ final class Fleet {
     /** One whose nodes and GPUs are chosen so. */
     Fleet(int nodes, int shares, Placement placement) {
         ledger = new Ledger(System::nanoTime, news);
+        scoring = new NodeScoring(ledger, new Fragmentation());
         placing = new FilterAndPrioritize(
-                ledger, new FakeCluster(), new PendingPods(System::nanoTime), placement, NODES_PER_FILTER);
+                ledger, scoring, new FakeCluster(), new PendingPods(System::nanoTime), placement, NODES_PER_FILTER);
         names = fill(nodes, shares, placement);
     }
 
     /** The same in somebody's ledger, who places. */
-    Fleet(Ledger ledger, FilterAndPrioritize placing, int nodes, int shares) {
+    Fleet(Ledger ledger, NodeScoring scoring, FilterAndPrioritize placing, int nodes, int shares) {
         this.ledger = ledger;
+        this.scoring = scoring;
         this.placing = placing;
         names = fill(nodes, shares, Placement.BINPACK);
     }

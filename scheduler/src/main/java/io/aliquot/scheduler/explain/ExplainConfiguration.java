@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.explain;
 
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeScoring;
 import io.aliquot.scheduler.preemption.Budgets;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -8,7 +9,7 @@ import org.springframework.context.annotation.Configuration;
 @Configuration(proxyBeanMethods = false)
 class ExplainConfiguration {
     @Bean
-    Explainer explainer(Ledger ledger, Budgets budgets) {
-        return new Explainer(ledger, budgets);
+    Explainer explainer(Ledger ledger, NodeScoring scoring, Budgets budgets) {
+        return new Explainer(ledger, scoring, budgets);
     }
 }

@@ -2,6 +2,8 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeScoring;
+import io.aliquot.scheduler.placement.Fragmentation;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.settings.Settings;
@@ -25,13 +27,20 @@ class ExtenderConfiguration {
     }
 
     @Bean
+    NodeScoring nodeScoring(Ledger ledger) {
+        return new NodeScoring(ledger, new Fragmentation());
+    }
+
+    @Bean
     PendingPods pendingPods() {
         return new PendingPods(System::nanoTime);
     }
 
     @Bean
-    FilterAndPrioritize placing(Ledger ledger, Cluster cluster, PendingPods pending, Settings settings) {
-        return new FilterAndPrioritize(ledger, cluster, pending, settings.nodePlacement(), settings.nodesPerFilter());
+    FilterAndPrioritize placing(
+            Ledger ledger, NodeScoring scoring, Cluster cluster, PendingPods pending, Settings settings) {
+        return new FilterAndPrioritize(
+                ledger, scoring, cluster, pending, settings.nodePlacement(), settings.nodesPerFilter());
     }
 
     /** Fed by package cluster. */

@@ -7,6 +7,7 @@ import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeScoring;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
@@ -22,14 +23,21 @@ final class FilterAndPrioritize {
 
     private final GpuRequestCache asks = new GpuRequestCache();
     private final Ledger ledger;
+    private final NodeScoring scoring;
     private final Cluster cluster;
     private final PendingPods pending;
     private final Placement nodePlacement;
     private final int nodesPerFilter;
 
     FilterAndPrioritize(
-            Ledger ledger, Cluster cluster, PendingPods pending, Placement nodePlacement, int nodesPerFilter) {
+            Ledger ledger,
+            NodeScoring scoring,
+            Cluster cluster,
+            PendingPods pending,
+            Placement nodePlacement,
+            int nodesPerFilter) {
         this.ledger = ledger;
+        this.scoring = scoring;
         this.cluster = cluster;
         this.pending = pending;
         this.nodePlacement = nodePlacement;
@@ -54,7 +62,7 @@ final class FilterAndPrioritize {
         if (sent.isPresent()) {
             return only(sent.get(), nodes);
         }
-        ledger.observe(id.uid(), ask);
+        scoring.observe(id.uid(), ask);
         // Before looking: room that is freed while we look must find the pod waiting.
         pending.observe(pod, ask);
         int most = ledger.maxGpusPerNode();
@@ -84,7 +92,7 @@ final class FilterAndPrioritize {
      */
     private FilterResult look(PodId pod, PodGpuRequest ask, List<String> nodes, String nominated) {
         FeasibilityCache offers =
-                ledger.offers(pod.uid(), ask, ask.nodePlacement().orElse(nodePlacement));
+                scoring.forPod(pod.uid(), ask, ask.nodePlacement().orElse(nodePlacement));
         var failed = new HashMap<String, String>(1);
         // Large enough from the start: one that grows is garbage over and over.
         var unresolvable = new HashMap<String, String>(1 + offers.refusing() * 4 / 3);
@@ -110,7 +118,7 @@ final class FilterAndPrioritize {
             return indifferent(nodes);
         }
         var priorities = new ArrayList<HostPriority>(nodes.size());
-        ledger.offers(uid, ask, ask.nodePlacement().orElse(nodePlacement))
+        scoring.forPod(uid, ask, ask.nodePlacement().orElse(nodePlacement))
                 .score(nodes, (node, score) -> priorities.add(new HostPriority(node, score)));
         return priorities;
     }

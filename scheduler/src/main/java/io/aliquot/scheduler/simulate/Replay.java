@@ -10,6 +10,7 @@ import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.ledger.NodeScoring;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.DemandVector;
@@ -73,6 +74,7 @@ final class Replay {
     private final Contender contender;
     private final Random random;
     private final Ledger ledger;
+    private final NodeScoring scoring;
     private final GpuModels models = new GpuModels();
     /** In the order of the trace. */
     private final Map<String, Host> hosts = new LinkedHashMap<>();
@@ -96,10 +98,9 @@ final class Replay {
             Sharing facts = node.facts();
             hosts.put(node.name(), new Host(node, models.shape(facts.cards().list(), facts.allocatable())));
         }
-        this.ledger = new Ledger(
-                System::nanoTime,
-                NOBODY,
-                contender.judge(workload.stream().map(this::demand).toList()));
+        this.ledger = new Ledger(System::nanoTime, NOBODY);
+        this.scoring = new NodeScoring(
+                ledger, contender.judge(workload.stream().map(this::demand).toList()));
         for (Host host : hosts.values()) {
             Sharing facts = host.node.facts();
             ledger.putNode(host.node.name(), new Sharing(facts.cards(), contender.placement(), facts.allocatable()));
@@ -182,7 +183,7 @@ final class Replay {
             return Optional.empty(); // kube-scheduler doesn't ask
         }
         if (!ask.containers().isEmpty()) {
-            ledger.observe(id.uid(), ask);
+            scoring.observe(id.uid(), ask);
         }
         return contender == Contender.RANDOM ? any(id, ask, passed) : best(id, ask, passed);
     }
@@ -201,7 +202,7 @@ final class Replay {
 
     private Optional<Placed> best(PodId id, PodGpuRequest ask, List<Host> passed) {
         Placement policy = ask.nodePlacement().orElse(contender.placement());
-        FeasibilityCache offers = ledger.offers(id.uid(), ask, policy);
+        FeasibilityCache offers = scoring.forPod(id.uid(), ask, policy);
         List<String> nodes = passed.stream().map(host -> host.node.name()).toList();
         Optional<Host> best = offers.best(nodes, 1, (node, refuses) -> {}).stream()
                 .map(this::host)
@@ -211,7 +212,7 @@ final class Replay {
     }
 
     private Optional<Placed> any(PodId id, PodGpuRequest ask, List<Host> passed) {
-        FeasibilityCache offers = ledger.offers(id.uid(), ask, Placement.BINPACK);
+        FeasibilityCache offers = scoring.forPod(id.uid(), ask, Placement.BINPACK);
         List<Host> fitting = passed.stream()
                 .filter(host -> offers.of(host.node.name()) instanceof Feasibility.Fits)
                 .toList();

@@ -19,7 +19,9 @@ import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.ledger.NodeScoring;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Fragmentation;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
@@ -47,8 +49,9 @@ class ExplainerTest {
         @Override
         public void overallocated(String node, String gpu) {}
     });
+    private final NodeScoring scoring = new NodeScoring(ledger, new Fragmentation());
     private final Budgets budgets = new Budgets();
-    private final Explainer explainer = new Explainer(ledger, budgets);
+    private final Explainer explainer = new Explainer(ledger, scoring, budgets);
 
     @Test
     void theSummarySaysThatTheSchedulerKnowsNoNode() {
@@ -72,7 +75,7 @@ class ExplainerTest {
         node(2, 2);
         hold("a", 2, 0, 10_000, 0, 0);
         PodGpuRequest request = Gpus.ask("APP:main: gpumem=20000");
-        ledger.observe("uid-pending", request);
+        scoring.observe("uid-pending", request);
 
         List<ScoredNode> binpack = bestNodes(request, Placement.BINPACK);
         assertThat(binpack).extracting(ScoredNode::node).containsExactly("n2", "n1");

@@ -7,7 +7,9 @@ import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.ledger.NodeScoring;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Fragmentation;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
@@ -35,6 +37,7 @@ final class ExtenderFixture {
     final FakeCluster cluster = new FakeCluster();
     final LedgerEvents news = new LedgerEvents();
     final Ledger ledger = new Ledger(now::get, news);
+    final NodeScoring scoring = new NodeScoring(ledger, new Fragmentation());
     final PendingPods pending = new PendingPods(now::get);
     final WriteReconciler outcomes = new WriteReconciler(ledger, cluster);
     final Binder binder = new Binder(ledger, cluster, pending, outcomes, now::get);
@@ -51,7 +54,7 @@ final class ExtenderFixture {
     }
 
     FilterAndPrioritize placing(Placement nodes, int nodesPerFilter) {
-        return new FilterAndPrioritize(ledger, cluster, pending, nodes, nodesPerFilter);
+        return new FilterAndPrioritize(ledger, scoring, cluster, pending, nodes, nodesPerFilter);
     }
 
     static void node(Ledger ledger, int number, Gpu... gpus) {

@@ -29,8 +29,10 @@ import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.ledger.NodeScoring;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Fragmentation;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.Gpus;
@@ -610,6 +612,7 @@ final class FaultModel {
         private final String name;
         private final LedgerEvents news = new LedgerEvents();
         private final Ledger ledger = new Ledger(now::get, news);
+        private final NodeScoring scoring = new NodeScoring(ledger, new Fragmentation());
         private final PendingPods pending = new PendingPods(now::get);
         private final WriteReconciler outcomes = new WriteReconciler(ledger, this);
         private final Binder binder = new Binder(ledger, this, pending, outcomes, now::get);
@@ -718,9 +721,9 @@ final class FaultModel {
         void filter(Pod pod) {
             pending.fits(pod.id, seen(pod), PreemptionRank.LOWEST);
             String node = "n" + random.nextInt(NODES);
-            ledger.observe(pod.id.uid(), pod.ask);
+            scoring.observe(pod.id.uid(), pod.ask);
             Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
-            FeasibilityCache offers = ledger.offers(pod.id.uid(), pod.ask, policy);
+            FeasibilityCache offers = scoring.forPod(pod.id.uid(), pod.ask, policy);
             if (offers.of(node) instanceof Feasibility.Fits) {
                 assertThat(offers.liking(node)).isFinite();
                 ledger.reserve(pod.id, node, pod.ask);

@@ -10,6 +10,7 @@ import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.ledger.NodeScoring;
 import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.Gpus;
@@ -120,10 +121,12 @@ class FilterAndPrioritizeTest {
                 return left == 0 ? after.free() : -after.free();
             }
         };
-        var ledger = new Ledger(world.now::get, world.news, fickle);
+        var ledger = new Ledger(world.now::get, world.news);
+        var scoring = new NodeScoring(ledger, fickle);
         ExtenderFixture.node(ledger, 1, Gpus.gpu(1, 0, ExtenderFixture.MEMORY));
         ExtenderFixture.node(ledger, 2);
-        var placing = new FilterAndPrioritize(ledger, world.cluster, world.pending, Placement.FRAGMENTATION, 100);
+        var placing =
+                new FilterAndPrioritize(ledger, scoring, world.cluster, world.pending, Placement.FRAGMENTATION, 100);
         Wire.Pod pod = pod("a", mebibytes(20_000));
 
         assertThat(placing.filter(pod, NODES).nodeNames()).containsExactly("n2", "n1");

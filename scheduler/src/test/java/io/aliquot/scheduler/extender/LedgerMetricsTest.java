@@ -19,7 +19,7 @@ class LedgerMetricsTest {
             world.pending,
             new PendingCauseCounts(
                     world.pending,
-                    new Explainer(world.ledger, new Budgets()),
+                    new Explainer(world.ledger, world.scoring, new Budgets()),
                     world.ledger,
                     world.cluster,
                     world.now::get));

@@ -19,7 +19,11 @@ class PendingPodEventsTest {
     private final ExtenderFixture world = new ExtenderFixture();
     private final FilterAndPrioritize placing = world.placing(Placement.BINPACK, 0);
     private final PendingPodEvents storyteller = new PendingPodEvents(
-            world.pending, new Explainer(world.ledger, new Budgets()), world.ledger, world.cluster, world.now::get);
+            world.pending,
+            new Explainer(world.ledger, world.scoring, new Budgets()),
+            world.ledger,
+            world.cluster,
+            world.now::get);
 
     @BeforeEach
     void fill() {

@@ -6,6 +6,7 @@ import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.placement.Fragmentation;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
@@ -40,6 +41,7 @@ class FeasibilityCacheTest {
         @Override
         public void overallocated(String node, String gpu) {}
     });
+    private final NodeScoring scoring = new NodeScoring(ledger, new Fragmentation());
 
     private final long seed = Long.getLong("aliquot.seed", System.nanoTime());
 
@@ -72,7 +74,7 @@ class FeasibilityCacheTest {
         }
         for (int kind = 0; kind < 5_000; kind++) {
             PodGpuRequest ask = ask("APP:main: gpumem=" + (100 + kind));
-            assertThat(ledger.offers("anybody", ask, Placement.BINPACK).of("n0"))
+            assertThat(scoring.forPod("anybody", ask, Placement.BINPACK).of("n0"))
                     .as("kind %d", kind)
                     .hasToString(ledger.feasibility("n0", "anybody", ask).toString());
         }
@@ -89,7 +91,7 @@ class FeasibilityCacheTest {
                     work.add(() -> {
                         for (int step = 0; step < 500; step++) {
                             happen(random);
-                            FeasibilityCache offers = ledger.offers(
+                            FeasibilityCache offers = scoring.forPod(
                                     pod(random.nextInt(PODS)).uid(), kind(random.nextInt(KINDS)), Placement.BINPACK);
                             for (int node = 0; node <= NODES; node++) {
                                 offers.of("n" + node);
@@ -114,7 +116,7 @@ class FeasibilityCacheTest {
 
     private void compare(String uid, int kind) {
         for (Placement policy : Placement.values()) {
-            FeasibilityCache offers = ledger.offers(uid, kind(kind), policy);
+            FeasibilityCache offers = scoring.forPod(uid, kind(kind), policy);
             for (int node = 0; node <= NODES; node++) {
                 assertThat(offers.of(NAMES.get(node)))
                         .as("-Daliquot.seed=%d, pod %s, kind %d, node %d, %s", seed, uid, kind, node, policy)

@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.Fragmentation;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
@@ -51,6 +52,10 @@ class LedgerConcurrencyTest {
         public void overallocated(String node, String gpu) {}
     });
     private final Server server = new Server();
+
+    LedgerConcurrencyTest() {
+        new NodeScoring(ledger, new Fragmentation()); // chooses the GPUs
+    }
 
     /** What is known of the pods, and what the watch has not told of it yet. */
     private final class Server {

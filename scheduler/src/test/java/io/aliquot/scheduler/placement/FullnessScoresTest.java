@@ -29,12 +29,6 @@ class FullnessScoresTest {
         assertThat(scores(true, 0, 0.9, 0.8, 0.1)).containsExactly(2, 1, 0);
     }
 
-    @Test
-    void ofNodesWithEqualGpusTheHostDecides() {
-        assertThat(FullnessScores.fullness(0.5, 0.6)).isGreaterThan(FullnessScores.fullness(0.5, 0.4));
-        assertThat(FullnessScores.fullness(0.9, 0.0)).isGreaterThan(FullnessScores.fullness(0.5, 1.0));
-    }
-
     private static List<Integer> scores(boolean preferences, int winner, double... likings) {
         var scores = new FullnessScores(preferences);
         Arrays.stream(likings).forEach(scores::add);
