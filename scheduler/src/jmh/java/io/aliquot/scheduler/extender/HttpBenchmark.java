@@ -3,7 +3,7 @@ package io.aliquot.scheduler.extender;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.NodeScoring;
+import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.io.BufferedInputStream;
 import java.io.EOFException;

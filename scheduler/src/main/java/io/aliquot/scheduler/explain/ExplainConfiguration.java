@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.explain;
 
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.NodeScoring;
 import io.aliquot.scheduler.preemption.Budgets;
+import io.aliquot.scheduler.scoring.NodeScoring;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 

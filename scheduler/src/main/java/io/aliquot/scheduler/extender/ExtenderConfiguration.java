@@ -2,9 +2,9 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.NodeScoring;
-import io.aliquot.scheduler.placement.Fragmentation;
 import io.aliquot.scheduler.preemption.Budgets;
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;

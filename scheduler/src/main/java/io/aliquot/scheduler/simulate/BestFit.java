@@ -2,7 +2,7 @@ package io.aliquot.scheduler.simulate;
 
 import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.FreeCapacity;
-import io.aliquot.scheduler.placement.ScoringPolicy;
+import io.aliquot.scheduler.scoring.ScoringPolicy;
 
 /** The node with the least CPU and GPU left after, each counting half, and on it the GPU with the least left. */
 final class BestFit implements ScoringPolicy<Double> {

@@ -2,8 +2,8 @@ package io.aliquot.scheduler.simulate;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.placement.DemandVector;
-import io.aliquot.scheduler.placement.Fragmentation;
-import io.aliquot.scheduler.placement.ScoringPolicy;
+import io.aliquot.scheduler.scoring.ScoringPolicy;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.util.List;
 import java.util.Locale;
 

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.simulate;
 
 import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.FreeCapacity;
-import io.aliquot.scheduler.placement.ScoringPolicy;
+import io.aliquot.scheduler.scoring.ScoringPolicy;
 
 /*
  * The policy of the paper named in TypicalPods, as its simulator has it: the score is a whole number from 0 to 100, and

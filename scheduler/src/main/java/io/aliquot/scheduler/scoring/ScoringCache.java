@@ -1,18 +1,17 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.ledger.NodeAccountView.Capacity;
-import io.aliquot.scheduler.placement.CacheSizes;
+import io.aliquot.scheduler.ledger.NodeObserver;
 import io.aliquot.scheduler.placement.CandidateChooser;
 import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.aliquot.scheduler.placement.PriceSnapshot;
-import io.aliquot.scheduler.placement.ScoreTerm;
-import io.aliquot.scheduler.placement.ScoringPolicy;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;

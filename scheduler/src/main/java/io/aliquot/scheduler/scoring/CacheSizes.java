@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring;
 
 /** How much may be remembered to save time: less in a small heap, so that it never costs the room for what must be kept. */
 public final class CacheSizes {

@@ -1,15 +1,15 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.placement.CacheSizes;
+import io.aliquot.scheduler.ledger.ChangeCounter;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.FreeCapacity;
-import io.aliquot.scheduler.placement.FullnessScores;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.aliquot.scheduler.placement.PriceSnapshot;
-import io.aliquot.scheduler.placement.ScoreTerm;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;

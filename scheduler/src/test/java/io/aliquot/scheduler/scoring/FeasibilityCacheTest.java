@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
 import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
@@ -6,9 +6,14 @@ import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.placement.Fragmentation;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.LedgerTest;
+import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,8 +1,9 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.aliquot.scheduler.placement.ScoringPolicy;
 
 /** Which nodes of a ledger a pod fits on, and which the placement policy prefers. Thread-safe. */
 public final class NodeScoring {

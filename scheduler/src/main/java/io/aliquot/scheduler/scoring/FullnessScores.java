@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring;
 
 /**
  * Turns how full nodes would be into the 0 to 10 that kube-scheduler wants of an extender.

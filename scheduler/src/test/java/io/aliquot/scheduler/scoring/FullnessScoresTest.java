@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
