@@ -67,6 +67,7 @@ build_programs() {
 # Build output that the Dockerfiles copy
 aliquot_artifacts=(
     scheduler/target/aliquot-scheduler.jar
+    simulator/target/aliquot-simulator.jar
     device-plugin/target/aliquot-device-plugin.jar
     native-shim/build/libaliquot.so
     native-shim/build/VERSION
@@ -74,7 +75,7 @@ aliquot_artifacts=(
 )
 
 aliquot_sources() {
-    (cd "$root" && hash_of pom.xml .mvn api scheduler device-plugin native-shim)
+    (cd "$root" && hash_of pom.xml .mvn api scheduler simulator device-plugin native-shim)
 }
 
 # A fingerprint of sources and artifacts
@@ -86,7 +87,7 @@ aliquot_state() {
 build_aliquot() {
     cd "$root"
     # Maven's plugins read maven.test.skip, the native build reads skipTests
-    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler,device-plugin,native-shim -am
+    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl simulator,device-plugin,native-shim -am
     aliquot_state > "$root/scheduler/target/aliquot-build"
 }
 

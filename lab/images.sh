@@ -10,7 +10,10 @@ image_inputs() {
         pause) printf '%s\n' lab/images/pause/Dockerfile lab/images/pause/pause.c ;;
         kube-scheduler) printf '%s\n' lab/images/kube-scheduler/Dockerfile ;;
         sample) printf '%s\n' lab/images/sample/Dockerfile native-shim/build/fake-driver/vgpu-sample ;;
-        aliquot-scheduler) printf '%s\n' scheduler/Dockerfile scheduler/unpack scheduler/java.options scheduler/target/aliquot-scheduler.jar ;;
+        aliquot-scheduler)
+            printf '%s\n' scheduler/Dockerfile scheduler/{unpack,java.options,entrypoint} \
+                scheduler/target/aliquot-scheduler.jar simulator/target/aliquot-simulator.jar
+            ;;
         aliquot-device-plugin)
             printf '%s\n' device-plugin/Dockerfile device-plugin/target/aliquot-device-plugin.jar device-plugin/target/lib \
                 native-shim/build/libaliquot.so native-shim/build/VERSION \

@@ -2,7 +2,7 @@
 // compared with the published figures pod by pod and not only in the mean:
 //
 //	go run . TRACE OUT
-//	java -jar aliquot-scheduler.jar simulate --trace OUT --arrivals given --policy random,best-fit,fgd
+//	java -jar aliquot-simulator.jar --trace OUT --arrivals given --policy random,best-fit,fgd
 //
 // OUT contains each workload ten times, as NAME-42 to NAME-51, the seeds of the published runs. Their simulator
 // (hkust-adsl/kubernetes-scheduler-simulator) shuffles a workload's pods with Go's generator, then adds or removes

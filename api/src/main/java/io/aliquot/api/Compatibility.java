@@ -3,18 +3,18 @@ package io.aliquot.api;
 import java.util.List;
 import java.util.Locale;
 
-/** Whose meaning a name has that others use too. */
+/** The product whose meaning a resource has that other products use too. */
 public enum Compatibility {
-    /** Ours. */
+    /** Aliquot's. */
     NONE,
     /**
-     * HAMi's: all of a GPU's compute is the whole GPU, more than all of it is all, {@code nvidia.com/priority} 0 is high
-     * and 1 is low.
+     * HAMi's: all cores of a GPU are the whole card, more than 100 cores count as 100, and {@code nvidia.com/priority}
+     * is 0 for high and 1 for low.
      */
     HAMI;
 
     /**
-     * Reads one by its name.
+     * Reads {@code none} or {@code hami}.
      *
      * @param where the annotation or setting that the value comes from, for the message
      */

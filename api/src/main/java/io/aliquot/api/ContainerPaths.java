@@ -1,20 +1,23 @@
 package io.aliquot.api;
 
-/** Paths inside a container that is given vGPUs. Nobody else may mount anything on, above or below them. */
+/** Paths inside a container that has vGPUs. The webhook refuses a user's mount on, above or below them. */
 public final class ContainerPaths {
-    /** Folder of the limit file; a downward-API volume mounted whole, so that it refreshes. */
+    /**
+     * Folder of the limit file. The downward-API volume is mounted without a subPath, because the kubelet updates only
+     * such mounts.
+     */
     public static final String CONFIG_FOLDER = "/etc/aliquot";
 
     /** Name of the limit file in {@link #CONFIG_FOLDER}. */
     public static final String LIMIT_FILE = "vgpu";
 
-    /** What the dynamic linker loads into every process. */
+    /** Names the libraries that the dynamic linker loads into every process. */
     public static final String PRELOAD = "/etc/ld.so.preload";
 
-    /** Parent of the shim ({@code <version>/libaliquot.so}) and of the region. */
+    /** Folder of the shim ({@code <version>/libaliquot.so}) and of the region. */
     public static final String SHIM_FOLDER = "/usr/local/aliquot";
 
-    /** The state file: memory that the container's processes share for accounting. */
+    /** The {@link Region}. */
     public static final String REGION = SHIM_FOLDER + "/region";
 
     private ContainerPaths() {}

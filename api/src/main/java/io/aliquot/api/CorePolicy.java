@@ -3,17 +3,17 @@ package io.aliquot.api;
 import java.util.List;
 import java.util.Locale;
 
-/** What a share of compute means while others leave theirs unused. */
+/** Whether a container may use more compute than its cores. */
 public enum CorePolicy {
-    /** Never more than the share. */
+    /** Never more than its cores. */
     FIXED,
-    /** The share, and idle compute of others in proportion. */
+    /** Its cores and a proportional part of the compute that other containers leave idle. */
     ELASTIC,
-    /** No limit. */
+    /** Its cores are reserved, but its use is not limited. */
     NONE;
 
     /**
-     * Reads a policy by its name.
+     * Reads {@code fixed}, {@code elastic} or {@code none}.
      *
      * @param where the annotation that the value comes from, for the message
      */

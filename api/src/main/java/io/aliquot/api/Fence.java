@@ -1,8 +1,11 @@
 package io.aliquot.api;
 
 /**
- * Which leadership a Binding was made under: {@code <holderIdentity>/<leaseTransitions>} of the scheduler's Lease. A
- * policy in the API server refuses a Binding whose fence is not the Lease's present one.
+ * The leader that wrote a Binding: {@code <holderIdentity>/<leaseTransitions>} of the scheduler's Lease. A policy in
+ * the API server refuses a Binding whose fence differs from the Lease, so a former leader cannot bind.
+ *
+ * @param holder the Lease's {@code holderIdentity}, not empty
+ * @param transitions the Lease's {@code leaseTransitions}, from 0
  */
 public record Fence(String holder, int transitions) {
     public Fence {

@@ -9,12 +9,12 @@ import java.util.OptionalInt;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Resources of other products that a pod's container may name at its creation, and what they are in ours.
+ * Translates resources of other products into Aliquot's. The webhook does so when a pod is created.
  *
- * <p>ACK: {@code aliyun.com/gpu-mem} is GiB on all of a container's GPUs together, as many GPUs as the pod's label
- * {@code aliyun.com/gpu-count} says (Alibaba Cloud, Container Service for Kubernetes: Enable multi-GPU sharing; Allocate
- * computing power by scheduling shared GPU), and {@code aliyun.com/gpu} is whole GPUs that are well linked (Description
- * of labels for GPU-accelerated nodes).
+ * <p>ACK: {@code aliyun.com/gpu-mem} is the GiB on all of a container's GPUs together; the pod's label
+ * {@code aliyun.com/gpu-count} is their number (Alibaba Cloud, Container Service for Kubernetes: Enable multi-GPU
+ * sharing; Allocate computing power by scheduling shared GPU). {@code aliyun.com/gpu} is whole GPUs with the best links
+ * (Description of labels for GPU-accelerated nodes).
  *
  * <p>HAMi: {@code nvidia.com/priority} (github.com/Project-HAMi/HAMi, examples/nvidia/example.yaml).
  */
@@ -25,12 +25,12 @@ public final class ForeignResources {
     public static final String ACK_CORES = "aliyun.com/gpu-core.percentage";
     /** Whole GPUs. */
     public static final String ACK_GPU = "aliyun.com/gpu";
-    /** On the pod: how many GPUs {@link #ACK_MEMORY} is on. */
+    /** Label of the pod: the number of GPUs that {@link #ACK_MEMORY} is divided over. */
     public static final String ACK_GPU_COUNT_LABEL = "aliyun.com/gpu-count";
-    /** Not an amount of anything; ours is an annotation. */
+    /** HAMi's priority, which is not an amount; Aliquot's is an annotation. */
     public static final String PRIORITY = "nvidia.com/priority";
 
-    /** All of them. */
+    /** All resources that are translated. */
     public static final List<String> NAMES = List.of(PRIORITY, ACK_GPU, ACK_MEMORY, ACK_CORES);
 
     private static final List<String> ACK = List.of(ACK_GPU, ACK_MEMORY, ACK_CORES);
@@ -39,39 +39,41 @@ public final class ForeignResources {
 
     private ForeignResources() {}
 
-    /** Whether a container names any of ACK's, which have one meaning. */
-    public static boolean inAcksNames(Map<String, String> limits) {
+    /** Whether a container names a resource of ACK, which has the same meaning with every {@link Compatibility}. */
+    public static boolean usesAckResources(Map<String, String> limits) {
         return ACK.stream().anyMatch(limits::containsKey);
     }
 
-    /** Whether a container wants its GPUs linked well, which in ACK is said by the resource's name. */
-    public static boolean wantsLinks(Map<String, String> limits) {
+    /** Whether a container requests GPUs with the best links, as ACK's resource {@value #ACK_GPU} does. */
+    public static boolean requestsBestLinks(Map<String, String> limits) {
         return limits.containsKey(ACK_GPU);
     }
 
     /**
-     * A container's limits in our names; resources that concern nobody here stay.
+     * A container's limits with Aliquot's resources in place of other products'. Other resources stay.
      *
+     * @param limits resource name to quantity
      * @param labels the pod's
-     * @throws FormatException where they make no sense, with what to write instead
+     * @param compatibility the product whose meaning {@code nvidia.com} resources have
+     * @throws FormatException if an amount is invalid, with what to write instead
      */
-    public static Map<String, String> asOurs(
+    public static Map<String, String> toAliquot(
             Map<String, String> limits, Map<String, String> labels, Compatibility compatibility) {
-        var ours = new LinkedHashMap<>(limits);
-        ours.remove(PRIORITY);
-        if (inAcksNames(limits)) {
-            convertAck(ours, labels);
+        var translated = new LinkedHashMap<>(limits);
+        translated.remove(PRIORITY);
+        if (usesAckResources(limits)) {
+            translateAck(translated, labels);
         }
         if (compatibility == Compatibility.HAMI) {
-            convertHami(ours);
+            normalizeHami(translated);
         }
-        return ours;
+        return translated;
     }
 
     /**
-     * What {@link #PRIORITY} is as our {@link Priority}.
+     * The amount of {@link #PRIORITY} as a {@link Priority}; empty if the container does not name it.
      *
-     * @throws FormatException where it is none
+     * @throws FormatException if the amount is invalid
      */
     public static OptionalInt priority(Map<String, String> limits, Compatibility compatibility) {
         String text = limits.get(PRIORITY);
@@ -81,40 +83,40 @@ public final class ForeignResources {
         if (compatibility == Compatibility.HAMI) {
             return OptionalInt.of(1 - whole(PRIORITY, text, 0, 1, "0 for high, 1 for low"));
         }
-        return OptionalInt.of(whole(PRIORITY, text, Priority.LOWEST, Priority.HIGHEST, "higher goes first"));
+        return OptionalInt.of(whole(PRIORITY, text, Priority.LOWEST, Priority.HIGHEST, "higher first"));
     }
 
-    private static void convertAck(Map<String, String> ours, Map<String, String> labels) {
-        String gpus = ours.remove(ACK_GPU);
-        String memory = ours.remove(ACK_MEMORY);
-        String cores = ours.remove(ACK_CORES);
+    private static void translateAck(Map<String, String> translated, Map<String, String> labels) {
+        String gpus = translated.remove(ACK_GPU);
+        String memory = translated.remove(ACK_MEMORY);
+        String cores = translated.remove(ACK_CORES);
         String named = gpus != null ? ACK_GPU : memory != null ? ACK_MEMORY : ACK_CORES;
         for (String name : Resources.SUPPORTED) {
-            if (ours.containsKey(name)) {
+            if (translated.containsKey(name)) {
                 throw new FormatException("write either " + named + " or " + name + ", not both");
             }
         }
         if (gpus != null) {
             if (memory != null || cores != null) {
                 throw new FormatException(
-                        ACK_GPU + " asks for whole GPUs: remove it, or " + (memory != null ? ACK_MEMORY : ACK_CORES));
+                        ACK_GPU + " requests whole GPUs: remove it, or " + (memory != null ? ACK_MEMORY : ACK_CORES));
             }
-            ours.put(Resources.GPU, text(whole(ACK_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "GPUs")));
+            translated.put(Resources.GPU, text(whole(ACK_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "GPUs")));
             return;
         }
         if (memory == null) {
-            throw new FormatException("write " + ACK_MEMORY + " beside " + ACK_CORES);
+            throw new FormatException("add " + ACK_MEMORY + ", the memory: " + ACK_CORES + " alone is not enough");
         }
         int count = gpuCount(labels.get(ACK_GPU_COUNT_LABEL));
         int gibibytes = whole(ACK_MEMORY, memory, 1, Vgpu.LARGEST_MIB / MIB_PER_GIB, "GiB");
         if (gibibytes % count != 0) {
-            throw new FormatException(ACK_MEMORY + ": " + gibibytes + " GiB can't be on " + count
-                    + " GPUs equally (label " + ACK_GPU_COUNT_LABEL + "); write a multiple of " + count);
+            throw new FormatException(ACK_MEMORY + ": " + gibibytes + " GiB cannot be divided equally over " + count
+                    + " GPUs (label " + ACK_GPU_COUNT_LABEL + "); write a multiple of " + count);
         }
-        ours.put(Resources.GPU, text(count));
-        ours.put(Resources.MEMORY, text(gibibytes / count * MIB_PER_GIB));
+        translated.put(Resources.GPU, text(count));
+        translated.put(Resources.MEMORY, text(gibibytes / count * MIB_PER_GIB));
         if (cores != null) {
-            ours.put(Resources.CORES, text(whole(ACK_CORES, cores, 0, ALL_CORES, "percent of one GPU")));
+            translated.put(Resources.CORES, text(whole(ACK_CORES, cores, 0, ALL_CORES, "percent of one GPU")));
         }
     }
 
@@ -130,21 +132,21 @@ public final class ForeignResources {
     }
 
     /**
-     * What HAMi makes of amounts that we refuse: more cores than there are become all (pkg/device/nvidia/fit_checks.go,
-     * normalizeCoresreq), memory of 0 is none asked, and MiB go before a percentage (device.go, GenerateResourceRequests,
-     * and fit_checks.go, computeMemreq).
+     * Reads amounts as HAMi does where Aliquot refuses them: more than 100 cores become 100
+     * (pkg/device/nvidia/fit_checks.go, normalizeCoresreq), memory of 0 counts as not requested, and MiB take
+     * precedence over a percentage (device.go, GenerateResourceRequests, and fit_checks.go, computeMemreq).
      */
-    private static void convertHami(Map<String, String> ours) {
-        String cores = ours.get(Resources.CORES);
+    private static void normalizeHami(Map<String, String> translated) {
+        String cores = translated.get(Resources.CORES);
         if (cores != null && atLeast(Resources.CORES, cores, ALL_CORES + 1)) {
-            ours.put(Resources.CORES, text(ALL_CORES));
+            translated.put(Resources.CORES, text(ALL_CORES));
         }
-        String memory = ours.get(Resources.MEMORY);
+        String memory = translated.get(Resources.MEMORY);
         if (memory != null) {
             if (atLeast(Resources.MEMORY, memory, 1)) {
-                ours.remove(Resources.MEMORY_PERCENTAGE);
+                translated.remove(Resources.MEMORY_PERCENTAGE);
             } else {
-                ours.remove(Resources.MEMORY);
+                translated.remove(Resources.MEMORY);
             }
         }
     }

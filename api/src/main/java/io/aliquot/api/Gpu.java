@@ -6,14 +6,14 @@ import java.util.Map;
  * One physical GPU of a node's {@link Inventory}.
  *
  * @param uuid as NVML prints it
- * @param index NVML's, from 0
- * @param model NVML's product name
- * @param memoryMiB all of its device memory, 1 to {@value Vgpu#LARGEST_MIB}
- * @param contextMiB what a CUDA context costs on this model; 0 while not measured
- * @param numa the NUMA domain it hangs on; -1 where unknown
- * @param healthy whether new vGPUs may land on it
- * @param mode who enforces: {@code shim}
- * @param links by the other GPU's UUID; absent means unknown
+ * @param index NVML's index on the node, 0 to 1023
+ * @param model NVML's product name, at most 200 characters
+ * @param memoryMiB its physical device memory, 1 to {@value Vgpu#LARGEST_MIB}
+ * @param contextMiB device memory of one CUDA context on this model, in MiB; 0: not measured
+ * @param numa its NUMA domain, 0 to 1023; -1: unknown
+ * @param healthy whether it may get new vGPUs
+ * @param mode what enforces the limits: always {@code shim}
+ * @param links the other GPU's UUID to the link to it; a missing one is unknown
  */
 public record Gpu(
         String uuid,

@@ -6,31 +6,40 @@ import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What one container asks for: so many vGPUs, each on a GPU of its own, each with this memory and compute.
+ * The vGPUs that one container requests: all of the same size, each on another physical GPU of one node.
  *
  * @param vgpus 1 to {@value #MOST_VGPUS}
  * @param memory of each vGPU
- * @param cores of each vGPU, in percent of its GPU, 0 to 100; 0 neither limits nor reserves
- * @param exclusive whether nobody else may share the cards; by our own names, where neither memory nor cores are asked
+ * @param cores of each vGPU, in percent of one GPU, 0 to 100; 0: neither limited nor reserved
+ * @param exclusive whether it requests whole cards; by Aliquot's names, if it requests neither memory nor cores
  */
 public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exclusive) {
-    /** More than any node has GPUs for; keeps sums far from overflow. */
+    /** More than a node has GPUs; keeps sums far from overflow. */
     public static final int MOST_VGPUS = 1024;
 
     private static final int ALL_CORES = 100;
 
+    public GpuRequest {
+        if (vgpus < 1 || vgpus > MOST_VGPUS) {
+            throw FormatException.expected("vGPUs from 1 to " + MOST_VGPUS, Integer.toString(vgpus));
+        }
+        if (cores < 0 || cores > ALL_CORES) {
+            throw FormatException.expected("cores from 0 to " + ALL_CORES, Integer.toString(cores));
+        }
+    }
+
     /**
-     * Reads a container's limits (of extended resources the API server wants requests equal to limits).
+     * Reads a container's limits. Requests need not be read: for extended resources they equal the limits.
      *
-     * @param limits resource name to quantity, as written or as the API server canonicalised it; other resources are
-     *     passed over
-     * @return empty where the container asks for no GPU
-     * @throws FormatException where an amount makes no sense, with what to write instead
+     * @param limits resource name to quantity, as written or in the API server's canonical form; other resources are
+     *     ignored
+     * @return empty if the container requests no GPU
+     * @throws FormatException if an amount is invalid, with what to write instead
      */
     public static Optional<GpuRequest> parse(Map<String, String> limits) {
         for (String name : ForeignResources.NAMES) {
             if (limits.containsKey(name)) {
-                throw new FormatException(name + " is understood only when a pod is created, and only where Aliquot's"
+                throw new FormatException(name + " is translated only when a pod is created, and only if Aliquot's"
                         + " webhook is called; write " + String.join(", ", Resources.SUPPORTED));
             }
         }
@@ -42,25 +51,25 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
         int vgpus = limits.containsKey(Resources.GPU)
                 ? amount(Resources.GPU, limits.get(Resources.GPU), 0, MOST_VGPUS, "vGPUs")
                 : -1;
-        boolean asksElse = memory != null || percentage != null || cores > 0;
-        if (vgpus <= 0 && !asksElse) {
+        boolean hasSize = memory != null || percentage != null || cores > 0;
+        if (vgpus <= 0 && !hasSize) {
             return Optional.empty();
         }
         if (vgpus == 0) {
             throw new FormatException(Resources.GPU + ": 0 vGPUs cannot have memory or cores; write " + Resources.GPU
-                    + ": 1, or ask for nothing");
+                    + ": 1, or remove the other amounts");
         }
         if (memory != null && percentage != null) {
             throw new FormatException("write either " + Resources.MEMORY + " or " + Resources.MEMORY_PERCENTAGE
                     + ", not both: each says how much memory a vGPU gets");
         }
-        return Optional.of(new GpuRequest(Math.max(vgpus, 1), memory(memory, percentage), cores, !asksElse));
+        return Optional.of(new GpuRequest(Math.max(vgpus, 1), memory(memory, percentage), cores, !hasSize));
     }
 
     /**
-     * The same by another's meaning. In HAMi all cores are the whole GPU (github.com/Project-HAMi/HAMi,
-     * pkg/device/nvidia/fit_checks.go, checkCardExclusive), and all memory without a word on cores is all cores
-     * (device.go, defaultExclusiveCoreIfNeeded).
+     * The same request with the meaning of the given product. In HAMi all cores are the whole card
+     * (github.com/Project-HAMi/HAMi, pkg/device/nvidia/fit_checks.go, checkCardExclusive), and so is all memory without
+     * an amount of cores (device.go, defaultExclusiveCoreIfNeeded).
      */
     public GpuRequest as(Compatibility compatibility) {
         boolean allMemory = memory instanceof MemoryRequest.Percentage percentage && percentage.percent() == 100;

@@ -4,13 +4,13 @@ import java.util.Set;
 
 /** UUIDs of GPUs as NVML prints them. */
 public final class GpuUuids {
-    /** An x stands for a digit, 0 to 9 or a to f. */
+    /** An x stands for a hexadecimal digit in lower case. */
     private static final String SHAPE = "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
 
     private GpuUuids() {}
 
     /**
-     * Reads UUIDs with commas between them.
+     * Reads a comma-separated list.
      *
      * @param where the annotation that they come from, for the message
      */
@@ -19,21 +19,21 @@ public final class GpuUuids {
     }
 
     static String check(String uuid) {
-        if (!isShaped(uuid)) {
+        if (!hasShape(uuid)) {
             throw FormatException.expected("a GPU's UUID such as GPU-8f6e8f0c-12ab-34cd-56ef-1234567890ab", uuid);
         }
         return uuid;
     }
 
-    /** Without a pattern: each bound pod's is looked at whenever the pod is heard of. */
-    private static boolean isShaped(String uuid) {
+    /** Without a regular expression, because each event of a bound pod's watch checks its UUIDs. */
+    private static boolean hasShape(String uuid) {
         if (uuid.length() != SHAPE.length()) {
             return false;
         }
         for (int i = 0; i < SHAPE.length(); i++) {
-            char wanted = SHAPE.charAt(i);
+            char expected = SHAPE.charAt(i);
             char found = uuid.charAt(i);
-            if (wanted == 'x' ? !isHex(found) : found != wanted) {
+            if (expected == 'x' ? !isHex(found) : found != expected) {
                 return false;
             }
         }

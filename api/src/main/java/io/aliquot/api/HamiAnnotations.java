@@ -12,8 +12,9 @@ import java.util.function.BiFunction;
 import java.util.stream.Collectors;
 
 /**
- * HAMi's annotations on pods, read as ours. What they mean there: github.com/Project-HAMi/HAMi, pkg/device/nvidia/device.go
- * (names, checkGPUtype, assertNuma), pkg/util/util.go (scheduler policies), and its folder examples/nvidia.
+ * Translates HAMi's annotations on pods into Aliquot's. HAMi defines them in github.com/Project-HAMi/HAMi,
+ * pkg/device/nvidia/device.go (names, checkGPUtype, assertNuma) and pkg/util/util.go (scheduler policies); its folder
+ * examples/nvidia shows their use.
  */
 final class HamiAnnotations {
     private static final String USE_TYPE = "nvidia.com/use-gputype";
@@ -28,7 +29,7 @@ final class HamiAnnotations {
     private static final String GPU_POLICY = "hami.io/gpu-scheduler-policy";
     private static final String VULKAN = "hami.io/vulkan";
 
-    /** Those that are understood, at least in part. */
+    /** The annotations that are translated or checked. */
     static final List<String> NAMES = List.of(
             USE_TYPE,
             NO_TYPE,
@@ -42,22 +43,24 @@ final class HamiAnnotations {
             GPU_POLICY,
             VULKAN);
 
-    private static final List<String> NOT_YET = List.of("nvidia.com/mig-profile-preference", "hami.io/numa-alignment");
-    /** HAMi's models are NVML's with this before them. */
+    private static final List<String> UNSUPPORTED =
+            List.of("nvidia.com/mig-profile-preference", "hami.io/numa-alignment");
+    /** Precedes NVML's model name in HAMi's. */
     private static final String TYPE_PREFIX = "NVIDIA-";
-    // As strconv.ParseBool reads them.
-    private static final Set<String> YES = Set.of("1", "t", "T", "TRUE", "true", "True");
-    private static final Set<String> NO = Set.of("0", "f", "F", "FALSE", "false", "False");
+    // The texts that Go's strconv.ParseBool accepts.
+    private static final Set<String> TRUE = Set.of("1", "t", "T", "TRUE", "true", "True");
+    private static final Set<String> FALSE = Set.of("0", "f", "F", "FALSE", "false", "False");
 
     private HamiAnnotations() {}
 
     /**
-     * The annotations with ours in the place of HAMi's; where a pod has both, ours goes first.
+     * The pod's annotations and, for each of HAMi's, Aliquot's with the same meaning. A pod's own annotation of Aliquot
+     * stays as it is.
      *
-     * @throws FormatException where a value is unknown, or asks for what is not supported
+     * @throws FormatException if a value is unknown or not supported
      */
-    static Map<String, String> asOurs(Map<String, String> annotations) {
-        for (String name : NOT_YET) {
+    static Map<String, String> toAliquot(Map<String, String> annotations) {
+        for (String name : UNSUPPORTED) {
             if (annotations.containsKey(name)) {
                 throw new FormatException("annotation " + name + " is not supported yet; remove it");
             }
@@ -65,40 +68,40 @@ final class HamiAnnotations {
         if (Collections.disjoint(annotations.keySet(), NAMES)) {
             return annotations;
         }
-        var ours = new HashMap<String, String>();
+        var translated = new HashMap<String, String>();
         annotations.forEach((name, value) -> {
             switch (name) {
-                case USE_TYPE -> ours.put(Annotations.USE_GPU_MODEL, models(name, value));
-                case NO_TYPE -> ours.put(Annotations.AVOID_GPU_MODEL, models(name, value));
-                case USE_UUID -> ours.put(Annotations.USE_GPU_UUID, checked(name, value, GpuUuids::parseList));
-                case NO_UUID -> ours.put(Annotations.AVOID_GPU_UUID, checked(name, value, GpuUuids::parseList));
+                case USE_TYPE -> translated.put(Annotations.USE_GPU_MODEL, models(name, value));
+                case NO_TYPE -> translated.put(Annotations.AVOID_GPU_MODEL, models(name, value));
+                case USE_UUID -> translated.put(Annotations.USE_GPU_UUID, checked(name, value, GpuUuids::parseList));
+                case NO_UUID -> translated.put(Annotations.AVOID_GPU_UUID, checked(name, value, GpuUuids::parseList));
                 case USE_INDEX ->
-                    ours.put(Annotations.USE_GPU_INDEX, checked(name, value, PlacementPreferences::indexes));
+                    translated.put(Annotations.USE_GPU_INDEX, checked(name, value, PlacementPreferences::indexes));
                 case NO_INDEX ->
-                    ours.put(Annotations.AVOID_GPU_INDEX, checked(name, value, PlacementPreferences::indexes));
-                case NODE_POLICY -> ours.put(Annotations.NODE_PLACEMENT, nodePolicy(value));
-                case GPU_POLICY -> gpuPolicies(value, ours);
+                    translated.put(Annotations.AVOID_GPU_INDEX, checked(name, value, PlacementPreferences::indexes));
+                case NODE_POLICY -> translated.put(Annotations.NODE_PLACEMENT, nodePolicy(value));
+                case GPU_POLICY -> translateGpuPolicies(value, translated);
                 case MODE -> checkMode(value);
                 case VULKAN -> checkVulkan(value);
                 default -> {}
             }
         });
-        // The stricter of the two that speak of NUMA.
-        String bind = annotations.get(NUMA_BIND);
-        if (bind != null && isTrue(NUMA_BIND, bind)) {
-            ours.put(Annotations.NUMA, Numa.REQUIRED.print());
+        // After the GPU policies: numa-bind is stricter than the policy numa.
+        String numaBind = annotations.get(NUMA_BIND);
+        if (numaBind != null && isTrue(NUMA_BIND, numaBind)) {
+            translated.put(Annotations.NUMA, Numa.REQUIRED.print());
         }
-        ours.putAll(annotations);
-        return ours;
+        translated.putAll(annotations);
+        return translated;
     }
 
-    /** Checked here too, so that the message names what the user wrote. */
+    /** Parses the value here, so that the message names the annotation that the user wrote. */
     private static String checked(String name, String value, BiFunction<String, String, ?> parse) {
         var unused = parse.apply("annotation " + name, value);
         return value;
     }
 
-    /** There, a type is any part of the model's name. */
+    /** In HAMi a type matches any part of the model's name. */
     private static String models(String name, String value) {
         String patterns = Arrays.stream(value.split(",", -1))
                 .map(String::strip)
@@ -114,21 +117,20 @@ final class HamiAnnotations {
         return Placement.parse("annotation " + NODE_POLICY, value.strip()).print();
     }
 
-    private static void gpuPolicies(String value, Map<String, String> ours) {
+    private static void translateGpuPolicies(String value, Map<String, String> translated) {
         var policies = new LinkedHashSet<String>();
         for (String policy : value.split(",", -1)) {
             policies.add(policy.strip());
         }
         for (String policy : policies) {
             switch (policy) {
-                // A filter there, so before what only sorts.
-                case "topology-aware" -> ours.put(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);
-                case "binpack", "spread" -> ours.putIfAbsent(Annotations.GPU_PLACEMENT, policy);
-                case "numa" -> ours.put(Annotations.NUMA, Numa.PREFERRED.print());
+                // In HAMi it filters GPUs, so it takes precedence over the policies that only sort them.
+                case "topology-aware" -> translated.put(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);
+                case "binpack", "spread" -> translated.putIfAbsent(Annotations.GPU_PLACEMENT, policy);
+                case "numa" -> translated.put(Annotations.NUMA, Numa.PREFERRED.print());
                 case "mutex" ->
                     throw new FormatException("annotation " + GPU_POLICY
-                            + ": \"mutex\" is not supported; for a GPU without others on it ask for " + Resources.GPU
-                            + " alone, the whole card");
+                            + ": \"mutex\" is not supported; for a whole card request only " + Resources.GPU);
                 default ->
                     throw new FormatException("annotation " + GPU_POLICY + ": " + FormatException.quote(policy)
                             + " is unknown; allowed: binpack, spread, topology-aware, numa");
@@ -145,16 +147,16 @@ final class HamiAnnotations {
 
     private static void checkVulkan(String value) {
         if (isTrue(VULKAN, value)) {
-            throw new FormatException("annotation " + VULKAN + ": Aliquot doesn't limit Vulkan's memory yet; remove it,"
-                    + " and ask for a whole card if the program draws with Vulkan");
+            throw new FormatException("annotation " + VULKAN + ": Aliquot does not limit Vulkan's memory yet; remove"
+                    + " it, and request a whole card if the program uses Vulkan");
         }
     }
 
     private static boolean isTrue(String name, String value) {
-        if (!YES.contains(value) && !NO.contains(value)) {
+        if (!TRUE.contains(value) && !FALSE.contains(value)) {
             throw new FormatException(
                     "annotation " + name + ": " + FormatException.quote(value) + " is unknown; allowed: true, false");
         }
-        return YES.contains(value);
+        return TRUE.contains(value);
     }
 }

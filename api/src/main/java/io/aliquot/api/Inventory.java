@@ -15,12 +15,12 @@ import java.util.TreeMap;
 
 /**
  * The GPUs of a node and how they are shared: the node annotation {@link Annotations#GPUS}, JSON, written by the node's
- * agent. Unknown JSON fields are of a newer version and ignored.
+ * agent. Unknown JSON fields belong to a newer version and are ignored.
  *
- * @param visibleDevices how the node's runtime wants GPUs named
- * @param memoryScaling memory sold per memory there is
- * @param coreScaling compute sold per compute there is
- * @param slots vGPUs per GPU at most
+ * @param visibleDevices how the node's runtime names GPUs
+ * @param memoryScaling the over-commit of memory
+ * @param coreScaling the over-commit of compute
+ * @param slots the maximum number of vGPUs of a GPU, 1 to {@value SlotCount#MOST}
  * @param gpus each UUID and index once; may be empty
  */
 public record Inventory(
@@ -38,29 +38,31 @@ public record Inventory(
         expect(gpus.stream().map(Gpu::index).distinct().count() == gpus.size(), "each index once", "one twice");
     }
 
-    /** Memory of a GPU that all vGPUs on it may have together, in MiB; one vGPU never has more than the card. */
-    public long sellableMiB(Gpu gpu) {
+    /** Memory of a GPU for all its vGPUs together, in MiB. A single vGPU never gets more than the physical memory. */
+    public long allocatableMiB(Gpu gpu) {
         return Math.max(1, memoryScaling.of(gpu.memoryMiB()));
     }
 
-    /** Compute of a GPU that all vGPUs on it may have together, in percent of the card. */
-    public int sellableCores() {
+    /** Compute of a GPU for all its vGPUs together, in percent of the GPU. */
+    public int allocatableCores() {
         return (int) coreScaling.of(100);
     }
 
     /**
-     * The node's {@link Resources#TOTALS}: what may be sold of all its GPUs, whatever their health. Percentages are of
-     * what one vGPU may have, so that of a card of which less is sold than there is there are a hundred too. Where compute
-     * is not reserved there is as much as all its vGPUs can ask for: kube-scheduler counts what they ask for all the same.
+     * The extended resources in the node's status: sums over all its GPUs, unhealthy ones included.
+     *
+     * <p>{@link Resources#MEMORY_PERCENTAGE} is at least 100 for each GPU, because a percentage refers to what one vGPU
+     * can get, also if the scaling is below 1. If compute is not reserved, {@link Resources#CORES} is 100 for each
+     * slot, because kube-scheduler counts the requests all the same.
      */
-    public Map<String, Long> totals(SharingMode share) {
+    public Map<String, Long> extendedResources(SharingMode mode) {
         return Map.of(
                 Resources.MEMORY,
-                gpus.stream().mapToLong(this::sellableMiB).sum(),
+                gpus.stream().mapToLong(this::allocatableMiB).sum(),
                 Resources.MEMORY_PERCENTAGE,
                 Math.max(100, memoryScaling.of(100)) * gpus.size(),
                 Resources.CORES,
-                (long) (share == SharingMode.MEMORY ? 100 * slots : sellableCores()) * gpus.size());
+                (long) (mode == SharingMode.MEMORY ? 100 * slots : allocatableCores()) * gpus.size());
     }
 
     public static Inventory parse(String text) {

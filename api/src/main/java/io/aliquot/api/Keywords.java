@@ -5,11 +5,17 @@ import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
-/** One of a few words. */
+/** Parser of values that are one of a few words. */
 final class Keywords {
     private Keywords() {}
 
-    /** The choice that prints as {@code text}; else an error that names {@code where} and all that are allowed. */
+    /**
+     * The choice that prints as {@code text}.
+     *
+     * @param where the annotation, label or setting that the text comes from, for the message
+     * @param othersAllowed further texts for the message, which the caller reads itself
+     * @throws FormatException if there is none, with the allowed texts
+     */
     static <T> T parse(String where, String text, List<T> choices, Function<T, String> print, String... othersAllowed) {
         return choices.stream()
                 .filter(choice -> print.apply(choice).equals(text))

@@ -3,11 +3,12 @@ package io.aliquot.api;
 import java.util.Locale;
 
 /**
- * How two GPUs of a node reach each other, fastest first; as {@code nvidia-smi topo -m} tells.
+ * The connection between two GPUs of a node, as {@code nvidia-smi topo -m} shows it.
  *
- * @param lanes of NVLink, 1 to 99; 0 for the others
+ * @param lanes the number of NVLinks, 1 to 99; 0 for other kinds
  */
 public record Link(Kind kind, int lanes) {
+    /** Fastest first. */
     public enum Kind {
         NVLINK,
         /** At most one PCIe bridge. */

@@ -3,19 +3,19 @@ package io.aliquot.api;
 import java.util.List;
 
 /**
- * Models of GPUs: those whose name, as NVML tells it, has these words in it, whatever their case. {@code A10} means
- * NVIDIA A10 and not NVIDIA A100-SXM4-80GB; {@code A10*} means both, {@code A100-SXM4} the latter.
+ * A pattern for GPU models. It matches a model whose NVML name contains its words, in any case: {@code A10} matches
+ * NVIDIA A10 and not NVIDIA A100-SXM4-80GB, {@code A10*} matches both, and {@code A100-SXM4} the latter.
  *
- * @param words 1 to {@value #LONGEST} letters, digits, spaces and {@code . _ / ( ) + -}
- * @param openStart whether the first word may begin earlier, a {@code *} before it in the text
- * @param openEnd whether the last word may go on, a {@code *} after it in the text
+ * @param words 1 to {@value #MAX_LENGTH} letters, digits, spaces and {@code . _ / ( ) + -}
+ * @param openStart whether characters of the same word may precede the first word; a {@code *} before it in the text
+ * @param openEnd whether characters of the same word may follow the last word; a {@code *} after it in the text
  */
 public record ModelPattern(String words, boolean openStart, boolean openEnd) {
-    private static final int LONGEST = 100;
+    private static final int MAX_LENGTH = 100;
 
     public ModelPattern {
-        if (words.length() > LONGEST || !words.matches("[A-Za-z0-9]([A-Za-z0-9 ._/()+-]*[A-Za-z0-9)+])?")) {
-            throw FormatException.expected("a GPU's model or words of it, such as A100 or RTX 4090", words);
+        if (words.length() > MAX_LENGTH || !words.matches("[A-Za-z0-9]([A-Za-z0-9 ._/()+-]*[A-Za-z0-9)+])?")) {
+            throw FormatException.expected("a GPU model such as A100 or RTX 4090", words);
         }
     }
 
@@ -27,7 +27,7 @@ public record ModelPattern(String words, boolean openStart, boolean openEnd) {
     }
 
     /**
-     * Reads patterns with commas between them.
+     * Reads a comma-separated list.
      *
      * @param where the annotation that they come from, for the message
      */
@@ -35,7 +35,7 @@ public record ModelPattern(String words, boolean openStart, boolean openEnd) {
         return CommaSeparated.parse(where, text, ModelPattern::parse);
     }
 
-    /** Whether a GPU of this name is meant. */
+    /** Whether the pattern matches a model, given by NVML's product name. */
     public boolean matches(String model) {
         for (int at = 0; at <= model.length() - words.length(); at++) {
             int end = at + words.length();

@@ -3,15 +3,15 @@ package io.aliquot.api;
 import java.util.List;
 import java.util.Locale;
 
-/** Whether all GPUs of a container hang on one NUMA domain of their node. */
+/** Whether all GPUs of a container must be in one NUMA domain of their node. */
 public enum Numa {
-    /** Only where they do. */
+    /** Only nodes with enough free GPUs in one domain fit. */
     REQUIRED,
-    /** Where they can. */
+    /** GPUs in one domain are selected where possible. */
     PREFERRED;
 
     /**
-     * Reads one by its name.
+     * Reads {@code required} or {@code preferred}.
      *
      * @param where the annotation that the value comes from, for the message
      */

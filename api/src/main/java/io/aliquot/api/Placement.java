@@ -3,17 +3,17 @@ package io.aliquot.api;
 import java.util.List;
 import java.util.Locale;
 
-/** How a node, or a GPU within a node, is chosen among those that fit. */
+/** The policy that selects a node, or GPUs within a node, among those that fit. */
 public enum Placement {
-    /** The fullest, so that whole GPUs stay free. */
+    /** The fullest: whole GPUs stay free. */
     BINPACK,
-    /** The emptiest, so that tenants disturb each other least. */
+    /** The emptiest: containers share GPUs as little as possible. */
     SPREAD,
-    /** Where it costs the pods that come later least: where least GPU is left that none of them can use. */
+    /** The one that leaves the least free capacity that later pods cannot use. */
     FRAGMENTATION;
 
     /**
-     * Reads a placement by its name.
+     * Reads {@code binpack}, {@code spread} or {@code fragmentation}.
      *
      * @param where the label, annotation or setting that the value comes from, for the message
      */

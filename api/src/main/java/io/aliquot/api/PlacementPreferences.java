@@ -9,12 +9,15 @@ import java.util.function.BiFunction;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
-/** All that a user may wish by annotations of a pod, in our names or in HAMi's. Immutable; equal if they wish the same. */
+/**
+ * What a pod's annotations, Aliquot's or HAMi's, say about its node, its GPUs and the use of them. Immutable; two are
+ * equal if all values are equal.
+ */
 public final class PlacementPreferences {
-    /** As how to choose the GPUs: those that are linked best. */
+    /** Value of {@link Annotations#GPU_PLACEMENT}: the GPUs with the best links. */
     public static final String TOPOLOGY = "topology";
 
-    /** Our annotations that are read. */
+    /** Aliquot's annotations that are read. */
     public static final List<String> NAMES = List.of(
             Annotations.NODE_PLACEMENT,
             Annotations.GPU_PLACEMENT,
@@ -29,7 +32,7 @@ public final class PlacementPreferences {
             Annotations.PRIORITY,
             Annotations.COMPATIBILITY);
 
-    /** Most pods'. */
+    /** Shared by all pods without such annotations. */
     private static final PlacementPreferences NONE = new PlacementPreferences(Map.of());
 
     private final @Nullable Placement nodePlacement;
@@ -62,18 +65,18 @@ public final class PlacementPreferences {
         corePolicy = read(annotations, Annotations.CORE_POLICY, CorePolicy::parse);
         priority = read(annotations, Annotations.PRIORITY, Priority::parse);
         compatibility = read(annotations, Annotations.COMPATIBILITY, Compatibility::parse);
-        hash = all().hashCode();
+        hash = values().hashCode();
     }
 
     /**
-     * Reads a pod's annotations; others are passed over. Where a wish stands there in our name and in HAMi's, ours goes
-     * first.
+     * Reads a pod's annotations and ignores unknown names. If a pod has an annotation of Aliquot and HAMi's with the
+     * same meaning, Aliquot's counts.
      *
-     * @throws FormatException where a value is unknown, with those that are allowed
+     * @throws FormatException if a value is unknown, with the allowed ones
      */
     public static PlacementPreferences parse(Map<String, String> annotations) {
-        Map<String, String> ours = HamiAnnotations.asOurs(annotations);
-        return Collections.disjoint(ours.keySet(), NAMES) ? NONE : new PlacementPreferences(ours);
+        Map<String, String> translated = HamiAnnotations.toAliquot(annotations);
+        return Collections.disjoint(translated.keySet(), NAMES) ? NONE : new PlacementPreferences(translated);
     }
 
     private static <T> @Nullable T read(
@@ -95,22 +98,22 @@ public final class PlacementPreferences {
         }));
     }
 
-    /** How it wants its node chosen, if it says. */
+    /** The policy that selects the pod's node; empty: the scheduler's default. */
     public Optional<Placement> nodePlacement() {
         return Optional.ofNullable(nodePlacement);
     }
 
-    /** How it wants its GPUs chosen within the node, if it says so by a placement. */
+    /** The policy that selects GPUs within the node; empty: the node's, or {@link #topology}. */
     public Optional<Placement> gpuPlacement() {
         return Optional.ofNullable(gpuPlacement);
     }
 
-    /** Whether it wants, of the GPUs that it may have, those that are linked best. */
+    /** Whether the pod prefers the GPUs with the best links. */
     public boolean topology() {
         return topology;
     }
 
-    /** Whether it takes or avoids some GPUs only. */
+    /** Whether the pod accepts only some GPUs, by model, UUID or index. */
     public boolean choosesGpus() {
         return useModels != null
                 || avoidModels != null
@@ -120,7 +123,7 @@ public final class PlacementPreferences {
                 || avoidIndexes != null;
     }
 
-    /** Whether it takes this GPU: its model, its UUID and its index. */
+    /** Whether the pod accepts the GPU's model, UUID and index. */
     public boolean takes(Gpu gpu) {
         return takesUuid(gpu.uuid())
                 && (useIndexes == null || useIndexes.contains(gpu.index()))
@@ -128,40 +131,39 @@ public final class PlacementPreferences {
                 && takesModel(gpu.model());
     }
 
-    /** Whether it takes a GPU of this name. */
+    /** Whether the pod accepts a model, given by NVML's product name. */
     public boolean takesModel(String model) {
         return (useModels == null || anyMatches(useModels, model))
                 && (avoidModels == null || !anyMatches(avoidModels, model));
     }
 
-    /** Whether it takes this GPU, whatever its model. */
     public boolean takesUuid(String uuid) {
         return (useUuids == null || useUuids.contains(uuid)) && (avoidUuids == null || !avoidUuids.contains(uuid));
     }
 
-    /** Whether it wants a container's GPUs on one NUMA domain, if it says. */
+    /** Whether a container's GPUs must be in one NUMA domain; empty: not considered. */
     public Optional<Numa> numa() {
         return Optional.ofNullable(numa);
     }
 
-    /** What its share of compute means; {@link CorePolicy#FIXED} where it doesn't say. */
+    /** {@link CorePolicy#FIXED} if no annotation says otherwise. */
     public CorePolicy corePolicy() {
         return corePolicy == null ? CorePolicy.FIXED : corePolicy;
     }
 
-    /** Whose meaning its resources have, if it says. */
+    /** The product whose meaning the pod's resources have; empty: not annotated. */
     public Optional<Compatibility> compatibility() {
         return Optional.ofNullable(compatibility);
     }
 
-    /** {@link Priority#LOWEST} where it doesn't say. */
+    /** A {@link Priority}; the lowest if no annotation says otherwise. */
     public int priority() {
         return priority == null ? Priority.LOWEST : priority;
     }
 
     @Override
     public boolean equals(@Nullable Object other) {
-        return other == this || (other instanceof PlacementPreferences wishes && all().equals(wishes.all()));
+        return other == this || (other instanceof PlacementPreferences that && values().equals(that.values()));
     }
 
     @Override
@@ -169,7 +171,7 @@ public final class PlacementPreferences {
         return hash;
     }
 
-    private List<Object> all() {
+    private List<Object> values() {
         return Stream.of(
                         nodePlacement,
                         gpuPlacement,
@@ -184,7 +186,7 @@ public final class PlacementPreferences {
                         corePolicy,
                         priority,
                         compatibility)
-                .map(wish -> wish == null ? "" : wish)
+                .map(value -> value == null ? "" : value)
                 .toList();
     }
 

@@ -1,6 +1,6 @@
 package io.aliquot.api;
 
-/** Whose kernels go first on a GPU: 0 to {@value #HIGHEST}, higher first. */
+/** The priority of a container's kernels on a GPU: 0 to {@value #HIGHEST}, higher first. */
 public final class Priority {
     public static final int LOWEST = 0;
     public static final int HIGHEST = 1_000_000;
@@ -8,7 +8,7 @@ public final class Priority {
     private Priority() {}
 
     /**
-     * Reads a priority.
+     * Reads a whole number.
      *
      * @param where the annotation or resource that the value comes from, for the message
      */

@@ -6,10 +6,10 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A Kubernetes quantity, exactly. The API server canonicalises what users write ({@code 3000} arrives as {@code 3k}), so
- * both forms must mean the same. Grammar: k8s.io/apimachinery, pkg/api/resource/quantity.go.
+ * A Kubernetes quantity without rounding. The API server stores {@code 3000} in its canonical form {@code 3k}, so both
+ * forms have the same value. Grammar: k8s.io/apimachinery, pkg/api/resource/quantity.go.
  *
- * @param value in units, without the suffix
+ * @param value the number multiplied by its suffix
  * @param binary whether the suffix was one of Ki … Ei
  */
 public record Quantity(BigDecimal value, boolean binary) {
@@ -21,9 +21,9 @@ public record Quantity(BigDecimal value, boolean binary) {
             Map.of("Ki", 10, "Mi", 20, "Gi", 30, "Ti", 40, "Pi", 50, "Ei", 60);
 
     /**
-     * Reads one.
+     * Reads a quantity of at most 30 digits on either side of the point.
      *
-     * @throws FormatException where it is none
+     * @throws FormatException if the text is not a quantity
      */
     public static Quantity parse(String text) {
         Matcher form = FORM.matcher(text);
@@ -33,13 +33,13 @@ public record Quantity(BigDecimal value, boolean binary) {
                 return new Quantity(
                         number.scaleByPowerOfTen(Integer.parseInt(form.group(2).substring(1))), false);
             }
-            Integer ten = DECIMAL.get(form.group(3));
-            if (ten != null) {
-                return new Quantity(number.scaleByPowerOfTen(ten), false);
+            Integer powerOfTen = DECIMAL.get(form.group(3));
+            if (powerOfTen != null) {
+                return new Quantity(number.scaleByPowerOfTen(powerOfTen), false);
             }
-            Integer two = BINARY.get(form.group(3));
-            if (two != null) {
-                return new Quantity(number.multiply(BigDecimal.valueOf(2).pow(two)), true);
+            Integer powerOfTwo = BINARY.get(form.group(3));
+            if (powerOfTwo != null) {
+                return new Quantity(number.multiply(BigDecimal.valueOf(2).pow(powerOfTwo)), true);
             }
         }
         throw FormatException.expected("a Kubernetes quantity such as 3000 or 3k", text);

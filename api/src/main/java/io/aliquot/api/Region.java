@@ -10,23 +10,24 @@ import java.util.Objects;
 import java.util.UUID;
 
 /**
- * The state file of a container ({@link ContainerPaths#REGION}), as {@code native-shim/include/aliquot/region.h} lays it out;
- * {@code native-shim/golden} holds a file that both sides read alike. Programs in the container can write it, so what is
- * read here is what the container says of itself and no more.
+ * The file in which the processes of a container count their memory and GPU time ({@link ContainerPaths#REGION}).
+ * {@code native-shim/include/aliquot/region.h} defines its layout; the tests of both programs read the example in
+ * {@code native-shim/golden}. Programs in the container can write the file, so its content proves nothing outside that
+ * container.
  *
- * <p>Immutable; a snapshot without any claim that its words were read at one instant.
+ * <p>Immutable. The words of a region are not read atomically, so they may belong to different instants.
  */
 public final class Region {
-    /** Bytes of the file, always. */
+    /** The file's size in bytes. */
     public static final int SIZE = 565_248;
 
-    /** GPUs that a container may use at most. */
+    /** The maximum number of GPUs of a container. */
     public static final int DEVICES = 16;
 
-    /** Processes of a container that may hold device memory at once. */
+    /** The maximum number of a container's processes that hold device memory at the same time. */
     public static final int PROCESSES = 512;
 
-    /** Bytes at the file's beginning that {@link #unplacedAddresses(ByteBuffer)} needs. */
+    /** The size in bytes of the header, which {@link #unhookedFunctions(ByteBuffer)} reads. */
     public static final int HEADER_SIZE = 4096;
 
     private static final long MAGIC = 0x31544f5551494c41L; // "ALIQUOT1", little-endian
@@ -48,15 +49,15 @@ public final class Region {
     private static final int PROCESS_SIZE_AT = 36;
     private static final int CHARGE_SIZE_AT = 40;
     private static final int HIGH_WATER_AT = 64;
-    private static final int UNPLACED_ADDRESSES_AT = 128;
+    private static final int UNHOOKED_FUNCTIONS_AT = 128; // unplaced_addresses
 
     // Offsets in a device.
     private static final int TAT_AT = 64;
     private static final int DEVICE_GPU_TIME_AT = 72;
     private static final int THROTTLED_AT = 80;
     private static final int WANTED_AT = 88;
-    private static final int RULING_AT = 128;
-    private static final int RULING_SIZE = 20;
+    private static final int AGENT_FIELDS_AT = 128;
+    private static final int AGENT_FIELDS_SIZE = 20;
 
     // Offsets in a process and in a charge.
     private static final int PID_AT = 0;
@@ -74,7 +75,7 @@ public final class Region {
         this.file = file;
     }
 
-    /** A file nobody has used yet: the header's constants, zeros elsewhere. */
+    /** The content of a new file: the header's constants, zeros elsewhere. */
     public static byte[] fresh() {
         ByteBuffer file = ByteBuffer.allocate(SIZE).order(ByteOrder.LITTLE_ENDIAN);
         file.putLong(MAGIC_AT, MAGIC);
@@ -90,9 +91,9 @@ public final class Region {
     }
 
     /**
-     * Reads a file's content; an empty one is a fresh one.
+     * Reads a file's content. An empty file equals a {@link #fresh} one.
      *
-     * @throws FormatException if it is not a region of this version
+     * @throws FormatException if the content is not a region of this version
      */
     public static Region parse(byte[] content) {
         ByteBuffer file =
@@ -110,11 +111,11 @@ public final class Region {
         return new Region(file);
     }
 
-    /** The GPUs that the container has used, in the order of first use. */
+    /** The GPUs that the container has used, in the order of their first use. */
     public List<Device> devices() {
         var devices = new ArrayList<Device>();
         for (int index = 0; index < DEVICES; index++) {
-            // UUIDs are bytes in the order in which they are printed, so big-endian.
+            // A UUID's bytes are in the order of its text, so it is big-endian.
             int at = deviceAt(index);
             long first = Long.reverseBytes(file.getLong(at));
             long second = Long.reverseBytes(file.getLong(at + Long.BYTES));
@@ -128,13 +129,18 @@ public final class Region {
                                 file.getLong(at + DEVICE_GPU_TIME_AT),
                                 file.getLong(at + THROTTLED_AT),
                                 file.getLong(at + WANTED_AT)),
-                        Ruling.parse(file.slice(at + RULING_AT, RULING_SIZE))));
+                        AgentFields.parse(file.slice(at + AGENT_FIELDS_AT, AGENT_FIELDS_SIZE))));
             }
         }
         return devices;
     }
 
-    /** What one process holds on one device. */
+    /**
+     * The charge of one process on one device.
+     *
+     * @param device 0 to {@value #DEVICES} - 1
+     * @param process a process slot, 0 to {@value #PROCESSES} - 1
+     */
     public Charge charge(int device, int process) {
         Objects.checkIndex(device, DEVICES);
         int at = CHARGES_AT + (device * PROCESSES + Objects.checkIndex(process, PROCESSES)) * CHARGE_SIZE;
@@ -147,49 +153,56 @@ public final class Region {
                 file.getLong(at + CONTEXT_AT));
     }
 
-    /** Who owns a slot, or last did: whether it lives is told by the slot's lock alone. */
+    /**
+     * The process that owns a process slot or owned it last. Only the slot's file lock tells whether it is alive.
+     *
+     * @param process a process slot, 0 to {@value #PROCESSES} - 1
+     */
     public Owner owner(int process) {
         int at = PROCESSES_AT + Objects.checkIndex(process, PROCESSES) * PROCESS_SIZE;
         return new Owner(Integer.toUnsignedLong(file.getInt(at + PID_AT)), file.getLong(at + STARTED_AT));
     }
 
     /**
-     * Writes what the node agent has to say about a device, in place, without reading or mapping the file.
+     * Writes the node agent's fields of a device in place, without reading or mapping the file.
      *
      * @param region the container's file, open for writing
-     * @param device its place in the file, 0 to 15
+     * @param device the device's index in the file, 0 to {@value #DEVICES} - 1
      */
-    public static void write(FileChannel region, int device, Ruling ruling) throws IOException {
-        ByteBuffer bytes = ruling.bytes();
-        int at = deviceAt(Objects.checkIndex(device, DEVICES)) + RULING_AT;
+    public static void write(FileChannel region, int device, AgentFields agentFields) throws IOException {
+        ByteBuffer bytes = agentFields.bytes();
+        int at = deviceAt(Objects.checkIndex(device, DEVICES)) + AGENT_FIELDS_AT;
         while (bytes.hasRemaining()) {
             region.write(bytes, (long) at + bytes.position());
         }
     }
 
-    /** Process slots ever owned, 0 to {@link #PROCESSES}. */
+    /** The number of process slots that were ever owned, 0 to {@link #PROCESSES}; those beyond are unused. */
     public int processHighWater() {
         return file.getInt(HIGH_WATER_AT);
     }
 
-    /** Times that the driver gave out an address that the shim could not place; anything but 0 is a hole. */
-    public long unplacedAddresses() {
-        return unplacedAddresses(file);
+    /**
+     * How often the driver returned a function that the shim must hook but does not know ({@code unplaced_addresses} in
+     * region.h). Calls of such a function bypass the limits.
+     */
+    public long unhookedFunctions() {
+        return unhookedFunctions(file);
     }
 
     /**
-     * The same, read from the header alone.
+     * The same, read only from the header.
      *
      * @param header the file's first {@link #HEADER_SIZE} bytes or more, from index 0
      * @throws FormatException if it is not the header of a region of this version
      */
-    public static long unplacedAddresses(ByteBuffer header) {
+    public static long unhookedFunctions(ByteBuffer header) {
         ByteBuffer file = header.duplicate().order(ByteOrder.LITTLE_ENDIAN);
         if (file.limit() < HEADER_SIZE) {
             throw FormatException.expected("a region's header", file.limit() + " bytes");
         }
         expectOurVersion(file);
-        return file.getLong(UNPLACED_ADDRESSES_AT);
+        return file.getLong(UNHOOKED_FUNCTIONS_AT);
     }
 
     private static int deviceAt(int index) {
@@ -199,7 +212,7 @@ public final class Region {
     private long usedBytes(int device) {
         long sum = 0;
         for (int process = 0; process < processHighWater(); process++) {
-            sum += charge(device, process).bytes(); // at most 512 times 2^52
+            sum += charge(device, process).bytes(); // no overflow: at most 512 times 2^52
         }
         return sum;
     }
@@ -209,60 +222,62 @@ public final class Region {
         expect("version", VERSION, header.getInt(VERSION_AT));
     }
 
-    private static void expect(String what, long expected, long found) {
+    private static void expect(String field, long expected, long found) {
         if (expected != found) {
-            throw FormatException.expected("a region's " + what + " " + expected, Long.toString(found));
+            throw FormatException.expected("a region's " + field + " " + expected, Long.toString(found));
         }
     }
 
-    private static void expectAtMost(String what, int most, int found) {
+    private static void expectAtMost(String field, int most, int found) {
         if (found < 0 || found > most) {
-            throw FormatException.expected("a region's " + what + " from 0 to " + most, Integer.toString(found));
+            throw FormatException.expected("a region's " + field + " from 0 to " + most, Integer.toString(found));
         }
     }
 
     /**
      * A GPU of the container.
      *
-     * @param index its place in the file, 0 to 15
+     * @param index its index in the file, 0 to {@value #DEVICES} - 1
      * @param uuid as NVML prints it
-     * @param usedBytes what the container's processes are charged, dead ones not yet reaped included
-     * @param compute what the container says of its use
-     * @param ruling what the node agent has written last
+     * @param usedBytes the charges of all process slots, including those of dead processes until another process clears
+     *     them
+     * @param compute GPU time, as the container's processes wrote it
+     * @param agentFields the node agent's fields
      */
-    public record Device(int index, String uuid, long usedBytes, Compute compute, Ruling ruling) {}
+    public record Device(int index, String uuid, long usedBytes, Compute compute, AgentFields agentFields) {}
 
     /**
-     * GPU time, in nanoseconds; points in time are of {@code CLOCK_MONOTONIC}.
+     * A container's use of a GPU's time. All values are nanoseconds; points in time are of {@code CLOCK_MONOTONIC}.
      *
-     * @param tat when the GPU time granted so far is used up
-     * @param gpuTime charged to all processes, the dead included; only grows
-     * @param throttled that launches have been held back, summed over threads; only grows
-     * @param wanted when a launch last came or was held back; 0: never
+     * @param tat the time at which the GPU time granted so far is used up (GCRA's theoretical arrival time)
+     * @param gpuTime GPU time charged to all processes, including dead ones; never decreases
+     * @param throttled the time for which launches were delayed, summed over threads; never decreases
+     * @param wanted the time at which a launch was last requested or delayed; 0: never
      */
     public record Compute(long tat, long gpuTime, long throttled, long wanted) {}
 
     /**
-     * What the node agent says about a container's device.
+     * The fields of a device that the node agent writes.
      *
-     * @param grant the share of GPU time
-     * @param unattributedBytes that the host sees the container hold beyond what it is charged, and that count as used
-     * @param active containers that use the GPU now, this one included, at most 2^32 - 1; 0: not known
+     * @param grant the part of the GPU's time
+     * @param unattributedBytes memory that the host sees the container use in addition to its charges; counts as used
+     * @param active the number of containers that use the GPU now, including this one, at most 2^32 - 1; 0: unknown
      */
-    public record Ruling(Grant grant, long unattributedBytes, long active) {
-        public Ruling {
+    public record AgentFields(Grant grant, long unattributedBytes, long active) {
+        public AgentFields {
             if (active < 0 || active > 0xffff_ffffL) {
                 throw FormatException.expected("active containers from 0 to 4294967295", Long.toString(active));
             }
         }
 
-        private static Ruling parse(ByteBuffer slice) {
+        private static AgentFields parse(ByteBuffer slice) {
             ByteBuffer bytes = slice.order(ByteOrder.LITTLE_ENDIAN);
-            return new Ruling(Grant.of(bytes.getLong(0)), bytes.getLong(8), Integer.toUnsignedLong(bytes.getInt(16)));
+            return new AgentFields(
+                    Grant.of(bytes.getLong(0)), bytes.getLong(8), Integer.toUnsignedLong(bytes.getInt(16)));
         }
 
         private ByteBuffer bytes() {
-            ByteBuffer bytes = ByteBuffer.allocate(RULING_SIZE).order(ByteOrder.LITTLE_ENDIAN);
+            ByteBuffer bytes = ByteBuffer.allocate(AGENT_FIELDS_SIZE).order(ByteOrder.LITTLE_ENDIAN);
             return bytes.putLong(grant.word())
                     .putLong(unattributedBytes)
                     .putInt((int) active)
@@ -271,11 +286,12 @@ public final class Region {
     }
 
     /**
-     * A share of a GPU's time, given at a time of {@code CLOCK_MONOTONIC}: one word, so that nobody reads one without the
-     * other. It holds for 3 s.
+     * A part of a GPU's time, valid for 3 s. It is one word of the file, so that a reader gets both fields of the same
+     * grant.
      *
-     * @param millis when, 0 to 2^44 - 1; with a share of 0: there never was a grant
-     * @param millionths of the GPU; a right one is at most 1000000, what is read may say up to 1048575
+     * @param millis the time of the grant in ms of {@code CLOCK_MONOTONIC}, 0 to 2^44 - 1; 0 with 0 millionths: there
+     *     was no grant yet
+     * @param millionths the part of the GPU's time, at most 1000000; a container can write up to 1048575
      */
     public record Grant(long millis, int millionths) {
         private static final int SHARE_BITS = 20;
@@ -299,21 +315,21 @@ public final class Region {
     }
 
     /**
-     * The owner of a slot.
+     * The owner of a process slot.
      *
-     * @param pid in its own PID namespace; 0: not known
-     * @param startedMicros when it took the slot, since 1970; an unsigned number
+     * @param pid in the owner's PID namespace; 0: unknown
+     * @param startedMicros the time at which it took the slot, in microseconds since 1970; unsigned
      */
     public record Owner(long pid, long startedMicros) {}
 
     /**
-     * What one process holds on one device.
+     * The memory and GPU time charged to one process on one device.
      *
-     * @param bytes charged, at most 4 PiB
-     * @param undecided threads that have added their bytes and don't know yet whether they may keep them
-     * @param gpuTime in nanoseconds, charged to this process
-     * @param peakBytes the most that {@code bytes} has been
-     * @param contextBytes of {@code bytes}, those that are its contexts'
+     * @param bytes device memory, at most 4 PiB
+     * @param undecided the number of threads that have added their bytes and not yet checked the limit
+     * @param gpuTime GPU time in nanoseconds
+     * @param peakBytes the largest value of {@code bytes} so far
+     * @param contextBytes the part of {@code bytes} that CUDA contexts use
      */
     public record Charge(long bytes, int undecided, long gpuTime, long peakBytes, long contextBytes) {}
 }

@@ -3,8 +3,8 @@ package io.aliquot.api;
 import java.math.BigDecimal;
 
 /**
- * How much of something is sold per one that there is, to the hundredth, so that everybody who counts with it gets the
- * same.
+ * The over-commit of a node's memory or compute: capacity for vGPUs divided by physical capacity. It is a whole number
+ * of hundredths, so that all programs compute the same capacity.
  *
  * @param hundredths {@value #LEAST} to {@value #MOST}
  */
@@ -23,7 +23,7 @@ public record Scaling(int hundredths) {
     }
 
     /**
-     * Reads a decimal number such as {@code 1.5}.
+     * Reads a decimal number with at most two decimals, such as {@code 1.5}.
      *
      * @param where the annotation that the value comes from, for the message
      */
@@ -38,12 +38,12 @@ public record Scaling(int hundredths) {
                 + " is not a scaling from 0.1 to 100 with at most two decimals; write for example \"1.5\"");
     }
 
-    /** What {@code amount} becomes, rounded down. */
+    /** The physical amount times this scaling, rounded down. */
     public long of(long amount) {
         return amount * hundredths / 100;
     }
 
-    /** Such as {@code 1.5}, always with a decimal. */
+    /** A decimal number with at least one decimal, such as {@code 1.5}. */
     public String print() {
         return BigDecimal.valueOf(hundredths, 2).doubleValue() + "";
     }

@@ -4,35 +4,35 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 
-/** What a node's GPUs are shared by: {@link Labels#SHARE} on the node. */
+/** How a node's GPUs are shared: the node's label {@link Labels#SHARE}. */
 public enum SharingMode {
-    /** Memory and compute. */
+    /** By memory and compute. */
     CORE_MEMORY,
-    /** Memory alone: compute is neither reserved nor limited. */
+    /** By memory; compute is neither reserved nor limited. */
     MEMORY,
-    /** The node gives no GPUs. */
+    /** No GPU of the node is allocated. */
     NONE,
-    /** Whole cards alone. */
+    /** Only whole cards are allocated. */
     EXCLUSIVE,
-    /** As {@link #CORE_MEMORY}; a container's several GPUs are those that reach each other best. */
+    /** As {@link #CORE_MEMORY}; a container with several GPUs gets those with the best links. */
     TOPOLOGY;
 
-    private static final List<String> NOT_YET = List.of("mig", "mps");
+    private static final List<String> UNSUPPORTED = List.of("mig", "mps");
 
     /**
-     * ACK's words (Container Service for Kubernetes: labels used by ACK to control GPUs). Its {@code share} isolates
-     * nothing; here the memory that a pod asks for is its limit all the same.
+     * ACK's values (Container Service for Kubernetes: labels used by ACK to control GPUs). ACK's {@code share} sets no
+     * limits; Aliquot limits memory to the request all the same.
      */
     private static final Map<String, SharingMode> ACK = Map.of(
             "default", EXCLUSIVE, "core_mem", CORE_MEMORY, "cgpu", MEMORY, "share", MEMORY, "topology", TOPOLOGY);
 
     /**
-     * Reads one by its name.
+     * Reads a value of {@link Labels#SHARE}.
      *
      * @param where the label that the value comes from, for the message
      */
     public static SharingMode parse(String where, String text) {
-        if (NOT_YET.contains(text)) {
+        if (UNSUPPORTED.contains(text)) {
             throw new FormatException(where + ": " + FormatException.quote(text)
                     + " is not supported yet: its GPUs would be shared by the hardware or by NVIDIA's daemon instead of"
                     + " the shim; allowed: core-memory, memory, none, exclusive, topology");
@@ -40,18 +40,18 @@ public enum SharingMode {
         return Keywords.parse(where, text, List.of(values()), SharingMode::print);
     }
 
-    /** Reads one by ACK's name for it, the value of {@link Labels#ACK_SHARE}. */
+    /** Reads a value of ACK's label {@link Labels#ACK_SHARE}. */
     public static SharingMode parseAck(String text) {
-        SharingMode share = ACK.get(text);
-        if (share == null) {
+        SharingMode mode = ACK.get(text);
+        if (mode == null) {
             throw new FormatException(Labels.ACK_SHARE + ": " + FormatException.quote(text)
                     + (text.equals("mps") ? " is not supported yet" : " is unknown")
                     + "; allowed: default, core_mem, cgpu, share, topology");
         }
-        return share;
+        return mode;
     }
 
-    /** What a node's labels say, of which ours counts where both are there; {@link #CORE_MEMORY} where none is. */
+    /** The mode by a node's labels: Aliquot's label, else ACK's, else {@link #CORE_MEMORY}. */
     public static SharingMode of(Map<String, String> nodeLabels) {
         String own = nodeLabels.get(Labels.SHARE);
         String ack = nodeLabels.get(Labels.ACK_SHARE);

@@ -1,15 +1,15 @@
 package io.aliquot.api;
 
-/** The number of vGPUs that a GPU is split into at most. */
+/** The maximum number of vGPUs of a GPU. */
 public final class SlotCount {
     public static final int DEFAULT = 10;
-    /** More tenants than a GPU has memory for make no sense; the kubelet would carry every one of them as a device. */
+    /** The kubelet keeps a device for each slot, and a GPU has no memory for more containers. */
     public static final int MOST = 1000;
 
     private SlotCount() {}
 
     /**
-     * Reads a number of slots.
+     * Reads a whole number.
      *
      * @param where the annotation or setting that the value comes from, for the message
      */

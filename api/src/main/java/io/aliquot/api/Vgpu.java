@@ -6,18 +6,19 @@ import java.util.StringTokenizer;
 import java.util.regex.Pattern;
 
 /**
- * One container's part of one physical GPU: a line of the limit file and of the pod's annotation.
+ * The part of one physical GPU that a container holds: a line of the limit file and of the pod's annotation.
  *
  * @param uuid the physical GPU's, as NVML prints it
  * @param memoryMiB device memory in MiB, 1 to {@value #LARGEST_MIB}
- * @param cores compute in percent of the GPU, 0 to 100; 0 neither limits nor reserves
+ * @param cores compute in percent of the GPU, 0 to 100; 0: neither limited nor reserved
+ * @param policy whether the container may use more compute than its cores
  * @param priority 0 to {@value Priority#HIGHEST}, higher first
- * @param contextMiB what a CUDA context costs on this model, in MiB
- * @param exclusive whether the whole card is this container's
+ * @param contextMiB device memory of one CUDA context on this model, in MiB, 0 to {@value #LARGEST_MIB}
+ * @param exclusive whether the container has the whole card
  */
 public record Vgpu(
         String uuid, int memoryMiB, int cores, CorePolicy policy, int priority, int contextMiB, boolean exclusive) {
-    /** 16 TiB: beyond any card, and what leaves 64-bit sums of bytes far from overflow. */
+    /** 16 TiB: more than any GPU has; keeps 64-bit sums of bytes far from overflow. */
     public static final int LARGEST_MIB = 1 << 24;
 
     private static final Pattern KEY = Pattern.compile("[a-z][a-z0-9-]*");
@@ -54,7 +55,7 @@ public record Vgpu(
                     once(seen, key);
                     exclusive = true;
                 } else {
-                    unknown(key, field);
+                    ignoreUnknown(key, field);
                 }
                 continue;
             }
@@ -67,7 +68,7 @@ public record Vgpu(
                 }
                 case "priority" -> priority = number(once(seen, key), value);
                 case "context" -> contextMiB = mebibytes(once(seen, key), value);
-                default -> unknown(key, field);
+                default -> ignoreUnknown(key, field);
             }
         }
         if (!seen.contains("memory") || !seen.contains("cores")) {
@@ -76,8 +77,8 @@ public record Vgpu(
         return new Vgpu(uuid, memoryMiB, cores, policy, priority, contextMiB, exclusive);
     }
 
-    /** Of a newer version, if it looks like a key. */
-    private static void unknown(String key, String field) {
+    /** Ignores a field of a newer version. */
+    private static void ignoreUnknown(String key, String field) {
         if (!KEY.matcher(key).matches()) {
             throw FormatException.expected("key=value or a flag", field);
         }
@@ -103,11 +104,11 @@ public record Vgpu(
     }
 
     private static int number(String key, String digits) {
-        boolean sound = !digits.isEmpty() && digits.length() <= MOST_DIGITS;
-        for (int i = 0; sound && i < digits.length(); i++) {
-            sound = digits.charAt(i) >= '0' && digits.charAt(i) <= '9';
+        boolean valid = !digits.isEmpty() && digits.length() <= MOST_DIGITS;
+        for (int i = 0; valid && i < digits.length(); i++) {
+            valid = digits.charAt(i) >= '0' && digits.charAt(i) <= '9';
         }
-        if (!sound) {
+        if (!valid) {
             throw FormatException.expected("a whole number for " + key, digits);
         }
         return Integer.parseInt(digits);

@@ -5,12 +5,14 @@ import java.util.List;
 import java.util.stream.Collectors;
 
 /**
- * All that one container holds, at least one vGPU and each of another GPU: the annotation {@link Annotations#vgpu} and,
- * through the downward API, the limit file {@code /etc/aliquot/vgpu}. The cases in {@code api/golden/vgpu} are read by
- * this class's test and by the shim's.
+ * A container's share: the content of the annotation {@link Annotations#vgpu} and, through the downward API, of the
+ * limit file {@code /etc/aliquot/vgpu}. The tests of this class and of the shim read the same examples in
+ * {@code api/golden/vgpu}, whose README defines the format.
+ *
+ * @param list at least one vGPU, each on another GPU
  */
 public record Vgpus(List<Vgpu> list) {
-    private static final int LARGEST_TEXT = 64 * 1024;
+    private static final int MAX_LENGTH = 64 * 1024;
 
     public Vgpus {
         list = List.copyOf(list);
@@ -23,8 +25,8 @@ public record Vgpus(List<Vgpu> list) {
     }
 
     public static Vgpus parse(String text) {
-        if (text.length() > LARGEST_TEXT) {
-            throw FormatException.expected("at most " + LARGEST_TEXT + " characters", text.length() + " of them");
+        if (text.length() > MAX_LENGTH) {
+            throw FormatException.expected("at most " + MAX_LENGTH + " characters", text.length() + " of them");
         }
         for (int i = 0; i < text.length(); i++) {
             char c = text.charAt(i);

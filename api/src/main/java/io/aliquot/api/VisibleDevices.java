@@ -4,13 +4,17 @@ import java.util.List;
 import java.util.stream.Collectors;
 
 /**
- * How a node's NVIDIA runtime wants GPUs named in {@code NVIDIA_VISIBLE_DEVICES}: {@code {uuid}} where it resolves
- * UUIDs, {@code runtime.nvidia.com/gpu={uuid}} where it wants CDI names.
+ * How a node's NVIDIA runtime names GPUs in {@code NVIDIA_VISIBLE_DEVICES}: by UUID or by CDI name.
+ *
+ * @param template {@code {uuid}}, or {@code runtime.nvidia.com/gpu={uuid}} for CDI names
  */
 public record VisibleDevices(String template) {
     private static final String UUID = "{uuid}";
 
-    /** The value that shows a container no GPU. */
+    /**
+     * With this value NVIDIA's runtime injects no GPU. Unlike with an empty value, it consults no other source either
+     * (NVIDIA Container Toolkit).
+     */
     public static final String NONE = "void";
 
     public VisibleDevices {
@@ -20,7 +24,7 @@ public record VisibleDevices(String template) {
         }
     }
 
-    /** The env's value for these GPUs, in this order. */
+    /** The variable's value for these GPUs, in this order. */
     public String of(List<String> uuids) {
         return uuids.stream().map(uuid -> template.replace(UUID, uuid)).collect(Collectors.joining(","));
     }

@@ -1,6 +1,7 @@
 /**
- * What two processes must agree on: resource names, annotation and label keys, paths, units, and every text format,
- * each with a parser that says what it expected and a printer. Knows no Kubernetes client.
+ * What two of Aliquot's processes must agree on: names of resources, annotations and labels, paths, units, and text
+ * formats, each with a parser and a printer. A parser's error says what it expected and what it found. The package
+ * depends on no Kubernetes client.
  */
 @NullMarked
 package io.aliquot.api;

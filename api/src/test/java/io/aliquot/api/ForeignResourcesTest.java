@@ -13,67 +13,67 @@ import org.junit.jupiter.params.provider.ValueSource;
 class ForeignResourcesTest {
     private static final Map<String, String> NO_LABELS = Map.of();
 
-    private static Map<String, String> ours(Map<String, String> limits) {
-        return ForeignResources.asOurs(limits, NO_LABELS, Compatibility.NONE);
+    private static Map<String, String> translated(Map<String, String> limits) {
+        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.NONE);
     }
 
-    private static Map<String, String> hamis(Map<String, String> limits) {
-        return ForeignResources.asOurs(limits, NO_LABELS, Compatibility.HAMI);
+    private static Map<String, String> translatedForHami(Map<String, String> limits) {
+        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.HAMI);
     }
 
     @Test
-    void gibibytesBecomeMebibytesOfOneGpu() {
-        assertThat(ours(Map.of("cpu", "1", "aliyun.com/gpu-mem", "3")))
+    void translatesGibibytesToMebibytesOfOneGpu() {
+        assertThat(translated(Map.of("cpu", "1", "aliyun.com/gpu-mem", "3")))
                 .isEqualTo(Map.of("cpu", "1", "nvidia.com/gpu", "1", "nvidia.com/gpumem", "3072"));
-        assertThat(ours(Map.of("aliyun.com/gpu-mem", "2", "aliyun.com/gpu-core.percentage", "30")))
+        assertThat(translated(Map.of("aliyun.com/gpu-mem", "2", "aliyun.com/gpu-core.percentage", "30")))
                 .isEqualTo(Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "2048", "nvidia.com/gpucores", "30"));
     }
 
     @Test
-    void thePodsLabelSpreadsThemOverSeveralGpus() {
-        assertThat(ForeignResources.asOurs(
+    void dividesGibibytesOverTheNumberOfGpusInThePodsLabel() {
+        assertThat(ForeignResources.toAliquot(
                         Map.of("aliyun.com/gpu-mem", "8"), Map.of("aliyun.com/gpu-count", "2"), Compatibility.NONE))
                 .isEqualTo(Map.of("nvidia.com/gpu", "2", "nvidia.com/gpumem", "4096"));
-        assertThatThrownBy(() -> ForeignResources.asOurs(
+        assertThatThrownBy(() -> ForeignResources.toAliquot(
                         Map.of("aliyun.com/gpu-mem", "9"), Map.of("aliyun.com/gpu-count", "2"), Compatibility.NONE))
-                .hasMessageContaining("9 GiB can't be on 2 GPUs equally")
+                .hasMessageContaining("9 GiB cannot be divided equally over 2 GPUs")
                 .hasMessageContaining("write a multiple of 2");
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"", "0", "two", "-1", "1025", "1.0"})
-    void aLabelThatIsNoNumberOfGpusIsRefused(String count) {
-        assertThatThrownBy(() -> ForeignResources.asOurs(
+    void rejectsALabelThatIsNotANumberOfGpus(String count) {
+        assertThatThrownBy(() -> ForeignResources.toAliquot(
                         Map.of("aliyun.com/gpu-mem", "8"), Map.of("aliyun.com/gpu-count", count), Compatibility.NONE))
                 .hasMessageContaining("is not a number of GPUs from 1 to 1024");
     }
 
     @Test
-    void acksNamesAreKnownFromOursAndHamis() {
+    void distinguishesAcksResourcesFromAliquotsAndHamis() {
         for (String ack : List.of("aliyun.com/gpu", "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage")) {
-            assertThat(ForeignResources.inAcksNames(Map.of("cpu", "1", ack, "1")))
+            assertThat(ForeignResources.usesAckResources(Map.of("cpu", "1", ack, "1")))
                     .as(ack)
                     .isTrue();
         }
-        assertThat(ForeignResources.inAcksNames(Map.of("nvidia.com/gpu", "1", "nvidia.com/priority", "1")))
+        assertThat(ForeignResources.usesAckResources(Map.of("nvidia.com/gpu", "1", "nvidia.com/priority", "1")))
                 .isFalse();
     }
 
     @Test
-    void wholeGpusOfAckAreWholeGpusThatAreLinkedWell() {
+    void translatesAcksWholeGpusAndRequestsTheBestLinks() {
         Map<String, String> limits = Map.of("aliyun.com/gpu", "4");
 
-        assertThat(ours(limits)).isEqualTo(Map.of("nvidia.com/gpu", "4"));
-        assertThat(ForeignResources.wantsLinks(limits)).isTrue();
-        assertThat(ForeignResources.wantsLinks(ours(limits))).isFalse();
+        assertThat(translated(limits)).isEqualTo(Map.of("nvidia.com/gpu", "4"));
+        assertThat(ForeignResources.requestsBestLinks(limits)).isTrue();
+        assertThat(ForeignResources.requestsBestLinks(translated(limits))).isFalse();
     }
 
     @Test
-    void whatIsOursAlreadyStaysAsItIs() {
+    void leavesAliquotsResourcesUnchanged() {
         Map<String, String> limits = Map.of("nvidia.com/gpu", "2", "nvidia.com/gpumem", "3k", "memory", "1Gi");
 
-        assertThat(ours(limits)).isEqualTo(limits);
-        assertThat(hamis(limits)).isEqualTo(limits);
+        assertThat(translated(limits)).isEqualTo(limits);
+        assertThat(translatedForHami(limits)).isEqualTo(limits);
     }
 
     @ParameterizedTest
@@ -83,29 +83,29 @@ class ForeignResourcesTest {
         "aliyun.com/gpu-mem, 2500m, 'instead of 2500m'",
         "aliyun.com/gpu-mem, 99999999999999999999, 'from 1 to 16384'",
         "aliyun.com/gpu-mem, much, 'aliyun.com/gpu-mem: expected a Kubernetes quantity'",
-        "aliyun.com/gpu-core.percentage, 30, 'write aliyun.com/gpu-mem beside aliyun.com/gpu-core.percentage'",
+        "aliyun.com/gpu-core.percentage, 30, 'add aliyun.com/gpu-mem, the memory: aliyun.com/gpu-core.percentage alone'",
         "aliyun.com/gpu, -1, 'aliyun.com/gpu: write a whole number from 0 to 1024 (GPUs)'"
     })
-    void nonsenseIsRefusedWithWhatToWrite(String name, String amount, String sentence) {
-        assertThatThrownBy(() -> ours(Map.of(name, amount)))
+    void rejectsInvalidAmountsAndSaysWhatToWrite(String name, String amount, String sentence) {
+        assertThatThrownBy(() -> translated(Map.of(name, amount)))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining(sentence);
     }
 
     @Test
-    void twoVocabulariesInOneContainerAreRefused() {
-        assertThatThrownBy(() -> ours(Map.of("aliyun.com/gpu-mem", "3", "nvidia.com/gpu", "1")))
+    void rejectsResourcesOfTwoProductsInOneContainer() {
+        assertThatThrownBy(() -> translated(Map.of("aliyun.com/gpu-mem", "3", "nvidia.com/gpu", "1")))
                 .hasMessage("write either aliyun.com/gpu-mem or nvidia.com/gpu, not both");
-        assertThatThrownBy(() -> ours(Map.of("aliyun.com/gpu-mem", "3", "aliyun.com/gpu", "1")))
+        assertThatThrownBy(() -> translated(Map.of("aliyun.com/gpu-mem", "3", "aliyun.com/gpu", "1")))
                 .hasMessageContaining("remove it, or aliyun.com/gpu-mem");
     }
 
     @Test
-    void priorityIsTakenOutAndInHamiTurnedRound() {
+    void removesThePriorityAndReversesItForHami() {
         Map<String, String> high = Map.of("nvidia.com/gpu", "1", "nvidia.com/priority", "0");
         Map<String, String> low = Map.of("nvidia.com/priority", "1");
 
-        assertThat(ours(high)).isEqualTo(Map.of("nvidia.com/gpu", "1"));
+        assertThat(translated(high)).isEqualTo(Map.of("nvidia.com/gpu", "1"));
         assertThat(ForeignResources.priority(high, Compatibility.NONE)).hasValue(0);
         assertThat(ForeignResources.priority(low, Compatibility.NONE)).hasValue(1);
         assertThat(ForeignResources.priority(Map.of("nvidia.com/priority", "2k"), Compatibility.NONE))
@@ -118,18 +118,18 @@ class ForeignResourcesTest {
     }
 
     @Test
-    void hamiClampsCoresAndLetsMebibytesGoFirst() {
-        assertThat(hamis(Map.of("nvidia.com/gpucores", "150"))).containsEntry("nvidia.com/gpucores", "100");
-        assertThat(hamis(Map.of("nvidia.com/gpumem", "3k", "nvidia.com/gpumem-percentage", "50")))
+    void forHamiReducesCoresTo100AndPrefersMebibytes() {
+        assertThat(translatedForHami(Map.of("nvidia.com/gpucores", "150"))).containsEntry("nvidia.com/gpucores", "100");
+        assertThat(translatedForHami(Map.of("nvidia.com/gpumem", "3k", "nvidia.com/gpumem-percentage", "50")))
                 .isEqualTo(Map.of("nvidia.com/gpumem", "3k"));
-        assertThat(hamis(Map.of("nvidia.com/gpumem", "0", "nvidia.com/gpumem-percentage", "50")))
+        assertThat(translatedForHami(Map.of("nvidia.com/gpumem", "0", "nvidia.com/gpumem-percentage", "50")))
                 .isEqualTo(Map.of("nvidia.com/gpumem-percentage", "50"));
-        assertThat(hamis(Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "0")))
+        assertThat(translatedForHami(Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "0")))
                 .isEqualTo(Map.of("nvidia.com/gpu", "1"));
     }
 
     @Test
-    void inHamiAllCoresOrAllMemoryIsTheWholeCard() {
+    void forHamiAllCoresOrAllMemoryIsTheWholeCard() {
         assertThat(request(Compatibility.HAMI, "nvidia.com/gpumem", "3k", "nvidia.com/gpucores", "100"))
                 .isEqualTo(new GpuRequest(1, new MemoryRequest.Mebibytes(3000), 100, true));
         assertThat(request(Compatibility.NONE, "nvidia.com/gpumem", "3k", "nvidia.com/gpucores", "100"))

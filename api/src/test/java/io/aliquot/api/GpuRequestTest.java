@@ -10,7 +10,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 class GpuRequestTest {
     @Test
-    void memoryAndCoresMakeAShare() {
+    void parsesMemoryAndCores() {
         assertThat(GpuRequest.parse(
                         Map.of("nvidia.com/gpu", "2", "nvidia.com/gpumem", "3k", "nvidia.com/gpucores", "30")))
                 .contains(new GpuRequest(2, new MemoryRequest.Mebibytes(3000), 30, false));
@@ -27,7 +27,7 @@ class GpuRequestTest {
     }
 
     @Test
-    void neitherMemoryNorCoresMeansTheWholeCardExclusively() {
+    void gpuWithoutMemoryAndCoresMeansTheWholeCard() {
         var whole = new GpuRequest(1, new MemoryRequest.WholeCard(), 0, true);
 
         assertThat(GpuRequest.parse(Map.of("nvidia.com/gpu", "1"))).contains(whole);
@@ -42,7 +42,7 @@ class GpuRequestTest {
     }
 
     @Test
-    void otherResourcesAskForNoGpu() {
+    void otherResourcesOrZeroGpusAreNoRequest() {
         assertThat(GpuRequest.parse(Map.of("cpu", "1", "memory", "3Gi"))).isEmpty();
         assertThat(GpuRequest.parse(Map.of("nvidia.com/gpu", "0"))).isEmpty();
         assertThat(GpuRequest.parse(Map.of("nvidia.com/gpu", "0", "nvidia.com/gpucores", "0")))
@@ -68,10 +68,10 @@ class GpuRequestTest {
         "nvidia.com/gpucores, -5, from 0 to 100",
         "nvidia.com/gpu, -1, from 0 to 1024",
         "nvidia.com/gpu, 500m, from 0 to 1024",
-        "nvidia.com/priority, 1, understood only when a pod is created",
-        "aliyun.com/gpu-mem, 3, understood only when a pod is created",
+        "nvidia.com/priority, 1, translated only when a pod is created",
+        "aliyun.com/gpu-mem, 3, translated only when a pod is created",
     })
-    void nonsenseIsRefusedWithWhatToWriteInstead(String resource, String amount, String message) {
+    void rejectsInvalidAmountsAndSaysWhatToWrite(String resource, String amount, String message) {
         assertThatThrownBy(() -> GpuRequest.parse(Map.of(resource, amount)))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining(resource)
@@ -79,7 +79,16 @@ class GpuRequestTest {
     }
 
     @Test
-    void memoryAndPercentageExcludeEachOther() {
+    void rejectsValuesOutOfRange() {
+        var memory = new MemoryRequest.WholeCard();
+        assertThatThrownBy(() -> new GpuRequest(0, memory, 0, true)).hasMessageContaining("vGPUs from 1 to 1024");
+        assertThatThrownBy(() -> new GpuRequest(1, memory, 101, false)).hasMessageContaining("cores from 0 to 100");
+        assertThatThrownBy(() -> new MemoryRequest.Mebibytes(0)).hasMessageContaining("MiB from 1 to 16777216");
+        assertThatThrownBy(() -> new MemoryRequest.Percentage(101)).hasMessageContaining("from 1 to 100");
+    }
+
+    @Test
+    void rejectsMemoryTogetherWithAPercentage() {
         assertThatThrownBy(() ->
                         GpuRequest.parse(Map.of("nvidia.com/gpumem", "3000", "nvidia.com/gpumem-percentage", "5")))
                 .isInstanceOf(FormatException.class)
@@ -87,14 +96,14 @@ class GpuRequestTest {
     }
 
     @Test
-    void noVgpusWithMemoryIsAContradiction() {
+    void rejectsZeroVgpusWithMemory() {
         assertThatThrownBy(() -> GpuRequest.parse(Map.of("nvidia.com/gpu", "0", "nvidia.com/gpumem", "3000")))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining("nvidia.com/gpu: 1");
     }
 
     @Test
-    void theCanonicalFormOfAnAmountMeansTheSame() {
+    void allFormsOfAnAmountAreEqual() {
         assertThat(GpuRequest.parse(Map.of("nvidia.com/gpumem", "3k")))
                 .isEqualTo(GpuRequest.parse(Map.of("nvidia.com/gpumem", "3000")))
                 .isEqualTo(GpuRequest.parse(Map.of("nvidia.com/gpumem", "3e3")))
@@ -102,7 +111,7 @@ class GpuRequestTest {
     }
 
     @Test
-    void aPercentageIsRoundedDownToAMebibyteButNeverToNothing() {
+    void roundsAPercentageDownToAtLeastOneMebibyte() {
         assertThat(new MemoryRequest.Percentage(33).on(81920)).isEqualTo(27033);
         assertThat(new MemoryRequest.Percentage(1).on(50)).isEqualTo(1);
         assertThat(new MemoryRequest.Percentage(100).on(Vgpu.LARGEST_MIB)).isEqualTo(Vgpu.LARGEST_MIB);

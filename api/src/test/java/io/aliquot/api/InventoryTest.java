@@ -20,7 +20,7 @@ class InventoryTest {
             "links":{"GPU-8f6e8f0c-0002-4a5b-9c3d-000000000002":"nvlink4"}}]}""";
 
     @Test
-    void theArchitecturesExampleIsReadAndPrintedTheSame() {
+    void parsesAndPrintsTheExampleOfTheArchitecture() {
         Inventory inventory = Inventory.parse(GOOD);
 
         assertThat(inventory.slots()).isEqualTo(10);
@@ -32,13 +32,13 @@ class InventoryTest {
     }
 
     @Test
-    void fieldsOfANewerVersionAreIgnored() {
+    void ignoresFieldsOfANewerVersion() {
         assertThat(Inventory.parse(GOOD.replace("\"slots\"", "\"color\":\"green\",\"slots\"")))
                 .isEqualTo(Inventory.parse(GOOD));
     }
 
     @Test
-    void whatIsPrintedIsReadBackTheSame() {
+    void parsesWhatItPrints() {
         Randomly.times(500, random -> {
             List<String> uuids = IntStream.range(0, random.nextInt(17))
                     .mapToObj(i -> Randomly.gpuUuid(random))
@@ -96,14 +96,14 @@ class InventoryTest {
                 "}]} | }]} x | JSON",
                 "\"slots\":10 | \"slots\":10,\"slots\":11 | JSON",
             })
-    void whatIsWrongIsSaid(String right, String wrong, String message) {
+    void rejectsInvalidTextAndNamesTheProblem(String right, String wrong, String message) {
         assertThatThrownBy(() -> Inventory.parse(GOOD.replace(right, wrong)))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining(message);
     }
 
     @Test
-    void twoGpusCannotHaveOneIndex() {
+    void rejectsTwoGpusWithOneIndex() {
         var one = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, true, Gpu.SHIM, Map.of());
         var two = new Gpu("GPU-8f6e8f0c-0002-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, true, Gpu.SHIM, Map.of());
 
@@ -113,25 +113,25 @@ class InventoryTest {
     }
 
     @Test
-    void whatIsSoldIsWhatThereIsTimesItsScaling() {
+    void allocatableCapacityIsThePhysicalCapacityTimesTheScaling() {
         var gpu = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 81_921, 0, -1, true, Gpu.SHIM, Map.of());
         var inventory = new Inventory(new VisibleDevices("{uuid}"), new Scaling(150), new Scaling(80), 1, List.of(gpu));
 
-        assertThat(inventory.sellableMiB(gpu)).isEqualTo(122_881);
-        assertThat(inventory.sellableCores()).isEqualTo(80);
+        assertThat(inventory.allocatableMiB(gpu)).isEqualTo(122_881);
+        assertThat(inventory.allocatableCores()).isEqualTo(80);
     }
 
-    /** Or kube-scheduler would refuse who asks for all of a card, of which each has a hundred. */
+    /** With less, kube-scheduler would refuse a pod that requests 100 percent of a GPU. */
     @Test
-    void ofPercentagesThereAreNeverFewerThanAHundredAGpu() {
+    void reportsAtLeast100PercentOfMemoryForEachGpu() {
         var gpu = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 1000, 0, -1, true, Gpu.SHIM, Map.of());
         var visible = new VisibleDevices("{uuid}");
         var less = new Inventory(visible, new Scaling(90), Scaling.ONE, 1, List.of(gpu));
         var more = new Inventory(visible, new Scaling(150), Scaling.ONE, 1, List.of(gpu));
 
-        assertThat(less.totals(SharingMode.CORE_MEMORY))
+        assertThat(less.extendedResources(SharingMode.CORE_MEMORY))
                 .containsEntry(Resources.MEMORY, 900L)
                 .containsEntry(Resources.MEMORY_PERCENTAGE, 100L);
-        assertThat(more.totals(SharingMode.CORE_MEMORY)).containsEntry(Resources.MEMORY_PERCENTAGE, 150L);
+        assertThat(more.extendedResources(SharingMode.CORE_MEMORY)).containsEntry(Resources.MEMORY_PERCENTAGE, 150L);
     }
 }

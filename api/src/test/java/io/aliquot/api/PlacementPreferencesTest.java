@@ -16,22 +16,22 @@ class PlacementPreferencesTest {
     private static final String TWO = "GPU-8f6e8f0c-0002-4a5b-9c3d-000000000002";
 
     @Test
-    void aPodWithoutAnnotationsTakesAnyGpuWithAFixedShare() {
-        PlacementPreferences wishes = PlacementPreferences.parse(Map.of("example.com/other", "?"));
+    void aPodWithoutAnnotationsAcceptsAnyGpuAndHasAFixedCorePolicy() {
+        PlacementPreferences preferences = PlacementPreferences.parse(Map.of("example.com/other", "?"));
 
-        assertThat(wishes.choosesGpus()).isFalse();
-        assertThat(wishes.takesModel("NVIDIA A10")).isTrue();
-        assertThat(wishes.takesUuid(ONE)).isTrue();
-        assertThat(wishes.nodePlacement()).isEmpty();
-        assertThat(wishes.gpuPlacement()).isEmpty();
-        assertThat(wishes.numa()).isEmpty();
-        assertThat(wishes.corePolicy()).isEqualTo(CorePolicy.FIXED);
-        assertThat(wishes.priority()).isZero();
+        assertThat(preferences.choosesGpus()).isFalse();
+        assertThat(preferences.takesModel("NVIDIA A10")).isTrue();
+        assertThat(preferences.takesUuid(ONE)).isTrue();
+        assertThat(preferences.nodePlacement()).isEmpty();
+        assertThat(preferences.gpuPlacement()).isEmpty();
+        assertThat(preferences.numa()).isEmpty();
+        assertThat(preferences.corePolicy()).isEqualTo(CorePolicy.FIXED);
+        assertThat(preferences.priority()).isZero();
     }
 
     @Test
-    void everyWishIsRead() {
-        PlacementPreferences wishes = PlacementPreferences.parse(Map.of(
+    void readsEveryAnnotation() {
+        PlacementPreferences preferences = PlacementPreferences.parse(Map.of(
                 "aliquot.io/node-placement", "spread",
                 "aliquot.io/gpu-placement", "binpack",
                 "aliquot.io/use-gpu-model", "A100, H100",
@@ -43,22 +43,22 @@ class PlacementPreferencesTest {
                 "aliquot.io/priority", "7",
                 "aliquot.io/compatibility", "hami"));
 
-        assertThat(wishes.choosesGpus()).isTrue();
-        assertThat(wishes.takesModel("NVIDIA A100-SXM4-80GB")).isTrue();
-        assertThat(wishes.takesModel("NVIDIA A100-PCIE-40GB")).isFalse();
-        assertThat(wishes.takesModel("Tesla V100-SXM2-32GB")).isFalse();
-        assertThat(wishes.takesUuid(ONE)).isTrue();
-        assertThat(wishes.takesUuid(TWO)).isFalse();
-        assertThat(wishes.compatibility()).contains(Compatibility.HAMI);
-        assertThat(wishes.nodePlacement()).contains(Placement.SPREAD);
-        assertThat(wishes.gpuPlacement()).contains(Placement.BINPACK);
-        assertThat(wishes.numa()).contains(Numa.REQUIRED);
-        assertThat(wishes.corePolicy()).isEqualTo(CorePolicy.ELASTIC);
-        assertThat(wishes.priority()).isEqualTo(7);
+        assertThat(preferences.choosesGpus()).isTrue();
+        assertThat(preferences.takesModel("NVIDIA A100-SXM4-80GB")).isTrue();
+        assertThat(preferences.takesModel("NVIDIA A100-PCIE-40GB")).isFalse();
+        assertThat(preferences.takesModel("Tesla V100-SXM2-32GB")).isFalse();
+        assertThat(preferences.takesUuid(ONE)).isTrue();
+        assertThat(preferences.takesUuid(TWO)).isFalse();
+        assertThat(preferences.compatibility()).contains(Compatibility.HAMI);
+        assertThat(preferences.nodePlacement()).contains(Placement.SPREAD);
+        assertThat(preferences.gpuPlacement()).contains(Placement.BINPACK);
+        assertThat(preferences.numa()).contains(Numa.REQUIRED);
+        assertThat(preferences.corePolicy()).isEqualTo(CorePolicy.ELASTIC);
+        assertThat(preferences.priority()).isEqualTo(7);
     }
 
     @Test
-    void equalWishesAreEqual() {
+    void preferencesWithEqualValuesAreEqual() {
         var one = Map.of("aliquot.io/use-gpu-model", "A100, H100", "aliquot.io/numa", "required");
 
         assertThat(PlacementPreferences.parse(one))
@@ -71,7 +71,7 @@ class PlacementPreferencesTest {
     }
 
     @Test
-    void noNameIsPassedOverWhateverItsValue() {
+    void validatesEveryAnnotation() {
         for (String name : PlacementPreferences.NAMES) {
             assertThatThrownBy(() -> PlacementPreferences.parse(Map.of(name, "?!")))
                     .isInstanceOf(FormatException.class)
@@ -98,30 +98,30 @@ class PlacementPreferencesTest {
         "T4, Tesla T4G T4, true",
         "NVIDIA GeForce RTX 4090 with a longer name, NVIDIA GeForce RTX 4090, false",
     })
-    void aModelIsMeantByItsWords(String pattern, String model, boolean meant) {
-        assertThat(ModelPattern.parse(pattern).matches(model)).isEqualTo(meant);
+    void matchesAModelByItsWords(String pattern, String model, boolean matches) {
+        assertThat(ModelPattern.parse(pattern).matches(model)).isEqualTo(matches);
         assertThat(ModelPattern.parse(pattern).print()).isEqualTo(pattern);
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"", " ", "A100,", ",A100", "A1*0", "*", "**", "A100;V100", "A1\n00", "Ä100", "-"})
-    void whatIsNoModelIsRefused(String list) {
+    void rejectsInvalidModels(String list) {
         assertThatThrownBy(() -> ModelPattern.parseList("aliquot.io/use-gpu-model", list))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining("such as A100 or RTX 4090")
-                .hasMessageContaining("several have commas between them");
+                .hasMessageContaining("separate several values by commas");
     }
 
     @ParameterizedTest
     @ValueSource(
             strings = {"", "0", "GPU-8F6E8F0C-0001-4A5B-9C3D-000000000001", "MIG-8f6e8f0c-0001-4a5b-9c3d-000000000001"})
-    void whatIsNoUuidIsRefused(String list) {
+    void rejectsInvalidUuids(String list) {
         assertThatThrownBy(() -> GpuUuids.parseList("aliquot.io/cordon-gpus", list))
                 .hasMessageStartingWith("aliquot.io/cordon-gpus: expected a GPU's UUID such as GPU-8f6e8f0c");
     }
 
     @Test
-    void listsHaveAnEnd() {
+    void limitsTheLengthOfLists() {
         assertThatThrownBy(() -> GpuUuids.parseList("here", String.join(",", Collections.nCopies(65, ONE))))
                 .hasMessage("here: write at most 64 values");
         assertThat(GpuUuids.parseList("here", String.join(" , ", Collections.nCopies(64, ONE))))
@@ -130,12 +130,12 @@ class PlacementPreferencesTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"", "-1", "1.5", "high", "1000001", "99999999999", "+1"})
-    void prioritiesOutOfRangeAreRefused(String text) {
+    void rejectsPrioritiesOutOfRange(String text) {
         assertThatThrownBy(() -> Priority.parse("here", text)).hasMessageContaining("from 0 to 1000000, higher first");
     }
 
     @Test
-    void unknownWordsNameTheAllowedOnes() {
+    void namesTheAllowedValuesIfAValueIsUnknown() {
         assertThatThrownBy(() -> Numa.parse("aliquot.io/numa", "true"))
                 .hasMessage("aliquot.io/numa: \"true\" is unknown; allowed: required, preferred");
         assertThatThrownBy(() -> CorePolicy.parse("aliquot.io/core-policy", "force"))
@@ -143,7 +143,7 @@ class PlacementPreferencesTest {
     }
 
     @Test
-    void scalingsAreReadBackTheSame() {
+    void parsesEveryScalingThatItPrints() {
         for (int hundredths = 10; hundredths <= 10_000; hundredths++) {
             var scaling = new Scaling(hundredths);
             assertThat(Scaling.parse("here", scaling.print())).isEqualTo(scaling);
@@ -156,7 +156,7 @@ class PlacementPreferencesTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"", "0", "0.09", "100.01", "1.555", "-1", "1e2", "150%", "1,5", " 1", "0x2", "NaN"})
-    void otherScalingsAreRefused(String text) {
+    void rejectsInvalidScalings(String text) {
         assertThatThrownBy(() -> Scaling.parse("aliquot.io/memory-scaling", text))
                 .hasMessageContaining("is not a scaling from 0.1 to 100 with at most two decimals");
     }

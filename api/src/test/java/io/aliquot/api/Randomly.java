@@ -5,7 +5,7 @@ import java.util.Random;
 import java.util.UUID;
 import java.util.function.Consumer;
 
-/** Seeded random examples; a failure tells the seed, and {@code -Daliquot.seed=…} repeats it. */
+/** Seeded random examples. A failure prints the seed, and {@code -Daliquot.seed=…} repeats it. */
 final class Randomly {
     private Randomly() {}
 

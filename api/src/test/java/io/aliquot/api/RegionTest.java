@@ -17,14 +17,14 @@ final class RegionTest {
     private static final Path GOLDEN = Path.of("..", "native-shim", "golden");
 
     @Test
-    void theGoldenFileReadsAsTheShimReadsIt() throws IOException {
+    void readsTheGoldenFileAsTheShimDoes() throws IOException {
         byte[] golden = Files.readAllBytes(GOLDEN.resolve("region.bin"));
 
         assertThat(print(golden)).isEqualTo(Files.readString(GOLDEN.resolve("region.expected")));
     }
 
     @Test
-    void aFreshFileHasTheGoldenHeaderAndZerosElsewhere() throws IOException {
+    void aFreshRegionHasTheGoldenHeaderAndZerosElsewhere() throws IOException {
         ByteBuffer golden = ByteBuffer.wrap(Files.readAllBytes(GOLDEN.resolve("region.bin")));
         ByteBuffer fresh = ByteBuffer.wrap(Region.fresh());
 
@@ -33,7 +33,7 @@ final class RegionTest {
     }
 
     @Test
-    void anEmptyFileIsAFreshOne() {
+    void anEmptyFileEqualsAFreshRegion() {
         Region region = Region.parse(new byte[0]);
 
         assertThat(region.devices()).isEmpty();
@@ -41,7 +41,7 @@ final class RegionTest {
     }
 
     @Test
-    void anEntryOfWhichOnlyHalfTheUuidIsWrittenIsNoDeviceYet() {
+    void ignoresADeviceWhoseUuidIsHalfWritten() {
         byte[] file = Region.fresh();
         file[4096] = 1;
 
@@ -49,7 +49,7 @@ final class RegionTest {
     }
 
     @Test
-    void whatAContainerScribbledIsRefusedWithWhatWasExpected() {
+    void rejectsInvalidContentAndSaysWhatWasExpected() {
         assertThatThrownBy(() -> Region.parse(new byte[100]))
                 .isInstanceOf(FormatException.class)
                 .hasMessage("expected a region's size 565248, found \"100\"");
@@ -60,30 +60,30 @@ final class RegionTest {
     }
 
     @Test
-    void aRulingIsWrittenInPlaceAndTouchesNothingElse(@TempDir Path folder) throws IOException {
+    void writesTheAgentsFieldsInPlaceAndNothingElse(@TempDir Path folder) throws IOException {
         byte[] golden = Files.readAllBytes(GOLDEN.resolve("region.bin"));
         Path file = Files.write(folder.resolve("region"), golden);
         Region.Device before = Region.parse(golden).devices().get(1);
-        var ruling = new Region.Ruling(new Region.Grant((1L << 44) - 1, 1_000_000), 1L << 40, 0xffff_ffffL);
+        var agentFields = new Region.AgentFields(new Region.Grant((1L << 44) - 1, 1_000_000), 1L << 40, 0xffff_ffffL);
 
         try (var channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
-            Region.write(channel, 1, ruling);
+            Region.write(channel, 1, agentFields);
         }
 
         byte[] written = Files.readAllBytes(file);
         assertThat(Region.parse(written).devices().get(1))
-                .isEqualTo(new Region.Device(1, before.uuid(), before.usedBytes(), before.compute(), ruling));
+                .isEqualTo(new Region.Device(1, before.uuid(), before.usedBytes(), before.compute(), agentFields));
         int at = 4096 + 256 + 128; // region.h: device 1, what the agent writes
         System.arraycopy(golden, at, written, at, 20);
         assertThat(written).isEqualTo(golden);
     }
 
     @Test
-    void aRulingThatItsFieldsCannotHoldIsRefused() {
+    void rejectsAgentFieldsOutOfRange() {
         assertThatThrownBy(() -> new Region.Grant(1L << 44, 0)).hasMessageContaining("time below 2^44");
         assertThatThrownBy(() -> new Region.Grant(-1, 0)).hasMessageContaining("time below 2^44");
         assertThatThrownBy(() -> new Region.Grant(0, 1 << 20)).hasMessageContaining("share below 2^20");
-        assertThatThrownBy(() -> new Region.Ruling(new Region.Grant(0, 0), 0, 1L << 32))
+        assertThatThrownBy(() -> new Region.AgentFields(new Region.Grant(0, 0), 0, 1L << 32))
                 .hasMessageContaining("active containers");
     }
 
@@ -101,7 +101,7 @@ final class RegionTest {
         text.append("\ndevices ").append(Region.DEVICES);
         text.append("\nprocesses ").append(Region.PROCESSES);
         text.append("\nhigh-water ").append(region.processHighWater());
-        text.append("\nunplaced-addresses ").append(region.unplacedAddresses()).append('\n');
+        text.append("\nunplaced-addresses ").append(region.unhookedFunctions()).append('\n');
         for (Region.Device device : region.devices()) {
             text.append("device ").append(device.index()).append(' ').append(device.uuid());
             text.append(" used=").append(device.usedBytes());
@@ -109,11 +109,11 @@ final class RegionTest {
             text.append(" tat=").append(compute.tat()).append(" gpu-time=").append(compute.gpuTime());
             text.append(" throttled=").append(compute.throttled());
             text.append(" wanted=").append(compute.wanted());
-            Region.Ruling ruling = device.ruling();
-            text.append(" granted=").append(ruling.grant().millionths());
-            text.append(" granted-ms=").append(ruling.grant().millis());
-            text.append(" unattributed=").append(ruling.unattributedBytes());
-            text.append(" active=").append(ruling.active()).append('\n');
+            Region.AgentFields agentFields = device.agentFields();
+            text.append(" granted=").append(agentFields.grant().millionths());
+            text.append(" granted-ms=").append(agentFields.grant().millis());
+            text.append(" unattributed=").append(agentFields.unattributedBytes());
+            text.append(" active=").append(agentFields.active()).append('\n');
             for (int process = 0; process < Region.PROCESSES; process++) {
                 Region.Charge charge = region.charge(device.index(), process);
                 if (charge.bytes() != 0 || charge.undecided() != 0) {

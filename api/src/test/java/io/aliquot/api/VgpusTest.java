@@ -29,7 +29,7 @@ class VgpusTest {
 
     @ParameterizedTest
     @MethodSource("valid")
-    void validGoldenFilesMeanWhatIsWrittenBesideThem(Path file) throws IOException {
+    void parsesValidGoldenFiles(Path file) throws IOException {
         String expected = Files.readString(Path.of(file.toString().replace(".vgpu", ".expected")));
 
         assertThat(Vgpus.parse(text(file)).list().stream()
@@ -40,20 +40,20 @@ class VgpusTest {
 
     @ParameterizedTest
     @MethodSource("invalid")
-    void invalidGoldenFilesAreRefused(Path file) throws IOException {
+    void rejectsInvalidGoldenFiles(Path file) throws IOException {
         String text = text(file);
 
         assertThatThrownBy(() -> Vgpus.parse(text)).isInstanceOf(FormatException.class);
     }
 
     @Test
-    void goldenFilesWereFound() throws IOException {
+    void findsTheGoldenFiles() throws IOException {
         assertThat(valid()).hasSizeGreaterThan(5);
         assertThat(invalid()).hasSizeGreaterThan(30);
     }
 
     @Test
-    void whatIsPrintedIsReadBackTheSame() {
+    void parsesWhatItPrints() {
         Randomly.times(2_000, random -> {
             var vgpus = new Vgpus(IntStream.rangeClosed(1, 1 + random.nextInt(16))
                     .mapToObj(i -> Randomly.vgpu(random))
@@ -64,7 +64,7 @@ class VgpusTest {
     }
 
     @Test
-    void noTextCrashesTheParser() {
+    void throwsOnlyFormatExceptionsForAnyText() {
         String good = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001 memory=3000Mi cores=30 policy=fixed exclusive\n";
         Randomly.times(20_000, random -> {
             var text = new StringBuilder(good.repeat(1 + random.nextInt(2)));
@@ -86,14 +86,14 @@ class VgpusTest {
     }
 
     @Test
-    void aTextOfTenMegabytesIsRefused() {
+    void rejectsATextOfTenMegabytes() {
         assertThatThrownBy(() -> Vgpus.parse("x".repeat(10_000_000)))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining("65536");
     }
 
     @Test
-    void aGpuCannotBeListedTwice() {
+    void rejectsAGpuThatIsListedTwice() {
         var vgpu = new Vgpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 1, 0, CorePolicy.FIXED, 0, 0, false);
 
         assertThatThrownBy(() -> new Vgpus(List.of(vgpu, vgpu))).isInstanceOf(FormatException.class);
@@ -105,7 +105,7 @@ class VgpusTest {
         }
     }
 
-    // As the shim sees it: bytes. Latin-1 keeps every byte, so that what is not UTF-8 stays wrong.
+    // The shim reads bytes. Latin-1 keeps every byte, so invalid UTF-8 stays invalid.
     private static String text(Path file) throws IOException {
         return Files.readString(file, StandardCharsets.ISO_8859_1);
     }

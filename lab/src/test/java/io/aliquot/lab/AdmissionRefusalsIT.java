@@ -31,7 +31,7 @@ class AdmissionRefusalsIT {
         "nvidia.com/gpumem-percentage, 101, from 1 to 100",
         "nvidia.com/gpucores, 101, from 0 to 100",
         "nvidia.com/gpu, -1, ''",
-        "nvidia.com/priority, 1, or ask for a GPU",
+        "nvidia.com/priority, 1, or request a GPU",
         "aliyun.com/gpu-mem, 3Gi, instead of 3Gi",
     })
     void invalidAmountsAreRefused(String resource, String amount, String advice, Lab lab, TestNamespace namespace) {

@@ -134,7 +134,9 @@ class RestApiIT {
 
         assertThat(explanation.path("kubeScheduler").asText()).contains("node affinity/selector");
         assertThat(explanation.path("summary").asText())
-                .contains("fit the pod's GPU requests", explanation.path("kubeScheduler").asText());
+                .contains(
+                        "fit the pod's GPU requests",
+                        explanation.path("kubeScheduler").asText());
     }
 
     @Test

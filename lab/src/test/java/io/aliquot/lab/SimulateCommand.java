@@ -8,20 +8,19 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The command {@code simulate} of the scheduler's jar, run as a user runs it. */
+/** The simulator's program, run as a user runs it. */
 final class SimulateCommand {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private SimulateCommand() {}
 
-    /** Runs the command and returns its JSON report, which it writes into {@code folder}. */
+    /** Runs the program and returns its JSON report, which it writes into {@code folder}. */
     static JsonNode run(Lab lab, Path folder, String... arguments) throws IOException {
         Path json = folder.resolve("out.json");
         var command = new ArrayList<>(List.of(
                 ProcessHandle.current().info().command().orElse("java"),
                 "-jar",
-                lab.root().resolve("scheduler/target/aliquot-scheduler.jar").toString(),
-                "simulate",
+                lab.root().resolve("simulator/target/aliquot-simulator.jar").toString(),
                 "--json",
                 json.toString()));
         command.addAll(List.of(arguments));

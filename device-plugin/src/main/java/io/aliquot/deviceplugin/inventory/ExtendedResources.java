@@ -20,7 +20,7 @@ final class ExtendedResources {
 
     /** The amounts for this inventory, or those that the Node had before where they are larger. */
     Map<String, Long> of(Inventory inventory, NodeView node) {
-        inventory.totals(sharingMode(node)).forEach((resource, amount) -> {
+        inventory.extendedResources(sharingMode(node)).forEach((resource, amount) -> {
             largest.merge(resource, amount, Math::max);
             largest.merge(resource, node.capacity().getOrDefault(resource, 0L), Math::max);
         });

@@ -73,7 +73,7 @@ public final class UnhookedFunctionCheck {
         // Neither a link nor a mapping: the container may replace or truncate its file at any time.
         try (var channel = FileChannel.open(file, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS)) {
             while (header.hasRemaining() && channel.read(header, header.position()) > 0) {}
-            return Region.unplacedAddresses(header.flip());
+            return Region.unhookedFunctions(header.flip());
         } catch (IOException | FormatException e) {
             return 0; // empty or damaged by its container; the shim repairs or refuses it
         }

@@ -24,7 +24,7 @@ final class InventoryBuilderTest {
         Inventory inventory = InventoryBuilder.build(
                 List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), List.of(), UUIDS, TEN_SLOTS);
 
-        assertThat(inventory.totals(SharingMode.CORE_MEMORY))
+        assertThat(inventory.extendedResources(SharingMode.CORE_MEMORY))
                 .isEqualTo(Map.of(
                         "nvidia.com/gpumem", 2000L, "nvidia.com/gpumem-percentage", 200L, "nvidia.com/gpucores", 200L));
         assertThat(InventoryBuilder.slots(inventory)).isEqualTo(new AdvertisedSlots(20, 10));
@@ -42,7 +42,8 @@ final class InventoryBuilderTest {
         assertThat(now.gpus()).extracting(Gpu::uuid).containsExactly(uuid("b"), uuid("a"));
         assertThat(now.gpus()).extracting(Gpu::index).containsExactly(0, 1);
         assertThat(now.gpus()).extracting(Gpu::healthy).containsExactly(true, false);
-        assertThat(now.totals(SharingMode.CORE_MEMORY)).isEqualTo(before.totals(SharingMode.CORE_MEMORY));
+        assertThat(now.extendedResources(SharingMode.CORE_MEMORY))
+                .isEqualTo(before.extendedResources(SharingMode.CORE_MEMORY));
     }
 
     @Test
@@ -65,7 +66,7 @@ final class InventoryBuilderTest {
                 .mapToLong(gpu -> gpu.memoryMiB() * 3L / 2)
                 .sum();
 
-        assertThat(inventory.totals(SharingMode.CORE_MEMORY))
+        assertThat(inventory.extendedResources(SharingMode.CORE_MEMORY))
                 .isEqualTo(Map.of(
                         "nvidia.com/gpumem",
                         memory,

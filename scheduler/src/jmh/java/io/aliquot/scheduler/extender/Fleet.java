@@ -45,7 +45,7 @@ final class Fleet {
         names = fill(nodes, shares, placement);
     }
 
-    /** The same in somebody's ledger, who places. */
+    /** The same cluster in a ledger that the caller gives. */
     Fleet(Ledger ledger, NodeScoring scoring, FilterAndPrioritize placing, int nodes, int shares) {
         this.ledger = ledger;
         this.scoring = scoring;

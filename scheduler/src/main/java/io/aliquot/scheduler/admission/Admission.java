@@ -2,14 +2,14 @@ package io.aliquot.scheduler.admission;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
-/** What becomes of a pod at its creation, or when a container is added to it. */
+/** What a webhook changes in a pod when the pod is created or when an ephemeral container is added to it. */
 sealed interface Admission permits GpuAdmission, VoidAdmission {
     /**
-     * Changes the pod into the one that is to be.
+     * Mutates the pod in place.
      *
-     * @param pod as left behind when it throws: anything
-     * @throws DeniedException where its author must change it
-     * @throws MalformedReviewException where it is no pod
+     * @param pod the Pod as JSON; its state is undefined after an exception
+     * @throws DeniedException if the user must change the pod
+     * @throws MalformedReviewException if the JSON is not a Pod
      */
     void admit(ObjectNode pod);
 }

@@ -1,10 +1,6 @@
 package io.aliquot.scheduler.admission;
 
 import io.aliquot.scheduler.settings.Settings;
-import io.fabric8.kubernetes.client.KubernetesClient;
-import java.time.Clock;
-import java.util.Optional;
-import java.util.stream.Stream;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
@@ -12,21 +8,6 @@ import org.springframework.context.annotation.Configuration;
 class AdmissionConfiguration {
     @Bean
     GpuAdmission gpuAdmission(Settings settings) {
-        return new GpuAdmission(
-                settings.schedulerName(),
-                Optional.of(settings.runtimeClass()).filter(name -> !name.isEmpty()),
-                settings.compatibility());
-    }
-
-    @Bean(initMethod = "start", destroyMethod = "close")
-    CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings) {
-        var names = new CertificateKeeper.Names(
-                settings.namespace(),
-                Stream.of(settings.webhookService(), settings.apiService())
-                        .filter(service -> !service.isEmpty())
-                        .toList(),
-                settings.webhookSecret(),
-                settings.webhookConfiguration());
-        return new CertificateKeeper(kubernetes, names, Clock.systemUTC());
+        return new GpuAdmission(settings.schedulerName(), settings.runtimeClass(), settings.compatibility());
     }
 }

@@ -8,34 +8,34 @@ import org.springframework.web.bind.annotation.PostMapping;
 import org.springframework.web.bind.annotation.RequestBody;
 import org.springframework.web.bind.annotation.RestController;
 
-/** The webhooks' HTTP. Size and path have been looked at before (package server). */
+/** The webhooks' HTTP endpoints. Package server has checked the request's size and path before. */
 @RestController
 final class AdmissionController {
-    private final Admission gpu;
+    private final GpuAdmission gpuAdmission;
 
-    AdmissionController(GpuAdmission gpu) {
-        this.gpu = gpu;
+    AdmissionController(GpuAdmission gpuAdmission) {
+        this.gpuAdmission = gpuAdmission;
     }
 
     @PostMapping("/admission/gpu")
-    ResponseEntity<byte[]> gpu(@RequestBody byte[] body) {
-        return answer(body, review -> {
+    ResponseEntity<byte[]> admitGpuPod(@RequestBody byte[] body) {
+        return respond(body, review -> {
             review.requireCreation();
-            return gpu;
+            return gpuAdmission;
         });
     }
 
     @PostMapping("/admission/void")
-    ResponseEntity<byte[]> none(@RequestBody byte[] body) {
-        return answer(body, review -> new VoidAdmission(review.there()));
+    ResponseEntity<byte[]> hideGpus(@RequestBody byte[] body) {
+        return respond(body, review -> new VoidAdmission(review.existingContainers()));
     }
 
-    private static ResponseEntity<byte[]> answer(byte[] body, Function<AdmissionReview, Admission> admission) {
+    private static ResponseEntity<byte[]> respond(byte[] body, Function<AdmissionReview, Admission> admission) {
         try {
             AdmissionReview review = AdmissionReview.parse(body);
             return ResponseEntity.ok()
                     .contentType(MediaType.APPLICATION_JSON)
-                    .body(review.answer(admission.apply(review)));
+                    .body(review.respond(admission.apply(review)));
         } catch (MalformedReviewException e) {
             return ResponseEntity.badRequest()
                     .contentType(MediaType.TEXT_PLAIN)

@@ -10,19 +10,24 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Collectors;
 
 /**
- * The API server's question (admission.k8s.io/v1, k8s.io/api/admission/v1/types.go) about a pod that is to be created, or
- * about a container that is to be added to one.
+ * The request of an AdmissionReview (admission.k8s.io/v1, k8s.io/api/admission/v1/types.go) about a pod.
  *
- * @param uid to be repeated in the answer
- * @param pod as the user and earlier webhooks made it, with the API server's defaults
- * @param before as it is; empty where it is to be created
+ * @param uid the request's, repeated in the response
+ * @param operation what the API server is about to do
+ * @param pod as the user and earlier webhooks wrote it, with the API server's defaults
+ * @param existingContainers the names of the containers that the stored pod has; empty for {@link Operation#CREATE}
  */
-record AdmissionReview(String uid, ObjectNode pod, Optional<ObjectNode> before) {
+record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<String> existingContainers) {
+    enum Operation {
+        CREATE,
+        /** UPDATE of the subresource {@code ephemeralcontainers}, as by {@code kubectl debug}. */
+        ADD_EPHEMERAL_CONTAINER
+    }
+
     private static final String KIND = "AdmissionReview";
     private static final String VERSION = "admission.k8s.io/v1";
     private static final int FORBIDDEN = 403;
@@ -32,30 +37,51 @@ record AdmissionReview(String uid, ObjectNode pod, Optional<ObjectNode> before) 
             .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
             .build();
 
-    /** @throws MalformedReviewException where the body asks anything else */
+    AdmissionReview {
+        existingContainers = Set.copyOf(existingContainers);
+    }
+
+    /** @throws MalformedReviewException if the body is not an AdmissionReview of one of the {@link Operation}s */
     static AdmissionReview parse(byte[] body) {
         if (!(read(body) instanceof ObjectNode review)
-                || !is(review, "kind", KIND)
-                || !is(review, "apiVersion", VERSION)) {
+                || !hasText(review, "kind", KIND)
+                || !hasText(review, "apiVersion", VERSION)) {
             throw new MalformedReviewException("expected an AdmissionReview of " + VERSION + " in JSON");
         }
         ObjectNode request = JsonTree.object(review, "request")
                 .orElseThrow(() -> new MalformedReviewException("expected the AdmissionReview to have a request"));
         String uid = JsonTree.text(request, "uid")
                 .orElseThrow(() -> new MalformedReviewException("expected the request to have a uid"));
-        Optional<ObjectNode> kind = JsonTree.object(request, "kind");
-        boolean pod = kind.isPresent()
-                && is(kind.get(), "kind", "Pod")
-                && is(kind.get(), "version", "v1")
-                && JsonTree.text(kind.get(), "group").isEmpty();
-        boolean creates = is(request, "operation", "CREATE")
-                && JsonTree.text(request, "subResource").isEmpty();
-        boolean adds = is(request, "operation", "UPDATE") && is(request, "subResource", "ephemeralcontainers");
-        if (!pod || !(creates || adds)) {
-            throw notAsked("the CREATE of a v1 Pod, or the UPDATE of its ephemeralcontainers");
+        Operation operation = operation(request);
+        ObjectNode pod = object(request, "object");
+        return switch (operation) {
+            case CREATE -> new AdmissionReview(uid, operation, pod, Set.of());
+            case ADD_EPHEMERAL_CONTAINER ->
+                new AdmissionReview(uid, operation, pod, containerNames(object(request, "oldObject")));
+        };
+    }
+
+    private static Operation operation(ObjectNode request) {
+        boolean pod = JsonTree.object(request, "kind")
+                .filter(kind -> hasText(kind, "kind", "Pod")
+                        && hasText(kind, "version", "v1")
+                        && JsonTree.text(kind, "group").isEmpty())
+                .isPresent();
+        if (pod
+                && hasText(request, "operation", "CREATE")
+                && JsonTree.text(request, "subResource").isEmpty()) {
+            return Operation.CREATE;
         }
-        return new AdmissionReview(
-                uid, object(request, "object"), adds ? Optional.of(object(request, "oldObject")) : Optional.empty());
+        if (pod && hasText(request, "operation", "UPDATE") && hasText(request, "subResource", "ephemeralcontainers")) {
+            return Operation.ADD_EPHEMERAL_CONTAINER;
+        }
+        throw unexpectedOperation("the CREATE of a v1 Pod, or the UPDATE of its ephemeralcontainers");
+    }
+
+    private static Set<String> containerNames(ObjectNode pod) {
+        return JsonContainer.withEphemeral(pod).stream()
+                .map(JsonContainer::name)
+                .collect(Collectors.toSet());
     }
 
     private static ObjectNode object(ObjectNode request, String field) {
@@ -63,28 +89,20 @@ record AdmissionReview(String uid, ObjectNode pod, Optional<ObjectNode> before) 
                 .orElseThrow(() -> new MalformedReviewException("expected the request to have an " + field));
     }
 
-    private static MalformedReviewException notAsked(String what) {
+    private static MalformedReviewException unexpectedOperation(String expected) {
         return new MalformedReviewException(
-                "expected " + what + "; check the rules of the MutatingWebhookConfiguration");
+                "expected " + expected + "; check the rules of the MutatingWebhookConfiguration");
     }
 
-    /** @throws MalformedReviewException where it is about a pod that is there already */
+    /** @throws MalformedReviewException if the pod exists already */
     void requireCreation() {
-        if (before.isPresent()) {
-            throw notAsked("the CREATE of a v1 Pod");
+        if (operation != Operation.CREATE) {
+            throw unexpectedOperation("the CREATE of a v1 Pod");
         }
     }
 
-    /** The names of the containers that the pod has already. */
-    Set<String> there() {
-        return before.stream()
-                .flatMap(pod -> Container.withEphemeral(pod).stream())
-                .map(Container::name)
-                .collect(Collectors.toSet());
-    }
-
-    /** The answer, as JSON. */
-    byte[] answer(Admission admission) {
+    /** The AdmissionReview with the response, as JSON. */
+    byte[] respond(Admission admission) {
         ObjectNode admitted = pod.deepCopy();
         try {
             admission.admit(admitted);
@@ -99,7 +117,8 @@ record AdmissionReview(String uid, ObjectNode pod, Optional<ObjectNode> before) 
         ObjectNode response = response(true);
         ArrayNode patch = JsonPatch.between(pod, admitted);
         if (!patch.isEmpty()) {
-            response.put("patchType", "JSONPatch").put("patch", bytes(patch)); // base64, as Go's []byte
+            // Jackson writes bytes in base64, which is how Go reads the field's type []byte.
+            response.put("patchType", "JSONPatch").put("patch", bytes(patch));
         }
         return print(response);
     }
@@ -118,7 +137,7 @@ record AdmissionReview(String uid, ObjectNode pod, Optional<ObjectNode> before) 
         try {
             return JSON.writeValueAsBytes(node);
         } catch (JsonProcessingException e) {
-            throw new UncheckedIOException("a tree can always be written", e);
+            throw new UncheckedIOException("cannot write a JSON tree to memory", e);
         }
     }
 
@@ -128,11 +147,11 @@ record AdmissionReview(String uid, ObjectNode pod, Optional<ObjectNode> before) 
         } catch (JsonProcessingException e) {
             throw new MalformedReviewException("expected JSON: " + e.getOriginalMessage());
         } catch (IOException e) {
-            throw new UncheckedIOException("bytes in memory can always be read", e);
+            throw new UncheckedIOException("cannot read bytes in memory", e);
         }
     }
 
-    private static boolean is(ObjectNode object, String field, String value) {
+    private static boolean hasText(ObjectNode object, String field, String value) {
         return JsonTree.text(object, field).filter(value::equals).isPresent();
     }
 }

@@ -1,12 +1,12 @@
 package io.aliquot.scheduler.admission;
 
 /**
- * A pod that may not be. The message is for its author: one sentence, with what to write instead. It may quote what the
- * author wrote, which nobody has validated yet, so it is shortened and made printable.
+ * A refusal of a pod. The message is one sentence for the pod's author that says what to write instead. It may quote
+ * the pod, which the API server has not validated yet, so it is shortened and control characters are replaced.
  */
 final class DeniedException extends RuntimeException {
     private static final long serialVersionUID = 1L;
-    private static final int LONGEST_MESSAGE = 600;
+    private static final int MAX_LENGTH = 600;
 
     DeniedException(String message) {
         super(printable(message));
@@ -18,6 +18,6 @@ final class DeniedException extends RuntimeException {
 
     private static String printable(String message) {
         String shown = message.replaceAll("\\p{Cntrl}", "?");
-        return shown.length() <= LONGEST_MESSAGE ? shown : shown.substring(0, LONGEST_MESSAGE) + "…";
+        return shown.length() <= MAX_LENGTH ? shown : shown.substring(0, MAX_LENGTH) + "…";
     }
 }

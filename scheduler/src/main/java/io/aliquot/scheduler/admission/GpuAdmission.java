@@ -8,62 +8,60 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 
 /**
- * Makes of a pod that asks for GPUs one that gets exactly those: in our names, placed by our scheduler, with each GPU
- * container reading its devices and limits from annotations that Bind will write, and all other containers seeing no
- * GPU. Refuses what makes no sense or would get around its limits.
+ * Prepares a pod that requests GPUs. It translates the resources of other products into Aliquot's, sets the scheduler,
+ * and lets each GPU container read its devices and limits from annotations that Bind will write; it hides the GPUs from
+ * all other containers. It refuses invalid requests and pods that could bypass their limits.
  *
- * @param schedulerName of the kube-scheduler that we extend
- * @param runtimeClass for pods that name none; empty to leave them so
- * @param compatibility whose meaning a pod's resources have that doesn't say, and isn't in ACK's names
+ * @param schedulerName the {@code schedulerName} of the kube-scheduler that the extender serves
+ * @param runtimeClass for pods without a RuntimeClass; empty: such pods stay without one
+ * @param compatibility the meaning of resources in pods that neither have the annotation nor use ACK's names
  */
-record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compatibility compatibility)
-        implements Admission {
+record GpuAdmission(String schedulerName, String runtimeClass, Compatibility compatibility) implements Admission {
     private static final String DEFAULT_SCHEDULER = "default-scheduler";
 
     @Override
     public void admit(ObjectNode pod) {
         Map<String, String> annotations = metadata(pod, "annotations");
-        List<Container> containers = Container.of(pod);
-        var wishes = new PreferenceAnnotations(
-                annotations, compatibility, containers.stream().anyMatch(Container::inAcksNames));
         Map<String, String> labels = metadata(pod, "labels");
-        var gpuContainers = new ArrayList<Container>();
-        var others = new ArrayList<Container>();
-        for (Container container : containers) {
-            wishes.add(container, container.translateAliases(labels, wishes.compatibility()));
-            (container.request().isPresent() ? gpuContainers : others).add(container);
+        List<JsonContainer> containers = JsonContainer.of(pod);
+        var derived = new DerivedAnnotations(
+                annotations, compatibility, containers.stream().anyMatch(JsonContainer::usesAckResources));
+        var gpuContainers = new ArrayList<JsonContainer>();
+        var others = new ArrayList<JsonContainer>();
+        for (JsonContainer container : containers) {
+            derived.add(container, container.translateAliases(labels, derived.compatibility()));
+            (container.requestsGpu() ? gpuContainers : others).add(container);
         }
         if (gpuContainers.isEmpty()) {
-            wishes.checkNone();
+            derived.requireNoPriority();
         } else {
-            checkReserved(annotations);
+            checkReservedAnnotations(annotations);
             ObjectNode spec = JsonTree.ensureObject(pod, "spec");
-            checkPlacedByUs(spec);
+            checkScheduler(spec);
             gpuContainers.forEach(GpuAdmission::checkConfined);
-            others.forEach(GpuAdmission::checkGrantedByUs);
-            checkKeysDiffer(gpuContainers);
+            others.forEach(GpuAdmission::checkNoOtherDevicePlugin);
+            checkAnnotationKeysDiffer(gpuContainers);
             spec.put("schedulerName", schedulerName);
-            if (runtimeClass.isPresent()
+            if (!runtimeClass.isEmpty()
                     && JsonTree.text(spec, "runtimeClassName").isEmpty()) {
-                spec.put("runtimeClassName", runtimeClass.get());
+                spec.put("runtimeClassName", runtimeClass);
             }
-            addVolumes(spec, gpuContainers);
-            for (Container container : gpuContainers) {
+            addLimitFileVolumes(spec, gpuContainers);
+            for (JsonContainer container : gpuContainers) {
                 container.defaultToOneGpu();
-                container.showGrantedGpus();
-                container.mountVolume();
+                container.showAllocatedGpus();
+                container.mountLimitFile();
             }
-            Map<String, String> added = wishes.annotations();
+            Map<String, String> added = derived.toAdd();
             if (!added.isEmpty()) {
                 added.forEach(JsonTree.ensureObject(JsonTree.ensureObject(pod, "metadata"), "annotations")::put);
             }
         }
         others.stream()
-                .filter(container -> container.grantedByAnother().isEmpty())
-                .forEach(Container::hideGpus);
+                .filter(container -> container.resourceOfOtherDevicePlugin().isEmpty())
+                .forEach(JsonContainer::hideGpus);
     }
 
     private static Map<String, String> metadata(ObjectNode pod, String field) {
@@ -72,67 +70,68 @@ record GpuAdmission(String schedulerName, Optional<String> runtimeClass, Compati
                 .orElse(Map.of());
     }
 
-    private static void checkReserved(Map<String, String> annotations) {
+    private static void checkReservedAnnotations(Map<String, String> annotations) {
         annotations.keySet().stream()
                 .filter(Annotations::reservedOnPods)
                 .findFirst()
                 .ifPresent(key -> {
                     throw new DeniedException("remove the annotation " + key
-                            + ": the Aliquot scheduler alone writes it, when it binds the pod");
+                            + ": only the Aliquot scheduler writes it, when it binds the pod");
                 });
     }
 
-    private static void checkGrantedByUs(Container container) {
-        container.grantedByAnother().ifPresent(resource -> {
-            throw container.denied(resource + " is granted by another device plugin, whose devices a pod with shares of"
-                    + " GPUs can't have too; put the two into pods of their own");
+    private static void checkNoOtherDevicePlugin(JsonContainer container) {
+        container.resourceOfOtherDevicePlugin().ifPresent(resource -> {
+            throw container.denied(resource + " belongs to another device plugin, and a pod that gets GPUs from Aliquot"
+                    + " cannot use it too; put the two containers into separate pods");
         });
     }
 
-    private void checkPlacedByUs(ObjectNode spec) {
+    private void checkScheduler(ObjectNode spec) {
         JsonTree.text(spec, "nodeName").ifPresent(node -> {
             throw new DeniedException(
-                    "remove spec.nodeName, which bypasses the scheduler that hands out GPUs; to choose"
+                    "remove spec.nodeName, which bypasses the scheduler that allocates GPUs; to select"
                             + " the node write nodeSelector: {kubernetes.io/hostname: " + node + "}");
         });
         String scheduler = JsonTree.text(spec, "schedulerName").orElse(DEFAULT_SCHEDULER);
         if (!scheduler.equals(DEFAULT_SCHEDULER) && !scheduler.equals(schedulerName)) {
             throw new DeniedException("remove spec.schedulerName " + scheduler
-                    + ": a pod that asks for GPUs is placed by " + schedulerName);
+                    + ": a pod that requests GPUs is placed by " + schedulerName);
         }
     }
 
-    private static void checkConfined(Container container) {
+    private static void checkConfined(JsonContainer container) {
         if (container.privileged()) {
-            throw container.denied("a privileged container sees every GPU of its node, so it can't be given a share;"
-                    + " remove securityContext.privileged, or what it asks of nvidia.com");
+            throw container.denied("a privileged container sees every GPU of its node, so it cannot be limited to a"
+                    + " share; remove securityContext.privileged, or its nvidia.com resources");
         }
         container
-                .places()
-                .forEach(place -> ReservedPaths.objection(place).ifPresent(objection -> {
-                    throw container.denied(objection);
+                .userPaths()
+                .forEach(path -> ReservedPaths.conflict(path).ifPresent(conflict -> {
+                    throw container.denied(conflict);
                 }));
     }
 
-    /** Long names are cut and hashed into annotation keys; somebody may have made two that meet. */
-    private static void checkKeysDiffer(List<Container> containers) {
+    /** Two long names can have the same annotation key, which contains part of the name and a short hash of it. */
+    private static void checkAnnotationKeysDiffer(List<JsonContainer> containers) {
         var names = new HashMap<String, String>();
-        for (Container container : containers) {
-            String other = names.put(container.key(), container.name());
+        for (JsonContainer container : containers) {
+            String other = names.put(container.keySuffix(), container.name());
             if (other != null && !other.equals(container.name())) { // the API server refuses equal names
-                throw container.denied("rename it, since its short form is that of container " + other);
+                throw container.denied(
+                        "rename it: annotation keys contain the same short form of its name and of container " + other);
             }
         }
     }
 
-    private static void addVolumes(ObjectNode spec, List<Container> containers) {
+    private static void addLimitFileVolumes(ObjectNode spec, List<JsonContainer> containers) {
         var present = new HashMap<String, ObjectNode>();
         for (ObjectNode volume : JsonTree.objects(spec, "volumes")) {
             JsonTree.text(volume, "name").ifPresent(name -> present.put(name, volume));
         }
         ArrayNode volumes = JsonTree.ensureArray(spec, "volumes");
-        for (Container container : containers) {
-            ObjectNode ours = container.volume();
+        for (JsonContainer container : containers) {
+            ObjectNode ours = container.limitFileVolume();
             ObjectNode other = present.putIfAbsent(container.volumeName(), ours);
             if (other == null) {
                 volumes.add(ours);

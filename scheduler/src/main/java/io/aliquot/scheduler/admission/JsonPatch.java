@@ -7,16 +7,17 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
 
 /**
- * The difference of two trees as a JSON Patch (RFC 6902). Elements of arrays are compared place by place, which is
- * linear and all we need: we append and replace. An array that we shorten is replaced whole, since the API server copies
- * an array for each element that a patch removes. The diff of zjsonpatch, which fabric8 brings along, looks for the
- * longest common subsequence in a table of n × m, 1.6 GB for a pod with 20,000 environment variables, and anybody may
- * send one.
+ * The difference between two JSON trees as a JSON Patch (RFC 6902). Array elements are compared by index, which takes
+ * linear time and is sufficient, because admission only appends and replaces elements. An array that becomes shorter is
+ * replaced as a whole, because the API server copies the array for each element that a patch removes.
+ *
+ * <p>zjsonpatch, a dependency of fabric8, finds the longest common subsequence in a table of n × m. Such a table takes
+ * 1.6 GB for a pod with 20,000 environment variables, and any user can create one.
  */
 final class JsonPatch {
     private JsonPatch() {}
 
-    /** Empty where they are equal. */
+    /** The operations that turn {@code before} into {@code after}; empty if they are equal. */
     static ArrayNode between(ObjectNode before, ObjectNode after) {
         ArrayNode operations = JsonNodeFactory.instance.arrayNode();
         compare(operations, "", before, after);
@@ -24,27 +25,29 @@ final class JsonPatch {
     }
 
     private static void compare(ArrayNode operations, String path, JsonNode before, JsonNode after) {
-        if (before instanceof ObjectNode old && after instanceof ObjectNode now) {
+        if (before instanceof ObjectNode old && after instanceof ObjectNode current) {
             for (Map.Entry<String, JsonNode> field : old.properties()) {
-                String place = path + "/" + escaped(field.getKey());
-                JsonNode value = now.get(field.getKey());
+                String fieldPath = path + "/" + escaped(field.getKey());
+                JsonNode value = current.get(field.getKey());
                 if (value == null) {
-                    add(operations, "remove", place);
+                    add(operations, "remove", fieldPath);
                 } else {
-                    compare(operations, place, field.getValue(), value);
+                    compare(operations, fieldPath, field.getValue(), value);
                 }
             }
-            for (Map.Entry<String, JsonNode> field : now.properties()) {
+            for (Map.Entry<String, JsonNode> field : current.properties()) {
                 if (!old.has(field.getKey())) {
                     add(operations, "add", path + "/" + escaped(field.getKey())).set("value", field.getValue());
                 }
             }
-        } else if (before instanceof ArrayNode old && after instanceof ArrayNode now && old.size() <= now.size()) {
+        } else if (before instanceof ArrayNode old
+                && after instanceof ArrayNode current
+                && old.size() <= current.size()) {
             for (int i = 0; i < old.size(); i++) {
-                compare(operations, path + "/" + i, old.get(i), now.get(i));
+                compare(operations, path + "/" + i, old.get(i), current.get(i));
             }
-            for (int i = old.size(); i < now.size(); i++) {
-                add(operations, "add", path + "/" + i).set("value", now.get(i));
+            for (int i = old.size(); i < current.size(); i++) {
+                add(operations, "add", path + "/" + i).set("value", current.get(i));
             }
         } else if (!before.equals(after)) {
             add(operations, "replace", path).set("value", after);

@@ -11,8 +11,8 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * Reads a JSON tree of a known shape. An absent field and {@code null} are the same, as for the API server; a field of
- * the wrong type is a {@link MalformedReviewException}.
+ * Typed access to a JSON tree. As for the API server, a field that is {@code null} counts as absent. A field of the
+ * wrong type is a {@link MalformedReviewException}.
  */
 final class JsonTree {
     private JsonTree() {}
@@ -31,7 +31,7 @@ final class JsonTree {
         return objects;
     }
 
-    /** Empty for an empty text too. */
+    /** The field's text; empty if the field is absent or its text is empty. */
     static Optional<String> text(ObjectNode parent, String field) {
         return field(parent, field)
                 .map(node -> {
@@ -54,7 +54,7 @@ final class JsonTree {
                 .orElse(false);
     }
 
-    /** A map of strings or, since quantities may be written so, numbers; in the order written. */
+    /** An object whose values are strings or numbers (quantities may be either), in its order. */
     static Map<String, String> texts(ObjectNode parent, String field) {
         var texts = new LinkedHashMap<String, String>();
         object(parent, field)
@@ -68,12 +68,12 @@ final class JsonTree {
         return texts;
     }
 
-    /** The object that is there, or a new one put there. */
+    /** The field's object; added if it is absent. */
     static ObjectNode ensureObject(ObjectNode parent, String field) {
         return object(parent, field).orElseGet(() -> parent.putObject(field));
     }
 
-    /** The array that is there, or a new one put there. */
+    /** The field's array; added if it is absent. */
     static ArrayNode ensureArray(ObjectNode parent, String field) {
         return field(parent, field).map(node -> asArray(node, field)).orElseGet(() -> parent.putArray(field));
     }

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.admission;
 
-/** A body that the API server would not send. The message says what was expected. */
+/** A request body that the API server does not send. The message says what was expected. */
 final class MalformedReviewException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 

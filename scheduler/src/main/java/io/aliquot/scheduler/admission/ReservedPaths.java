@@ -5,34 +5,34 @@ import java.util.List;
 import java.util.Optional;
 import java.util.regex.Pattern;
 
-/** The paths by which a container is limited. Whoever mounts something over them lifts the limits. */
+/** The paths of the files that limit a container. A user's mount on, above or below one of them would remove limits. */
 final class ReservedPaths {
     private static final List<String> RESERVED =
             List.of(ContainerPaths.CONFIG_FOLDER, ContainerPaths.PRELOAD, ContainerPaths.SHIM_FOLDER);
-    /** {@code //}, {@code /./} and {@code /../}, at the end too: the policy in the API server, CEL, can't resolve them. */
-    private static final Pattern ROUNDABOUT = Pattern.compile("//|/\\.\\.?(/|$)");
+    /** {@code //}, {@code /./}, {@code /../}, also at the end. The policy in the API server (CEL) cannot resolve them. */
+    private static final Pattern NOT_NORMALIZED = Pattern.compile("//|/\\.\\.?(/|$)");
 
     private ReservedPaths() {}
 
     /**
-     * Something of the user's in the container's file system.
+     * A path in the container at which the user's pod puts something.
      *
-     * @param field that says so
-     * @param path as written; the kubelet takes a relative one from the root (pkg/kubelet/kubelet_pods.go, makeMounts)
+     * @param field the field of the container that states the path
+     * @param path as written; a relative one starts at the root (pkg/kubelet/kubelet_pods.go, makeMounts)
      */
-    record Place(String field, String path) {}
+    record UserPath(String field, String path) {}
 
-    /** What to write instead, where this place is not to be had. */
-    static Optional<String> objection(Place place) {
-        String path = place.path().startsWith("/") ? place.path() : "/" + place.path();
-        if (ROUNDABOUT.matcher(path).find()) {
-            return Optional.of("write " + place.field() + " " + place.path() + " without \"//\", \"/./\" and \"/../\"");
+    /** Why the path is refused and what to write instead; empty if it is allowed. */
+    static Optional<String> conflict(UserPath user) {
+        String path = user.path().startsWith("/") ? user.path() : "/" + user.path();
+        if (NOT_NORMALIZED.matcher(path).find()) {
+            return Optional.of("write " + user.field() + " " + user.path() + " without \"//\", \"/./\" and \"/../\"");
         }
         String folder = path.endsWith("/") ? path : path + "/";
         return RESERVED.stream()
                 .filter(reserved -> (reserved + "/").startsWith(folder) || folder.startsWith(reserved + "/"))
                 .findFirst()
-                .map(reserved -> place.field() + " " + place.path() + " would cover " + reserved
-                        + ", by which the container's share is enforced; choose another path");
+                .map(reserved -> user.field() + " " + user.path() + " would cover " + reserved
+                        + ", which enforces the container's limits; choose another path");
     }
 }

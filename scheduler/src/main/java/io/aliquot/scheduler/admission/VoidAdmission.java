@@ -4,19 +4,24 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Set;
 
 /**
- * Hides the GPUs from containers that ask for none, where NVIDIA's runtime is the default one; from those that are added to
- * a pod that runs (kubectl debug), too. Leaves alone containers that name our resources, however badly: those are
- * {@link GpuAdmission}'s; and those that another device plugin gives a device. Never denies.
+ * Hides the GPUs from containers that do not request any, because NVIDIA's runtime, where it is the default runtime,
+ * shows all GPUs to them. Ephemeral containers (kubectl debug) are included. It does not change containers that name
+ * Aliquot's resources, even with invalid amounts, which {@link GpuAdmission} handles, nor containers that get a device
+ * from another device plugin. It never denies a pod.
  *
- * @param there names of containers that are there already and can't be changed
+ * @param existingContainers names of containers of the stored pod, which cannot be changed any more
  */
-record VoidAdmission(Set<String> there) implements Admission {
+record VoidAdmission(Set<String> existingContainers) implements Admission {
+    VoidAdmission {
+        existingContainers = Set.copyOf(existingContainers);
+    }
+
     @Override
     public void admit(ObjectNode pod) {
-        Container.withEphemeral(pod).stream()
-                .filter(container -> !there.contains(container.name())
-                        && !container.namesOurResources()
-                        && container.grantedByAnother().isEmpty())
-                .forEach(Container::hideGpus);
+        JsonContainer.withEphemeral(pod).stream()
+                .filter(container -> !existingContainers.contains(container.name())
+                        && !container.namesGpuResource()
+                        && container.resourceOfOtherDevicePlugin().isEmpty())
+                .forEach(JsonContainer::hideGpus);
     }
 }

@@ -1,8 +1,8 @@
 /**
- * The mutating webhooks, and the certificate that the API server trusts them by. What they do to a pod is a function
- * from JSON tree to JSON tree ({@link io.aliquot.scheduler.admission.GpuAdmission}): a tree, so that fields newer than us
- * survive. Asked again about its own result, possibly with containers that other webhooks added, it changes only what is
- * new (reinvocationPolicy IfNeeded).
+ * The mutating webhooks. Each changes a pod's JSON tree in place
+ * ({@link io.aliquot.scheduler.admission.GpuAdmission}, {@link io.aliquot.scheduler.admission.VoidAdmission}); a tree
+ * keeps the fields of newer Kubernetes versions. A second call on the result, perhaps with containers that other
+ * webhooks added, changes only what is new (reinvocationPolicy IfNeeded).
  */
 @NullMarked
 package io.aliquot.scheduler.admission;

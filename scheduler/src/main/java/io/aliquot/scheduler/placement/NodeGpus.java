@@ -36,8 +36,8 @@ public final class NodeGpus {
                 .mapToObj(place -> new GpuCapacity(
                         gpus.get(place),
                         share,
-                        inventory.sellableMiB(gpus.get(place)),
-                        inventory.sellableCores(),
+                        inventory.allocatableMiB(gpus.get(place)),
+                        inventory.allocatableCores(),
                         inventory.slots(),
                         cordoned.contains(gpus.get(place).uuid()),
                         place,

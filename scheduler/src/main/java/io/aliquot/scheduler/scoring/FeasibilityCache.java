@@ -49,9 +49,9 @@ public final class FeasibilityCache {
      * What one request may spend on evaluating nodes: one for each node, and one for each of its places that the judge does
      * not remember, some 20 to 50 microseconds on a node of 8 GPUs.
      */
-    static final int EVALUATIONS = 1024;
+    static final int EVALUATIONS = 512;
     /** Of these, what is spent in the nodes' order before they are sorted: few nodes change between two pods. */
-    private static final int UNSORTED = 128;
+    private static final int UNSORTED = 64;
     /** Less than any liking of a node that was evaluated. */
     private static final double NOT_EVALUATED = -1e12;
 

@@ -6,8 +6,8 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * What the webhooks' port shows of itself. Asked at every handshake, so a renewed certificate is used from the next
- * connection on; while there is none, handshakes fail. Implementations answer from memory and are thread-safe.
+ * The certificate of the TLS ports. Each handshake asks for it, so that the next connection uses a renewed certificate;
+ * without one, handshakes fail. Implementations answer from memory and are thread-safe.
  */
 public interface CertificateSource {
     Optional<Identity> current();

@@ -2,21 +2,32 @@ package io.aliquot.scheduler.server;
 
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import org.springframework.context.SmartLifecycle;
 
 /**
- * Before the server stops, each client is asked to close its connections. Otherwise an API server that sends a review
- * over one it kept, in the moment in which the server closes it, gets no answer, and refuses somebody's pod.
+ * Asks the webhooks' clients to close their connections before the server stops. Otherwise the API server can send a
+ * review over a kept connection in the moment in which the server closes it, gets no answer, and refuses a user's pod.
  */
 final class ConnectionDrain implements SmartLifecycle {
     private static final Duration LONGEST = Duration.ofSeconds(3);
     private static final Duration STEP = Duration.ofMillis(20);
 
-    private final PortPolicyValve doors;
+    private final Runnable closeAfterAnswer;
+    private final LongSupplier connections;
+    private final LongSupplier nanoTime;
     private volatile boolean running;
 
-    ConnectionDrain(PortPolicyValve doors) {
-        this.doors = doors;
+    /**
+     * Waits until {@code connections} is 0, for at most three seconds.
+     *
+     * @param closeAfterAnswer makes each further answer the last one over its connection
+     * @param connections the number of open connections
+     */
+    ConnectionDrain(Runnable closeAfterAnswer, LongSupplier connections, LongSupplier nanoTime) {
+        this.closeAfterAnswer = closeAfterAnswer;
+        this.connections = connections;
+        this.nanoTime = nanoTime;
     }
 
     @Override
@@ -29,7 +40,7 @@ final class ConnectionDrain implements SmartLifecycle {
         return running;
     }
 
-    /** The last to start is the first to stop, before the server's own graceful shutdown. */
+    /** Spring stops the highest phase first, so this runs before the server's graceful shutdown. */
     @Override
     public int getPhase() {
         return Integer.MAX_VALUE;
@@ -37,10 +48,10 @@ final class ConnectionDrain implements SmartLifecycle {
 
     @Override
     public void stop() {
-        doors.leave();
-        long end = System.nanoTime() + LONGEST.toNanos();
+        closeAfterAnswer.run();
+        long end = nanoTime.getAsLong() + LONGEST.toNanos();
         try {
-            while (doors.connections(PortPolicy.WEBHOOKS) > 0 && System.nanoTime() < end) {
+            while (connections.getAsLong() > 0 && end - nanoTime.getAsLong() > 0) {
                 TimeUnit.NANOSECONDS.sleep(STEP.toNanos());
             }
         } catch (InterruptedException e) {

@@ -11,7 +11,7 @@ import org.springframework.web.ErrorResponse;
 import org.springframework.web.bind.annotation.ExceptionHandler;
 import org.springframework.web.bind.annotation.RestControllerAdvice;
 
-/** Whatever goes wrong is answered in a few words, as {@link Problems} says, never with a stack trace. */
+/** Answers failed requests as {@link Problems} says, without a stack trace. */
 @RestControllerAdvice
 final class ErrorResponses {
     @ExceptionHandler
@@ -21,7 +21,7 @@ final class ErrorResponses {
 
     @ExceptionHandler
     ResponseEntity<?> other(HttpServletRequest request, Exception e) {
-        if (e instanceof ErrorResponse known) { // Spring's own: wrong method, wrong media type; and the API's
+        if (e instanceof ErrorResponse known) { // of Spring, such as a wrong method or media type, and of the API
             return answer(request, known.getBody(), known.getHeaders());
         }
         return answer(request, Problems.failed(e), HttpHeaders.EMPTY);

@@ -2,15 +2,15 @@ package io.aliquot.scheduler.server;
 
 import java.io.InputStream;
 
-/** What the extender's port answers. */
+/** Answers the requests to the extender's port. */
 public interface ExtenderHandler {
     /**
-     * Reads a request's body and answers it; from many threads at once.
+     * Reads the body of a request and returns the answer. Called from many threads at once.
      *
      * @param path one of {@link PortPolicy#EXTENDER}
      * @return JSON
-     * @throws tools.jackson.core.JacksonException where the body is not what the path expects
-     * @throws org.springframework.web.server.ResponseStatusException for another status, in words
+     * @throws tools.jackson.core.JacksonException if the body is not what the path expects
+     * @throws org.springframework.web.server.ResponseStatusException for another status, with a message
      */
     byte[] answer(String path, InputStream body);
 }

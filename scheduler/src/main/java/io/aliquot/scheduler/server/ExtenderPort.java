@@ -47,31 +47,35 @@ import org.springframework.web.server.ResponseStatusException;
 import tools.jackson.core.JacksonException;
 
 /*
- * No connector of Tomcat's: there one thread watches all connections and hands each request to another, which was a third
- * of what three requests a pod cost. kube-scheduler keeps few connections, so each may have a thread to itself.
+ * This port is not a connector of Tomcat: there one thread polls all connections and hands each request to another,
+ * which took a third of the CPU time of a pod's three requests. kube-scheduler keeps few connections, so each has its
+ * own thread.
  *
- * Answers are whole when they are sent, so that their length is told. In pieces, kube-scheduler, whose decoder stops where
- * the JSON does, would leave the last one unread, and open a new connection for the next request.
+ * Answers are sent with their length, not in chunks. kube-scheduler's JSON decoder stops at the end of the JSON and
+ * would leave the last chunk unread, so that the next request would need a new connection.
  */
-/** The extender's port, plain HTTP/1.1 on 127.0.0.1. Whatever is no POST to a verb's path is refused in a line of text. */
+/**
+ * The extender's port, plain HTTP/1.1 on 127.0.0.1. It refuses everything but a POST to the path of a verb with a line
+ * of text.
+ */
 final class ExtenderPort implements SmartLifecycle, Liveness {
     private static final Logger LOG = LoggerFactory.getLogger(ExtenderPort.class);
-    private static final PortPolicy DOOR = PortPolicy.EXTENDER;
+    private static final PortPolicy POLICY = PortPolicy.EXTENDER;
 
-    /** Whoever comes when all are taken waits. kube-scheduler has one for each pod whose Binding is on its way. */
+    /** Further connections wait. kube-scheduler opens one for each pod whose Binding is in progress. */
     private static final int MOST_CONNECTIONS = 64;
 
-    private static final Timeout IDLE = Timeout.of(PortPolicy.IDLE);
+    private static final Timeout IDLE_TIMEOUT = Timeout.of(PortPolicy.IDLE_TIMEOUT);
     private static final Duration LAST_ANSWERS = Duration.ofSeconds(10);
-    /** After a failure to accept, such as for want of file descriptors. */
-    private static final Duration RESPITE = Duration.ofMillis(100);
+    /** The pause after a failed accept, for example without free file descriptors. */
+    private static final Duration ACCEPT_PAUSE = Duration.ofMillis(100);
 
-    private final ExtenderHandler verbs;
-    private final int wanted;
+    private final ExtenderHandler handler;
+    private final int port;
     private final DefaultBHttpServerConnectionFactory protocol = new DefaultBHttpServerConnectionFactory(
             "http",
             Http1Config.custom()
-                    .setBufferSize(16 << 10) // an answer with its head, mostly
+                    .setBufferSize(16 << 10) // fits most answers with their headers
                     .setMaxLineLength(8 << 10)
                     .setMaxHeaderCount(100)
                     .build(),
@@ -84,20 +88,20 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
             new BasicHttpServerExpectationDecorator(
                     (request, answer, context) -> answer.submitResponse(answer(request))));
     private final ExecutorService threads = Executors.newCachedThreadPool(work -> new Thread(work, "extender"));
-    /** Each connection has one, and whoever waits for the next. */
-    private final Semaphore free = new Semaphore(MOST_CONNECTIONS);
+    /** One permit for each open connection, and one for the accept in progress. */
+    private final Semaphore permits = new Semaphore(MOST_CONNECTIONS);
     /** Connections between two requests. */
     private final Set<Socket> idle = ConcurrentHashMap.newKeySet();
 
     private final ServerSocket listener;
     private volatile boolean running;
-    private volatile boolean gaveUp;
-    private volatile boolean leaves;
+    private volatile boolean acceptEnded;
+    private volatile boolean stopping;
 
-    /** Listens from {@link #start} on; at port 0 the system chooses one. */
-    ExtenderPort(ExtenderHandler verbs, int port) {
-        this.verbs = verbs;
-        this.wanted = port;
+    /** Listens from {@link #start} on; with port 0 the system chooses the port. */
+    ExtenderPort(ExtenderHandler handler, int port) {
+        this.handler = handler;
+        this.port = port;
         try {
             this.listener = new ServerSocket();
         } catch (IOException e) {
@@ -116,7 +120,7 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
 
     @Override
     public void start() {
-        var address = new InetSocketAddress(InetAddress.getLoopbackAddress(), wanted);
+        var address = new InetSocketAddress(InetAddress.getLoopbackAddress(), port);
         try {
             listener.setReuseAddress(true);
             listener.bind(address, MOST_CONNECTIONS);
@@ -127,18 +131,18 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
         threads.execute(this::accept);
     }
 
-    /** Who is being answered is answered; who asks nothing is cut off. */
+    /** Completes the requests in progress and closes idle connections. */
     @Override
     public void stop() {
-        leaves = true;
+        stopping = true;
         try {
             listener.close();
         } catch (IOException e) {
             LOG.debug("closing the port", e);
         }
-        idle.forEach(ExtenderPort::cutOff);
+        idle.forEach(ExtenderPort::closeInput);
         try {
-            if (!free.tryAcquire(MOST_CONNECTIONS, LAST_ANSWERS.toMillis(), TimeUnit.MILLISECONDS)) {
+            if (!permits.tryAcquire(MOST_CONNECTIONS, LAST_ANSWERS.toMillis(), TimeUnit.MILLISECONDS)) {
                 LOG.warn("not all of kube-scheduler's requests were answered within {}", LAST_ANSWERS);
             }
         } catch (InterruptedException e) {
@@ -148,8 +152,8 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
         running = false;
     }
 
-    /** Whoever waits for input from it finds the end. */
-    private static void cutOff(Socket client) {
+    /** A thread that reads from the socket finds the end of the stream. */
+    private static void closeInput(Socket client) {
         try {
             client.shutdownInput();
         } catch (IOException e) {
@@ -159,12 +163,12 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
 
     private void accept() {
         try {
-            while (!leaves) {
-                free.acquireUninterruptibly();
+            while (!stopping) {
+                permits.acquireUninterruptibly();
                 acceptOne();
             }
         } finally {
-            gaveUp = !leaves;
+            acceptEnded = !stopping;
         }
     }
 
@@ -173,22 +177,24 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
             Socket client = listener.accept();
             threads.execute(() -> serve(client));
         } catch (IOException e) {
-            free.release();
-            if (!leaves) {
+            permits.release();
+            if (!stopping) {
                 LOG.warn("cannot accept connections: {}", e.getMessage());
-                rest();
+                pauseAccept();
             }
         }
     }
 
     @Override
     public Optional<String> broken() {
-        return gaveUp ? Optional.of("nobody accepts kube-scheduler's connections any more") : Optional.empty();
+        return acceptEnded
+                ? Optional.of("the thread that accepts kube-scheduler's connections has ended")
+                : Optional.empty();
     }
 
-    private static void rest() {
+    private static void pauseAccept() {
         try {
-            TimeUnit.NANOSECONDS.sleep(RESPITE.toNanos());
+            TimeUnit.NANOSECONDS.sleep(ACCEPT_PAUSE.toNanos());
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
@@ -198,48 +204,48 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
         try (client;
                 HttpServerConnection connection = protocol.createConnection(client)) {
             client.setTcpNoDelay(true);
-            client.setSoTimeout((int) PortPolicy.PATIENCE.toMillis());
-            while (asks(client, connection)) {
+            client.setSoTimeout((int) PortPolicy.READ_TIMEOUT.toMillis());
+            while (hasRequest(client, connection)) {
                 service.handleRequest(connection, HttpCoreContext.create());
             }
         } catch (IOException | HttpException e) {
-            LOG.debug("a connection ended", e); // its opener's doing, mostly
+            LOG.debug("a connection ended", e); // usually closed by the client
         } finally {
-            free.release();
+            permits.release();
         }
     }
 
-    /** Waits for the next request's first byte; false if none comes, or will be answered. */
-    private boolean asks(Socket client, HttpServerConnection connection) throws IOException {
+    /** Waits for the first byte of the next request; false at the end of the connection or of the server. */
+    private boolean hasRequest(Socket client, HttpServerConnection connection) throws IOException {
         idle.add(client);
         try {
-            return !leaves && connection.isOpen() && connection.isDataAvailable(IDLE);
+            return !stopping && connection.isOpen() && connection.isDataAvailable(IDLE_TIMEOUT);
         } finally {
             idle.remove(client);
         }
     }
 
     private ClassicHttpResponse answer(ClassicHttpRequest request) throws IOException {
-        ClassicHttpResponse answer = ask(request);
-        return leaves ? last(answer) : answer;
+        ClassicHttpResponse answer = handle(request);
+        return stopping ? last(answer) : answer;
     }
 
-    private ClassicHttpResponse ask(ClassicHttpRequest request) throws IOException {
+    private ClassicHttpResponse handle(ClassicHttpRequest request) throws IOException {
         HttpEntity entity = request.getEntity();
         InputStream body = entity == null ? InputStream.nullInputStream() : entity.getContent();
         long length = entity == null ? 0 : entity.getContentLength();
         String path = request.getRequestUri();
-        Optional<ProblemDetail> turnedAway = DOOR.refuses(path, length);
-        if (turnedAway.isPresent()) {
-            return length < 0 || length > DOOR.largestBody()
-                    ? unread(request, body, turnedAway.get())
-                    : refusal(turnedAway.get());
+        Optional<ProblemDetail> refused = POLICY.refusal(path, length);
+        if (refused.isPresent()) {
+            return length < 0 || length > POLICY.largestBody()
+                    ? refuseUnread(request, body, refused.get())
+                    : refusal(refused.get());
         }
         if (!request.getMethod().equals("POST")) {
             return refusal(ProblemDetail.forStatusAndDetail(HttpStatus.METHOD_NOT_ALLOWED, "expected POST"));
         }
         try {
-            return whole(HttpStatus.OK.value(), verbs.answer(path, body), ContentType.APPLICATION_JSON);
+            return response(HttpStatus.OK.value(), handler.answer(path, body), ContentType.APPLICATION_JSON);
         } catch (JacksonException e) {
             return refusal(Problems.unreadable(e));
         } catch (ResponseStatusException e) {
@@ -249,16 +255,16 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
         }
     }
 
-    /** For a body that is not to be read; the connection ends with it. */
-    private static ClassicHttpResponse unread(ClassicHttpRequest request, InputStream body, ProblemDetail problem)
+    /** Refuses a request without reading its body and ends the connection. */
+    private static ClassicHttpResponse refuseUnread(ClassicHttpRequest request, InputStream body, ProblemDetail problem)
             throws IOException {
-        long swallowed = body.skip(PortPolicy.SWALLOWED);
-        LOG.debug("{}, of which {} were thrown away", problem.getDetail(), swallowed);
-        request.setEntity(null); // else the rest would be read, too
+        long discarded = body.skip(PortPolicy.DISCARDED);
+        LOG.debug("{}; discarded {} bytes of it", problem.getDetail(), discarded);
+        request.setEntity(null); // else HttpService reads the rest
         return last(refusal(problem));
     }
 
-    /** On its connection. */
+    /** Makes this the last answer over its connection. */
     private static ClassicHttpResponse last(ClassicHttpResponse answer) {
         answer.setHeader(HttpHeaders.CONNECTION, HeaderElements.CLOSE);
         return answer;
@@ -266,10 +272,10 @@ final class ExtenderPort implements SmartLifecycle, Liveness {
 
     private static ClassicHttpResponse refusal(ProblemDetail problem) {
         byte[] line = Problems.line(problem).getBytes(StandardCharsets.UTF_8);
-        return whole(problem.getStatus(), line, ContentType.TEXT_PLAIN.withCharset(StandardCharsets.UTF_8));
+        return response(problem.getStatus(), line, ContentType.TEXT_PLAIN.withCharset(StandardCharsets.UTF_8));
     }
 
-    private static ClassicHttpResponse whole(int status, byte[] body, ContentType type) {
+    private static ClassicHttpResponse response(int status, byte[] body, ContentType type) {
         var answer = new BasicClassicHttpResponse(status);
         answer.setEntity(new ByteArrayEntity(body, type));
         return answer;

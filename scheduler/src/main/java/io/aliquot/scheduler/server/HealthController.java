@@ -11,7 +11,7 @@ import org.springframework.http.ResponseEntity;
 import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.RestController;
 
-/** What the kubelet and Prometheus ask. */
+/** Answers the kubelet's probes and Prometheus. */
 @RestController
 final class HealthController {
     private static final MediaType EXPOSITION = MediaType.parseMediaType("text/plain;version=0.0.4;charset=utf-8");
@@ -50,8 +50,8 @@ final class HealthController {
         return ResponseEntity.ok().contentType(EXPOSITION).body(metrics.scrape());
     }
 
-    private static ResponseEntity<String> answer(Stream<String> troubles) {
-        List<String> all = troubles.toList();
+    private static ResponseEntity<String> answer(Stream<String> failures) {
+        List<String> all = failures.toList();
         return all.isEmpty()
                 ? text(HttpStatus.OK, "ok\n")
                 : text(HttpStatus.SERVICE_UNAVAILABLE, String.join("\n", all) + "\n");

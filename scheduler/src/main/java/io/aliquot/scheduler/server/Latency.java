@@ -3,7 +3,7 @@ package io.aliquot.scheduler.server;
 import io.micrometer.core.instrument.Timer;
 import java.time.Duration;
 
-/** Histograms of times, all with the same buckets, so that one can be laid over another. */
+/** Histograms of durations, all with the same buckets, so that they can be compared. */
 public final class Latency {
     private static final Duration[] BUCKETS = {
         Duration.ofMillis(1),
@@ -18,7 +18,7 @@ public final class Latency {
 
     private Latency() {}
 
-    /** To be given tags and registered. */
+    /** The caller adds tags and registers the timer. */
     public static Timer.Builder timer(String name, String description) {
         return Timer.builder(name).description(description).serviceLevelObjectives(BUCKETS);
     }

@@ -18,15 +18,15 @@ import javax.net.ssl.TrustManager;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Tomcat's TLS with a certificate that may change at any time. Each connection gets an engine of the JDK context made
- * for the identity of that moment, so nothing is reloaded, no file is read, and the port may open before there is a
- * certificate.
+ * An SSL context for Tomcat whose certificate can change at any time. Each connection gets an engine of the JDK context
+ * for the current certificate, so that nothing is reloaded, no file is read, and the port can open before the first
+ * certificate exists.
  */
 final class LiveSslContext implements org.apache.tomcat.util.net.SSLContext {
-    private record Made(Optional<Identity> identity, SSLContext context) {}
+    private record Current(Optional<Identity> identity, SSLContext context) {}
 
     private final CertificateSource source;
-    private volatile Made made = make(Optional.empty());
+    private volatile Current current = create(Optional.empty());
 
     LiveSslContext(CertificateSource source) {
         this.source = source;
@@ -34,19 +34,19 @@ final class LiveSslContext implements org.apache.tomcat.util.net.SSLContext {
 
     private SSLContext context() {
         Optional<Identity> identity = source.current();
-        Made latest = made;
+        Current latest = current;
         if (!latest.identity().equals(identity)) {
-            latest = make(identity);
-            made = latest;
+            latest = create(identity);
+            current = latest;
         }
         return latest.context();
     }
 
-    private static Made make(Optional<Identity> identity) {
+    private static Current create(Optional<Identity> identity) {
         try {
             var store = KeyStore.getInstance("PKCS12");
             store.load(null, null);
-            char[] password = new char[0]; // the store never leaves memory
+            char[] password = new char[0]; // the key store never leaves memory
             if (identity.isPresent()) {
                 Identity present = identity.get();
                 store.setKeyEntry(
@@ -56,7 +56,7 @@ final class LiveSslContext implements org.apache.tomcat.util.net.SSLContext {
             keys.init(store, password);
             var context = SSLContext.getInstance("TLS");
             context.init(keys.getKeyManagers(), new TrustManager[0], null);
-            return new Made(identity, context);
+            return new Current(identity, context);
         } catch (GeneralSecurityException | IOException e) {
             throw new IllegalStateException("cannot use the webhooks' certificate", e);
         }
@@ -84,7 +84,7 @@ final class LiveSslContext implements org.apache.tomcat.util.net.SSLContext {
 
     @Override
     public X509Certificate @Nullable [] getCertificateChain(String alias) {
-        return null; // asked for the log only
+        return null; // Tomcat only logs it
     }
 
     @Override

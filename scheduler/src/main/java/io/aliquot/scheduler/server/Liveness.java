@@ -2,9 +2,9 @@ package io.aliquot.scheduler.server;
 
 import java.util.Optional;
 
-/** A part of the process that can tell that only a restart helps; {@code /livez} asks every bean of this type. */
+/** A component that can fail in a way that only a restart repairs; {@code /livez} asks each bean of this type. */
 @FunctionalInterface
 public interface Liveness {
-    /** What is broken beyond repair, in a few words; empty while all is well. */
+    /** Returns the failure in a few words; empty if there is none. */
     Optional<String> broken();
 }

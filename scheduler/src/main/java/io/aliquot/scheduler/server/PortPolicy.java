@@ -7,19 +7,19 @@ import org.springframework.http.HttpStatus;
 import org.springframework.http.ProblemDetail;
 
 /**
- * What one port answers.
+ * The requests that one port accepts.
  *
- * @param paths exactly, as sent
- * @param below whatever path begins with it, too; empty for none
+ * @param paths exact paths, as sent
+ * @param below a prefix of further paths; empty for none
  * @param largestBody in bytes
  */
 record PortPolicy(Set<String> paths, String below, int largestBody) {
-    /** How long a client may be silent within a request. */
-    static final Duration PATIENCE = Duration.ofSeconds(10);
-    /** And between two of them. */
-    static final Duration IDLE = Duration.ofMinutes(2);
-    /** What is read and thrown away of a body that was refused, so that its sender gets to see why; in bytes. */
-    static final int SWALLOWED = 64 << 20;
+    /** The read timeout within a request. */
+    static final Duration READ_TIMEOUT = Duration.ofSeconds(10);
+    /** The timeout between two requests of a connection. */
+    static final Duration IDLE_TIMEOUT = Duration.ofMinutes(2);
+    /** In bytes: of a refused body, this much is read and discarded, so that the client reads the answer. */
+    static final int DISCARDED = 64 << 20;
 
     /** 8 MiB: a pod (1.5 MiB at most in etcd) and the names of 20,000 nodes. */
     static final PortPolicy EXTENDER =
@@ -27,7 +27,7 @@ record PortPolicy(Set<String> paths, String below, int largestBody) {
     /** 4 MiB: the API server itself accepts no request over 3 (k8s.io/apiserver, MaxRequestBodyBytes). */
     static final PortPolicy WEBHOOKS = new PortPolicy(Set.of("/admission/gpu", "/admission/void"), "", 4 << 20);
 
-    /** Answers nothing. */
+    /** Accepts nothing. */
     static final PortPolicy NONE = new PortPolicy(Set.of(), "", 0);
 
     static final PortPolicy HEALTH = new PortPolicy(Set.of("/livez", "/readyz", "/metrics"), "", 0);
@@ -39,12 +39,12 @@ record PortPolicy(Set<String> paths, String below, int largestBody) {
     }
 
     /**
-     * Why a request is turned away before anything else sees it; empty where it is not.
+     * Checks a request before any handler sees it; returns the answer to a refused one.
      *
-     * @param path as sent: none of our paths needs escapes, so whoever sends them wants to confuse somebody
-     * @param length of its body in bytes, 0 for none, negative where that is not told
+     * @param path as sent; no path of this process needs escapes, so an escaped one does not match
+     * @param length of the body in bytes, 0 for none, negative if unknown
      */
-    Optional<ProblemDetail> refuses(String path, long length) {
+    Optional<ProblemDetail> refusal(String path, long length) {
         if (!paths.contains(path) && (below.isEmpty() || !path.startsWith(below))) {
             return problem(HttpStatus.NOT_FOUND, "nothing here");
         }
@@ -53,7 +53,7 @@ record PortPolicy(Set<String> paths, String below, int largestBody) {
                     HttpStatus.CONTENT_TOO_LARGE,
                     "expected a body of at most " + largestBody + " bytes, found " + length);
         }
-        // Go's clients, and so kube-scheduler and the API server, always tell the length of a JSON body.
+        // Go's HTTP client, which kube-scheduler and the API server use, always sends the length of a JSON body.
         return length < 0 ? problem(HttpStatus.LENGTH_REQUIRED, "expected a Content-Length") : Optional.empty();
     }
 

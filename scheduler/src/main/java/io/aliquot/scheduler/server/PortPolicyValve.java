@@ -13,41 +13,41 @@ import org.apache.coyote.AbstractProtocol;
 import org.springframework.http.ProblemDetail;
 
 /**
- * Turns away, before anything else sees it, a request for another port's path or with too large a body. Tells ports
- * apart by their connector, which no header can forge.
+ * Refuses a request for a path of another port, or with too large a body, before any handler sees it. Identifies the
+ * port by its connector, which no header can forge.
  */
 final class PortPolicyValve extends ValveBase {
-    private final Map<Connector, PortPolicy> doors = new ConcurrentHashMap<>();
-    private volatile boolean leaves;
+    private final Map<Connector, PortPolicy> policies = new ConcurrentHashMap<>();
+    private volatile boolean closing;
 
     PortPolicyValve() {
         super(true);
     }
 
-    void put(Connector connector, PortPolicy door) {
-        doors.put(connector, door);
+    void put(Connector connector, PortPolicy policy) {
+        policies.put(connector, policy);
     }
 
-    /** From now on every answer is the last one over its connection. */
-    void leave() {
-        leaves = true;
+    /** From now on each answer is the last one over its connection. */
+    void closeAfterAnswer() {
+        closing = true;
     }
 
-    /** How many connections this door's clients keep. */
-    long connections(PortPolicy door) {
-        return doors.entrySet().stream()
-                .filter(entry -> entry.getValue().equals(door))
+    /** Returns the number of open connections of the ports with this policy. */
+    long connections(PortPolicy policy) {
+        return policies.entrySet().stream()
+                .filter(entry -> entry.getValue().equals(policy))
                 .mapToLong(entry -> ((AbstractProtocol<?>) entry.getKey().getProtocolHandler()).getConnectionCount())
                 .sum();
     }
 
     @Override
     public void invoke(Request request, Response response) throws IOException, ServletException {
-        if (leaves) {
+        if (closing) {
             response.setHeader("Connection", "close");
         }
-        PortPolicy door = doors.getOrDefault(request.getConnector(), PortPolicy.NONE);
-        Optional<ProblemDetail> refusal = door.refuses(request.getRequestURI(), length(request));
+        PortPolicy policy = policies.getOrDefault(request.getConnector(), PortPolicy.NONE);
+        Optional<ProblemDetail> refusal = policy.refusal(request.getRequestURI(), length(request));
         if (refusal.isPresent()) {
             Problems.write(request.getRequest(), response.getResponse(), refusal.get());
             return;
@@ -56,10 +56,10 @@ final class PortPolicyValve extends ValveBase {
     }
 
     private static long length(Request request) {
-        long told = request.getContentLengthLong();
-        if (told >= 0) {
-            return told;
+        long declared = request.getContentLengthLong();
+        if (declared >= 0) {
+            return declared;
         }
-        return request.getHeader("Transfer-Encoding") == null ? 0 : told;
+        return request.getHeader("Transfer-Encoding") == null ? 0 : declared;
     }
 }

@@ -3,7 +3,7 @@ package io.aliquot.scheduler.server;
 import java.util.stream.Stream;
 
 /**
- * Where the process listens; 0 lets the system choose.
+ * The ports on which the process listens; 0 lets the system choose one.
  *
  * @param extender on 127.0.0.1, plain
  * @param webhooks on all addresses, TLS
@@ -13,7 +13,10 @@ import java.util.stream.Stream;
 record Ports(int extender, int webhooks, int health, int api) {
     static final Ports STANDARD = new Ports(9998, 9443, 9090, 8443);
 
-    /** The standard ones, or what the system property {@code aliquot.ports} lists: an image's build cannot choose its network. */
+    /**
+     * The standard ones, or what the system property {@code aliquot.ports} lists: an image's build cannot choose its
+     * network.
+     */
     static Ports configured() {
         String listed = System.getProperty("aliquot.ports");
         if (listed == null) {

@@ -12,25 +12,25 @@ import org.springframework.http.MediaType;
 import org.springframework.http.ProblemDetail;
 import tools.jackson.databind.json.JsonMapper;
 
-/** What is answered where something is wrong: problem+json (RFC 9457) below {@value #API}, a line of text elsewhere. */
+/** Answers to failed requests: problem+json (RFC 9457) below {@value #API}, a line of text elsewhere. */
 public final class Problems {
     static final String API = "/api/v1/";
 
-    /** What is answered after an error of ours. */
+    /** The answer after an internal error. */
     public static final String INTERNAL = "internal error; the scheduler's log tells more";
 
     private static final Logger LOG = LoggerFactory.getLogger(Problems.class);
 
     private Problems() {}
 
-    /** A body that is not what its path expects. */
+    /** Logs and answers a body that is not what its path expects. */
     public static ProblemDetail unreadable(Exception why) {
-        LOG.warn("refused a body that is not the JSON we expect: {}", why.getMessage());
+        LOG.warn("refused a body that is not the expected JSON: {}", why.getMessage());
         return ProblemDetail.forStatusAndDetail(
                 HttpStatus.BAD_REQUEST, "the body is not the JSON that this path expects");
     }
 
-    /** An error of ours; the log tells more. */
+    /** Logs and answers an internal error. */
     public static ProblemDetail failed(Exception why) {
         LOG.error("a request failed", why);
         return ProblemDetail.forStatusAndDetail(HttpStatus.INTERNAL_SERVER_ERROR, INTERNAL);
@@ -44,7 +44,7 @@ public final class Problems {
         return request.getRequestURI().startsWith(API);
     }
 
-    /** For those who turn a request away before a controller sees it. */
+    /** Answers a request that is refused before a controller sees it. */
     public static void write(HttpServletRequest request, HttpServletResponse response, ProblemDetail problem)
             throws IOException {
         response.setStatus(problem.getStatus());

@@ -2,13 +2,13 @@ package io.aliquot.scheduler.server;
 
 import java.util.Optional;
 
-/** A part of the process that is not always ready to serve; {@code /readyz} asks every bean of this type. */
+/** A component that is not ready from the start; {@code /readyz} asks each bean of this type. */
 @FunctionalInterface
 public interface Readiness {
-    /** What this part still waits for, in a few words; empty once it is ready. */
+    /** Returns what the component waits for, in a few words; empty once it is ready. */
     Optional<String> waitsFor();
 
-    /** What whoever looks may want to know of it all the same, in a line; empty for nothing. */
+    /** Returns one more line for the answer, which does not affect readiness; empty for none. */
     default Optional<String> remark() {
         return Optional.empty();
     }

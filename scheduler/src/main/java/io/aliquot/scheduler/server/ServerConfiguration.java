@@ -3,6 +3,7 @@ package io.aliquot.scheduler.server;
 import io.aliquot.scheduler.settings.Settings;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.LongSupplier;
 import org.apache.catalina.connector.Connector;
 import org.apache.coyote.http11.AbstractHttp11Protocol;
 import org.apache.tomcat.util.net.SSLHostConfig;
@@ -13,28 +14,29 @@ import org.springframework.boot.web.server.WebServerFactoryCustomizer;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
-/** One Tomcat, a connector for each {@link PortPolicy} but the extender's. */
+/** One Tomcat with a connector for each {@link PortPolicy} except the extender's, which {@link ExtenderPort} serves. */
 @Configuration(proxyBeanMethods = false)
 class ServerConfiguration {
     private static final int LONGEST_HEAD = 64 << 10;
 
     @Bean
-    PortPolicyValve doorValve() {
+    PortPolicyValve portPolicyValve() {
         return new PortPolicyValve();
     }
 
     @Bean
-    ConnectionDrain farewell(PortPolicyValve valve) {
-        return new ConnectionDrain(valve);
+    ConnectionDrain connectionDrain(PortPolicyValve valve, LongSupplier nanoTime) {
+        return new ConnectionDrain(valve::closeAfterAnswer, () -> valve.connections(PortPolicy.WEBHOOKS), nanoTime);
     }
 
     @Bean
-    ExtenderPort extenderPort(ExtenderHandler verbs, ObjectProvider<Ports> chosen) {
-        return new ExtenderPort(verbs, chosen.getIfAvailable(Ports::configured).extender());
+    ExtenderPort extenderPort(ExtenderHandler handler, ObjectProvider<Ports> chosen) {
+        return new ExtenderPort(
+                handler, chosen.getIfAvailable(Ports::configured).extender());
     }
 
     @Bean
-    WebServerFactoryCustomizer<TomcatServletWebServerFactory> doors(
+    WebServerFactoryCustomizer<TomcatServletWebServerFactory> connectors(
             PortPolicyValve valve,
             ObjectProvider<Ports> chosen,
             ObjectProvider<CertificateSource> certificates,
@@ -54,7 +56,7 @@ class ServerConfiguration {
             if (set != null && !set.apiService().isEmpty()) {
                 Connector api = encrypted(ports.api(), certificate);
                 open(valve, api, PortPolicy.API, 8);
-                // What is longer Tomcat itself refuses, and not in our words.
+                // Tomcat refuses longer ones with an HTML page of its own.
                 ((AbstractHttp11Protocol<?>) api.getProtocolHandler()).setMaxHttpRequestHeaderSize(LONGEST_HEAD);
                 factory.addAdditionalConnectors(api);
             }
@@ -72,15 +74,15 @@ class ServerConfiguration {
         return connector;
     }
 
-    private static void open(PortPolicyValve valve, Connector connector, PortPolicy door, int threads) {
-        valve.put(connector, door);
+    private static void open(PortPolicyValve valve, Connector connector, PortPolicy policy, int threads) {
+        valve.put(connector, policy);
         var protocol = (AbstractHttp11Protocol<?>) connector.getProtocolHandler();
         protocol.setMaxThreads(threads);
         protocol.setMinSpareThreads(1);
         protocol.setMaxKeepAliveRequests(-1); // else Tomcat closes the connection at every hundredth request
-        protocol.setConnectionTimeout((int) PortPolicy.PATIENCE.toMillis());
-        protocol.setKeepAliveTimeout((int) PortPolicy.IDLE.toMillis());
-        protocol.setMaxSwallowSize(PortPolicy.SWALLOWED);
+        protocol.setConnectionTimeout((int) PortPolicy.READ_TIMEOUT.toMillis());
+        protocol.setKeepAliveTimeout((int) PortPolicy.IDLE_TIMEOUT.toMillis());
+        protocol.setMaxSwallowSize(PortPolicy.DISCARDED);
     }
 
     private static SSLHostConfig tls(CertificateSource source) {

@@ -14,20 +14,18 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Random;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
-/** Random pods; a failure tells the seed, and {@code -Daliquot.seed=…} repeats it. */
+/** Random pods. A failure prints the seed, and {@code -Daliquot.seed=…} repeats it. */
 class AdmissionPropertyTest {
-    private static final GpuAdmission GPU =
-            new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"), Compatibility.NONE);
+    private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE);
     private static final VoidAdmission VOID = new VoidAdmission(Set.of());
     private static final int PODS = 2000;
 
     @Test
-    void aSecondPassChangesNothingWhateverWasInjectedMeanwhile() {
+    void aSecondCallChangesOnlyContainersThatWereAddedInBetween() {
         randomly((random, pod) -> {
             ObjectNode once = mutated(GPU, pod);
             assertThat(mutated(GPU, once)).isEqualTo(once);
@@ -45,17 +43,17 @@ class AdmissionPropertyTest {
     }
 
     @Test
-    void everyContainerEndsWithExactlyOneNvidiaVisibleDevicesAndItIsOurs() {
+    void everyContainerGetsExactlyOneNvidiaVisibleDevicesWithAliquotsValue() {
         randomly((random, pod) -> {
             ObjectNode mutated = mutated(GPU, pod);
             for (String kind : List.of("initContainers", "containers")) {
                 JsonNode before = pod.at("/spec/" + kind);
                 for (int i = 0; i < before.size(); i++) {
                     JsonNode container = mutated.at("/spec/" + kind + "/" + i);
-                    if (!asksForGpus(before.get(i))) {
+                    if (!requestsGpus(before.get(i))) {
                         assertSeesNoGpu(container);
                     } else {
-                        assertSeesItsOwn(mutated, container);
+                        assertSeesItsAllocatedGpus(mutated, container);
                     }
                 }
             }
@@ -63,9 +61,9 @@ class AdmissionPropertyTest {
     }
 
     @Test
-    void everyGpuContainerEndsWithOurNamesAloneInWholeAmounts() {
+    void everyGpuContainerGetsOnlyAliquotsResourcesInWholeAmounts() {
         for (Compatibility compatibility : Compatibility.values()) {
-            var admission = new GpuAdmission("aliquot-scheduler", Optional.empty(), compatibility);
+            var admission = new GpuAdmission("aliquot-scheduler", "", compatibility);
             randomly((random, pod) -> {
                 ObjectNode mutated = mutated(admission, pod);
                 assertThat(mutated(admission, mutated)).isEqualTo(mutated);
@@ -77,7 +75,7 @@ class AdmissionPropertyTest {
                         assertThat(resources.toString())
                                 .doesNotContain("aliyun")
                                 .doesNotContain("priority");
-                        if (asksForGpus(before.get(i))) {
+                        if (requestsGpus(before.get(i))) {
                             assertThat(resources.at("/limits/nvidia.com~1gpu").textValue())
                                     .matches("[12]")
                                     .isEqualTo(resources
@@ -91,14 +89,14 @@ class AdmissionPropertyTest {
     }
 
     @Test
-    void theVoidWebhookHidesTheGpusFromExactlyThoseThatAskForNone() {
+    void theVoidWebhookHidesTheGpusFromExactlyTheContainersThatRequestNone() {
         randomly((random, pod) -> {
             ObjectNode mutated = mutated(VOID, pod);
             for (String kind : List.of("initContainers", "containers")) {
                 JsonNode before = pod.at("/spec/" + kind);
                 for (int i = 0; i < before.size(); i++) {
                     JsonNode container = mutated.at("/spec/" + kind + "/" + i);
-                    if (!asksForGpus(before.get(i))) {
+                    if (!requestsGpus(before.get(i))) {
                         assertSeesNoGpu(container);
                     } else {
                         assertThat(container).isEqualTo(before.get(i));
@@ -109,30 +107,30 @@ class AdmissionPropertyTest {
     }
 
     @Test
-    void thePatchTurnsThePodIntoTheMutatedOne() {
+    void thePatchTurnsThePodIntoTheMutatedPod() {
         randomly((random, pod) -> {
             ObjectNode mutated = mutated(GPU, pod);
             JsonNode patch = io.aliquot.scheduler.admission.JsonPatch.between(pod, mutated);
 
             assertThat(JsonPatch.apply(patch, pod)).isEqualTo(mutated);
-            // Backwards too, where something has to be removed.
-            JsonNode back = io.aliquot.scheduler.admission.JsonPatch.between(mutated, pod);
-            assertThat(JsonPatch.apply(back, mutated)).isEqualTo(pod);
+            // The reverse patch also removes fields.
+            JsonNode reverse = io.aliquot.scheduler.admission.JsonPatch.between(mutated, pod);
+            assertThat(JsonPatch.apply(reverse, mutated)).isEqualTo(pod);
         });
     }
 
     @Test
-    void whateverIsBentInAReviewIsAnsweredOrCalledMalformed() {
+    void answersAnyCorruptedReviewOrRejectsItAsMalformed() {
         randomly((random, pod) -> {
             ObjectNode review = AdmissionReviewTest.review(pod);
-            int bends = 1 + random.nextInt(3);
-            for (int i = 0; i < bends; i++) {
-                bend(random, review);
+            int corruptions = 1 + random.nextInt(3);
+            for (int i = 0; i < corruptions; i++) {
+                corrupt(random, review);
             }
             byte[] body = review.toString().getBytes(StandardCharsets.UTF_8);
             for (Admission admission : List.of(GPU, VOID)) {
                 try {
-                    assertThat(AdmissionReview.parse(body).answer(admission)).isNotEmpty();
+                    assertThat(AdmissionReview.parse(body).respond(admission)).isNotEmpty();
                 } catch (MalformedReviewException e) {
                     assertThat(e.getMessage()).startsWith("expected ").doesNotContain("\n");
                 }
@@ -140,8 +138,8 @@ class AdmissionPropertyTest {
         });
     }
 
-    /** Replaces something somewhere by something of another kind. */
-    private static void bend(Random random, JsonNode within) {
+    /** Replaces a random node by one of another type. */
+    private static void corrupt(Random random, JsonNode within) {
         var children = new ArrayList<JsonNode>();
         within.forEach(children::add);
         if (children.isEmpty()) {
@@ -149,10 +147,10 @@ class AdmissionPropertyTest {
         }
         int at = random.nextInt(children.size());
         if (children.get(at).isContainerNode() && !children.get(at).isEmpty() && random.nextInt(5) > 0) {
-            bend(random, children.get(at));
+            corrupt(random, children.get(at));
             return;
         }
-        JsonNode bent = switch (random.nextInt(7)) {
+        JsonNode replacement = switch (random.nextInt(7)) {
             case 0 -> JSON.nullNode();
             case 1 -> JSON.createArrayNode().add(1);
             case 2 -> JSON.createObjectNode().put("name", 1);
@@ -162,11 +160,11 @@ class AdmissionPropertyTest {
             default -> JSON.getNodeFactory().textNode("\u0000\n'\"/~");
         };
         if (within instanceof ArrayNode array) {
-            array.set(at, bent);
+            array.set(at, replacement);
         } else if (within instanceof ObjectNode object) {
             var fields = new ArrayList<String>();
             object.fieldNames().forEachRemaining(fields::add);
-            object.set(fields.get(at), bent);
+            object.set(fields.get(at), replacement);
         }
     }
 
@@ -174,7 +172,7 @@ class AdmissionPropertyTest {
         assertThat(visibleDevices(container).get("value").textValue()).isEqualTo("void");
     }
 
-    private static void assertSeesItsOwn(JsonNode pod, JsonNode container) {
+    private static void assertSeesItsAllocatedGpus(JsonNode pod, JsonNode container) {
         String name = container.get("name").textValue();
         assertThat(visibleDevices(container).at("/valueFrom/fieldRef/fieldPath").textValue())
                 .isEqualTo("metadata.annotations['aliquot.io/visible-devices." + name + "']");
@@ -240,8 +238,8 @@ class AdmissionPropertyTest {
         return pod;
     }
 
-    /** In our names or in ACK's. */
-    private static Map<String, String> asking(Random random) {
+    /** Amounts by Aliquot's resource names or by ACK's. */
+    private static Map<String, String> gpuAmounts(Random random) {
         var amounts = new HashMap<String, String>();
         String memory = Integer.toString(1 + random.nextInt(80));
         switch (random.nextInt(4)) {
@@ -261,7 +259,7 @@ class AdmissionPropertyTest {
         return amounts;
     }
 
-    private static boolean asksForGpus(JsonNode container) {
+    private static boolean requestsGpus(JsonNode container) {
         var names = new ArrayList<String>();
         container.at("/resources/limits").fieldNames().forEachRemaining(names::add);
         return names.stream().anyMatch(name -> name.contains(".com/gpu"));
@@ -286,7 +284,7 @@ class AdmissionPropertyTest {
         if (random.nextBoolean()) {
             container.withArray("/volumeMounts").addObject().put("name", "data").put("mountPath", "/data");
         }
-        Map<String, String> amounts = gpu ? asking(random) : random.nextBoolean() ? Map.of("cpu", "1") : Map.of();
+        Map<String, String> amounts = gpu ? gpuAmounts(random) : random.nextBoolean() ? Map.of("cpu", "1") : Map.of();
         amounts.forEach((key, value) -> {
             container.withObject("/resources/limits").put(key, value);
             if (random.nextBoolean()) {

@@ -11,15 +11,14 @@ import io.aliquot.api.Compatibility;
 import io.fabric8.zjsonpatch.JsonPatch;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
-import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class AdmissionReviewTest {
-    private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.NONE);
+    private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE);
 
-    /** As kube-apiserver 1.35 sends it. */
+    /** An AdmissionReview as kube-apiserver 1.35 sends it. */
     static ObjectNode review(ObjectNode pod) {
         ObjectNode review = parse("""
             {
@@ -46,32 +45,32 @@ class AdmissionReviewTest {
     }
 
     @Test
-    void aMutatedPodIsAllowedWithAPatch() throws IOException {
-        JsonNode response = answer(review(Pods.share()));
+    void allowsAMutatedPodWithAPatch() throws IOException {
+        JsonNode response = respond(review(Pods.gpuPod()));
 
         assertThat(response.get("uid").textValue()).isEqualTo("705ab4f5-6393-11e8-b7cc-42010a800002");
         assertThat(response.get("allowed").booleanValue()).isTrue();
         assertThat(response.get("patchType").textValue()).isEqualTo("JSONPatch");
         JsonNode patch = JSON.readTree(response.get("patch").binaryValue());
-        assertThat(JsonPatch.apply(patch, Pods.share())).isEqualTo(Pods.mutated(GPU, Pods.share()));
+        assertThat(JsonPatch.apply(patch, Pods.gpuPod())).isEqualTo(Pods.mutated(GPU, Pods.gpuPod()));
     }
 
     @Test
-    void aHostilePodGetsAShortPatch() throws IOException {
-        ObjectNode pod = Pods.share();
+    void respondsToAHostilePodWithAShortPatch() throws IOException {
+        ObjectNode pod = Pods.gpuPod();
         for (int i = 0; i < 50_000; i++) {
             pod.withArray("/spec/containers/0/env").addObject().put("name", "NVIDIA_VISIBLE_DEVICES");
         }
 
-        JsonNode patch = JSON.readTree(answer(review(pod)).get("patch").binaryValue());
+        JsonNode patch = JSON.readTree(respond(review(pod)).get("patch").binaryValue());
 
         assertThat(patch.size()).isLessThan(10);
-        assertThat(JsonPatch.apply(patch, pod)).isEqualTo(Pods.mutated(GPU, Pods.share()));
+        assertThat(JsonPatch.apply(patch, pod)).isEqualTo(Pods.mutated(GPU, Pods.gpuPod()));
     }
 
     @Test
-    void aPodThatNeedsNoChangeIsAllowedWithoutAPatch() throws IOException {
-        JsonNode response = answer(review(Pods.mutated(GPU, Pods.share())));
+    void allowsAPodWithoutChangesWithoutAPatch() throws IOException {
+        JsonNode response = respond(review(Pods.mutated(GPU, Pods.gpuPod())));
 
         assertThat(response.get("allowed").booleanValue()).isTrue();
         assertThat(response.has("patch")).isFalse();
@@ -79,8 +78,8 @@ class AdmissionReviewTest {
     }
 
     @Test
-    void aDenialCarriesItsSentenceAnd403() throws IOException {
-        JsonNode response = answer(review(Pods.asking("{\"nvidia.com/gpumem\": \"3Gi\"}")));
+    void deniesWithAMessageAndStatus403() throws IOException {
+        JsonNode response = respond(review(Pods.requesting("{\"nvidia.com/gpumem\": \"3Gi\"}")));
 
         assertThat(response.get("uid").textValue()).isEqualTo("705ab4f5-6393-11e8-b7cc-42010a800002");
         assertThat(response.get("allowed").booleanValue()).isFalse();
@@ -106,36 +105,36 @@ class AdmissionReviewTest {
                 "{\"kind\": \"AdmissionReview\", \"apiVersion\": \"admission.k8s.io/v1\", \"request\": {}}",
                 "{\"kind\": 1, \"apiVersion\": [], \"request\": {}}"
             })
-    void whatIsNoReviewIsMalformed(String body) {
+    void rejectsABodyThatIsNotAReview(String body) {
         assertMalformed(body);
     }
 
     @Test
-    void aReviewOfSomethingElseIsMalformed() {
-        ObjectNode beta = review(Pods.share()).put("apiVersion", "admission.k8s.io/v1beta1");
-        ObjectNode deployment = review(Pods.share());
+    void rejectsAReviewOfAnotherObjectOrOperation() {
+        ObjectNode beta = review(Pods.gpuPod()).put("apiVersion", "admission.k8s.io/v1beta1");
+        ObjectNode deployment = review(Pods.gpuPod());
         deployment.withObject("/request/kind").put("kind", "Deployment");
-        ObjectNode other = review(Pods.share());
+        ObjectNode other = review(Pods.gpuPod());
         other.withObject("/request/kind").put("group", "example.com");
-        ObjectNode update = review(Pods.share());
+        ObjectNode update = review(Pods.gpuPod());
         update.withObject("/request").put("operation", "UPDATE");
-        ObjectNode binding = review(Pods.share());
+        ObjectNode binding = review(Pods.gpuPod());
         binding.withObject("/request").put("subResource", "binding");
-        ObjectNode gone = review(Pods.share());
-        gone.withObject("/request").putNull("object");
-        ObjectNode anonymous = review(Pods.share());
-        anonymous.withObject("/request").put("uid", "");
+        ObjectNode withoutPod = review(Pods.gpuPod());
+        withoutPod.withObject("/request").putNull("object");
+        ObjectNode withoutUid = review(Pods.gpuPod());
+        withoutUid.withObject("/request").put("uid", "");
 
-        for (ObjectNode review : new ObjectNode[] {beta, deployment, other, update, binding, gone, anonymous}) {
+        for (ObjectNode review : new ObjectNode[] {beta, deployment, other, update, binding, withoutPod, withoutUid}) {
             assertMalformed(review.toString());
         }
     }
 
     @Test
-    void aReviewOfAContainerThatIsAddedTellsWhichAreThereAndIsNoCreation() {
-        ObjectNode before = Pods.share();
-        before.withArray("/spec/ephemeralContainers").addObject().put("name", "yesterdays");
-        ObjectNode adding = review(Pods.share());
+    void readsTheExistingContainersWhenAnEphemeralContainerIsAdded() {
+        ObjectNode before = Pods.gpuPod();
+        before.withArray("/spec/ephemeralContainers").addObject().put("name", "earlier");
+        ObjectNode adding = review(Pods.gpuPod());
         adding.withObject("/request")
                 .put("operation", "UPDATE")
                 .put("subResource", "ephemeralcontainers")
@@ -143,7 +142,7 @@ class AdmissionReviewTest {
 
         AdmissionReview review = AdmissionReview.parse(adding.toString().getBytes(StandardCharsets.UTF_8));
 
-        assertThat(review.there()).containsExactlyInAnyOrder("main", "yesterdays");
+        assertThat(review.existingContainers()).containsExactlyInAnyOrder("main", "earlier");
         assertThatThrownBy(review::requireCreation)
                 .isInstanceOf(MalformedReviewException.class)
                 .hasMessageStartingWith("expected the CREATE of a v1 Pod;");
@@ -152,7 +151,7 @@ class AdmissionReviewTest {
     }
 
     @Test
-    void garbageAndDeepNestingAreMalformed() {
+    void rejectsGarbageAndDeepNesting() {
         assertMalformed("{\"kind\":".repeat(100_000));
         assertMalformed("[".repeat(100_000));
         assertThatThrownBy(() -> AdmissionReview.parse(new byte[] {(byte) 0xff, 0, 1, (byte) 0xfe}))
@@ -165,9 +164,9 @@ class AdmissionReviewTest {
                 .hasMessageStartingWith("expected ");
     }
 
-    private static JsonNode answer(ObjectNode review) throws IOException {
+    private static JsonNode respond(ObjectNode review) throws IOException {
         byte[] body = review.toString().getBytes(StandardCharsets.UTF_8);
-        JsonNode answer = JSON.readTree(AdmissionReview.parse(body).answer(GPU));
+        JsonNode answer = JSON.readTree(AdmissionReview.parse(body).respond(GPU));
         assertThat(answer.get("kind").textValue()).isEqualTo("AdmissionReview");
         assertThat(answer.get("apiVersion").textValue()).isEqualTo("admission.k8s.io/v1");
         return answer.get("response");

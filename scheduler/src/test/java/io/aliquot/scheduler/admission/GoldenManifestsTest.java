@@ -15,7 +15,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -23,12 +22,14 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Manifests in the shape of each of HAMi's examples for NVIDIA (github.com/Project-HAMi/HAMi, examples/nvidia) and of
+ * Compares the webhook's output for example manifests with golden files: {@code admitted.yaml}, the mutated pods, or
+ * {@code refused.txt}, the messages. {@code GoldenRequestsTest} reads the same manifests. After an intended change,
+ * {@code -Daliquot.golden.write=true} rewrites the files; review their difference.
+ *
+ * <p>The manifests have the shape of HAMi's examples for NVIDIA (github.com/Project-HAMi/HAMi, examples/nvidia) and of
  * those in ACK's documentation (Alibaba Cloud, Container Service for Kubernetes: GPU sharing, multi-GPU sharing,
- * allocating computing power, topology-aware scheduling, card models), by our meaning of names and, in
- * {@code hami-compatible}, by HAMi's. Beside each manifest stands what becomes of its pods at their creation,
- * {@code admitted.yaml}, or why they are refused, {@code refused.txt}; {@code GoldenAsksTest} goes on from there. After
- * a change that is meant, {@code -Daliquot.golden.write=true} writes them anew, for their difference to be read.
+ * allocating computing power, topology-aware scheduling, card models). Those in {@code hami-compatible} are admitted
+ * with HAMi's meaning of names.
  */
 class GoldenManifestsTest {
     private static final Path FOLDER = Path.of("src/test/resources/golden");
@@ -46,7 +47,7 @@ class GoldenManifestsTest {
     }
 
     @Test
-    void allManifestsAreFound() {
+    void findsAllManifests() {
         assertThat(cases())
                 .map(Path::getParent)
                 .map(Path::getFileName)
@@ -57,7 +58,7 @@ class GoldenManifestsTest {
 
     @ParameterizedTest
     @MethodSource("cases")
-    void podsOfAManifestBecomeTheseAtTheirCreation(Path folder) throws IOException {
+    void admitsOrRefusesThePodsOfAManifestAsRecorded(Path folder) throws IOException {
         var pods = new ArrayList<String>();
         var refusals = new ArrayList<String>();
         for (ObjectNode pod : pods(folder)) {
@@ -85,16 +86,16 @@ class GoldenManifestsTest {
         assertThat(found).isEqualTo(Files.exists(file) ? Files.readString(file) : "");
     }
 
-    /** As the API server's match conditions choose. */
+    /** The webhook that the API server calls by its match conditions. */
     private static Admission admission(Path folder, ObjectNode pod) {
         Compatibility compatibility =
                 folder.startsWith(FOLDER.resolve("hami-compatible")) ? Compatibility.HAMI : Compatibility.NONE;
-        return Container.of(pod).stream().anyMatch(Container::namesOurResources)
-                ? new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"), compatibility)
+        return JsonContainer.of(pod).stream().anyMatch(JsonContainer::namesGpuResource)
+                ? new GpuAdmission("aliquot-scheduler", "nvidia", compatibility)
                 : new VoidAdmission(Set.of());
     }
 
-    /** The manifest's pods, and those that its controllers would create. */
+    /** The manifest's pods and those that its controllers would create. */
     private static List<ObjectNode> pods(Path folder) throws IOException {
         var pods = new ArrayList<ObjectNode>();
         for (String document : Files.readString(folder.resolve("manifest.yaml")).split("(?m)^---$", -1)) {
@@ -114,7 +115,7 @@ class GoldenManifestsTest {
         return pods;
     }
 
-    /** With what kube-apiserver puts in before it asks webhooks: canonical amounts, and requests where limits are. */
+    /** Adds what kube-apiserver adds before it calls webhooks: canonical amounts, and requests for limits. */
     private static ObjectNode asSent(ObjectNode pod) {
         for (String kind : List.of("initContainers", "containers")) {
             for (JsonNode container : pod.at("/spec/" + kind)) {

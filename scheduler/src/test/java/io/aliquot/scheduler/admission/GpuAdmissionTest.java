@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.admission;
 
-import static io.aliquot.scheduler.admission.Pods.asking;
 import static io.aliquot.scheduler.admission.Pods.container;
+import static io.aliquot.scheduler.admission.Pods.gpuPod;
 import static io.aliquot.scheduler.admission.Pods.mutated;
 import static io.aliquot.scheduler.admission.Pods.parse;
-import static io.aliquot.scheduler.admission.Pods.share;
+import static io.aliquot.scheduler.admission.Pods.requesting;
 import static io.aliquot.scheduler.admission.Pods.spec;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
@@ -13,27 +13,25 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.aliquot.api.Compatibility;
 import java.util.List;
-import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class GpuAdmissionTest {
-    private static final GpuAdmission ADMISSION =
-            new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.NONE);
+    private static final GpuAdmission ADMISSION = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE);
     private static final String VOID = "{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}";
-    private static final String GRANTED = """
+    private static final String ALLOCATED = """
         {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {
           "apiVersion": "v1", "fieldPath": "metadata.annotations['aliquot.io/visible-devices.main']"}}}
         """;
 
     @Test
-    void aShareReadsItsDevicesAndItsLimitsFromAnnotations() {
-        ObjectNode pod = mutated(ADMISSION, share());
+    void aGpuContainerReadsItsDevicesAndLimitsFromAnnotations() {
+        ObjectNode pod = mutated(ADMISSION, gpuPod());
 
         assertThat(spec(pod).get("schedulerName").textValue()).isEqualTo("aliquot-scheduler");
-        assertThat(container(pod, 0).get("env")).isEqualTo(list(GRANTED));
+        assertThat(container(pod, 0).get("env")).isEqualTo(list(ALLOCATED));
         assertThat(spec(pod).at("/volumes/1")).isEqualTo(parse("""
             {"name": "aliquot-vgpu-main", "downwardAPI": {"defaultMode": 292, "items": [
               {"path": "vgpu", "fieldRef": {
@@ -45,14 +43,14 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void nothingElseOfThePodChanges() {
-        ObjectNode pod = mutated(ADMISSION, share());
+    void changesNothingElseInThePod() {
+        ObjectNode pod = mutated(ADMISSION, gpuPod());
         container(pod, 0).remove("env");
         pod.withArray("/spec/volumes").remove(1);
         pod.withArray("/spec/containers/0/volumeMounts").remove(1);
         spec(pod).put("schedulerName", "default-scheduler");
 
-        assertThat(pod).isEqualTo(share());
+        assertThat(pod).isEqualTo(gpuPod());
     }
 
     @ParameterizedTest
@@ -62,8 +60,8 @@ class GpuAdmissionTest {
                 "{\"nvidia.com/gpumem-percentage\": \"50\"}",
                 "{\"nvidia.com/gpucores\": \"30\"}"
             })
-    void memoryOrCoresAloneGetOneVgpuInLimitsAndRequests(String limits) {
-        ObjectNode pod = mutated(ADMISSION, asking(limits));
+    void addsOneVgpuToLimitsAndRequestsIfOnlyMemoryOrCoresAreRequested(String limits) {
+        ObjectNode pod = mutated(ADMISSION, requesting(limits));
 
         assertThat(container(pod, 0).at("/resources/limits/nvidia.com~1gpu").textValue())
                 .isEqualTo("1");
@@ -72,8 +70,8 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void limitsWithoutRequestsAreEnough() {
-        ObjectNode pod = share();
+    void addsTheRequestsIfOnlyLimitsAreWritten() {
+        ObjectNode pod = gpuPod();
         ((ObjectNode) container(pod, 0).get("resources")).remove("requests");
 
         assertThat(mutated(ADMISSION, pod).at("/spec/containers/0/resources/requests"))
@@ -81,16 +79,16 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void theNumberOfVgpusThatIsThereStays() {
-        ObjectNode pod = mutated(ADMISSION, asking("{\"nvidia.com/gpu\": \"2\", \"nvidia.com/gpumem\": \"3k\"}"));
+    void keepsTheRequestedNumberOfVgpus() {
+        ObjectNode pod = mutated(ADMISSION, requesting("{\"nvidia.com/gpu\": \"2\", \"nvidia.com/gpumem\": \"3k\"}"));
 
         assertThat(container(pod, 0).at("/resources/limits/nvidia.com~1gpu").textValue())
                 .isEqualTo("2");
     }
 
     @Test
-    void whatTheUserWroteAboutVisibleDevicesIsReplacedWhereItStands() {
-        ObjectNode pod = share();
+    void replacesTheUsersVisibleDevicesInPlace() {
+        ObjectNode pod = gpuPod();
         container(pod, 0).set("env", list("""
             {"name": "A", "value": "1"},
             {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
@@ -100,12 +98,12 @@ class GpuAdmissionTest {
 
         assertThat(mutated(ADMISSION, pod).at("/spec/containers/0/env")).isEqualTo(list("""
             {"name": "A", "value": "1"}, %s, {"name": "B", "value": "$(NVIDIA_VISIBLE_DEVICES)"}
-            """.formatted(GRANTED)));
+            """.formatted(ALLOCATED)));
     }
 
     @Test
-    void otherContainersAndInitContainersSeeNoGpu() {
-        ObjectNode pod = share();
+    void hidesTheGpusFromOtherContainersAndInitContainers() {
+        ObjectNode pod = gpuPod();
         pod.withArray("/spec/containers").add(parse("""
             {"name": "sidecar", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}"""));
         pod.withArray("/spec/initContainers").add(parse("{\"name\": \"fetch\"}"));
@@ -117,10 +115,11 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void eachGpuContainerHasAVolumeOfItsOwnInitContainersToo() {
-        ObjectNode pod = share();
+    void addsAVolumeForEachGpuContainerIncludingInitContainers() {
+        ObjectNode pod = gpuPod();
         String limits = "{\"nvidia.com/gpumem\": \"100\"}";
-        pod.withArray("/spec/initContainers").add(container(asking(limits), 0).put("name", "warm-up"));
+        pod.withArray("/spec/initContainers")
+                .add(container(requesting(limits), 0).put("name", "warm-up"));
 
         ObjectNode mutated = mutated(ADMISSION, pod);
 
@@ -131,8 +130,8 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void aLongContainerNameIsCutForItsVolumeAndItsAnnotations() {
-        ObjectNode pod = share();
+    void shortensALongContainerNameInTheVolumeAndTheAnnotations() {
+        ObjectNode pod = gpuPod();
         String name = "a".repeat(63);
         container(pod, 0).put("name", name);
 
@@ -147,19 +146,19 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void containersWhoseShortNamesMeetAreRefused() {
-        ObjectNode pod = share();
+    void deniesContainersWhoseShortenedNamesAreEqual() {
+        ObjectNode pod = gpuPod();
         String name = "a".repeat(63);
         container(pod, 0).put("name", name);
         String volume = mutated(ADMISSION, pod).at("/spec/volumes/1/name").textValue();
-        pod.withArray("/spec/containers").add(container(share(), 0).put("name", volume.substring(13)));
+        pod.withArray("/spec/containers").add(container(gpuPod(), 0).put("name", volume.substring(13)));
 
         assertDenied(pod, "rename it");
     }
 
     @Test
-    void aPodThatAsksForNothingAfterAllIsLeftToItsScheduler() {
-        ObjectNode pod = asking("{\"nvidia.com/gpu\": \"0\", \"nvidia.com/gpucores\": \"0\"}");
+    void leavesAPodThatRequestsZeroGpusToItsScheduler() {
+        ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"0\", \"nvidia.com/gpucores\": \"0\"}");
 
         ObjectNode mutated = mutated(ADMISSION, pod);
 
@@ -169,10 +168,10 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void inAPodThatAsksForNothingAfterAllWhatAnotherDevicePluginGivesIsKept() {
-        ObjectNode pod = asking("{\"nvidia.com/gpu\": \"0\"}");
+    void keepsTheDeviceOfAnotherDevicePluginInAPodThatRequestsZeroGpus() {
+        ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"0\"}");
         ObjectNode mig =
-                container(asking("{\"nvidia.com/mig-1g.10gb\": \"1\"}"), 0).put("name", "mig");
+                container(requesting("{\"nvidia.com/mig-1g.10gb\": \"1\"}"), 0).put("name", "mig");
         pod.withArray("/spec/containers").add(mig);
 
         ObjectNode mutated = mutated(ADMISSION, pod);
@@ -182,28 +181,28 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void theRuntimeClassIsSetWhereConfiguredAndAbsent() {
-        var admission = new GpuAdmission("aliquot-scheduler", Optional.of("nvidia"), Compatibility.NONE);
-        ObjectNode own = share();
+    void setsTheRuntimeClassIfConfiguredAndAbsent() {
+        var admission = new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE);
+        ObjectNode own = gpuPod();
         spec(own).put("runtimeClassName", "mine");
 
-        assertThat(spec(mutated(admission, share())).get("runtimeClassName").textValue())
+        assertThat(spec(mutated(admission, gpuPod())).get("runtimeClassName").textValue())
                 .isEqualTo("nvidia");
         assertThat(spec(mutated(admission, own)).get("runtimeClassName").textValue())
                 .isEqualTo("mine");
-        assertThat(spec(mutated(ADMISSION, share())).has("runtimeClassName")).isFalse();
+        assertThat(spec(mutated(ADMISSION, gpuPod())).has("runtimeClassName")).isFalse();
     }
 
     @Test
-    void asSecondPassChangesNothing() {
-        ObjectNode once = mutated(ADMISSION, share());
+    void aSecondCallChangesNothing() {
+        ObjectNode once = mutated(ADMISSION, gpuPod());
 
         assertThat(mutated(ADMISSION, once)).isEqualTo(once);
     }
 
     @Test
-    void aSidecarInjectedInFrontLaterSeesNoGpuAndDisturbsNothing() {
-        ObjectNode once = mutated(ADMISSION, share());
+    void hidesTheGpusFromASidecarThatAnotherWebhookInsertsLater() {
+        ObjectNode once = mutated(ADMISSION, gpuPod());
         ObjectNode injected = once.deepCopy();
         injected.withArray("/spec/containers").insert(0, parse("{\"name\": \"proxy\", \"image\": \"proxy\"}"));
 
@@ -232,15 +231,15 @@ class GpuAdmissionTest {
                 "{'nvidia.com/priority': 'high', 'nvidia.com/gpu': '1'} | nvidia.com/priority: expected a Kubernetes quantity",
                 "{'aliyun.com/gpu-mem': '3Gi'} | from 1 to 16384 (GiB) instead of 3Gi",
                 "{'aliyun.com/gpu-mem': '3', 'nvidia.com/gpu': '1'} | not both",
-                "{'aliyun.com/gpu-core.percentage': '3'} | write aliyun.com/gpu-mem beside",
+                "{'aliyun.com/gpu-core.percentage': '3'} | add aliyun.com/gpu-mem",
             })
-    void nonsensicalAmountsAreDeniedWithTheContainersName(String limits, String message) {
-        assertDenied(asking(limits.replace('\'', '"')), "container main: ", message);
+    void deniesInvalidAmountsAndNamesTheContainer(String limits, String message) {
+        assertDenied(requesting(limits.replace('\'', '"')), "container main: ", message);
     }
 
     @Test
-    void requestsAloneAreDeniedSinceTheyLimitNothing() {
-        ObjectNode pod = share();
+    void deniesRequestsWithoutLimits() {
+        ObjectNode pod = gpuPod();
         ((ObjectNode) container(pod, 0).get("resources")).remove("limits");
 
         assertDenied(pod, "container main: write nvidia.com/gpu under resources.limits");
@@ -248,16 +247,16 @@ class GpuAdmissionTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"nvidia.com/priority", "aliyun.com/gpu", "aliyun.com/gpu-mem"})
-    void othersNamesUnderRequestsAloneAreDeniedToo(String resource) {
-        ObjectNode pod = share();
+    void deniesResourcesOfOtherProductsUnderRequestsOnly(String resource) {
+        ObjectNode pod = gpuPod();
         pod.withObject("/spec/containers/0/resources/requests").put(resource, "1");
 
         assertDenied(pod, "container main: write " + resource + " under resources.limits");
     }
 
     @Test
-    void resourcesOfAckBecomeOurs() {
-        ObjectNode pod = mutated(ADMISSION, asking("{\"cpu\": \"1\", \"aliyun.com/gpu-mem\": \"3\"}"));
+    void translatesAcksResources() {
+        ObjectNode pod = mutated(ADMISSION, requesting("{\"cpu\": \"1\", \"aliyun.com/gpu-mem\": \"3\"}"));
 
         String ours = "{\"cpu\": \"1\", \"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3072\"}";
         assertThat(container(pod, 0).at("/resources/limits")).isEqualTo(parse(ours));
@@ -266,8 +265,9 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void priorityMovesIntoAnAnnotation() {
-        ObjectNode pod = mutated(ADMISSION, asking("{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"7\"}"));
+    void movesThePriorityIntoAnAnnotation() {
+        ObjectNode pod =
+                mutated(ADMISSION, requesting("{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"7\"}"));
 
         assertThat(pod.at("/metadata/annotations")).isEqualTo(parse("{\"aliquot.io/priority\": \"7\"}"));
         assertThat(pod.at("/spec/containers/0/resources").findValues("nvidia.com/priority"))
@@ -276,25 +276,25 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void aPodHasOnePriority() {
+    void deniesContradictoryPriorities() {
         String limits = "{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"7\"}";
-        ObjectNode two = asking(limits);
+        ObjectNode two = requesting(limits);
         two.withArray("/spec/containers")
-                .add(container(asking(limits.replace("7", "8")), 0).put("name", "second"));
+                .add(container(requesting(limits.replace("7", "8")), 0).put("name", "second"));
         assertDenied(two, "container second: a pod has one priority");
 
-        ObjectNode both = asking(limits);
+        ObjectNode both = requesting(limits);
         both.withObject("/metadata/annotations").put("aliquot.io/priority", "8");
         assertDenied(both, "the annotation aliquot.io/priority and the resource nvidia.com/priority differ");
         both.withObject("/metadata/annotations").put("aliquot.io/priority", "7");
         assertThat(mutated(ADMISSION, both).get("metadata")).isEqualTo(both.get("metadata"));
 
-        assertDenied(asking("{\"nvidia.com/priority\": \"7\"}"), "remove nvidia.com/priority, or ask for a GPU");
+        assertDenied(requesting("{\"nvidia.com/priority\": \"7\"}"), "remove nvidia.com/priority, or request a GPU");
     }
 
     @Test
-    void whoAsksForWellLinkedGpusByAcksResourceGetsThemUnlessItsAnnotationSaysElse() {
-        ObjectNode pod = asking("{\"aliyun.com/gpu\": \"2\"}");
+    void acksWholeGpuResourceRequestsTheBestLinksUnlessAnAnnotationSaysOtherwise() {
+        ObjectNode pod = requesting("{\"aliyun.com/gpu\": \"2\"}");
         ObjectNode own = pod.deepCopy();
         own.withObject("/metadata/annotations").put("hami.io/gpu-scheduler-policy", "spread");
 
@@ -304,9 +304,9 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void asInHamiThePodSaysSoAndAmountsAreCutToWhatThereIs() {
-        var hami = new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.HAMI);
-        ObjectNode pod = asking("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\","
+    void withHamiCompatibilityAnnotatesThePodAndReducesCoresTo100() {
+        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI);
+        ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\","
                 + " \"nvidia.com/gpumem-percentage\": \"50\", \"nvidia.com/gpucores\": \"150\","
                 + " \"nvidia.com/priority\": \"0\"}");
 
@@ -322,29 +322,31 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void allCoresInAcksNamesAreNoWholeCardWhateverTheDefault() {
-        var hami = new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.HAMI);
-        ObjectNode pod = asking("{\"aliyun.com/gpu-mem\": \"4\", \"aliyun.com/gpu-core.percentage\": \"100\"}");
+    void allCoresByAcksResourceAreNotAWholeCardWhateverTheDefault() {
+        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI);
+        ObjectNode pod = requesting("{\"aliyun.com/gpu-mem\": \"4\", \"aliyun.com/gpu-core.percentage\": \"100\"}");
         ObjectNode hamis = pod.deepCopy();
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
 
         ObjectNode mutated = mutated(hami, pod);
 
         assertThat(mutated.at("/metadata/annotations")).isEqualTo(parse("{\"aliquot.io/compatibility\": \"none\"}"));
-        assertThat(mutated(hami, mutated)).as("asked again").isEqualTo(mutated);
+        assertThat(mutated(hami, mutated)).as("second call").isEqualTo(mutated);
         assertThat(mutated(ADMISSION, pod).at("/metadata/annotations").isMissingNode())
                 .isTrue();
-        assertThat(mutated(hami, hamis).get("metadata")).as("its own word").isEqualTo(hamis.get("metadata"));
+        assertThat(mutated(hami, hamis).get("metadata"))
+                .as("with the annotation")
+                .isEqualTo(hamis.get("metadata"));
     }
 
     @Test
-    void aPodsOwnWordOnCompatibilityGoesFirst() {
-        ObjectNode pod = asking("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpucores\": \"150\"}");
+    void thePodsCompatibilityAnnotationTakesPrecedence() {
+        ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpucores\": \"150\"}");
         ObjectNode hamis = pod.deepCopy();
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
         ObjectNode ours = pod.deepCopy();
         ours.withObject("/metadata/annotations").put("aliquot.io/compatibility", "none");
-        var hami = new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.HAMI);
+        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI);
 
         assertThat(mutated(ADMISSION, hamis)
                         .at("/spec/containers/0/resources/limits/nvidia.com~1gpucores")
@@ -356,50 +358,51 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void whatAnotherDevicePluginGrantsIsNotInOnePodWithAShare() {
-        ObjectNode pod = share();
+    void deniesAResourceOfAnotherDevicePluginInAGpuPod() {
+        ObjectNode pod = gpuPod();
         pod.withArray("/spec/containers")
-                .add(container(asking("{\"nvidia.com/mig-1g.10gb\": \"1\"}"), 0).put("name", "mig"));
+                .add(container(requesting("{\"nvidia.com/mig-1g.10gb\": \"1\"}"), 0)
+                        .put("name", "mig"));
 
-        assertDenied(pod, "container mig: nvidia.com/mig-1g.10gb is granted by another device plugin");
+        assertDenied(pod, "container mig: nvidia.com/mig-1g.10gb belongs to another device plugin");
     }
 
     @Test
-    void anInitContainersNonsenseIsDeniedToo() {
-        ObjectNode pod = share();
+    void deniesInvalidAmountsOfInitContainers() {
+        ObjectNode pod = gpuPod();
         pod.withArray("/spec/initContainers")
-                .add(container(asking("{\"nvidia.com/gpumem\": \"3Gi\"}"), 0).put("name", "warm-up"));
+                .add(container(requesting("{\"nvidia.com/gpumem\": \"3Gi\"}"), 0)
+                        .put("name", "warm-up"));
 
         assertDenied(pod, "container warm-up: ", "write 3072");
     }
 
     @Test
-    void aPresetNodeNameIsDeniedWithTheSelectorToWriteInstead() {
-        ObjectNode pod = share();
+    void deniesAPresetNodeNameAndNamesTheNodeSelectorToWrite() {
+        ObjectNode pod = gpuPod();
         spec(pod).put("nodeName", "node7");
 
         assertDenied(pod, "remove spec.nodeName", "nodeSelector: {kubernetes.io/hostname: node7}");
     }
 
     @Test
-    void anotherSchedulerIsDenied() {
-        ObjectNode pod = share();
+    void deniesAnotherScheduler() {
+        ObjectNode pod = gpuPod();
         spec(pod).put("schedulerName", "volcano");
 
         assertDenied(pod, "remove spec.schedulerName volcano", "aliquot-scheduler");
     }
 
     @Test
-    void aPrivilegedContainerCannotHaveAShareButItsNeighbourMay() {
-        ObjectNode pod = share();
+    void deniesAPrivilegedGpuContainerButNotAPrivilegedNeighbor() {
+        ObjectNode pod = gpuPod();
         pod.withObject("/spec/containers/0/securityContext").put("privileged", true);
         assertDenied(pod, "container main: a privileged container sees every GPU", "remove securityContext.privileged");
 
-        ObjectNode neighbour = share();
-        neighbour
-                .withArray("/spec/containers")
+        ObjectNode neighbor = gpuPod();
+        neighbor.withArray("/spec/containers")
                 .add(parse("{\"name\": \"other\", \"securityContext\": {\"privileged\": true}}"));
-        assertThat(container(mutated(ADMISSION, neighbour), 1).get("env")).isEqualTo(list(VOID));
+        assertThat(container(mutated(ADMISSION, neighbor), 1).get("env")).isEqualTo(list(VOID));
     }
 
     @ParameterizedTest
@@ -412,23 +415,23 @@ class GpuAdmissionTest {
         "aliquot.io/node-placement, tetris, 'aliquot.io/node-placement: \"tetris\" is unknown; allowed: binpack, spread, fragmentation'",
         "aliquot.io/gpu-placement, tetris, 'is unknown; allowed: binpack, spread, fragmentation, topology'",
         "aliquot.io/gpu-placement, '', is unknown; allowed: binpack",
-        "aliquot.io/use-gpu-model, 'A100,', expected a GPU's model",
+        "aliquot.io/use-gpu-model, 'A100,', expected a GPU model",
         "aliquot.io/numa, 'yes', 'allowed: required, preferred'",
         "aliquot.io/priority, high, is not a priority from 0",
         "aliquot.io/core-policy, force, 'allowed: fixed, elastic, none'",
         "hami.io/gpu-scheduler-policy, tight, 'allowed: binpack, spread, topology-aware, numa'",
         "nvidia.com/use-gpuuuid, GPU-1, expected a GPU's UUID",
     })
-    void anAnnotationThatIsNotTheUsersToWriteIsDenied(String key, String value, String message) {
-        ObjectNode pod = share();
+    void deniesReservedAndInvalidAnnotations(String key, String value, String message) {
+        ObjectNode pod = gpuPod();
         pod.withObject("/metadata/annotations").put(key, value);
 
         assertDenied(pod, message);
     }
 
     @Test
-    void theUsersAnnotationsStay() {
-        ObjectNode pod = share();
+    void keepsTheUsersAnnotations() {
+        ObjectNode pod = gpuPod();
         pod.withObject("/metadata/annotations")
                 .put("aliquot.io/node-placement", "spread")
                 .put("aliquot.io/gpu-placement", "binpack")
@@ -464,22 +467,22 @@ class GpuAdmissionTest {
                 "..",
                 "."
             })
-    void nothingOfTheUsersCoversTheReservedPaths(String path) {
-        ObjectNode mount = share();
+    void deniesMountsAndDevicesThatCoverReservedPaths(String path) {
+        ObjectNode mount = gpuPod();
         mount.withArray("/spec/containers/0/volumeMounts")
                 .addObject()
                 .put("name", "v")
                 .put("mountPath", path);
         assertDenied(mount, "container main: ", "volumeMounts.mountPath " + path);
 
-        ObjectNode device = share();
+        ObjectNode device = gpuPod();
         device.withArray("/spec/containers/0/volumeDevices")
                 .addObject()
                 .put("name", "v")
                 .put("devicePath", path);
         assertDenied(device, "container main: ", "volumeDevices.devicePath " + path);
 
-        ObjectNode message = share();
+        ObjectNode message = gpuPod();
         container(message, 0).put("terminationMessagePath", path);
         assertDenied(message, "container main: ", "terminationMessagePath " + path);
     }
@@ -498,8 +501,8 @@ class GpuAdmissionTest {
                 "/...",
                 "data/.hidden"
             })
-    void otherPathsAreTheUsers(String path) {
-        ObjectNode pod = share();
+    void allowsOtherPaths(String path) {
+        ObjectNode pod = gpuPod();
         pod.withArray("/spec/containers/0/volumeMounts")
                 .addObject()
                 .put("name", "v")
@@ -510,8 +513,8 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void aContainerWithoutAGpuMayMountAnything() {
-        ObjectNode pod = share();
+    void aContainerWithoutAGpuMayMountAnyPath() {
+        ObjectNode pod = gpuPod();
         pod.withArray("/spec/containers")
                 .add(parse("{\"name\": \"c\", \"volumeMounts\": [{\"name\": \"v\", \"mountPath\": \"/etc\"}]}"));
 
@@ -526,16 +529,16 @@ class GpuAdmissionTest {
                 "{\"name\": \"aliquot-vgpu-main\", \"downwardAPI\": {\"defaultMode\": 292, \"items\": ["
                         + "{\"path\": \"vgpu\", \"fieldRef\": {\"fieldPath\": \"metadata.annotations['mine']\"}}]}}"
             })
-    void aVolumeOfTheUsersUnderOurNameIsDeniedNotTaken(String volume) {
-        ObjectNode pod = share();
+    void deniesAUsersVolumeWithTheReservedName(String volume) {
+        ObjectNode pod = gpuPod();
         pod.withArray("/spec/volumes").add(parse(volume));
 
         assertDenied(pod, "rename the volume aliquot-vgpu-main");
     }
 
     @Test
-    void aMountOfOurVolumeThatOnlyLooksLikeOursIsPutRight() {
-        ObjectNode pod = mutated(ADMISSION, share());
+    void repairsAForgedMountOfTheLimitFile() {
+        ObjectNode pod = mutated(ADMISSION, gpuPod());
         ObjectNode forged = pod.deepCopy();
         ((ObjectNode) forged.at("/spec/containers/0/volumeMounts/1"))
                 .put("subPath", "vgpu")
@@ -545,8 +548,8 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void whatAnAuthorWroteNeverFloodsTheAnswer() {
-        ObjectNode pod = share();
+    void limitsTheLengthOfAMessageThatQuotesThePod() {
+        ObjectNode pod = gpuPod();
         spec(pod).put("nodeName", "x\n".repeat(100_000));
 
         assertThatThrownBy(() -> ADMISSION.admit(pod))
@@ -556,8 +559,8 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void aPodThatTheApiServerWillRefuseAnywayIsLeftToIt() {
-        ObjectNode nameless = share();
+    void leavesAPodThatTheApiServerWillRefuseToIt() {
+        ObjectNode nameless = gpuPod();
         container(nameless, 0).remove("name");
         ObjectNode empty = parse("{\"metadata\": {}, \"spec\": {\"containers\": null}}");
 
@@ -576,7 +579,7 @@ class GpuAdmissionTest {
                 "{\"spec\": {\"containers\": [{\"name\": \"c\", \"resources\": {\"limits\": {\"cpu\": []}}}]}}",
                 "{\"spec\": {\"containers\": [{\"name\": \"c\", \"env\": {}}]}}"
             })
-    void whatIsNoPodAtAllIsMalformed(String pod) {
+    void rejectsJsonThatIsNotAPod(String pod) {
         assertThatThrownBy(() -> ADMISSION.admit(parse(pod)))
                 .isInstanceOf(MalformedReviewException.class)
                 .hasMessageStartingWith("expected ");

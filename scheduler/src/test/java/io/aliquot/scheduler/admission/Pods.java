@@ -4,7 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
-/** Pods as kube-apiserver 1.35 sends them to webhooks: canonical quantities, its defaults filled in. */
+/** Pods as kube-apiserver 1.35 sends them to webhooks, with canonical quantities and its defaults. */
 final class Pods {
     static final ObjectMapper JSON = new ObjectMapper();
 
@@ -18,8 +18,8 @@ final class Pods {
         }
     }
 
-    /** With one container, main, that has these limits, and requests as the API server derives them. */
-    static ObjectNode asking(String limits) {
+    /** A pod with one container, main, with these limits and the requests that the API server derives. */
+    static ObjectNode requesting(String limits) {
         return parse("""
             {
               "kind": "Pod",
@@ -47,15 +47,16 @@ final class Pods {
                 "restartPolicy": "Always",
                 "schedulerName": "default-scheduler",
                 "preemptionPolicy": "PreemptLowerPriority",
-                "aFieldOfNextYear": {"kept": [1, 2.50]}
+                "fieldOfANewerVersion": {"kept": [1, 2.50]}
               },
               "status": {}
             }
             """.formatted(limits, limits));
     }
 
-    static ObjectNode share() {
-        return asking("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\", \"nvidia.com/gpucores\": \"30\"}");
+    static ObjectNode gpuPod() {
+        return requesting(
+                "{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\", \"nvidia.com/gpucores\": \"30\"}");
     }
 
     static ObjectNode spec(ObjectNode pod) {

@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.admission;
 
-import static io.aliquot.scheduler.admission.Pods.asking;
 import static io.aliquot.scheduler.admission.Pods.container;
 import static io.aliquot.scheduler.admission.Pods.mutated;
 import static io.aliquot.scheduler.admission.Pods.parse;
+import static io.aliquot.scheduler.admission.Pods.requesting;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -16,8 +16,8 @@ class VoidAdmissionTest {
     private static final VoidAdmission ADMISSION = new VoidAdmission(Set.of());
 
     @Test
-    void everyContainerSeesNoGpuWhateverItsAuthorWrote() {
-        ObjectNode pod = asking("{\"cpu\": \"1\"}");
+    void hidesTheGpusFromEveryContainerWhateverItsAuthorWrote() {
+        ObjectNode pod = requesting("{\"cpu\": \"1\"}");
         pod.withArray("/spec/containers/0/env")
                 .addObject()
                 .put("name", "NVIDIA_VISIBLE_DEVICES")
@@ -35,13 +35,13 @@ class VoidAdmissionTest {
     }
 
     @Test
-    void aContainerThatIsAddedSeesNoGpuAndThoseThatAreThereStayAsTheyAre() {
-        ObjectNode pod = asking("{\"cpu\": \"1\"}");
-        pod.withArray("/spec/ephemeralContainers").add(parse("{\"name\": \"yesterdays\"}"));
+    void hidesTheGpusFromAnAddedContainerAndLeavesExistingOnesUnchanged() {
+        ObjectNode pod = requesting("{\"cpu\": \"1\"}");
+        pod.withArray("/spec/ephemeralContainers").add(parse("{\"name\": \"earlier\"}"));
         ObjectNode added = parse("{\"name\": \"debug\"}");
         pod.withArray("/spec/ephemeralContainers").add(added);
 
-        ObjectNode mutated = mutated(new VoidAdmission(Set.of("main", "yesterdays")), pod);
+        ObjectNode mutated = mutated(new VoidAdmission(Set.of("main", "earlier")), pod);
 
         added.withArray("/env")
                 .addObject()
@@ -59,16 +59,16 @@ class VoidAdmissionTest {
                 "{\"aliyun.com/gpu-mem\": \"3\"}",
                 "{\"nvidia.com/gpumem\": \"1\", \"nvidia.com/gpumem-percentage\": \"1\"}"
             })
-    void aContainerThatAsksForGpusIsLeftToTheOtherWebhookNeverDenied(String limits) {
-        ObjectNode pod = asking(limits);
+    void leavesAContainerThatRequestsGpusToTheOtherWebhook(String limits) {
+        ObjectNode pod = requesting(limits);
 
         assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
     }
 
     @Test
-    void aContainerThatAnotherDevicePluginGivesADeviceKeepsItAndNoneIsHadByAskingForNothing() {
-        ObjectNode mig = asking("{\"nvidia.com/mig-1g.10gb\": \"1\"}");
-        ObjectNode none = asking("{\"nvidia.com/mig-1g.10gb\": \"0\"}");
+    void leavesTheDeviceOfAnotherDevicePluginVisibleUnlessTheAmountIsZero() {
+        ObjectNode mig = requesting("{\"nvidia.com/mig-1g.10gb\": \"1\"}");
+        ObjectNode none = requesting("{\"nvidia.com/mig-1g.10gb\": \"0\"}");
 
         assertThat(mutated(ADMISSION, mig)).isEqualTo(mig);
         assertThat(container(mutated(ADMISSION, none), 0).at("/env/0/value").textValue())

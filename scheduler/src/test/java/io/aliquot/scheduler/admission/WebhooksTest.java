@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.aliquot.api.Compatibility;
+import io.aliquot.scheduler.admission.certificate.CertificateKeeperFixture;
 import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.fabric8.kubernetes.client.KubernetesClient;
@@ -23,10 +24,7 @@ import java.security.KeyStore;
 import java.security.cert.CertificateFactory;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.Base64;
-import java.util.List;
-import java.util.Optional;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLSocket;
@@ -46,16 +44,14 @@ import org.springframework.context.annotation.FilterType;
 import org.springframework.context.annotation.Import;
 import org.springframework.context.support.GenericApplicationContext;
 
-/** The webhooks as the API server calls them: over TLS, trusting the caBundle alone, by the Service's name. */
+/** Calls the webhooks as the API server does: over TLS, with the Service's name, trusting only the caBundle. */
 @EnableKubernetesMockClient(crud = true)
 class WebhooksTest {
     @SuppressWarnings("NullAway.Init") // set by the extension
     private KubernetesClient kubernetes;
 
-    private final MovedClock clock = new MovedClock(Instant.now());
-
     @SuppressWarnings("NullAway.Init")
-    private CertificateKeeper keeper;
+    private CertificateKeeperFixture keeper;
 
     @SuppressWarnings("NullAway.Init")
     private ConfigurableApplicationContext context;
@@ -67,12 +63,12 @@ class WebhooksTest {
             excludeFilters =
                     @Filter(
                             type = FilterType.REGEX,
-                            pattern = {".*AdmissionConfiguration", ".*Test\\$.*"}))
+                            pattern = {".*(Admission|Certificate)Configuration", ".*Test\\$.*"}))
     @Import(RandomPorts.class)
     static class Program {
         @Bean
         GpuAdmission gpuAdmission() {
-            return new GpuAdmission("aliquot-scheduler", Optional.empty(), Compatibility.NONE);
+            return new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE);
         }
 
         @Bean
@@ -83,11 +79,9 @@ class WebhooksTest {
 
     @BeforeEach
     void start() {
-        kubernetes.resource(CertificateKeeperTest.configuration()).create();
-        keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.NAMES, clock);
+        keeper = new CertificateKeeperFixture(kubernetes);
         context = new SpringApplicationBuilder(Program.class)
-                .initializers(starting -> ((GenericApplicationContext) starting)
-                        .registerBean("keeper", CertificateKeeper.class, () -> keeper))
+                .initializers(starting -> keeper.registerIn((GenericApplicationContext) starting))
                 .run();
     }
 
@@ -97,25 +91,25 @@ class WebhooksTest {
     }
 
     @Test
-    void aReviewIsAnsweredOverTheCertificateThatTheBundleTrusts() throws Exception {
-        keeper.look();
+    void answersAReviewOverTheCertificateThatTheCaBundleTrusts() throws Exception {
+        keeper.reconcile();
 
-        Answer answer =
-                post("/admission/gpu", AdmissionReviewTest.review(Pods.share()).toString());
+        Response response =
+                post("/admission/gpu", AdmissionReviewTest.review(Pods.gpuPod()).toString());
 
-        assertThat(answer.status()).isEqualTo(200);
-        assertThat(answer.head()).contains("application/json");
-        JsonNode response = Pods.JSON.readTree(answer.body()).get("response");
-        assertThat(response.get("allowed").booleanValue()).isTrue();
-        assertThat(new String(response.get("patch").binaryValue(), StandardCharsets.UTF_8))
+        assertThat(response.status()).isEqualTo(200);
+        assertThat(response.head()).contains("application/json");
+        JsonNode admission = Pods.JSON.readTree(response.body()).get("response");
+        assertThat(admission.get("allowed").booleanValue()).isTrue();
+        assertThat(new String(admission.get("patch").binaryValue(), StandardCharsets.UTF_8))
                 .contains("aliquot-vgpu-main");
     }
 
     @Test
     void theVoidWebhookNeverDenies() throws Exception {
-        keeper.look();
+        keeper.reconcile();
 
-        String review = AdmissionReviewTest.review(Pods.asking("{\"nvidia.com/gpumem\": \"3Gi\"}"))
+        String review = AdmissionReviewTest.review(Pods.requesting("{\"nvidia.com/gpumem\": \"3Gi\"}"))
                 .toString();
 
         assertThat(post("/admission/gpu", review).body()).contains("write 3072 instead of 3Gi");
@@ -127,8 +121,8 @@ class WebhooksTest {
     }
 
     @Test
-    void badInputIsAnsweredInOneLineNeverWithAStackTrace() throws Exception {
-        keeper.look();
+    void answersBadInputInOneLineWithoutAStackTrace() throws Exception {
+        keeper.reconcile();
 
         for (String path : new String[] {"/admission/gpu", "/admission/void"}) {
             for (String body : new String[] {
@@ -142,66 +136,63 @@ class WebhooksTest {
                 AdmissionReviewTest.review(Pods.parse("{\"spec\": {\"containers\": [1]}}"))
                         .toString()
             }) {
-                Answer answer = post(path, body);
-                assertThat(answer.status()).as(answer.body()).isEqualTo(400);
-                assertThat(answer.body().strip()).isNotEmpty().doesNotContain("\n", "Exception", "\tat ");
+                Response response = post(path, body);
+                assertThat(response.status()).as(response.body()).isEqualTo(400);
+                assertThat(response.body().strip()).isNotEmpty().doesNotContain("\n", "Exception", "\tat ");
             }
             assertThat(post(path, " ".repeat((4 << 20) + 1)).status()).isEqualTo(413);
         }
     }
 
     @Test
-    void thePortIsOpenButUntrustedUntilTheFirstLook() throws Exception {
-        KeyStore nobody = KeyStore.getInstance("PKCS12");
-        nobody.load(null, null);
-        nobody.setCertificateEntry(
-                "x",
-                ServingCertificate.create(List.of("x"), clock.instant(), Optional.empty())
-                        .certificate());
+    void thePortIsOpenButNotTrustedBeforeTheFirstReconciliation() throws Exception {
+        KeyStore otherTrust = KeyStore.getInstance("PKCS12");
+        otherTrust.load(null, null);
+        otherTrust.setCertificateEntry("x", keeper.otherCertificate());
 
-        assertThatThrownBy(() -> post(nobody, "/admission/gpu", "{}")).isInstanceOf(SSLException.class);
+        assertThatThrownBy(() -> post(otherTrust, "/admission/gpu", "{}")).isInstanceOf(SSLException.class);
         assertThat(ready()).startsWith("waits for the webhooks' certificate");
-        keeper.look();
+        keeper.reconcile();
         assertThat(ready()).isEqualTo("ok\n");
     }
 
     @Test
     void noCallFailsWhileACertificateIsRenewed() throws Exception {
-        keeper.look();
+        keeper.reconcile();
         KeyStore before = bundle();
-        String review = AdmissionReviewTest.review(Pods.share()).toString();
-        clock.advance(Duration.ofDays(60));
+        String review = AdmissionReviewTest.review(Pods.gpuPod()).toString();
+        keeper.advance(Duration.ofDays(60));
 
-        // The API server may still work with the old bundle when the new one has just been written …
-        keeper.look();
+        // The API server may still use the old caBundle just after the new one has been written.
+        keeper.reconcile();
         assertThat(post(before, "/admission/gpu", review).status()).isEqualTo(200);
         assertThat(post("/admission/gpu", review).status()).isEqualTo(200);
 
-        // … and has the new one when the new certificate is shown.
-        keeper.look();
+        // It uses the new caBundle when the webhooks serve the new certificate.
+        keeper.reconcile();
         assertThat(post("/admission/gpu", review).status()).isEqualTo(200);
         assertThatThrownBy(() -> post(before, "/admission/gpu", review)).isInstanceOf(SSLException.class);
 
-        clock.advance(Duration.ofHours(2));
-        keeper.look();
+        keeper.advance(Duration.ofHours(2));
+        keeper.reconcile();
         assertThat(bundle().size()).isEqualTo(1);
         assertThat(post("/admission/gpu", review).status()).isEqualTo(200);
     }
 
-    private record Answer(int status, String head, String body) {}
+    private record Response(int status, String head, String body) {}
 
-    private Answer post(String path, String body) throws IOException, GeneralSecurityException {
+    private Response post(String path, String body) throws IOException, GeneralSecurityException {
         return post(bundle(), path, body);
     }
 
-    /** By hand, since the JDK's client can't connect to one name and check the certificate for another. */
-    private Answer post(KeyStore trusted, String path, String body) throws IOException, GeneralSecurityException {
+    /** Uses a socket, because the JDK's client cannot connect to one name and check the certificate for another. */
+    private Response post(KeyStore trusted, String path, String body) throws IOException, GeneralSecurityException {
         var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         trust.init(trusted);
         var tls = SSLContext.getInstance("TLS");
         tls.init(null, trust.getTrustManagers(), null);
         byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
-        String host = CertificateKeeperTest.NAMES.host();
+        String host = CertificateKeeperFixture.host();
         try (var plain = new Socket(InetAddress.getLoopbackAddress(), RandomPorts.webhooks(context));
                 var socket = (SSLSocket) tls.getSocketFactory().createSocket(plain, host, 443, true)) {
             var parameters = socket.getSSLParameters();
@@ -216,7 +207,7 @@ class WebhooksTest {
             socket.getOutputStream().flush();
             String answer = new String(socket.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
             String[] parts = answer.split("\r\n\r\n", 2);
-            return new Answer(Integer.parseInt(parts[0].substring(9, 12)), parts[0], unchunked(parts));
+            return new Response(Integer.parseInt(parts[0].substring(9, 12)), parts[0], unchunked(parts));
         }
     }
 
@@ -240,7 +231,7 @@ class WebhooksTest {
                 .body();
     }
 
-    /** What the API server trusts at this moment. */
+    /** The caBundle, which the API server trusts. */
     private KeyStore bundle() throws GeneralSecurityException, IOException {
         String bundle = kubernetes
                 .admissionRegistration()

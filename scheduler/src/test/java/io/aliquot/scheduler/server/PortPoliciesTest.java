@@ -3,6 +3,7 @@ package io.aliquot.scheduler.server;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.scheduler.SystemClocks;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -48,7 +49,7 @@ import org.springframework.web.bind.annotation.RestController;
 import tools.jackson.databind.json.JsonMapper;
 import tools.jackson.databind.node.ObjectNode;
 
-/** The ports, but the API's, over real connections. */
+/** All ports except the API's, over real connections. */
 class PortPoliciesTest {
     private static final HttpClient CLIENT = HttpClient.newHttpClient();
     private static final String REQUEST = "POST /filter HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
@@ -63,7 +64,13 @@ class PortPoliciesTest {
 
     @SpringBootConfiguration(proxyBeanMethods = false)
     @EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
-    @Import({ServerConfiguration.class, MetricsConfiguration.class, HealthController.class, ErrorResponses.class})
+    @Import({
+        ServerConfiguration.class,
+        MetricsConfiguration.class,
+        HealthController.class,
+        ErrorResponses.class,
+        SystemClocks.class
+    })
     static class Program {
         @Bean
         Ports ports() {
@@ -85,7 +92,7 @@ class PortPoliciesTest {
 
                 @Override
                 public Optional<String> remark() {
-                    return Optional.of("somebody else leads");
+                    return Optional.of("another pod leads");
                 }
             };
         }
@@ -159,7 +166,7 @@ class PortPoliciesTest {
     }
 
     @Test
-    void whoeverLeavesAnswersStillAndAsksClientsToCloseTheirConnections() throws Exception {
+    void aStoppingServerStillAnswersAndAsksClientsToCloseTheirConnections() throws Exception {
         var leaving = (ServletWebServerApplicationContext) new SpringApplicationBuilder(Program.class).run();
         int port = RandomPorts.health(leaving);
         int tls = RandomPorts.webhooks(leaving);
@@ -177,7 +184,7 @@ class PortPoliciesTest {
     }
 
     @Test
-    void whoeverLeavesAnswersWhatHeWasAskedAndCutsOffWhoAsksNothing() throws Exception {
+    void aStoppingExtenderPortCompletesRequestsAndClosesIdleConnections() throws Exception {
         var leaving = (ServletWebServerApplicationContext) new SpringApplicationBuilder(Program.class).run();
         int port = RandomPorts.extender(leaving);
         asked = new CountDownLatch(1);
@@ -199,7 +206,7 @@ class PortPoliciesTest {
 
     /** More than there may be; the last ones wait until others go. */
     @Test
-    void connectionsThatSayNothingHoldUpOthersOnlyUntilTheyGo() throws Exception {
+    void silentConnectionsBlockOthersOnlyUntilTheyClose() throws Exception {
         var silent = new ArrayList<Socket>();
         for (int i = 0; i < 100; i++) {
             silent.add(new Socket(InetAddress.getLoopbackAddress(), extender));
@@ -228,7 +235,7 @@ class PortPoliciesTest {
                 "POST /filter HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
                 "POST /filter HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{}",
             })
-    void whatIsNoHttpEndsItsConnectionAlone(String sent) throws Exception {
+    void malformedHttpEndsItsConnectionOnly(String sent) throws Exception {
         try (var socket = new Socket(InetAddress.getLoopbackAddress(), extender)) {
             socket.getOutputStream().write(sent.getBytes(StandardCharsets.UTF_8));
             socket.shutdownOutput();
@@ -266,23 +273,23 @@ class PortPoliciesTest {
     }
 
     @Test
-    void theExtenderAnswersNoOtherPath() throws Exception {
+    void theExtenderPortHasNoOtherPath() throws Exception {
         for (String path : List.of("/livez", "/metrics", "/admission/gpu", "/filter/", "/filter;a=b", "/error")) {
             assertThat(post(extender, path, "{}").statusCode()).as(path).isEqualTo(404);
         }
     }
 
     @Test
-    void theExtenderListensOnLocalhostAlone() {
+    void theExtenderListensOnLocalhostOnly() {
         assertThat(context.getBean(ExtenderPort.class).address().getAddress().isLoopbackAddress())
                 .isTrue();
     }
 
     @Test
-    void readinessSaysWhatItWaitsFor() throws Exception {
+    void readinessNamesWhatItWaitsFor() throws Exception {
         HttpResponse<String> answer = get(health, "/readyz");
         assertThat(answer.statusCode()).isEqualTo(503);
-        assertThat(answer.body()).isEqualTo("waits for a test\nsomebody else leads\n");
+        assertThat(answer.body()).isEqualTo("waits for a test\nanother pod leads\n");
     }
 
     @ParameterizedTest
@@ -307,7 +314,7 @@ class PortPoliciesTest {
     }
 
     @Test
-    void aBodyOfUntoldLengthIsRefused() throws Exception {
+    void aBodyOfUnknownLengthIsRefused() throws Exception {
         var endless =
                 BodyPublishers.ofInputStream(() -> new ByteArrayInputStream("{}".getBytes(StandardCharsets.UTF_8)));
         var request = HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + extender + "/filter"))
@@ -317,14 +324,14 @@ class PortPoliciesTest {
     }
 
     @Test
-    void aFailureInsideTellsNothingOfTheInside() throws Exception {
+    void anInternalErrorRevealsNoDetails() throws Exception {
         HttpResponse<String> answer = post(extender, "/bind", "{}");
         assertThat(answer.statusCode()).isEqualTo(500);
         assertThat(answer.body()).isEqualTo("internal error; the scheduler's log tells more\n");
     }
 
     @Test
-    void aWrongMethodOrMediaTypeIsRefusedInWords() throws Exception {
+    void aWrongMethodOrMediaTypeIsRefusedWithAMessage() throws Exception {
         assertThat(get(extender, "/filter").statusCode()).isEqualTo(405);
         assertThat(post(health, "/livez", "").statusCode()).isEqualTo(405);
         KeyStore store = KeyStores.selfSigned("any");
@@ -334,7 +341,7 @@ class PortPoliciesTest {
     }
 
     @Test
-    void aReviewThatIsNoJsonIsABadRequest() throws Exception {
+    void aReviewThatIsNotJsonIsABadRequest() throws Exception {
         KeyStore store = KeyStores.selfSigned("any");
         identity = identity(store);
         HttpResponse<String> answer = review(store, "/admission/void", "application/json", "{");
@@ -343,7 +350,7 @@ class PortPoliciesTest {
     }
 
     @Test
-    void aNewCertificateIsShownFromTheNextConnectionOn() throws Exception {
+    void aNewCertificateIsUsedFromTheNextConnectionOn() throws Exception {
         identity = Optional.empty();
         KeyStore first = KeyStores.selfSigned("first");
         assertThatThrownBy(() -> review(first)).isInstanceOf(SSLHandshakeException.class);

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.server;
 
+import io.aliquot.scheduler.SystemClocks;
 import java.util.Objects;
 import org.apache.catalina.connector.Connector;
 import org.springframework.boot.tomcat.TomcatWebServer;
@@ -7,9 +8,11 @@ import org.springframework.boot.web.server.servlet.context.ServletWebServerAppli
 import org.springframework.context.ApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import org.springframework.context.annotation.Import;
 
-/** For other packages' tests: the real server on ports that are free. */
+/** For other packages' tests: the real server on free ports, with the system's clocks. */
 @Configuration(proxyBeanMethods = false)
+@Import(SystemClocks.class)
 public class RandomPorts {
     @Bean
     Ports ports() {

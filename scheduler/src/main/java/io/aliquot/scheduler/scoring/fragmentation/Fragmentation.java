@@ -12,13 +12,15 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /*
- * A place is judged by what it costs those who come after. Who comes after is guessed from who came (Mix). Three costs, all
+ * A place is judged by what it costs those who come after. Who comes after is guessed from who came (Mix). Four costs, all
  * in thousandths of a GPU, are added up:
  *
  * Waste. A room's prospect is the GPU that will be allocated there if pods come at random: FUTURES sequences of pods are
@@ -34,7 +36,15 @@ import org.jspecify.annotations.Nullable;
  * gradient of Σ s(k) log N(k), a proportionally fair division of the room. SCARCITY makes it the lesser voice, since for
  * common demands it says what waste says, only less exactly.
  *
- * Idleness. Prospects and scarcity look at the time when the cluster is full. The emptier it is, the further away that is,
+ * Shortage. Some demands take certain GPU models only; what others use of those is lost to them, while the others could have gone
+ * elsewhere. Whether that matters depends on what is still to come. Until the whole cluster is full, which is when the room for
+ * the mix as a whole has been asked for, the demands confined to a set of models ask for a random amount, whose mean and variance
+ * follow from the mix. If it exceeds their room, each GPU that others took there is a pod refused; if it does not, each
+ * GPU kept there is a GPU that others miss in the end. So a place on such models costs others, for each GPU that it takes
+ * from the confined demands, the probability of the first less that of the second, as long as this is positive. The confined
+ * demands themselves pay nothing: the room is for them. Where sets overlap, the dearest counts.
+ *
+ * Idleness. Prospects, scarcity and shortage look at the time when the cluster is full. The emptier it is, the further away that is,
  * and where pods end as fast as they come it never arrives; then it counts what the next pod can use. A place's idleness is
  * by how much it makes the free GPU grow that the next pod of the mix can't use, which is fragmentation as the paper below
  * has it. Its weight is IDLENESS, times the GPU given back for each GPU taken lately, times the fourth power of the part
@@ -45,7 +55,8 @@ import org.jspecify.annotations.Nullable;
  * Descent (Weng et al., "Beware of Fragmentation", USENIX ATC 2023), which asks whether the next pod fits; a rollout of
  * a base policy, here: fill at random, as an estimate of what a state is worth is Bertsekas' and Castañon's ("Rollout
  * algorithms for stochastic scheduling problems", Journal of Heuristics 5, 1999); proportional fairness is Kelly's
- * (European Transactions on Telecommunications 8, 1997).
+ * (European Transactions on Telecommunications 8, 1997); the price of a shortage is the newsvendor's marginal (Arrow, Harris
+ * and Marschak, Econometrica 19, 1951).
  *
  * Cost: what is said of a room (Outlook) is kept as long as the sample is; so for each pod only nodes that changed since a
  * pod like it came are judged anew. Scarcity is a sum over the demands that a place takes room from; when prices have moved it
@@ -60,14 +71,21 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     /** What decides between places that cost the same: the fuller node. Less than anything that a place costs. */
     private static final double TIE = 1e-9;
 
+    /** Smaller changes of a shortage are not worth a new look at all nodes, which is what the fall of a price to 0 takes. */
+    private static final double SHORTAGE_STEP = 0.1;
+    /** By which a logistic distribution's deviations are multiplied to come closest to a normal one's, halved. */
+    private static final double NORMAL = 0.851;
+
     private static final double IDLENESS = 20;
     /** In a thousandth of a GPU. */
     private static final double IDLE_STEPS = 1e9;
     /** In a cluster of n nodes the market is looked at again after n / so many changes of nodes. */
     private static final int NODES_PER_CHANGE = 256;
 
-    /** Rooms, times the demands of a sample, that one call counts for a new sample: some milliseconds. */
-    private static final int MOST_COUNTED = 1 << 18;
+    /** What one call may spend on counting rooms for a new sample: a millisecond or two. */
+    private static final int COUNTING = 1 << 15;
+    /** What a room costs of that, besides one for each demand of the sample. */
+    private static final int COUNTING_ROOM = 32;
 
     private static final double FADING = Math.pow(2, -1 / 4096.0);
     /** Rooms that are remembered, and places, in a large heap. */
@@ -85,7 +103,10 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     public static final class Place {
         private double waste;
         private double idle;
-        /** Demands of the sample that there is less room for then, and in the lower bits for how many pods less. */
+        /**
+         * Demands of the sample that there is less room for then, and in the lower bits for how many pods less; after them
+         * sets of confined demands, numbered from the number of demands on, and how many thousandths of a GPU less.
+         */
         private int[] losers;
         /** The others are void. */
         private int count;
@@ -168,6 +189,13 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
 
     private long[] offered = new long[0];
     private double priced;
+    /** What each demand takes of a GPU, see {@link #size}. */
+    private double[] sizes = new double[0];
+    /** Of the sample. */
+    private List<Confined> confined = List.of();
+    /** Of each of these, as it was when it last changed by {@link #SHORTAGE_STEP}. */
+    private double[] shortages = new double[0];
+
     private PriceSnapshot market = PriceSnapshot.STILL;
     private int nodes;
     private int changes;
@@ -219,14 +247,18 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         slots = next.slots;
         places.clear();
         shares = new double[sample.demands.length];
+        sizes = new double[shares.length];
         double all = 0;
         for (int i = 0; i < shares.length; i++) {
-            shares[i] = sample.shares[i] * size(sample.demands[i]);
+            sizes[i] = size(sample.demands[i]);
+            shares[i] = sample.shares[i] * sizes[i];
             all += shares[i];
         }
         for (int i = 0; i < shares.length; i++) {
             shares[i] /= all;
         }
+        confined = confined(sample.demands);
+        shortages = new double[confined.size()];
         look();
     }
 
@@ -247,7 +279,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
 
         /** Counts some rooms; whether all are counted then. */
         boolean proceed() {
-            int some = 1 + MOST_COUNTED / Math.max(1, slots.length);
+            int some = Math.max(1, COUNTING / (COUNTING_ROOM + slots.length));
             int end = Math.min(rooms.size(), next + some);
             for (; next < end; next++) {
                 count(outlook, slots, rooms.get(next).getKey(), rooms.get(next).getValue());
@@ -323,10 +355,19 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         Evaluated now = outlook.of(before);
         Evaluated then = outlook.of(after);
         double waste = outlook.prospect(before, now) - outlook.prospect(after, then) - before.takenBy(demand);
-        draft.draw(shares.length);
+        draft.draw(shares.length + confined.size());
         for (int i = 0; i < shares.length; i++) {
             if (now.slots[i] > then.slots[i]) {
                 draft.lose(i, now.slots[i] - then.slots[i]);
+            }
+        }
+        for (int i = 0; i < confined.size(); i++) {
+            Confined set = confined.get(i);
+            if (!set.includes(demand)) {
+                int lost = (int) Math.rint(room(set, now.slots) - room(set, then.slots));
+                if (lost > 0) {
+                    draft.lose(shares.length + i, lost);
+                }
             }
         }
         // As exact as the sums are, so that equal ones are equal.
@@ -412,17 +453,22 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         return place.idle;
     }
 
-    /** Of all the room that there is for any demand. */
+    /** Of all the room that there is for any demand, and what others are short of. */
     private double lost(Place place) {
         double sum = 0;
+        double shortage = 0;
         for (int i = 0; i < place.count; i++) {
             int loser = place.losers[i];
             int demand = loser >>> DEMAND;
             int lost = loser & LOST;
-            // A room that is kept for the very pod is not among those that there are for all.
-            sum += lost <= offered[demand] ? prices[demand] * lost : shares[demand];
+            if (demand >= shares.length) {
+                shortage = Math.max(shortage, prices[demand] * lost);
+            } else {
+                // A room that is kept for the very pod is not among those that there are for all.
+                sum += lost <= offered[demand] ? prices[demand] * lost : shares[demand];
+            }
         }
-        return sum;
+        return sum + shortage;
     }
 
     /** What a place costs if the cluster stays as it is, in thousandths of a GPU; less than 0 where it does good. */
@@ -438,16 +484,100 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         return market;
     }
 
-    private void look() {
-        double least = 1;
-        for (int i = 0; i < Math.min(offered.length, slots.length); i++) {
-            least = Math.min(least, (double) Math.max(1, offered[i]) / Math.max(1, slots[i]));
+    /** Demands that take none but some of the cluster's GPU models. */
+    private static final class Confined {
+        /** Bits of those. */
+        private final long models;
+        /** Bits of all that the cluster has. */
+        private final long present;
+        /** By their place in the sample. */
+        private final int[] demands;
+        /** Of the GPU asked for. */
+        private final double share;
+
+        Confined(long models, long present, DemandVector[] sample, double[] shares) {
+            this.models = models;
+            this.present = present;
+            this.demands = IntStream.range(0, sample.length)
+                    .filter(i -> includes(sample[i]))
+                    .toArray();
+            this.share = IntStream.of(demands).mapToDouble(i -> shares[i]).sum();
         }
-        least *= priced == 0 ? 1 : Math.min(1, gpus / priced);
+
+        boolean includes(DemandVector demand) {
+            return (demand.models() & present & ~models) == 0;
+        }
+    }
+
+    /** One set for each combination of models that a demand takes, with those that take fewer of these. */
+    private List<Confined> confined(DemandVector[] demands) {
+        long present = 0;
+        for (FreeCapacity.Shape shape : shapes.keySet()) {
+            present |= shape.gpus() > 0 ? 1L << shape.model() : 0;
+        }
+        var combinations = new LinkedHashSet<Long>();
+        for (DemandVector demand : demands) {
+            combinations.add(demand.models() & present);
+        }
+        combinations.remove(present);
+        combinations.remove(0L);
+        List<Confined> sets = new ArrayList<>();
+        for (long models : combinations) {
+            sets.add(new Confined(models, present, demands, shares));
+        }
+        return sets;
+    }
+
+    /** Room for the demands of a set, by their shares, in thousandths of a GPU. */
+    private double room(Confined set, int[] slots) {
+        double room = 0;
+        for (int demand : set.demands) {
+            room += shares[demand] * slots[demand] * sizes[demand];
+        }
+        return room / set.share;
+    }
+
+    /** How much likelier a set's demands exceed their room before the cluster is full than not; 0 where they are not. */
+    private double shortage(Confined set) {
+        double[] pods = outlook.sample().shares;
+        double roomForAll = 0;
+        double ofEach = 0;
+        for (int i = 0; i < pods.length; i++) {
+            roomForAll += shares[i] * slots[i] * sizes[i];
+            ofEach += pods[i] * sizes[i];
+        }
+        double coming = roomForAll / ofEach;
+        double room = 0;
+        double mean = 0;
+        double variance = 0;
+        for (int i : set.demands) {
+            room += shares[i] * slots[i] * sizes[i] / set.share;
+            mean += coming * pods[i] * sizes[i];
+            variance += coming * pods[i] * sizes[i] * sizes[i];
+        }
+        // Twice a normal distribution's probability, less 1; a logistic one is within 0.01 of it.
+        return variance == 0 ? 0 : Math.max(0, Math.tanh(NORMAL * (mean - room) / Math.sqrt(variance)));
+    }
+
+    private void look() {
+        double[] before = prices;
+        double then = priced;
         offered = slots.clone();
         priced = gpus;
-        prices = new double[slots.length];
-        Arrays.setAll(prices, i -> slots[i] == 0 ? 0 : shares[i] / slots[i]);
+        prices = new double[slots.length + confined.size()];
+        for (int i = 0; i < slots.length; i++) {
+            prices[i] = slots[i] == 0 ? 0 : shares[i] / slots[i];
+        }
+        for (int i = 0; i < confined.size() && gpus > 0; i++) {
+            double now = shortage(confined.get(i));
+            shortages[i] = Math.abs(now - shortages[i]) > SHORTAGE_STEP ? now : shortages[i];
+            // What scarcity is multiplied by is none of its price.
+            prices[slots.length + i] = shortages[i] / (SCARCITY * gpus * FreeCapacity.WHOLE);
+        }
+        double least = 1;
+        for (int i = 0; i < Math.min(before.length, prices.length); i++) {
+            least = before[i] * then > 0 ? Math.min(least, prices[i] * priced / (before[i] * then)) : least;
+        }
         double turnover = taken == 0 ? 0 : Math.min(1, givenBack / taken);
         double empty = gpus == 0 ? 0 : free / (gpus * FreeCapacity.WHOLE);
         market = market.next(least, IDLENESS * turnover * empty * empty * empty * empty);

@@ -80,6 +80,27 @@ class FragmentationTest {
         assertThat(cost(WHOLE, common, 0)).isLessThan(cost(WHOLE, wanted, 0));
     }
 
+    /** Before, such pods went where CPU was plenty, and those that required the model were refused. */
+    @Test
+    void othersStayAwayFromAModelThatIsRequiredMoreThanThereIsOfIt() {
+        FreeCapacity common = FreeCapacity.of(NODE);
+        FreeCapacity wanted = FreeCapacity.of(new Shape(128_000, 393_216, 2, 40_960, 100, 1));
+        for (int i = 0; i < 20; i++) {
+            policy.entered(common);
+            policy.entered(wanted);
+        }
+        DemandVector busy = new DemandVector(24_000, 8_192, 1, true, 0, 0, DemandVector.ANY);
+        DemandVector requiring = new DemandVector(4_000, 8_192, 1, true, 0, 0, 0b10);
+        see(400, WHOLE, WHOLE, busy, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, requiring);
+
+        assertThat(cost(busy, wanted, 0)).isLessThan(cost(busy, common, 0)); // a tenth requires a fifth of the GPUs
+
+        see(4_000, WHOLE, requiring);
+
+        assertThat(cost(busy, wanted, 0)).isGreaterThan(cost(busy, common, 0));
+        assertThat(cost(requiring, wanted, 0)).isLessThan(100); // it pays nothing for what is kept for it
+    }
+
     @Test
     void whatTheNextPodCannotUseCountsWherePodsEndAndByHowEmptyTheClusterIs() {
         see(10, WHOLE);
@@ -140,7 +161,7 @@ class FragmentationTest {
             policy.observe(new DemandVector(4_000, 8_192, 1, false, 1_000 + 50 * i, 1, DemandVector.ANY));
         }
         FreeCapacity last = FreeCapacity.of(NODE);
-        for (int i = 0; i < 2_000; i++) {
+        for (int i = 0; i < 600; i++) {
             last = FreeCapacity.of(new Shape(96_000, 393_216 + i, 8, 40_960, 100, 0));
             policy.entered(last);
         }
@@ -160,7 +181,7 @@ class FragmentationTest {
             afresh.observe(new DemandVector(4_000, 8_192, 1, false, 1_000 + 50 * i, 1, DemandVector.ANY));
         }
         afresh.entered(last);
-        for (int i = 0; i < 1_999; i++) {
+        for (int i = 0; i < 599; i++) {
             afresh.entered(FreeCapacity.of(new Shape(96_000, 393_216 + i, 8, 40_960, 100, 0)));
         }
         while (afresh.modelVersion() == 0) {}

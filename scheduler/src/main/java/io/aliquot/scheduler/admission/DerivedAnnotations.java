@@ -1,0 +1,99 @@
+package io.aliquot.scheduler.admission;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.Compatibility;
+import io.aliquot.api.ForeignResources;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.PlacementPreferences;
+import java.util.Map;
+import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The annotations that the webhook adds to a pod, because the pod states them by resources: its priority, its wish for
+ * well-linked GPUs and the meaning of its resources. Not thread-safe.
+ */
+final class DerivedAnnotations {
+    private final Map<String, String> podAnnotations;
+    private final Compatibility defaultCompatibility;
+    private final Compatibility compatibility;
+    private @Nullable Integer priority;
+    private boolean bestLinked;
+
+    /**
+     * Determines the pod's compatibility.
+     *
+     * @param defaultCompatibility for pods without the annotation {@link Annotations#COMPATIBILITY}
+     * @param usesAckResources whether a container names ACK's resources, which have one meaning only
+     * @throws DeniedException if the annotation is invalid
+     */
+    DerivedAnnotations(
+            Map<String, String> podAnnotations, Compatibility defaultCompatibility, boolean usesAckResources) {
+        this.podAnnotations = podAnnotations;
+        this.defaultCompatibility = defaultCompatibility;
+        String annotation = podAnnotations.get(Annotations.COMPATIBILITY);
+        try {
+            this.compatibility = annotation != null
+                    ? Compatibility.parse("annotation " + Annotations.COMPATIBILITY, annotation)
+                    : usesAckResources ? Compatibility.NONE : defaultCompatibility;
+        } catch (FormatException e) {
+            throw new DeniedException(String.valueOf(e.getMessage()), e);
+        }
+    }
+
+    Compatibility compatibility() {
+        return compatibility;
+    }
+
+    /** @throws DeniedException if another container states another priority */
+    void add(JsonContainer container, JsonContainer.Translation translation) {
+        Integer stated = translation.priority();
+        if (stated != null) {
+            if (priority != null && !priority.equals(stated)) {
+                throw container.denied("a pod has one priority: write the same " + ForeignResources.PRIORITY
+                        + " in all its containers, or the annotation " + Annotations.PRIORITY + " instead");
+            }
+            priority = stated;
+        }
+        bestLinked |= translation.bestLinked();
+    }
+
+    /** @throws DeniedException if a pod that requests no GPU states a priority */
+    void requireNoPriority() {
+        if (priority != null) {
+            throw new DeniedException(
+                    "remove " + ForeignResources.PRIORITY + ", or request a GPU: it is the priority on that GPU");
+        }
+    }
+
+    /**
+     * The annotations to add.
+     *
+     * @throws DeniedException if the pod's own annotations are invalid or contradict its resources
+     */
+    Map<String, String> toAdd() {
+        PlacementPreferences preferences;
+        try {
+            preferences = PlacementPreferences.parse(podAnnotations);
+        } catch (FormatException e) {
+            throw new DeniedException(String.valueOf(e.getMessage()), e);
+        }
+        var added = new TreeMap<String, String>();
+        // Compatibility.NONE is written too where it is not the default: when the API server reinvokes the webhook,
+        // ACK's resource names, which imply it, have been translated.
+        if (preferences.compatibility().isEmpty() && defaultCompatibility != Compatibility.NONE) {
+            added.put(Annotations.COMPATIBILITY, compatibility.print());
+        }
+        if (priority != null) {
+            if (podAnnotations.containsKey(Annotations.PRIORITY) && preferences.priority() != priority) {
+                throw new DeniedException("the annotation " + Annotations.PRIORITY + " and the resource "
+                        + ForeignResources.PRIORITY + " differ: remove one of them");
+            }
+            added.put(Annotations.PRIORITY, Integer.toString(priority));
+        }
+        if (bestLinked && preferences.gpuPlacement().isEmpty() && !preferences.topology()) {
+            added.put(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);
+        }
+        return added;
+    }
+}

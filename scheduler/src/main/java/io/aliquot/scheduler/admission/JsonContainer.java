@@ -1,0 +1,269 @@
+package io.aliquot.scheduler.admission;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.aliquot.api.Annotations;
+import io.aliquot.api.Compatibility;
+import io.aliquot.api.ContainerPaths;
+import io.aliquot.api.ForeignResources;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.GpuRequest;
+import io.aliquot.api.Resources;
+import io.aliquot.api.VisibleDevices;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
+
+/** One container in the JSON of its pod; reads it and changes it in place. */
+final class JsonContainer {
+    private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
+    /** Leaves 50 of the 63 characters of a volume's name; {@link #keySuffix} has at most 46. */
+    private static final String VOLUME_PREFIX = "aliquot-vgpu-";
+
+    private static final int READ_ONLY_FILE = 0444;
+    private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
+
+    private final ObjectNode tree;
+    private final String name;
+
+    private JsonContainer(ObjectNode tree) {
+        this.tree = tree;
+        this.name = JsonTree.text(tree, "name").orElse(""); // the API server refuses it after the webhooks
+    }
+
+    /** The containers that a pod is created with, in the order of their start. */
+    static List<JsonContainer> of(ObjectNode pod) {
+        return of(pod, "initContainers", "containers");
+    }
+
+    /** The same and the ephemeral containers. */
+    static List<JsonContainer> withEphemeral(ObjectNode pod) {
+        return of(pod, "initContainers", "containers", "ephemeralContainers");
+    }
+
+    private static List<JsonContainer> of(ObjectNode pod, String... fields) {
+        ObjectNode spec = JsonTree.object(pod, "spec")
+                .orElseThrow(() -> new MalformedReviewException("expected the pod to have a spec"));
+        return Stream.of(fields)
+                .flatMap(field -> JsonTree.objects(spec, field).stream())
+                .map(JsonContainer::new)
+                .toList();
+    }
+
+    String name() {
+        return name;
+    }
+
+    /**
+     * What a container states by its resources in addition to amounts.
+     *
+     * @param priority of the pod, as {@link io.aliquot.api.Priority}; null if it states none
+     * @param bestLinked whether the container requests GPUs with the best links
+     */
+    record Translation(@Nullable Integer priority, boolean bestLinked) {}
+
+    /**
+     * Replaces resources of other products by Aliquot's.
+     *
+     * @param labels the pod's
+     * @throws DeniedException if an amount is invalid
+     */
+    Translation translateAliases(Map<String, String> labels, Compatibility compatibility) {
+        Map<String, String> limits = resources("limits");
+        resources("requests").keySet().stream()
+                .filter(name -> isGpuResource(name) && !limits.containsKey(name))
+                .findFirst()
+                .ifPresent(name -> {
+                    throw denied("write " + name + " under resources.limits; requests alone set no limit");
+                });
+        try {
+            Map<String, String> translated = ForeignResources.toAliquot(limits, labels, compatibility);
+            if (!translated.equals(limits)) {
+                replaceAmounts(limits, translated);
+            }
+            OptionalInt priority = ForeignResources.priority(limits, compatibility);
+            return new Translation(
+                    priority.isPresent() ? priority.getAsInt() : null, ForeignResources.requestsBestLinks(limits));
+        } catch (FormatException e) {
+            throw denied(e);
+        }
+    }
+
+    boolean usesAckResources() {
+        return ForeignResources.usesAckResources(resources("limits"));
+    }
+
+    /** @throws DeniedException if an amount is invalid */
+    boolean requestsGpu() {
+        try {
+            return GpuRequest.parse(resources("limits")).isPresent();
+        } catch (FormatException e) {
+            throw denied(e);
+        }
+    }
+
+    /** Whether it names a resource that Aliquot allocates or translates, with whatever amount. */
+    boolean namesGpuResource() {
+        return Stream.of("limits", "requests")
+                .flatMap(kind -> resources(kind).keySet().stream())
+                .anyMatch(JsonContainer::isGpuResource);
+    }
+
+    /** A resource for which another device plugin gives the container an NVIDIA device, such as a MIG device. */
+    Optional<String> resourceOfOtherDevicePlugin() {
+        return resources("limits").entrySet().stream()
+                .filter(limit -> !limit.getValue().equals("0"))
+                .map(Map.Entry::getKey)
+                .filter(name -> name.startsWith("nvidia.com/") && !isGpuResource(name))
+                .findFirst();
+    }
+
+    private static boolean isGpuResource(String resource) {
+        return Resources.SUPPORTED.contains(resource) || ForeignResources.NAMES.contains(resource);
+    }
+
+    private void replaceAmounts(Map<String, String> before, Map<String, String> after) {
+        ObjectNode resources = JsonTree.ensureObject(tree, "resources");
+        for (String kind : List.of("limits", "requests")) {
+            ObjectNode amounts = JsonTree.ensureObject(resources, kind);
+            before.keySet().stream().filter(name -> !after.containsKey(name)).forEach(amounts::remove);
+            after.forEach((name, amount) -> {
+                if (!amount.equals(before.get(name))) {
+                    amounts.put(name, amount);
+                }
+            });
+        }
+    }
+
+    boolean privileged() {
+        return JsonTree.object(tree, "securityContext")
+                .map(context -> JsonTree.isTrue(context, "privileged"))
+                .orElse(false);
+    }
+
+    /** The end of the container's annotation keys and of its volume's name. */
+    String keySuffix() {
+        return Annotations.vgpu(name).substring(Annotations.VGPU_PREFIX.length());
+    }
+
+    /** Replaces the value of the image and of the pod's author. */
+    void hideGpus() {
+        setVisibleDevices(NODES.objectNode().put("name", VISIBLE_DEVICES).put("value", VisibleDevices.NONE));
+    }
+
+    /** Lets the container runtime inject the GPUs that Bind writes into the pod's annotation. */
+    void showAllocatedGpus() {
+        ObjectNode variable = NODES.objectNode().put("name", VISIBLE_DEVICES);
+        variable.putObject("valueFrom").set("fieldRef", annotation(Annotations.visibleDevices(name)));
+        setVisibleDevices(variable);
+    }
+
+    /** Adds one vGPU where only memory or cores are requested; requests of extended resources must equal limits. */
+    void defaultToOneGpu() {
+        ObjectNode resources = JsonTree.ensureObject(tree, "resources");
+        ObjectNode limits = JsonTree.ensureObject(resources, "limits");
+        if (!limits.has(Resources.GPU)) {
+            limits.put(Resources.GPU, "1");
+        }
+        ObjectNode requests = JsonTree.ensureObject(resources, "requests");
+        if (!requests.has(Resources.GPU)) {
+            requests.set(Resources.GPU, limits.get(Resources.GPU));
+        }
+    }
+
+    /** Each path at which the kubelet puts something of the user's. */
+    List<ReservedPaths.UserPath> userPaths() {
+        String limitFileVolume = volumeName();
+        var paths = new ArrayList<ReservedPaths.UserPath>();
+        for (ObjectNode mount : JsonTree.objects(tree, "volumeMounts")) {
+            String path = JsonTree.text(mount, "mountPath").orElse("");
+            if (!(JsonTree.text(mount, "name").orElse("").equals(limitFileVolume)
+                    && path.equals(ContainerPaths.CONFIG_FOLDER))) {
+                paths.add(new ReservedPaths.UserPath("volumeMounts.mountPath", path));
+            }
+        }
+        for (ObjectNode device : JsonTree.objects(tree, "volumeDevices")) {
+            paths.add(new ReservedPaths.UserPath(
+                    "volumeDevices.devicePath",
+                    JsonTree.text(device, "devicePath").orElse("")));
+        }
+        // The kubelet mounts an empty file there (pkg/kubelet/kuberuntime/kuberuntime_container.go, makeMounts).
+        JsonTree.text(tree, "terminationMessagePath")
+                .ifPresent(path -> paths.add(new ReservedPaths.UserPath("terminationMessagePath", path)));
+        return paths;
+    }
+
+    String volumeName() {
+        return VOLUME_PREFIX + keySuffix();
+    }
+
+    /** The limit file's volume, with the API server's defaults, so that it equals the stored one. */
+    ObjectNode limitFileVolume() {
+        ObjectNode volume = NODES.objectNode().put("name", volumeName());
+        ObjectNode source = volume.putObject("downwardAPI").put("defaultMode", READ_ONLY_FILE);
+        source.putArray("items")
+                .addObject()
+                .put("path", ContainerPaths.LIMIT_FILE)
+                .set("fieldRef", annotation(Annotations.vgpu(name)));
+        return volume;
+    }
+
+    void mountLimitFile() {
+        ObjectNode mount = NODES.objectNode()
+                .put("name", volumeName())
+                .put("readOnly", true)
+                .put("mountPath", ContainerPaths.CONFIG_FOLDER);
+        replaceOrAppend(JsonTree.ensureArray(tree, "volumeMounts"), "mountPath", mount);
+    }
+
+    DeniedException denied(String reason) {
+        return new DeniedException(about(reason));
+    }
+
+    private DeniedException denied(FormatException e) {
+        return new DeniedException(about(String.valueOf(e.getMessage())), e);
+    }
+
+    private String about(String reason) {
+        return "container " + name + ": " + reason;
+    }
+
+    private Map<String, String> resources(String kind) {
+        return JsonTree.object(tree, "resources")
+                .map(resources -> JsonTree.texts(resources, kind))
+                .orElseGet(LinkedHashMap::new);
+    }
+
+    private void setVisibleDevices(ObjectNode variable) {
+        replaceOrAppend(JsonTree.ensureArray(tree, "env"), "name", variable);
+    }
+
+    /** Replaces the first element with the same value of {@code key} and removes the others. */
+    private static void replaceOrAppend(ArrayNode array, String key, ObjectNode element) {
+        var kept = new ArrayList<JsonNode>(array.size() + 1);
+        boolean replaced = false;
+        for (JsonNode found : array) {
+            if (!element.get(key).equals(found.get(key))) {
+                kept.add(found);
+            } else if (!replaced) {
+                kept.add(element);
+                replaced = true;
+            }
+        }
+        if (!replaced) {
+            kept.add(element);
+        }
+        array.removeAll().addAll(kept);
+    }
+
+    private static ObjectNode annotation(String key) {
+        return NODES.objectNode().put("apiVersion", "v1").put("fieldPath", "metadata.annotations['" + key + "']");
+    }
+}

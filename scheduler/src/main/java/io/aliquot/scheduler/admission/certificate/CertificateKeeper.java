@@ -1,0 +1,280 @@
+package io.aliquot.scheduler.admission.certificate;
+
+import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.server.CertificateSource;
+import io.aliquot.scheduler.server.Readiness;
+import io.fabric8.kubernetes.api.model.Secret;
+import io.fabric8.kubernetes.api.model.SecretBuilder;
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientException;
+import io.fabric8.kubernetes.client.dsl.base.PatchContext;
+import io.fabric8.kubernetes.client.dsl.base.PatchType;
+import java.net.HttpURLConnection;
+import java.security.cert.X509Certificate;
+import java.time.Clock;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Keeps a valid certificate in a Secret and the webhooks' {@code caBundle} trusting it. Every 5 s each replica reads
+ * both and repairs them; the first replica writes, the others adopt. A reconciliation depends only on what it reads and
+ * on the certificate that this replica serves, so the process may be killed at any point.
+ *
+ * <p>A renewal fails no call: the Secret gets the new certificate, the {@code caBundle} then trusts both, and a replica
+ * serves the new one only after a later reconciliation has found the {@code caBundle} in that state.
+ *
+ * <p>One thread reconciles; {@link #current} and {@link #waitsFor} are thread-safe.
+ */
+final class CertificateKeeper implements CertificateSource, Readiness, AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(CertificateKeeper.class);
+    private static final long PERIOD_SECONDS = 5;
+    private static final int MAX_ATTEMPTS = 5;
+    /** HTTP status if the test of a JSON Patch fails (k8s.io/apiserver, handlers/patch.go). */
+    private static final int UNPROCESSABLE_CONTENT = 422;
+
+    private static final String REQUIRED = "gpu.aliquot.io";
+    private static final List<String> WEBHOOKS = List.of(REQUIRED, "void.aliquot.io", "debug.aliquot.io");
+
+    private final KubernetesClient kubernetes;
+    private final Names names;
+    private final Clock clock;
+    private final ScheduledExecutorService timer;
+    private volatile @Nullable ServingCertificate served;
+    /** What this replica waits for before it is ready; empty once it is ready. */
+    private volatile String waitingFor = "the webhooks' certificate";
+    /** The certificate that the previous reconciliation left trusted; the API server has noticed it since. */
+    private @Nullable ServingCertificate trustedBefore;
+
+    private String lastError = "";
+
+    /**
+     * The Kubernetes objects involved.
+     *
+     * @param services that lead to this program, in {@code namespace}, at least one; the API server reaches the webhooks
+     *     by the first
+     * @param secret in {@code namespace}
+     * @param configuration a MutatingWebhookConfiguration
+     */
+    record Names(String namespace, List<String> services, String secret, String configuration) {
+        Names {
+            services = List.copyOf(services);
+            if (services.isEmpty()) {
+                throw new IllegalArgumentException("expected the webhooks' Service, found none");
+            }
+        }
+
+        /** The DNS name by which the API server calls the webhooks. */
+        String host() {
+            return hosts().get(0);
+        }
+
+        List<String> hosts() {
+            return services.stream()
+                    .map(service -> service + "." + namespace + ".svc")
+                    .toList();
+        }
+    }
+
+    CertificateKeeper(KubernetesClient kubernetes, Names names, Clock clock) {
+        this.kubernetes = kubernetes;
+        this.names = names;
+        this.clock = clock;
+        this.timer = Executors.newSingleThreadScheduledExecutor(task -> {
+            var thread = new Thread(task, "certificate");
+            thread.setDaemon(true);
+            return thread;
+        });
+    }
+
+    void start() {
+        var unused = timer.scheduleWithFixedDelay(this::reconcileAndLog, 0, PERIOD_SECONDS, TimeUnit.SECONDS);
+    }
+
+    @Override
+    public void close() {
+        timer.shutdownNow();
+    }
+
+    @Override
+    public Optional<Identity> current() {
+        return Optional.ofNullable(served).map(ServingCertificate::identity);
+    }
+
+    @Override
+    public Optional<String> waitsFor() {
+        return Optional.of(waitingFor).filter(text -> !text.isEmpty());
+    }
+
+    /**
+     * Reads the Secret and the webhooks once and repairs them.
+     *
+     * @throws KubernetesClientException if the API server is unreachable or refuses
+     */
+    void reconcile() {
+        for (int attempt = 1; ; attempt++) {
+            try {
+                tryReconcile();
+                return;
+            } catch (KubernetesClientException e) {
+                // Another replica changed the object after this one read it.
+                boolean raced = e.getCode() == HttpURLConnection.HTTP_CONFLICT || e.getCode() == UNPROCESSABLE_CONTENT;
+                if (!raced || attempt == MAX_ATTEMPTS) {
+                    throw e;
+                }
+            }
+        }
+    }
+
+    /**
+     * Reads the webhooks before the Secret, and writes the webhooks only in the version that it read. A replica that is
+     * delayed between the two therefore cannot overwrite a {@code caBundle} with an older certificate than another
+     * replica has written meanwhile.
+     */
+    private void tryReconcile() {
+        MutatingWebhookConfiguration configuration = kubernetes
+                .admissionRegistration()
+                .v1()
+                .mutatingWebhookConfigurations()
+                .withName(names.configuration())
+                .get();
+        ServingCertificate stored = ensureSecret();
+        boolean trusted = ensureTrusted(configuration, stored);
+        if (served == null || (trusted && stored.equals(trustedBefore))) {
+            served = stored;
+        }
+        trustedBefore = stored;
+        waitingFor = "";
+    }
+
+    private void reconcileAndLog() {
+        try {
+            reconcile();
+            lastError = "";
+        } catch (RuntimeException e) {
+            String error = e.getMessage() + (e.getCause() == null ? "" : " (" + e.getCause() + ")");
+            if (!error.equals(lastError)) { // logs an error once, not every 5 s
+                LOG.warn("Cannot keep the webhooks' certificate; retrying every {} s: {}", PERIOD_SECONDS, error);
+            }
+            lastError = error;
+        }
+    }
+
+    /** The Secret's certificate, after creation, replacement or renewal where needed. */
+    private ServingCertificate ensureSecret() {
+        Secret secret = kubernetes
+                .secrets()
+                .inNamespace(names.namespace())
+                .withName(names.secret())
+                .get();
+        if (secret == null) {
+            ServingCertificate created = create();
+            kubernetes
+                    .resource(
+                            emptySecret().toBuilder().withData(created.print()).build())
+                    .create();
+            LOG.info("Created Secret {} with {}", names.secret(), created);
+            return created;
+        }
+        ServingCertificate stored;
+        try {
+            Map<String, String> data = Objects.requireNonNullElse(secret.getData(), Map.of());
+            stored = ServingCertificate.parse(data, names.host(), clock.instant());
+        } catch (FormatException e) {
+            ServingCertificate created = create();
+            update(secret, created);
+            LOG.warn("Replaced the content of Secret {} with {}: {}", names.secret(), created, e.getMessage());
+            return created;
+        }
+        if (stored.dueForRenewal(names.hosts(), clock.instant())) {
+            if (served == null) { // the process has just started, and the webhooks trust the stored certificate
+                served = stored;
+            }
+            ServingCertificate renewed =
+                    ServingCertificate.create(names.hosts(), clock.instant(), List.of(stored.certificate()));
+            update(secret, renewed);
+            LOG.info("Renewed {} with {}", stored, renewed);
+            return renewed;
+        }
+        ServingCertificate trimmed = stored.withoutOldPredecessor(clock.instant());
+        if (!trimmed.equals(stored)) {
+            update(secret, trimmed);
+            LOG.info("Ended the trust in the webhooks' certificate before {}", trimmed);
+        }
+        return trimmed;
+    }
+
+    /** A new certificate; the one that this replica serves stays trusted until it serves the new one. */
+    private ServingCertificate create() {
+        ServingCertificate predecessor = served;
+        List<X509Certificate> predecessors = predecessor == null ? List.of() : List.of(predecessor.certificate());
+        return ServingCertificate.create(names.hosts(), clock.instant(), predecessors);
+    }
+
+    private Secret emptySecret() {
+        return new SecretBuilder()
+                .withNewMetadata()
+                .withNamespace(names.namespace())
+                .withName(names.secret())
+                .addToLabels("app.kubernetes.io/part-of", "aliquot")
+                .endMetadata()
+                .withType("kubernetes.io/tls")
+                .build();
+    }
+
+    /** Fails with a conflict if the Secret has changed since: it carries the resourceVersion that was read. */
+    private void update(Secret secret, ServingCertificate certificate) {
+        kubernetes
+                .resource(secret.toBuilder().withData(certificate.print()).build())
+                .update();
+    }
+
+    /** Makes the webhooks trust the certificate. Returns whether they did before. */
+    private boolean ensureTrusted(@Nullable MutatingWebhookConfiguration configuration, ServingCertificate stored) {
+        List<MutatingWebhook> webhooks = configuration == null ? List.of() : configuration.getWebhooks();
+        if (configuration == null || webhooks.stream().noneMatch(webhook -> REQUIRED.equals(webhook.getName()))) {
+            waitingFor = "webhook " + REQUIRED + " in MutatingWebhookConfiguration " + names.configuration();
+            throw new IllegalStateException("expected " + waitingFor + ", found none; install the chart's webhooks");
+        }
+        var patch = new StringBuilder();
+        for (int i = 0; i < webhooks.size(); i++) {
+            MutatingWebhook webhook = webhooks.get(i);
+            if (WEBHOOKS.contains(webhook.getName())
+                    && !stored.caBundle().equals(webhook.getClientConfig().getCaBundle())) {
+                patch.append(',').append(setCaBundle(i, webhook.getName(), stored.caBundle()));
+            }
+        }
+        if (patch.isEmpty()) {
+            return true;
+        }
+        waitingFor = "the webhooks' caBundle";
+        kubernetes
+                .resource(configuration)
+                .patch(
+                        PatchContext.of(PatchType.JSON),
+                        "[" + testVersion(configuration.getMetadata().getResourceVersion()) + patch + "]");
+        LOG.info("Updated the webhooks' caBundle to trust {}", stored);
+        return false;
+    }
+
+    private static String testVersion(String resourceVersion) {
+        return """
+            {"op":"test","path":"/metadata/resourceVersion","value":"%s"}""".formatted(resourceVersion);
+    }
+
+    private static String setCaBundle(int index, String name, String caBundle) {
+        String webhook = "/webhooks/" + index;
+        return """
+            {"op":"test","path":"%1$s/name","value":"%2$s"},\
+            {"op":"add","path":"%1$s/clientConfig/caBundle","value":"%3$s"}""".formatted(webhook, name, caBundle);
+    }
+}

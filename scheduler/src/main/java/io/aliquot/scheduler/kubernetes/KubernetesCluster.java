@@ -1,0 +1,295 @@
+package io.aliquot.scheduler.kubernetes;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.extender.Cluster;
+import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
+import io.aliquot.scheduler.kubernetes.client.ApiServerClient.Answer;
+import io.aliquot.scheduler.kubernetes.client.BindBatcher;
+import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
+import io.aliquot.scheduler.kubernetes.client.ResourceType;
+import io.aliquot.scheduler.kubernetes.client.Writer;
+import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.server.Latency;
+import io.aliquot.scheduler.server.Readiness;
+import io.fabric8.kubernetes.api.model.DeleteOptionsBuilder;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodBuilder;
+import io.fabric8.kubernetes.api.model.policy.v1.EvictionBuilder;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientException;
+import io.fabric8.kubernetes.client.dsl.base.PatchContext;
+import io.fabric8.kubernetes.client.dsl.base.PatchType;
+import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.Timer;
+import java.io.IOException;
+import java.time.Clock;
+import java.time.Duration;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+import org.apache.hc.core5.http.ContentType;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** What the extender reads from and writes to the API server. */
+final class KubernetesCluster implements Cluster {
+    private static final Logger LOG = LoggerFactory.getLogger(KubernetesCluster.class);
+    /** Two tries to bind and the reads after them must end before kube-scheduler's request timeout, 10 s. */
+    private static final Duration WRITE_TIMEOUT = Duration.ofSeconds(3);
+
+    private static final Duration READ_TIMEOUT = Duration.ofMillis(1200);
+
+    /** For requests on which no request of kube-scheduler waits. */
+    private static final Duration BACKGROUND_TIMEOUT = Duration.ofSeconds(4);
+
+    /** Negligible compared with the second or more until the pod's container runs. */
+    private static final Duration BATCH_PERIOD = Duration.ofMillis(30);
+
+    private static final ContentType MERGE_PATCH = ContentType.create("application/merge-patch+json");
+    private static final int NOT_FOUND = 404;
+    private static final int CONFLICT = 409;
+    private static final int TOO_MANY = 429;
+
+    private final KubernetesClient kubernetes;
+    private final ApiServerClient client;
+    private final Leadership leadership;
+    private final UnboundPodVersions unbound;
+    private final WatchLatency latency;
+    private final Readiness ready;
+    private final Events events;
+    private final MeterRegistry metrics;
+    /** Of Bindings, by the class of the outcome. */
+    private final Map<Class<?>, Timer> timers = new ConcurrentHashMap<>();
+
+    private final Clock clock;
+    private final LongSupplier nanoTime;
+    private final BindBatcher bindBatcher;
+    private final Writer writer;
+    private final Writer quickWriter;
+
+    /** {@code ready} must be ready before any pod is placed. */
+    KubernetesCluster(
+            KubernetesClient kubernetes,
+            ApiServerClient client,
+            Leadership leadership,
+            UnboundPodVersions unbound,
+            WatchLatency latency,
+            Readiness ready,
+            Events events,
+            MeterRegistry metrics,
+            Clock clock,
+            LongSupplier nanoTime) {
+        this.kubernetes = KubernetesConfiguration.withTimeout(kubernetes, BACKGROUND_TIMEOUT);
+        this.client = client;
+        this.writer = new Writer(client, kubernetes.getKubernetesSerialization(), WRITE_TIMEOUT, nanoTime);
+        this.quickWriter = new Writer(client, kubernetes.getKubernetesSerialization(), READ_TIMEOUT, nanoTime);
+        this.bindBatcher = new BindBatcher(BATCH_PERIOD, nanoTime);
+        this.leadership = leadership;
+        this.unbound = unbound;
+        this.latency = latency;
+        this.ready = ready;
+        this.events = events;
+        this.metrics = metrics;
+        this.clock = clock;
+        this.nanoTime = nanoTime;
+    }
+
+    @Override
+    public Cluster.LeaderStatus leadership() {
+        Optional<String> waitsFor = ready.waitsFor();
+        return waitsFor.isPresent()
+                ? new Cluster.LeaderStatus.Waits("the ledger is not complete: waits for " + waitsFor.get())
+                : leadership.status();
+    }
+
+    @Override
+    public OptionalLong version(PodId pod) {
+        return unbound.version(pod.uid());
+    }
+
+    /** Of core/v1. fabric8's class has many more fields, which serialization visits although they are empty. */
+    private record Binding(String apiVersion, String kind, Preconditions metadata, Target target) {}
+
+    /** {@code uid} and {@code resourceVersion} are preconditions (k8s.io/kubernetes, pkg/registry/core/pod/storage). */
+    private record Preconditions(
+            String namespace, String name, String uid, String resourceVersion, Map<String, String> annotations) {}
+
+    private record Target(String apiVersion, String kind, String name) {}
+
+    @Override
+    public WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations) {
+        var binding = new Binding(
+                "v1",
+                "Binding",
+                new Preconditions(pod.namespace(), pod.name(), pod.uid(), Long.toString(version), annotations),
+                new Target("v1", "Node", node));
+        pause(bindBatcher.await());
+        latency.bindingSent(pod.uid());
+        long start = nanoTime.getAsLong();
+        WriteOutcome outcome = writer.write("POST", ContentType.APPLICATION_JSON, path(pod) + "/binding", binding);
+        latency.bindingAnswered(pod.uid(), outcome instanceof WriteOutcome.Done);
+        timers.computeIfAbsent(outcome.getClass(), this::register)
+                .record(nanoTime.getAsLong() - start, TimeUnit.NANOSECONDS);
+        return outcome;
+    }
+
+    /** Returns early if the thread is interrupted. */
+    private static void pause(Duration pause) {
+        try {
+            TimeUnit.NANOSECONDS.sleep(pause.toNanos());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private Timer register(Class<?> outcome) {
+        return Latency.timer("aliquot.binding.write", "Time from sending a Binding to the API server until its answer")
+                .tag("outcome", outcome.getSimpleName().toLowerCase(Locale.ROOT))
+                .register(metrics);
+    }
+
+    @Override
+    public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
+        return writer.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, annotations));
+    }
+
+    @Override
+    public PodState bumpVersion(PodId pod, long version) {
+        var mark = Map.of(Annotations.MOVED_ON, Long.toString(version));
+        WriteOutcome outcome = quickWriter.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, mark));
+        if (outcome instanceof WriteOutcome.Refused refused) {
+            return new PodState.Unreadable(refused.why());
+        }
+        return outcome instanceof WriteOutcome.Unheard unheard ? new PodState.Unreadable(unheard.why()) : read(pod);
+    }
+
+    /**
+     * The API server refuses it if the uid or the version differs (Kubernetes API conventions, concurrency control).
+     */
+    private static Pod patch(PodId pod, long version, Map<String, String> annotations) {
+        return new PodBuilder()
+                .withNewMetadata()
+                .withUid(pod.uid())
+                .withResourceVersion(Long.toString(version))
+                .withAnnotations(annotations)
+                .endMetadata()
+                .build();
+    }
+
+    private static String path(PodId pod) {
+        return "/api/v1/namespaces/" + pod.namespace() + "/pods/" + pod.name();
+    }
+
+    @Override
+    public PodState read(PodId id) {
+        try {
+            // Without a resource version the API server reads from etcd (Kubernetes API concepts, resource versions).
+            Answer answer = client.get(path(id), "application/json", READ_TIMEOUT);
+            if (answer.code() == NOT_FOUND) {
+                return new PodState.Gone();
+            }
+            if (!answer.isSuccessful()) {
+                return new PodState.Unreadable(quickWriter.message(answer));
+            }
+            Pod pod = kubernetes.getKubernetesSerialization().unmarshal(answer.text(), Pod.class);
+            if (!pod.getMetadata().getUid().equals(id.uid()) || PodReader.ended(pod)) {
+                return new PodState.Gone();
+            }
+            return PodReader.node(pod).isEmpty()
+                    ? unbound(pod)
+                    : new PodState.Bound(PodReader.bound(pod).pod());
+        } catch (IOException | RuntimeException e) { // also an answer that is not a pod
+            return new PodState.Unreadable(e.toString());
+        }
+    }
+
+    private static PodState unbound(Pod pod) {
+        try {
+            return new PodState.Unbound(PodReader.version(pod), PodReader.gpuRequest(pod));
+        } catch (FormatException e) {
+            return new PodState.Malformed(PodReader.version(pod), String.valueOf(e.getMessage()));
+        }
+    }
+
+    @Override
+    public boolean wake(String node) {
+        String patch = "{\"metadata\":{\"annotations\":{\"" + Annotations.WAKE + "\":\"" + clock.instant() + "\"}}}";
+        try {
+            kubernetes.nodes().withName(node).patch(PatchContext.of(PatchType.JSON_MERGE), patch);
+            return true;
+        } catch (KubernetesClientException e) {
+            LOG.warn("cannot wake pending pods node={} reason=\"{}\"", node, message(e));
+            return false;
+        }
+    }
+
+    @Override
+    public EvictOutcome evict(PodId pod, boolean dryRun) {
+        var eviction = new EvictionBuilder()
+                .withNewMetadata()
+                .withNamespace(pod.namespace())
+                .withName(pod.name())
+                .endMetadata()
+                .withDeleteOptions(new DeleteOptionsBuilder()
+                        .withDryRun(dryRun ? List.of("All") : List.of())
+                        .withNewPreconditions()
+                        .withUid(pod.uid())
+                        .endPreconditions()
+                        .build())
+                .build();
+        String path = "/api/v1/namespaces/" + pod.namespace() + "/pods/" + pod.name() + "/eviction";
+        try {
+            kubernetes.raw(path, "POST", eviction);
+            return new EvictOutcome.Done();
+        } catch (KubernetesClientException e) {
+            return switch (e.getCode()) {
+                case NOT_FOUND, CONFLICT -> new EvictOutcome.Gone(); // conflict: the name belongs to another pod now
+                case TOO_MANY -> new EvictOutcome.Protected(message(e));
+                default -> new EvictOutcome.Failed(message(e));
+            };
+        }
+    }
+
+    @Override
+    public void note(PodId id, String reason, String message) {
+        events.note(pod(id), reason, message);
+    }
+
+    @Override
+    public void warn(PodId id, String reason, String message) {
+        events.warn(pod(id), reason, message);
+    }
+
+    private static Pod pod(PodId id) {
+        return new PodBuilder()
+                .withNewMetadata()
+                .withNamespace(id.namespace())
+                .withName(id.name())
+                .withUid(id.uid())
+                .endMetadata()
+                .build();
+    }
+
+    /** Reads all bound pods from etcd into the ledger. */
+    static void listBoundPods(ListWatchClient client, Ledger ledger) throws IOException {
+        client.list(ResourceType.PODS, pod -> {
+            if (!PodReader.node(pod).isEmpty() && !PodReader.ended(pod)) {
+                ledger.assume(PodReader.bound(pod).pod());
+            }
+        });
+    }
+
+    private static String message(KubernetesClientException e) {
+        return e.getStatus() != null && e.getStatus().getMessage() != null
+                ? e.getStatus().getMessage()
+                : String.valueOf(e.getMessage());
+    }
+}

@@ -1,0 +1,261 @@
+package io.aliquot.scheduler.kubernetes;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Vgpu;
+import io.aliquot.api.Vgpus;
+import io.aliquot.scheduler.kubernetes.client.Quantities;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
+import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodCondition;
+import io.fabric8.kubernetes.api.model.PodSpec;
+import io.fabric8.kubernetes.api.model.PodStatus;
+import io.fabric8.kubernetes.api.model.Quantity;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/** Reads from a Pod object what the ledger needs. */
+public final class PodReader {
+    private static final Set<String> ENDED = Set.of("Succeeded", "Failed");
+    /** Kubernetes' default, which the API server fills in. */
+    private static final long DEFAULT_GRACE_SECONDS = 30;
+    /** A year. The API server accepts any number, but the ledger's times are nanoseconds in 64 bits. */
+    private static final long LONGEST_GRACE_SECONDS = 365L * 24 * 60 * 60;
+    /** Scheduling gates and errors of kube-scheduler have other reasons (k8s.io/api, core/v1/types.go). */
+    private static final String UNSCHEDULABLE = "Unschedulable";
+
+    private PodReader() {}
+
+    /**
+     * The result of reading a bound pod.
+     *
+     * @param problems one sentence for each annotation that could not be read; the pod holds the other vGPUs
+     */
+    record Reading(BoundPod pod, List<String> problems) {}
+
+    private record Part(String name, ContainerKind kind, Container container) {}
+
+    static PodId id(Pod pod) {
+        return new PodId(
+                pod.getMetadata().getNamespace(),
+                pod.getMetadata().getName(),
+                pod.getMetadata().getUid());
+    }
+
+    /** Returns the name of the pod's node; empty for an unbound pod. */
+    public static String node(Pod pod) {
+        String node = pod.getSpec() == null ? null : pod.getSpec().getNodeName();
+        return node == null ? "" : node;
+    }
+
+    /** Whether all containers have ended and will not restart. */
+    public static boolean ended(Pod pod) {
+        return pod.getStatus() != null
+                && ENDED.contains(String.valueOf(pod.getStatus().getPhase()));
+    }
+
+    static Reading bound(Pod pod) {
+        var problems = new ArrayList<String>();
+        var shares = new ArrayList<ContainerAllocation>();
+        Map<String, String> annotations = annotations(pod);
+        for (Part part : parts(pod.getSpec())) {
+            String key = Annotations.vgpu(part.name());
+            String text = annotations.get(key);
+            if (text != null) {
+                List<Vgpu> vgpus = wellFormed(key, text, problems);
+                if (!vgpus.isEmpty()) {
+                    shares.add(new ContainerAllocation(part.name(), part.kind(), new Vgpus(vgpus)));
+                }
+            }
+        }
+        return new Reading(
+                new BoundPod(
+                        id(pod),
+                        node(pod),
+                        version(pod),
+                        shares,
+                        requests(pod.getSpec()),
+                        Optional.ofNullable(pod.getSpec().getPriority()).orElse(0),
+                        created(pod),
+                        boundAt(pod.getStatus()).orElseGet(() -> created(pod)),
+                        grace(pod),
+                        Optional.ofNullable(pod.getMetadata().getDeletionTimestamp())
+                                .map(Instant::parse)
+                                .orElse(Instant.MAX),
+                        annotations.getOrDefault(Annotations.FENCE, "")),
+                problems);
+    }
+
+    /** Returns 0 for an object that did not come from an API server. */
+    static long version(Pod pod) {
+        String version = pod.getMetadata().getResourceVersion();
+        return version == null ? 0 : Long.parseLong(version);
+    }
+
+    /** Returns {@link Instant#EPOCH} for an object that did not come from an API server. */
+    public static Instant created(Pod pod) {
+        return Optional.ofNullable(pod.getMetadata().getCreationTimestamp())
+                .map(Instant::parse)
+                .orElse(Instant.EPOCH);
+    }
+
+    /**
+     * Returns the longer one of the spec's and the deletion's grace periods. A deletion may give a pod more time than
+     * its spec, and the kubelet follows it (k8s.io/kubernetes, pkg/kubelet/pod_workers.go,
+     * calculateEffectiveGracePeriod).
+     */
+    private static Duration grace(Pod pod) {
+        long ofSpec = Optional.ofNullable(pod.getSpec().getTerminationGracePeriodSeconds())
+                .orElse(DEFAULT_GRACE_SECONDS);
+        long ofDeletion = Optional.ofNullable(pod.getMetadata().getDeletionGracePeriodSeconds())
+                .orElse(0L);
+        return Duration.ofSeconds(Math.min(Math.max(ofSpec, ofDeletion), LONGEST_GRACE_SECONDS));
+    }
+
+    /** The API server sets the condition at the Binding (k8s.io/kubernetes, pkg/registry/core/pod/storage). */
+    private static Optional<Instant> boundAt(@Nullable PodStatus status) {
+        return scheduled(status, "True")
+                .map(PodCondition::getLastTransitionTime)
+                .map(Instant::parse);
+    }
+
+    /** Returns why kube-scheduler last found no node; empty if it has not tried yet or found one. */
+    static String unschedulableMessage(Pod pod) {
+        return scheduled(pod.getStatus(), "False")
+                .map(PodCondition::getMessage)
+                .map(String::strip)
+                .orElse("");
+    }
+
+    private static Optional<PodCondition> scheduled(@Nullable PodStatus status, String value) {
+        if (status != null) {
+            for (PodCondition condition : status.getConditions()) {
+                if (condition.getType().equals("PodScheduled")
+                        && condition.getStatus().equals(value)) {
+                    return Optional.of(condition);
+                }
+            }
+        }
+        return Optional.empty();
+    }
+
+    /** Returns all vGPUs of an annotation; of a malformed one, those of its well-formed lines. */
+    private static List<Vgpu> wellFormed(String key, String text, List<String> problems) {
+        try {
+            return Vgpus.parse(text).list();
+        } catch (FormatException whole) {
+            problems.add(key + ": " + whole.getMessage());
+            var vgpus = new LinkedHashMap<String, Vgpu>();
+            text.lines().forEach(line -> {
+                try {
+                    Vgpu vgpu = Vgpus.parse(line).list().get(0);
+                    vgpus.put(vgpu.uuid(), vgpu);
+                } catch (FormatException one) {
+                    // part of the problem above
+                }
+            });
+            return List.copyOf(vgpus.values());
+        }
+    }
+
+    /**
+     * Reads the limits and annotations of a pod.
+     *
+     * @throws FormatException if they are malformed
+     */
+    public static PodGpuRequest gpuRequest(Pod pod) {
+        var requests = new ArrayList<ContainerGpuRequest>();
+        for (Part part : parts(pod.getSpec())) {
+            var limits = new HashMap<String, String>();
+            if (part.container().getResources() != null
+                    && part.container().getResources().getLimits() != null) {
+                part.container()
+                        .getResources()
+                        .getLimits()
+                        .forEach((name, quantity) -> limits.put(name, quantity.toString()));
+            }
+            ContainerGpuRequest.parse(part.name(), part.kind(), limits).ifPresent(requests::add);
+        }
+        return PodGpuRequest.of(requests, annotations(pod), false).requesting(requests(pod.getSpec()));
+    }
+
+    /**
+     * Returns the request of a GPU pod for which this kube-scheduler last found no node; empty for all other pods.
+     */
+    public static Optional<PodGpuRequest> unschedulable(Pod pod, String schedulerName) {
+        if (!schedulerName.equals(pod.getSpec().getSchedulerName())
+                || scheduled(pod.getStatus(), "False")
+                        .filter(condition -> UNSCHEDULABLE.equals(condition.getReason()))
+                        .isEmpty()) {
+            return Optional.empty();
+        }
+        try {
+            return Optional.of(gpuRequest(pod))
+                    .filter(request -> !request.containers().isEmpty());
+        } catch (FormatException e) {
+            return Optional.empty(); // no free capacity can help this pod
+        }
+    }
+
+    static Map<String, String> labels(Pod pod) {
+        Map<String, String> labels = pod.getMetadata().getLabels();
+        return labels == null ? Map.of() : labels;
+    }
+
+    private static Map<String, String> annotations(Pod pod) {
+        Map<String, String> annotations = pod.getMetadata().getAnnotations();
+        return annotations == null ? Map.of() : annotations;
+    }
+
+    private static List<Part> parts(PodSpec spec) {
+        var parts = new ArrayList<Part>();
+        for (Container container : spec.getInitContainers()) {
+            var kind = "Always".equals(container.getRestartPolicy()) ? ContainerKind.SIDECAR : ContainerKind.INIT;
+            parts.add(new Part(container.getName(), kind, container));
+        }
+        for (Container container : spec.getContainers()) {
+            parts.add(new Part(container.getName(), ContainerKind.APP, container));
+        }
+        return parts;
+    }
+
+    /** Returns CPU and memory of all containers except init containers, whose need is short. */
+    public static HostResources requests(Pod pod) {
+        return requests(pod.getSpec());
+    }
+
+    private static HostResources requests(PodSpec spec) {
+        long cpuMillis = 0;
+        long memoryBytes = 0;
+        for (Part part : parts(spec)) {
+            if (part.kind() != ContainerKind.INIT
+                    && part.container().getResources() != null
+                    && part.container().getResources().getRequests() != null) {
+                HostResources request =
+                        hostResources(part.container().getResources().getRequests());
+                cpuMillis += request.cpuMillis();
+                memoryBytes += request.memoryBytes();
+            }
+        }
+        return new HostResources(cpuMillis, memoryBytes);
+    }
+
+    public static HostResources hostResources(Map<String, Quantity> amounts) {
+        return new HostResources(Quantities.thousandths(amounts.get("cpu")), Quantities.whole(amounts.get("memory")));
+    }
+}

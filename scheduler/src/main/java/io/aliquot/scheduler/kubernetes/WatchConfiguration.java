@@ -1,0 +1,310 @@
+package io.aliquot.scheduler.kubernetes;
+
+import io.aliquot.scheduler.extender.Cluster;
+import io.aliquot.scheduler.extender.PendingPods;
+import io.aliquot.scheduler.inspection.AccessReviews;
+import io.aliquot.scheduler.inspection.PodLookup;
+import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
+import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
+import io.aliquot.scheduler.kubernetes.client.ResourceType;
+import io.aliquot.scheduler.kubernetes.watch.Informer;
+import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
+import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.preemption.Budgets;
+import io.aliquot.scheduler.server.Readiness;
+import io.aliquot.scheduler.settings.Settings;
+import io.fabric8.kubernetes.api.model.Node;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
+import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientException;
+import io.micrometer.core.instrument.Gauge;
+import io.micrometer.core.instrument.MeterRegistry;
+import java.io.IOException;
+import java.time.Clock;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.function.LongSupplier;
+import java.util.function.Supplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import org.springframework.beans.factory.ObjectProvider;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+import org.springframework.util.function.SingletonSupplier;
+
+/** Connects the watches to the ledger and to the other components that follow the cluster. */
+@Configuration(proxyBeanMethods = false)
+class WatchConfiguration {
+    private static final Logger LOG = LoggerFactory.getLogger(WatchConfiguration.class);
+    private static final Duration GRACE = Duration.ofSeconds(1);
+
+    @Bean
+    Events events(KubernetesClient kubernetes, Settings settings, Clock clock, LongSupplier nanoTime) {
+        return new Events(kubernetes, settings.podName(), clock, nanoTime);
+    }
+
+    @Bean
+    ApiServerClient apiServerClient(KubernetesClient kubernetes, LongSupplier nanoTime) {
+        return new ApiServerClient(kubernetes.getConfiguration(), nanoTime);
+    }
+
+    @Bean
+    ListWatchClient listWatchClient(ApiServerClient client, KubernetesClient kubernetes) {
+        return new ListWatchClient(client, kubernetes.getKubernetesSerialization());
+    }
+
+    @Bean
+    Leadership leadership(KubernetesClient kubernetes, ListWatchClient lists, Settings settings, Ledger ledger) {
+        KubernetesClient quickClient = KubernetesConfiguration.withTimeout(kubernetes, GRACE);
+        return new Leadership(
+                settings.podName(),
+                GRACE,
+                lease -> {
+                    try {
+                        quickClient.resource(lease).update();
+                    } catch (KubernetesClientException e) {
+                        LOG.warn("cannot increment the transitions of the Lease, trying again: {}", e.getMessage());
+                    }
+                },
+                () -> {
+                    try {
+                        KubernetesCluster.listBoundPods(lists, ledger);
+                        return true;
+                    } catch (KubernetesClientException | IOException e) {
+                        LOG.warn("cannot list pods, trying again: {}", e.getMessage());
+                        return false;
+                    }
+                });
+    }
+
+    /** Looks up the watches lazily: components that the watches feed need this bean first. */
+    @Bean
+    Cluster cluster(
+            KubernetesClient kubernetes,
+            ApiServerClient client,
+            Leadership leadership,
+            UnboundPodVersions unbound,
+            WatchLatency latency,
+            Events events,
+            MeterRegistry metrics,
+            ObjectProvider<Informer<?>> watches,
+            Clock clock,
+            LongSupplier nanoTime) {
+        // Once, because the lookup in Spring is slow.
+        Supplier<List<Informer<?>>> all =
+                SingletonSupplier.of(() -> watches.stream().toList());
+        return new KubernetesCluster(
+                kubernetes,
+                client,
+                leadership,
+                unbound,
+                latency,
+                () -> firstWait(all.get()),
+                events,
+                metrics,
+                clock,
+                nanoTime);
+    }
+
+    /** Returns what the first unready watch waits for. */
+    private static Optional<String> firstWait(List<Informer<?>> watches) {
+        for (Informer<?> watch : watches) {
+            Optional<String> waitsFor = watch.waitsFor();
+            if (waitsFor.isPresent()) {
+                return waitsFor;
+            }
+        }
+        return Optional.empty();
+    }
+
+    @Bean
+    AccessReviews reviews(KubernetesClient kubernetes) {
+        return new KubernetesReviews(kubernetes);
+    }
+
+    @Bean
+    PodLookup podsByName(KubernetesClient kubernetes) {
+        return new KubernetesPods(kubernetes);
+    }
+
+    @Bean
+    Readiness lease(Leadership leadership) {
+        return new Readiness() {
+            @Override
+            public Optional<String> waitsFor() {
+                return leadership.known() ? Optional.empty() : Optional.of("kube-scheduler's Lease");
+            }
+
+            @Override
+            public Optional<String> remark() {
+                return Optional.of(
+                        leadership.status() instanceof Cluster.LeaderStatus.Waits waits
+                                ? waits.why()
+                                : "places pods: leads");
+            }
+        };
+    }
+
+    @Bean
+    Informer<Node> nodes(
+            ListWatchClient lists, Settings settings, Ledger ledger, Events events, LongSupplier nanoTime) {
+        var reader = new NodeReader(settings.gpuPlacement());
+        return Informer.start(
+                lists,
+                ResourceType.NODES,
+                node -> {
+                    NodeReader.Reading reading = reader.read(node);
+                    if (!reading.problem().isEmpty()) {
+                        events.warn(node, "GpuNodeLeftOut", reading.problem());
+                    }
+                    ledger.putNode(node.getMetadata().getName(), reading.facts());
+                },
+                node -> ledger.removeNode(node.getMetadata().getName()),
+                nanoTime);
+    }
+
+    @Bean
+    Informer<Pod> pods(
+            ListWatchClient lists,
+            Settings settings,
+            Ledger ledger,
+            PendingPods pending,
+            Budgets budgets,
+            UnboundPodVersions unbound,
+            WatchLatency latency,
+            Events events,
+            LongSupplier nanoTime) {
+        var agents = new NodeAgents(settings.namespace(), ledger::setAgentReady, ledger::setAgentMissing);
+        return Informer.start(
+                lists,
+                ResourceType.PODS,
+                pod -> {
+                    agents.onPresent(pod);
+                    unbound.onPresent(pod);
+                    if (PodReader.ended(pod)) {
+                        ended(pod, ledger, pending, budgets);
+                    } else if (!PodReader.node(pod).isEmpty()) {
+                        latency.boundPodReported(pod.getMetadata().getUid());
+                        PodReader.Reading reading = PodReader.bound(pod);
+                        pending.forget(reading.pod().id().uid());
+                        if (!reading.pod().shares().isEmpty()) {
+                            budgets.putPod(reading.pod().id().uid(), PodReader.labels(pod));
+                        }
+                        ledger.observeBound(reading.pod());
+                        reading.problems().forEach(problem -> events.warn(pod, "UnreadableAllocation", problem));
+                    } else {
+                        ledger.observeUnbound(pod.getMetadata().getUid(), PodReader.version(pod));
+                        PodReader.unschedulable(pod, settings.schedulerName())
+                                .ifPresent(ask -> pending.refused(PodReader.id(pod), ask));
+                    }
+                },
+                pod -> {
+                    agents.onGone(pod.getMetadata().getUid());
+                    unbound.onGone(pod.getMetadata().getUid());
+                    latency.podDeleted(pod.getMetadata().getUid());
+                    if (PodReader.ended(pod)) {
+                        ended(pod, ledger, pending, budgets);
+                    } else {
+                        deletedBeforeEnd(pod, ledger, pending, budgets);
+                    }
+                },
+                nanoTime);
+    }
+
+    private static void ended(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
+        budgets.removePod(pod.getMetadata().getUid());
+        pending.forget(pod.getMetadata().getUid());
+        ledger.observeEnded(pod.getMetadata().getUid());
+    }
+
+    /**
+     * Handles a pod that was deleted before its end was seen. A kubelet reports the end of a pod before it deletes the
+     * pod (since Kubernetes 1.27, KEP-3329), so the pod was deleted by force, or the watch missed its end.
+     */
+    private static void deletedBeforeEnd(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
+        pending.forget(pod.getMetadata().getUid());
+        budgets.removePod(pod.getMetadata().getUid());
+        if (!PodReader.node(pod).isEmpty()) {
+            ledger.observeBound(PodReader.bound(pod).pod());
+        }
+        if (ledger.deletedBeforeEnd(pod.getMetadata().getUid())) {
+            LOG.info("deleted before its end {}; its vGPUs are free after its grace period", PodReader.id(pod));
+        }
+    }
+
+    @Bean
+    UnboundPodVersions unbound() {
+        return new UnboundPodVersions();
+    }
+
+    @Bean
+    WatchLatency watchLatency(MeterRegistry metrics, LongSupplier nanoTime) {
+        return new WatchLatency(metrics, nanoTime);
+    }
+
+    @Bean
+    Informer<PodDisruptionBudget> disruptionBudgets(ListWatchClient lists, Budgets budgets, LongSupplier nanoTime) {
+        return Informer.start(
+                lists,
+                ResourceType.DISRUPTION_BUDGETS,
+                budget -> BudgetReader.read(budget)
+                        .ifPresentOrElse(
+                                budgets::putBudget,
+                                () -> budgets.removeBudget(
+                                        budget.getMetadata().getNamespace(),
+                                        budget.getMetadata().getName())),
+                budget -> budgets.removeBudget(
+                        budget.getMetadata().getNamespace(),
+                        budget.getMetadata().getName()),
+                nanoTime);
+    }
+
+    @Bean
+    Informer<Lease> leases(ListWatchClient lists, Settings settings, Leadership leadership, LongSupplier nanoTime) {
+        return Informer.start(
+                lists,
+                ResourceType.lease(settings.namespace(), settings.leaseName()),
+                leadership::onLease,
+                lease -> leadership.onLeaseDeleted(),
+                nanoTime);
+    }
+
+    @Bean(initMethod = "start")
+    WatchHealthCheck watchHealthCheck(
+            KubernetesClient kubernetes,
+            Settings settings,
+            Informer<Node> nodes,
+            Informer<Pod> pods,
+            Informer<PodDisruptionBudget> budgets,
+            Informer<Lease> leases,
+            MeterRegistry metrics) {
+        idleTime("nodes", nodes, metrics);
+        idleTime("pods", pods, metrics);
+        idleTime("poddisruptionbudgets", budgets, metrics);
+        idleTime("lease", leases, metrics);
+        return new WatchHealthCheck(leases, List.of(leases, pods, nodes, budgets), () -> {
+            try {
+                return Optional.ofNullable(kubernetes
+                                .leases()
+                                .inNamespace(settings.namespace())
+                                .withName(settings.leaseName())
+                                .get())
+                        .map(lease -> lease.getMetadata().getResourceVersion());
+            } catch (KubernetesClientException e) {
+                return Optional.empty();
+            }
+        });
+    }
+
+    private static void idleTime(String resource, Informer<?> informer, MeterRegistry metrics) {
+        Gauge.builder("aliquot.watch.idle", informer, one -> one.idleTime().toMillis() / 1000.0)
+                .description("Time since the API server last sent anything on a watch, bookmarks included")
+                .baseUnit("seconds")
+                .tag("resource", resource)
+                .register(metrics);
+    }
+}

@@ -1,0 +1,114 @@
+package io.aliquot.scheduler.admission.certificate;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.testing.ApiServer;
+import io.fabric8.kubernetes.api.model.NamespaceBuilder;
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfigurationBuilder;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Three replicas keep one certificate and race on a real API server. */
+class CertificateKeeperIT {
+    private static final CertificateKeeper.Names NAMES = CertificateKeeperTest.NAMES;
+    private static final int ROUNDS = 10;
+
+    @Test
+    void racingReplicasAgreeOnOneCertificateThatTheWebhooksTrust(@TempDir Path folder) throws Exception {
+        try (var server = new ApiServer(folder);
+                KubernetesClient client = new KubernetesClientBuilder()
+                        .withConfig(server.client().build())
+                        .build()) {
+            client.resource(new NamespaceBuilder()
+                            .withNewMetadata()
+                            .withName(NAMES.namespace())
+                            .endMetadata()
+                            .build())
+                    .create();
+            client.resource(configuration()).create();
+            var clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
+            List<CertificateKeeper> keepers = Stream.generate(() -> new CertificateKeeper(client, NAMES, clock))
+                    .limit(3)
+                    .toList();
+            for (int round = 0; round < ROUNDS; round++) {
+                race(keepers); // creates or renews the certificate
+                race(keepers);
+                race(keepers);
+
+                ServingCertificate stored = ServingCertificate.parse(
+                        client.secrets()
+                                .inNamespace(NAMES.namespace())
+                                .withName(NAMES.secret())
+                                .get()
+                                .getData(),
+                        NAMES.host(),
+                        clock.instant());
+                assertThat(keepers).allSatisfy(keeper -> {
+                    assertThat(keeper.waitsFor()).isEmpty();
+                    assertThat(keeper.current().orElseThrow().chain().get(0)).isEqualTo(stored.certificate());
+                });
+                assertThat(client.admissionRegistration()
+                                .v1()
+                                .mutatingWebhookConfigurations()
+                                .withName(NAMES.configuration())
+                                .get()
+                                .getWebhooks())
+                        .hasSize(2)
+                        .allMatch(webhook -> stored.caBundle()
+                                .equals(webhook.getClientConfig().getCaBundle()));
+                clock.advance(Duration.ofDays(80));
+            }
+        }
+    }
+
+    private static void race(List<CertificateKeeper> keepers) throws Exception {
+        var start = new CyclicBarrier(keepers.size());
+        var threads = Executors.newFixedThreadPool(keepers.size());
+        try {
+            var reconciliations = keepers.stream()
+                    .map(keeper -> threads.submit(() -> {
+                        start.await();
+                        keeper.reconcile();
+                        return true;
+                    }))
+                    .toList();
+            for (var reconciliation : reconciliations) {
+                assertThat(reconciliation.get(60, TimeUnit.SECONDS)).isTrue();
+            }
+        } finally {
+            threads.shutdownNow();
+        }
+    }
+
+    private static MutatingWebhookConfiguration configuration() {
+        var builder = new MutatingWebhookConfigurationBuilder()
+                .withNewMetadata()
+                .withName(NAMES.configuration())
+                .endMetadata();
+        for (String name : List.of("gpu.aliquot.io", "void.aliquot.io")) {
+            builder.addNewWebhook()
+                    .withName(name)
+                    .withAdmissionReviewVersions("v1")
+                    .withSideEffects("None")
+                    .withNewClientConfig()
+                    .withNewService()
+                    .withNamespace(NAMES.namespace())
+                    .withName(NAMES.services().get(0))
+                    .endService()
+                    .endClientConfig()
+                    .endWebhook();
+        }
+        return builder.build();
+    }
+}

@@ -1,0 +1,122 @@
+package io.aliquot.scheduler.admission.certificate;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.aliquot.api.FormatException;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.Test;
+
+class ServingCertificateTest {
+    private static final String HOST = "aliquot-webhook.aliquot.svc";
+    private static final Instant NOW = Instant.parse("2026-03-01T00:00:00Z");
+    private static final ServingCertificate CERTIFICATE = ServingCertificate.create(List.of(HOST), NOW, List.of());
+
+    @Test
+    void parsesWhatItPrints() {
+        assertThat(ServingCertificate.parse(CERTIFICATE.print(), HOST, NOW)).isEqualTo(CERTIFICATE);
+        assertThat(CERTIFICATE.print().get("ca.crt")).isEqualTo(CERTIFICATE.caBundle());
+    }
+
+    @Test
+    void isValidForItsHostForNinetyDaysAndIsNotACertificateAuthority() throws Exception {
+        var certificate = CERTIFICATE.certificate();
+
+        assertThat(certificate.getSubjectAlternativeNames()).hasToString("[[2, " + HOST + "]]");
+        assertThat(certificate.getBasicConstraints()).isEqualTo(-1);
+        assertThat(certificate.getExtendedKeyUsage()).containsExactly("1.3.6.1.5.5.7.3.1"); // serverAuth
+        assertThat(certificate.getPublicKey().getAlgorithm()).isEqualTo("EC");
+        assertThat(CERTIFICATE.expires()).isEqualTo(NOW.plus(Duration.ofDays(90)));
+        certificate.verify(certificate.getPublicKey());
+    }
+
+    @Test
+    void supportsAHostLongerThanACommonName() {
+        String host = "a".repeat(63) + "." + "b".repeat(63) + ".svc";
+
+        ServingCertificate created = ServingCertificate.create(List.of(host), NOW, List.of());
+
+        assertThat(ServingCertificate.parse(created.print(), host, NOW)).isEqualTo(created);
+    }
+
+    @Test
+    void isDueForRenewalAfterTwoThirdsOfItsValidity() {
+        assertThat(CERTIFICATE.dueForRenewal(
+                        List.of(HOST), NOW.plus(Duration.ofDays(60)).minusSeconds(1)))
+                .isFalse();
+        assertThat(CERTIFICATE.dueForRenewal(List.of(HOST), NOW.plus(Duration.ofDays(60))))
+                .isTrue();
+    }
+
+    @Test
+    void trustsThePredecessorForAnHour() {
+        ServingCertificate next = ServingCertificate.create(List.of(HOST), NOW, List.of(CERTIFICATE.certificate()));
+
+        assertThat(next.trusted()).containsExactly(next.certificate(), CERTIFICATE.certificate());
+        assertThat(next.withoutOldPredecessor(NOW.plusSeconds(3599))).isEqualTo(next);
+        assertThat(next.withoutOldPredecessor(NOW.plusSeconds(3600)).trusted()).containsExactly(next.certificate());
+        assertThat(ServingCertificate.parse(next.print(), HOST, NOW)).isEqualTo(next);
+    }
+
+    @Test
+    void rejectsForeignContentAndSaysWhatIsWrong() {
+        ServingCertificate other = ServingCertificate.create(List.of(HOST), NOW, List.of());
+
+        assertBad(Map.of(), "tls.crt is missing");
+        assertBad(with("tls.key", null), "tls.key is missing");
+        assertBad(with("ca.crt", null), "ca.crt is missing");
+        assertBad(with("tls.crt", "%%%"), "tls.crt is not base64");
+        assertBad(with("tls.crt", ""), "tls.crt contains no certificate");
+        assertBad(with("tls.crt", encoded("hello")), "tls.crt contains");
+        assertBad(with("tls.key", encoded("hello")), "tls.key has no PEM block PRIVATE KEY");
+        assertBad(
+                with("tls.key", encoded("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")),
+                "tls.key is not a valid private key");
+        assertBad(with("tls.key", other.print().getOrDefault("tls.key", "")), "tls.key is not the key of tls.crt");
+        assertBad(with("ca.crt", other.caBundle()), "ca.crt lacks the certificate");
+    }
+
+    @Test
+    void rejectsACertificateForAnotherHostOrTime() {
+        assertThatThrownBy(() -> ServingCertificate.parse(CERTIFICATE.print(), "elsewhere.aliquot.svc", NOW))
+                .isInstanceOf(FormatException.class)
+                .hasMessageContaining("not for elsewhere");
+        for (Instant wrong : List.of(NOW.minus(Duration.ofHours(1)), NOW.plus(Duration.ofDays(90)))) {
+            assertThatThrownBy(() -> ServingCertificate.parse(CERTIFICATE.print(), HOST, wrong))
+                    .isInstanceOf(FormatException.class)
+                    .hasMessageContaining("is valid from 2026-02-28T23:55:00Z");
+        }
+    }
+
+    @Test
+    void toStringOmitsTheKey() {
+        assertThat(CERTIFICATE.toString()).matches("ServingCertificate\\[[0-9a-f]+ until 2026-05-30T00:00:00Z]");
+    }
+
+    private static Map<String, String> with(String field, @Nullable String value) {
+        var data = new TreeMap<>(CERTIFICATE.print());
+        if (value == null) {
+            data.remove(field);
+        } else {
+            data.put(field, value);
+        }
+        return data;
+    }
+
+    private static void assertBad(Map<String, String> data, String message) {
+        assertThatThrownBy(() -> ServingCertificate.parse(data, HOST, NOW))
+                .isInstanceOf(FormatException.class)
+                .hasMessageContaining(message);
+    }
+
+    private static String encoded(String text) {
+        return Base64.getEncoder().encodeToString(text.getBytes(StandardCharsets.UTF_8));
+    }
+}

@@ -1,0 +1,78 @@
+package io.aliquot.scheduler.kubernetes;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodBuilder;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class NodeAgentsTest {
+    private final List<String> told = new ArrayList<>();
+    private final NodeAgents agents = new NodeAgents(
+            "aliquot", (node, served) -> told.add(node + " " + served), node -> told.add(node + " none"));
+
+    @Test
+    void aNodeHasAnAgentWhileTheAgentsPodIsReady() {
+        agents.onPresent(agent("a", "n1", "False"));
+        agents.onPresent(agent("a", "n1", "True"));
+        agents.onPresent(agent("a", "n1", "True"));
+        agents.onPresent(agent("a", "n1", "False"));
+        agents.onGone("a");
+
+        assertThat(told).containsExactly("n1 false", "n1 true", "n1 false", "n1 none");
+    }
+
+    @Test
+    void anAgentThatIsBeingDeletedIsNotReadyButItsSuccessorIs() {
+        agents.onPresent(agent("old", "n1", "True"));
+        Pod ending = agent("old", "n1", "True");
+        ending.getMetadata().setDeletionTimestamp("2026-01-01T00:00:00Z");
+        agents.onPresent(ending);
+        agents.onPresent(agent("new", "n1", "True"));
+        agents.onGone("old");
+
+        assertThat(told).containsExactly("n1 true", "n1 false", "n1 true", "n1 true");
+    }
+
+    @Test
+    void otherPodsAreNotAgents() {
+        agents.onPresent(agent("a", "n1", "False")
+                .edit()
+                .editMetadata()
+                .withNamespace("b")
+                .endMetadata()
+                .build());
+        agents.onPresent(agent("b", "n1", "False")
+                .edit()
+                .editSpec()
+                .withServiceAccountName("default")
+                .endSpec()
+                .build());
+        agents.onPresent(agent("c", "", "False"));
+        agents.onGone("d");
+
+        assertThat(told).isEmpty();
+    }
+
+    private static Pod agent(String uid, String node, String ready) {
+        return new PodBuilder()
+                .withNewMetadata()
+                .withNamespace("aliquot")
+                .withName("aliquot-device-plugin-" + uid)
+                .withUid(uid)
+                .endMetadata()
+                .withNewSpec()
+                .withServiceAccountName("aliquot-device-plugin")
+                .withNodeName(node.isEmpty() ? null : node)
+                .endSpec()
+                .withNewStatus()
+                .addNewCondition()
+                .withType("Ready")
+                .withStatus(ready)
+                .endCondition()
+                .endStatus()
+                .build();
+    }
+}

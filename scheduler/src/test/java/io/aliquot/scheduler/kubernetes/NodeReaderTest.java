@@ -1,0 +1,154 @@
+package io.aliquot.scheduler.kubernetes;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Inventory;
+import io.aliquot.api.Placement;
+import io.aliquot.api.Scaling;
+import io.aliquot.api.SharingMode;
+import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.placement.GpuCapacity;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostResources;
+import io.fabric8.kubernetes.api.model.Node;
+import io.fabric8.kubernetes.api.model.NodeBuilder;
+import io.fabric8.kubernetes.api.model.Quantity;
+import java.util.HashMap;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+class NodeReaderTest {
+    private static final Inventory INVENTORY = Gpus.inventory(10, Gpus.gpu(1, 0, 80_000), Gpus.gpu(1, 1, 80_000));
+
+    private final NodeReader reader = new NodeReader(Placement.BINPACK);
+
+    @Test
+    void aNodeWithLabelAndInventorySharesItsGpus() {
+        assertThat(reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", INVENTORY.print()))))
+                .isEqualTo(new NodeReader.Reading(
+                        new NodeFacts.Sharing(INVENTORY, Placement.BINPACK, new HostResources(7910, 1 << 30)), ""));
+    }
+
+    @Test
+    void theNodesPlacementLabelApplies() {
+        var labels = Map.of("gpu", "on", "aliquot.io/placement", "spread", "aliquot.io/share", "core-memory");
+        var facts = (NodeFacts.Sharing) reader.read(node(labels, Map.of("aliquot.io/gpus", INVENTORY.print())))
+                .facts();
+        assertThat(facts.gpuPlacement()).isEqualTo(Placement.SPREAD);
+    }
+
+    @Test
+    void aNodeWithoutTheGpuLabelIsLeftOutWithoutAProblem() {
+        assertThat(reader.read(node(Map.of("gpu", "off"), Map.of())).problem()).isEmpty();
+        assertThat(reader.read(node(Map.of("gpu", "on"), Map.of())))
+                .isEqualTo(new NodeReader.Reading(
+                        new NodeFacts.LeftOut("no GPU inventory from the node's device plugin yet"), ""));
+    }
+
+    @Test
+    void anUnreadableInventoryLeavesTheNodeOutAndIsAProblem() {
+        NodeReader.Reading reading =
+                reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", "{\"version\":2}")));
+        assertThat(reading.facts())
+                .isEqualTo(new NodeFacts.LeftOut("GPU inventory of the node cannot be read, see its events"));
+        assertThat(reading.problem()).isEqualTo("aliquot.io/gpus: expected version 1, found \"2\"");
+    }
+
+    @Test
+    void theNodesShareLabelDecidesTheSharingMode() {
+        assertThat(sharing(Map.of("aliquot.io/share", "memory"), Map.of())
+                        .cards()
+                        .share())
+                .isEqualTo(SharingMode.MEMORY);
+        var acks = Map.of("ack.node.gpu.schedule", "topology", "ack.node.gpu.placement", "spread");
+        assertThat(sharing(acks, Map.of()).cards().share()).isEqualTo(SharingMode.TOPOLOGY);
+        assertThat(sharing(acks, Map.of()).gpuPlacement()).isEqualTo(Placement.SPREAD);
+        assertThat(read(Map.of("aliquot.io/share", "none"), Map.of()))
+                .isEqualTo(new NodeReader.Reading(
+                        new NodeFacts.LeftOut("gives no GPUs (label aliquot.io/share=none)"), ""));
+    }
+
+    @Test
+    void aCordonedGpuIsNotAllocatedAndTheOthersAre() {
+        var cards = sharing(Map.of(), Map.of("aliquot.io/cordon-gpus", Gpus.uuid(1, 1)))
+                .cards();
+        assertThat(cards.list()).extracting(GpuCapacity::cordoned).containsExactly(false, true);
+        assertThat(sharing(Map.of(), Map.of("aliquot.io/cordon-gpus", ""))
+                        .cards()
+                        .list())
+                .extracting(GpuCapacity::cordoned)
+                .containsOnly(false);
+    }
+
+    @Test
+    void aCordonOfAnUnknownGpuIsAProblemAndTheRestOfTheCordonHolds() {
+        NodeReader.Reading reading =
+                read(Map.of(), Map.of("aliquot.io/cordon-gpus", Gpus.uuid(1, 0) + ", " + Gpus.uuid(2, 0)));
+        assertThat(reading.problem())
+                .isEqualTo("aliquot.io/cordon-gpus: the node has no GPU " + Gpus.uuid(2, 0)
+                        + "; its GPUs are in its annotation aliquot.io/gpus");
+        assertThat(((NodeFacts.Sharing) reading.facts()).cards().list())
+                .extracting(GpuCapacity::cordoned)
+                .containsExactly(true, false);
+    }
+
+    @Test
+    void capacityFollowsTheInventorysScaling() {
+        var scaled =
+                new Inventory(INVENTORY.visibleDevices(), new Scaling(200), new Scaling(150), 10, INVENTORY.gpus());
+        var facts =
+                (NodeFacts.Sharing) reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", scaled.print())))
+                        .facts();
+        assertThat(facts.cards().list()).extracting(GpuCapacity::memoryMiB).containsOnly(160_000L);
+        assertThat(facts.cards().list()).extracting(GpuCapacity::cores).containsOnly(150);
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "label,aliquot.io/placement,best,is unknown; allowed: binpack",
+        "label,ack.node.gpu.placement,best,is unknown; allowed: binpack",
+        "label,aliquot.io/share,mig,is not supported yet",
+        "label,aliquot.io/share,all,is unknown; allowed: core-memory",
+        "label,ack.node.gpu.schedule,all,is unknown; allowed: default",
+        "annotation,aliquot.io/cordon-gpus,GPU-1,expected a GPU's UUID",
+        "annotation,aliquot.io/memory-scaling,much,is not a scaling",
+        "annotation,aliquot.io/core-scaling,0,is not a scaling",
+        "annotation,aliquot.io/slots,many,is not a number of slots"
+    })
+    void anUnknownSettingLeavesTheNodeOutAndTheProblemNamesTheAllowedValues(
+            String where, String name, String value, String says) {
+        NodeReader.Reading reading =
+                where.equals("label") ? read(Map.of(name, value), Map.of()) : read(Map.of(), Map.of(name, value));
+        assertThat(reading.facts())
+                .isEqualTo(new NodeFacts.LeftOut("GPU settings of the node have an error, see its events"));
+        assertThat(reading.problem()).contains(name).contains(says);
+    }
+
+    private NodeFacts.Sharing sharing(Map<String, String> labels, Map<String, String> annotations) {
+        return (NodeFacts.Sharing) read(labels, annotations).facts();
+    }
+
+    private NodeReader.Reading read(Map<String, String> labels, Map<String, String> annotations) {
+        var allLabels = new HashMap<>(labels);
+        allLabels.put("gpu", "on");
+        var allAnnotations = new HashMap<>(annotations);
+        allAnnotations.put("aliquot.io/gpus", INVENTORY.print());
+        return reader.read(node(allLabels, allAnnotations));
+    }
+
+    private static Node node(Map<String, String> labels, Map<String, String> annotations) {
+        return new NodeBuilder()
+                .withNewMetadata()
+                .withName("n1")
+                .withLabels(labels)
+                .withAnnotations(annotations)
+                .endMetadata()
+                .withNewStatus()
+                .addToAllocatable("cpu", new Quantity("7910m"))
+                .addToAllocatable("memory", new Quantity("1Gi"))
+                .endStatus()
+                .build();
+    }
+}

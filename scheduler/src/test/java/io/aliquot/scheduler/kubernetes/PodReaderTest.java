@@ -1,0 +1,176 @@
+package io.aliquot.scheduler.kubernetes;
+
+import static io.aliquot.scheduler.placement.Gpus.uuid;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.fabric8.kubernetes.api.model.EphemeralContainerBuilder;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodStatusBuilder;
+import io.fabric8.kubernetes.api.model.Quantity;
+import io.fabric8.kubernetes.client.utils.Serialization;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.Test;
+
+class PodReaderTest {
+    @Test
+    void aPodHoldsTheMaximumOfWhatItsContainersHoldAtOnce() {
+        PodReader.Reading reading = PodReader.bound(pod(
+                "aliquot.io/vgpu.warm: \"" + uuid(1, 0) + " memory=600Mi cores=0\"",
+                "aliquot.io/vgpu.side: \"" + uuid(1, 0) + " memory=100Mi cores=5\"",
+                "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\\n" + uuid(1, 1)
+                        + " memory=250Mi cores=10\\n\""));
+        assertThat(reading.problems()).isEmpty();
+        assertThat(reading.pod().perGpu())
+                .isEqualTo(Map.of(
+                        uuid(1, 0), new GpuAmount(600, 15, 2, false), uuid(1, 1), new GpuAmount(250, 10, 1, false)));
+        assertThat(reading.pod().requests()).isEqualTo(new HostResources(1500, 1 << 30));
+    }
+
+    @Test
+    void anUnreadableAnnotationKeepsItsReadableLinesAndIsAProblem() {
+        PodReader.Reading reading = PodReader.bound(pod(
+                "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\\nGPU-1 memory=1Mi cores=0\\n\""));
+        assertThat(reading.pod().perGpu()).isEqualTo(Map.of(uuid(1, 0), new GpuAmount(250, 10, 1, false)));
+        assertThat(reading.problems()).hasSize(1);
+        assertThat(reading.problems().get(0)).startsWith("aliquot.io/vgpu.main: expected a GPU's UUID");
+    }
+
+    @Test
+    void aPodsRequestHasEachContainersKind() {
+        var ask = PodReader.gpuRequest(pod());
+        assertThat(ask.containers())
+                .extracting(container -> container.name() + " " + container.kind())
+                .containsExactly(
+                        "warm " + ContainerKind.INIT, "side " + ContainerKind.SIDECAR, "main " + ContainerKind.APP);
+        assertThat(ask.mostVgpus()).isEqualTo(2);
+    }
+
+    @Test
+    void theUnschedulableMessageIsReadFromTheCondition() {
+        assertThat(PodReader.unschedulableMessage(pod())).isEmpty();
+        for (String status : List.of("True", "False")) {
+            Pod tried = pod();
+            tried.setStatus(new PodStatusBuilder()
+                    .addNewCondition()
+                    .withType("PodScheduled")
+                    .withStatus(status)
+                    .withMessage(" 0/3 nodes are available: 3 Insufficient cpu. ")
+                    .endCondition()
+                    .build());
+            assertThat(PodReader.unschedulableMessage(tried))
+                    .isEqualTo(status.equals("True") ? "" : "0/3 nodes are available: 3 Insufficient cpu.");
+        }
+    }
+
+    @Test
+    void onlyUnschedulableGpuPodsHaveAPendingRequest() {
+        assertThat(refused(pod())).isEmpty();
+        assertThat(refused(tried(pod(), "False", "Unschedulable"))).contains(PodReader.gpuRequest(pod()));
+        assertThat(refused(tried(pod(), "False", "SchedulingGated"))).isEmpty();
+        assertThat(refused(tried(pod(), "False", "SchedulerError"))).isEmpty();
+        assertThat(refused(tried(pod(), "True", null))).isEmpty();
+        Pod others = tried(pod(), "False", "Unschedulable");
+        others.getSpec().setSchedulerName("default-scheduler");
+        assertThat(refused(others)).isEmpty();
+        Pod nonsense = pod();
+        nonsense.getSpec().getContainers().get(0).getResources().getLimits().put("nvidia.com/gpu", new Quantity("0"));
+        assertThat(refused(tried(nonsense, "False", "Unschedulable"))).isEmpty();
+        Pod plain = pod();
+        plain.getSpec().getInitContainers().clear();
+        plain.getSpec().getContainers().remove(0);
+        assertThat(refused(tried(plain, "False", "Unschedulable"))).isEmpty();
+    }
+
+    private static Optional<PodGpuRequest> refused(Pod pod) {
+        return PodReader.unschedulable(pod, "aliquot-scheduler");
+    }
+
+    private static Pod tried(Pod pod, String status, @Nullable String reason) {
+        pod.setStatus(new PodStatusBuilder()
+                .addNewCondition()
+                .withType("PodScheduled")
+                .withStatus(status)
+                .withReason(reason)
+                .endCondition()
+                .build());
+        return pod;
+    }
+
+    @Test
+    void aPodEndsByItsPhaseAndNotByItsDeletion() {
+        assertThat(PodReader.ended(pod())).isFalse();
+        Pod deleted = pod();
+        deleted.getMetadata().setDeletionTimestamp("2026-01-01T00:00:00Z");
+        assertThat(PodReader.ended(deleted)).isFalse();
+        for (String phase : List.of("Failed", "Succeeded")) {
+            Pod ended = pod();
+            ended.getStatus().setPhase(phase);
+            assertThat(PodReader.ended(ended)).as(phase).isTrue();
+        }
+    }
+
+    @Test
+    void theGracePeriodIsTheLongerOneOfSpecAndDeletion() {
+        assertThat(grace(null, null)).isEqualTo(Duration.ofSeconds(30));
+        assertThat(grace(60L, null)).isEqualTo(Duration.ofMinutes(1));
+        assertThat(grace(60L, 600L)).isEqualTo(Duration.ofMinutes(10));
+        assertThat(grace(60L, 0L)).isEqualTo(Duration.ofMinutes(1));
+        assertThat(grace(Long.MAX_VALUE, 0L)).isEqualTo(Duration.ofDays(365));
+        assertThat(grace(60L, Long.MAX_VALUE)).isEqualTo(Duration.ofDays(365));
+    }
+
+    private static Duration grace(@Nullable Long itsOwn, @Nullable Long given) {
+        Pod pod = pod();
+        pod.getSpec().setTerminationGracePeriodSeconds(itsOwn);
+        pod.getMetadata().setDeletionGracePeriodSeconds(given);
+        return PodReader.bound(pod).pod().grace();
+    }
+
+    @Test
+    void anEphemeralContainerHasNoRequestAndHoldsNothing() {
+        String main = "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\"";
+        Pod pod = pod(main);
+        pod.getSpec()
+                .setEphemeralContainers(List.of(new EphemeralContainerBuilder()
+                        .withName("debug")
+                        .withTargetContainerName("main")
+                        .build()));
+        assertThat(PodReader.bound(pod)).isEqualTo(PodReader.bound(pod(main)));
+        assertThat(PodReader.gpuRequest(pod)).isEqualTo(PodReader.gpuRequest(pod(main)));
+    }
+
+    private static Pod pod(String... annotations) {
+        String yaml = """
+                apiVersion: v1
+                kind: Pod
+                metadata:
+                  name: p
+                  namespace: default
+                  uid: u
+                  annotations: {%s}
+                spec:
+                  nodeName: n1
+                  schedulerName: aliquot-scheduler
+                  initContainers:
+                  - name: warm
+                    resources: {limits: {nvidia.com/gpumem: 600}, requests: {cpu: 8}}
+                  - name: side
+                    restartPolicy: Always
+                    resources: {limits: {nvidia.com/gpumem: 100, nvidia.com/gpucores: 5}, requests: {cpu: 500m}}
+                  containers:
+                  - name: main
+                    resources: {limits: {nvidia.com/gpu: 2, nvidia.com/gpumem: 250}, requests: {cpu: 1, memory: 1Gi}}
+                  - name: plain
+                status: {phase: Running}
+                """;
+        return Serialization.unmarshal(yaml.formatted(String.join(", ", annotations)), Pod.class);
+    }
+}

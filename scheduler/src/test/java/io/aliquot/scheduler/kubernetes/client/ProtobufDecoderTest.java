@@ -1,0 +1,93 @@
+package io.aliquot.scheduler.kubernetes.client;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.google.protobuf.CodedOutputStream;
+import io.aliquot.scheduler.kubernetes.PodReader;
+import io.fabric8.kubernetes.api.model.Pod;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import org.junit.jupiter.api.Test;
+
+/** {@code ListWatchClientIT} decodes the objects of a real API server. */
+class ProtobufDecoderTest {
+    private interface Fields {
+        void write(CodedOutputStream out) throws IOException;
+    }
+
+    @Test
+    void gracePeriodsOfSpecAndDeletionAreDecoded() throws IOException {
+        byte[] metadata = message(out -> out.writeInt64(10, 600));
+        byte[] spec = message(out -> out.writeInt64(4, 45));
+
+        Pod read = read(out -> {
+            out.writeByteArray(1, metadata);
+            out.writeByteArray(2, spec);
+        });
+
+        assertThat(read.getMetadata().getDeletionGracePeriodSeconds()).isEqualTo(600);
+        assertThat(read.getSpec().getTerminationGracePeriodSeconds()).isEqualTo(45);
+    }
+
+    @Test
+    void theReasonOfTheSchedulingConditionIsDecoded() throws IOException {
+        assertThat(PodReader.unschedulable(withoutNode("Unschedulable"), "aliquot-scheduler"))
+                .isPresent();
+        assertThat(PodReader.unschedulable(withoutNode("SchedulingGated"), "aliquot-scheduler"))
+                .isEmpty();
+    }
+
+    private static Pod withoutNode(String reason) throws IOException {
+        byte[] quantity = message(out -> out.writeString(1, "3k"));
+        byte[] limit = message(out -> {
+            out.writeString(1, "nvidia.com/gpumem");
+            out.writeByteArray(2, quantity);
+        });
+        byte[] resources = message(out -> out.writeByteArray(1, limit));
+        byte[] container = message(out -> {
+            out.writeString(1, "main");
+            out.writeByteArray(8, resources);
+        });
+        byte[] spec = message(out -> {
+            out.writeByteArray(2, container);
+            out.writeString(19, "aliquot-scheduler");
+        });
+        byte[] condition = message(out -> {
+            out.writeString(1, "PodScheduled");
+            out.writeString(2, "False");
+            out.writeString(5, reason);
+            out.writeString(6, "0/3 nodes are available: 3 Insufficient nvidia.com/gpumem.");
+        });
+        byte[] status = message(out -> {
+            out.writeString(1, "Pending");
+            out.writeByteArray(2, condition);
+        });
+        byte[] metadata = message(out -> out.writeString(1, "p"));
+        return read(out -> {
+            out.writeByteArray(1, metadata);
+            out.writeByteArray(2, spec);
+            out.writeByteArray(3, status);
+        });
+    }
+
+    /** Sent as an API server sends it. */
+    private static Pod read(Fields pod) throws IOException {
+        byte[] bytes = message(pod);
+        byte[] kind = message(out -> out.writeString(2, "Pod"));
+        byte[] envelope = message(out -> {
+            out.writeRawBytes("k8s\0".getBytes(StandardCharsets.US_ASCII));
+            out.writeByteArray(1, kind);
+            out.writeByteArray(2, bytes);
+        });
+        return (Pod) ProtobufDecoder.decode(envelope);
+    }
+
+    private static byte[] message(Fields fields) throws IOException {
+        var bytes = new ByteArrayOutputStream();
+        var out = CodedOutputStream.newInstance(bytes);
+        fields.write(out);
+        out.flush();
+        return bytes.toByteArray();
+    }
+}

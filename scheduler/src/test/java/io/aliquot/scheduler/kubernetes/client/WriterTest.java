@@ -1,0 +1,67 @@
+package io.aliquot.scheduler.kubernetes.client;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.sun.net.httpserver.HttpServer;
+import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.fabric8.kubernetes.client.Config;
+import io.fabric8.kubernetes.client.ConfigBuilder;
+import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.hc.core5.http.ContentType;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** {@code KubernetesClusterTest} has the rest. */
+class WriterTest {
+    private final List<String> queries = new CopyOnWriteArrayList<>();
+    private HttpServer server;
+
+    @BeforeEach
+    void start() throws IOException {
+        server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        server.createContext("/", exchange -> {
+            try (exchange) {
+                queries.add(exchange.getRequestURI().getQuery());
+                exchange.getResponseHeaders().set("Retry-After", "1");
+                exchange.sendResponseHeaders(429, -1);
+            }
+        });
+        server.start();
+    }
+
+    @AfterEach
+    void stop() {
+        server.stop(0);
+    }
+
+    /** Regression: a wait that took longer than asked for was followed by a request with a negative timeout. */
+    @Test
+    void noRequestIsSentOnceTheTimeIsOver() {
+        Config config = new ConfigBuilder(Config.empty())
+                .withMasterUrl("http://127.0.0.1:" + server.getAddress().getPort())
+                .build();
+        var calls = new AtomicInteger();
+        // The clock stands still until the answer has come, and jumps by a minute in the wait after it.
+        var writer = new Writer(
+                new ApiServerClient(config, System::nanoTime),
+                new KubernetesSerialization(),
+                Duration.ofSeconds(5),
+                () -> queries.isEmpty() || calls.getAndIncrement() == 0
+                        ? 0
+                        : Duration.ofMinutes(1).toNanos());
+
+        WriteOutcome outcome = writer.write("POST", ContentType.APPLICATION_JSON, "/path", Map.of());
+
+        assertThat(outcome).isInstanceOf(WriteOutcome.Unheard.class);
+        assertThat(queries).containsExactly("timeout=5000ms");
+    }
+}

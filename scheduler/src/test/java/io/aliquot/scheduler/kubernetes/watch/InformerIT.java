@@ -1,0 +1,347 @@
+package io.aliquot.scheduler.kubernetes.watch;
+
+import static io.aliquot.scheduler.kubernetes.Await.await;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
+import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
+import io.aliquot.scheduler.kubernetes.client.ResourceType;
+import io.aliquot.testing.ApiServer;
+import io.aliquot.testing.FaultyTcpProxy;
+import io.fabric8.kubernetes.api.model.ConfigMap;
+import io.fabric8.kubernetes.api.model.ConfigMapBuilder;
+import io.fabric8.kubernetes.api.model.ConfigMapList;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Whatever fails between the informer and a real API server, in the end it knows exactly the objects that exist. */
+class InformerIT {
+    private static ApiServer server;
+    private static KubernetesClient admin;
+
+    private static final ResourceType<ConfigMap> CONFIG_MAPS = new ResourceType<>(
+            "config maps",
+            "/api/v1/namespaces/default/configmaps",
+            "labelSelector=test",
+            ResourceType.Encoding.JSON,
+            ConfigMapList.class,
+            metadata -> new ConfigMapBuilder().withMetadata(metadata).build());
+
+    private final AtomicLong nanoTime = new AtomicLong();
+    /** By uid, the names of what is there as far as we were told. */
+    private final Map<String, String> there = new ConcurrentSkipListMap<>();
+    /** By name, the latest content. */
+    private final Map<String, String> content = new ConcurrentHashMap<>();
+
+    private FaultyTcpProxy proxy;
+    private KubernetesClient client;
+
+    @SuppressWarnings("NullAway.Init") // by the tests themselves
+    private Informer<ConfigMap> watched;
+
+    private volatile String poison = "";
+
+    @BeforeAll
+    static void start(@TempDir Path folder) throws Exception {
+        server = new ApiServer(folder);
+        admin = new KubernetesClientBuilder()
+                .withConfig(server.client().build())
+                .build();
+    }
+
+    @AfterAll
+    static void stop() {
+        admin.close();
+        server.close();
+    }
+
+    @BeforeEach
+    void watch() throws Exception {
+        admin.configMaps().inNamespace("default").withLabel("test").delete();
+        proxy = new FaultyTcpProxy(server.port());
+        client = new KubernetesClientBuilder()
+                .withConfig(server.client()
+                        .withMasterUrl("https://127.0.0.1:" + proxy.port())
+                        .withHttp2Disable(true)
+                        .withRequestTimeout(2000)
+                        .build())
+                .build();
+    }
+
+    @AfterEach
+    void close() {
+        watched.close();
+        client.close();
+        proxy.close();
+    }
+
+    private void startWatching() {
+        watched = Informer.start(
+                new ListWatchClient(
+                        new ApiServerClient(client.getConfiguration(), System::nanoTime),
+                        client.getKubernetesSerialization()),
+                CONFIG_MAPS,
+                map -> {
+                    there.put(map.getMetadata().getUid(), map.getMetadata().getName());
+                    if (map.getMetadata().getName().equals(poison)) {
+                        throw new IllegalStateException("a bug, as far as this test is concerned");
+                    }
+                    content.put(map.getMetadata().getName(), map.getData().get("content"));
+                },
+                map -> there.remove(map.getMetadata().getUid()),
+                nanoTime::get);
+        await("the first list", () -> watched.waitsFor().isEmpty());
+    }
+
+    @Test
+    void theInformerIsReadyOnceAllPagesAreListed() {
+        IntStream.range(0, ListWatchClient.PAGE * 2 + 50).forEach(i -> make("map-" + i, "first"));
+
+        startWatching();
+
+        assertThat(there).hasSize(ListWatchClient.PAGE * 2 + 50);
+    }
+
+    @Test
+    void theInformerIsNotReadyBeforeTheServerAnswers() throws Exception {
+        make("early", "first");
+        proxy.stopListening();
+        var starting = new Thread(this::startWatching);
+        starting.start();
+        TimeUnit.MILLISECONDS.sleep(500);
+        assertThat(there).isEmpty();
+
+        proxy.startListening();
+
+        starting.join(20_000);
+        assertThat(there.values()).containsExactly("early");
+    }
+
+    @Test
+    void aCutWatchContinuesAtItsResourceVersion() throws Exception {
+        make("before", "first");
+        startWatching();
+
+        for (int i = 0; i < 3; i++) {
+            proxy.stopListening();
+            make("during-" + i, "first");
+            remove("before");
+            make("before", "again-" + i);
+            proxy.startListening();
+            awaitTheTruth();
+        }
+        assertThat(content).containsEntry("before", "again-2");
+    }
+
+    @Test
+    void aRestartedServerIsWatchedAgain() throws Exception {
+        make("before", "first");
+        startWatching();
+
+        server.kill();
+        server.startAgain();
+        make("after", "first");
+        remove("before");
+
+        awaitTheTruth();
+        assertThat(watched.broken()).isEmpty();
+    }
+
+    /** The API server answers 410 Gone to a watch from a revision that etcd has compacted. */
+    @Test
+    void aCompactedResourceVersionLeadsToANewListThatFindsDeletions() throws Exception {
+        make("stays", "first");
+        make("goes", "first");
+        make("made-again", "first");
+        startWatching();
+        proxy.stopListening();
+
+        remove("goes");
+        remove("made-again");
+        make("made-again", "second");
+        make("comes", "first");
+        server.kill(); // with its memory of recent events
+        server.compact();
+        server.startAgain();
+        proxy.startListening();
+
+        awaitTheTruth();
+        assertThat(content).containsEntry("made-again", "second");
+    }
+
+    /** Like a firewall that has forgotten a connection: neither side sees an error, and nothing arrives. */
+    @Test
+    void aRestartedInformerMissesNothing() throws Exception {
+        make("stays", "first");
+        make("goes", "first");
+        make("made-again", "first");
+        startWatching();
+        proxy.dropAll();
+        remove("goes");
+        remove("made-again");
+        make("made-again", "second");
+        make("comes", "first");
+        TimeUnit.MILLISECONDS.sleep(300);
+        proxy.stopDropping();
+        TimeUnit.MILLISECONDS.sleep(300);
+        assertThat(there.values()).as("of itself it hears nothing").contains("goes");
+
+        watched.restart();
+
+        awaitTheTruth();
+        assertThat(content).containsEntry("made-again", "second");
+        make("later", "first");
+        awaitTheTruth();
+    }
+
+    @Test
+    void aRestartOfAHealthyInformerLosesNothing() {
+        startWatching();
+        for (int i = 0; i < 20; i++) {
+            make("map-" + i, "first");
+            if (i % 3 == 2) {
+                remove("map-" + (i - 1));
+                watched.restart();
+            }
+        }
+        awaitTheTruth();
+    }
+
+    @Test
+    void idleTimeIsTheTimeSinceTheLastEvent() {
+        startWatching();
+        watched.idleTime();
+        nanoTime.addAndGet(Duration.ofSeconds(5).toNanos());
+        assertThat(watched.idleTime()).isEqualTo(Duration.ofSeconds(5));
+
+        make("news", "first");
+        awaitTheTruth();
+
+        await("the news counts", () -> watched.idleTime().isZero());
+        assertThat(watched.knows(admin.configMaps()
+                        .inNamespace("default")
+                        .withName("news")
+                        .get()
+                        .getMetadata()
+                        .getResourceVersion()))
+                .isTrue();
+        assertThat(watched.knows("1")).isFalse();
+    }
+
+    @Test
+    void aDeadWatchIsFoundByReadingTheLease() throws Exception {
+        make("lease", "first");
+        startWatching();
+        var healthCheck = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
+        healthCheck.check();
+        proxy.dropAll();
+        remove("lease");
+        make("lease", "renewed");
+        TimeUnit.MILLISECONDS.sleep(300);
+        proxy.stopDropping();
+        int connections = proxy.connections();
+
+        healthCheck.check();
+        nanoTime.addAndGet(WatchHealthCheck.RENEWED.toNanos() + 1);
+        healthCheck.check();
+        assertThat(proxy.connections())
+                .as("what was only just written may be on its way")
+                .isEqualTo(connections);
+        healthCheck.check();
+
+        awaitTheTruth();
+        assertThat(content).containsEntry("lease", "renewed");
+        healthCheck.close();
+    }
+
+    @Test
+    void anIdleWatchWithoutChangesIsNotRestarted() throws Exception {
+        make("lease", "first");
+        startWatching();
+        make("later", "first");
+        awaitTheTruth(); // so the watch has begun
+        var healthCheck = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
+        int connections = proxy.connections();
+        for (int i = 0; i < 5; i++) {
+            nanoTime.addAndGet(WatchHealthCheck.RENEWED.toNanos() + 1);
+            healthCheck.check();
+        }
+        TimeUnit.MILLISECONDS.sleep(300);
+        assertThat(proxy.connections()).isEqualTo(connections);
+
+        nanoTime.addAndGet(WatchHealthCheck.BOOKMARKED.toNanos());
+        healthCheck.check();
+
+        await("another watch", () -> proxy.connections() > connections);
+        awaitTheTruth();
+        healthCheck.close();
+    }
+
+    private static String version(String name) {
+        return admin.configMaps()
+                .inNamespace("default")
+                .withName(name)
+                .get()
+                .getMetadata()
+                .getResourceVersion();
+    }
+
+    @Test
+    void aFailingListenerDoesNotKeepOtherObjectsFromBeingDelivered() {
+        poison = "poison";
+        make("poison", "first");
+        make("wholesome", "first");
+
+        startWatching();
+        make("later", "first");
+
+        awaitTheTruth();
+        assertThat(content).containsOnlyKeys("wholesome", "later");
+        assertThat(watched.broken()).isEmpty();
+    }
+
+    private static void make(String name, String content) {
+        admin.resource(new ConfigMapBuilder()
+                        .withNewMetadata()
+                        .withNamespace("default")
+                        .withName(name)
+                        .addToLabels("test", "")
+                        .endMetadata()
+                        .addToData("content", content)
+                        .build())
+                .create();
+    }
+
+    private static void remove(String name) {
+        admin.configMaps().inNamespace("default").withName(name).delete();
+    }
+
+    private void awaitTheTruth() {
+        Set<String> truth = new TreeSet<>();
+        admin.configMaps()
+                .inNamespace("default")
+                .withLabel("test")
+                .list()
+                .getItems()
+                .forEach(map -> truth.add(map.getMetadata().getUid()));
+        await("what is there", () -> there.keySet().equals(truth));
+    }
+}

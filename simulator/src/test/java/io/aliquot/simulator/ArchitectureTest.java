@@ -1,0 +1,20 @@
+package io.aliquot.simulator;
+
+import static com.tngtech.archunit.base.DescribedPredicate.not;
+import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAPackage;
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
+
+import com.tngtech.archunit.core.importer.ImportOption.DoNotIncludeTests;
+import com.tngtech.archunit.junit.AnalyzeClasses;
+import com.tngtech.archunit.junit.ArchTest;
+import com.tngtech.archunit.lang.ArchRule;
+
+@AnalyzeClasses(packages = "io.aliquot.simulator", importOptions = DoNotIncludeTests.class)
+class ArchitectureTest {
+    /** The facade keeps ledger and placement free to change. */
+    @ArchTest
+    static final ArchRule theSimulatorDependsOnTheFacadeOfTheSchedulerOnly = noClasses()
+            .should()
+            .dependOnClassesThat(resideInAPackage("io.aliquot.scheduler..")
+                    .and(not(resideInAPackage("io.aliquot.scheduler.simulation"))));
+}
