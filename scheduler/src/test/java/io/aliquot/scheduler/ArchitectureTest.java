@@ -14,11 +14,11 @@ import java.time.InstantSource;
 
 @AnalyzeClasses(packages = "io.aliquot.scheduler", importOptions = DoNotIncludeTests.class)
 class ArchitectureTest {
-    /** So that who holds what can be tested by the million without a cluster, and served by another edge. */
+    /** A million steps of the ledger run in seconds without a cluster, and another server could answer from it. */
     @ArchTest
-    static final ArchRule ledgerAndPlacementKnowNeitherHttpNorKubernetesClient = noClasses()
+    static final ArchRule ledgerScoringAndPlacementKnowNeitherHttpNorKubernetesClient = noClasses()
             .that()
-            .resideInAnyPackage("..ledger..", "..placement..")
+            .resideInAnyPackage("..ledger..", "..scoring..", "..placement..")
             .should()
             .dependOnClassesThat()
             .resideInAnyPackage(
@@ -32,6 +32,24 @@ class ArchitectureTest {
                     "..apiserver..",
                     "..kubernetes..",
                     "..server..");
+
+    /** Scoring observes the ledger; allocations can be understood and tested without any policy. */
+    @ArchTest
+    static final ArchRule ledgerAndPlacementDoNotKnowScoring = noClasses()
+            .that()
+            .resideInAnyPackage("..ledger..", "..placement..")
+            .should()
+            .dependOnClassesThat()
+            .resideInAPackage("..scoring..");
+
+    /** A policy can be replaced by another one: the caches use it through ScoringPolicy. */
+    @ArchTest
+    static final ArchRule scoringCachesKnowNoPolicy = noClasses()
+            .that()
+            .resideInAPackage("..scheduler.scoring")
+            .should()
+            .dependOnClassesThat()
+            .resideInAPackage("..scoring.fragmentation..");
 
     /** Jackson 3 writes fabric8's Quantity wrongly, so the extender's wire types are its own. */
     @ArchTest

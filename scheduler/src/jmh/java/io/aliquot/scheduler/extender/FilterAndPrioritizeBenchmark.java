@@ -131,7 +131,7 @@ public class FilterAndPrioritizeBenchmark {
                     .template()
                     .request();
             for (int i = 0; i < PODS_OF_DRIFT; i++) {
-                fleet.ledger.observe("unseen-" + drifts + "-" + i, ask);
+                fleet.scoring.observe("unseen-" + drifts + "-" + i, ask);
             }
         }
         return placed();

@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.apiserver.FakeCluster;
@@ -26,6 +28,7 @@ final class Fleet {
 
     final LedgerEvents events = new LedgerEvents();
     final Ledger ledger;
+    final NodeScoring scoring;
     final FilterAndPrioritize filterAndPrioritize;
     /**
      * Names of all nodes, in the order in which they are asked about; the same list each time, as when they are read.
@@ -41,14 +44,16 @@ final class Fleet {
     /** One whose nodes and GPUs are chosen so. */
     Fleet(int nodes, int shares, Placement placement) {
         ledger = new Ledger(System::nanoTime, events);
+        scoring = new NodeScoring(ledger, new Fragmentation());
         filterAndPrioritize = new FilterAndPrioritize(
-                ledger, new FakeCluster(), new PendingPods(System::nanoTime), placement, NODES_PER_FILTER);
+                ledger, scoring, new FakeCluster(), new PendingPods(System::nanoTime), placement, NODES_PER_FILTER);
         names = fill(nodes, shares, placement);
     }
 
     /** The same cluster in a ledger that the caller gives. */
-    Fleet(Ledger ledger, FilterAndPrioritize filterAndPrioritize, int nodes, int shares) {
+    Fleet(Ledger ledger, NodeScoring scoring, FilterAndPrioritize filterAndPrioritize, int nodes, int shares) {
         this.ledger = ledger;
+        this.scoring = scoring;
         this.filterAndPrioritize = filterAndPrioritize;
         names = fill(nodes, shares, Placement.BINPACK);
     }

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.extender;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.io.BufferedInputStream;
 import java.io.EOFException;
@@ -62,7 +63,7 @@ public class HttpBenchmark {
         program = new SpringApplicationBuilder(ExtenderHttpTest.Program.class)
                 .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot")
                 .run();
-        var fleet = new Fleet(program.getBean(Ledger.class), program.getBean(FilterAndPrioritize.class), nodes, shares);
+        var fleet = new Fleet(program.getBean(Ledger.class), program.getBean(NodeScoring.class), program.getBean(FilterAndPrioritize.class), nodes, shares);
         fitting = new byte[PODS][];
         for (int i = 0; i < PODS; i++) {
             fitting[i] = request(fleet, "pod-" + i, ExtenderFixture.mebibytes(2000 + 500 * (i % 4)));

@@ -5,6 +5,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.aliquot.scheduler.preemption.Budgets;
+import io.aliquot.scheduler.scoring.NodeScoring;
 import java.time.Duration;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -12,8 +13,8 @@ import org.springframework.context.annotation.Configuration;
 @Configuration(proxyBeanMethods = false)
 class ExplainConfiguration {
     @Bean
-    Explainer explainer(Ledger ledger, Budgets budgets) {
-        return new Explainer(ledger, budgets);
+    Explainer explainer(Ledger ledger, NodeScoring scoring, Budgets budgets) {
+        return new Explainer(ledger, scoring, budgets);
     }
 
     @Bean

@@ -5,14 +5,15 @@ import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.PreemptionOption;
 import io.aliquot.scheduler.explain.Explanation.Refusal;
 import io.aliquot.scheduler.ledger.Feasibility;
-import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.aliquot.scheduler.placement.ScoreTerm;
 import io.aliquot.scheduler.preemption.Budgets;
+import io.aliquot.scheduler.scoring.FeasibilityCache;
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.ScoreTerm;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
@@ -39,10 +40,12 @@ public final class Explainer {
     private static final int MAX_EXAMINED_NODES = 50;
 
     private final Ledger ledger;
+    private final NodeScoring scoring;
     private final Budgets budgets;
 
-    public Explainer(Ledger ledger, Budgets budgets) {
+    public Explainer(Ledger ledger, NodeScoring scoring, Budgets budgets) {
         this.ledger = ledger;
+        this.scoring = scoring;
         this.budgets = budgets;
     }
 
@@ -89,7 +92,7 @@ public final class Explainer {
 
     /** The best of the given nodes that fit the pod now, by the policy's score, best first; at most 5. */
     public List<ScoredNode> bestNodes(PodId pod, PodGpuRequest request, Placement policy, Collection<String> nodes) {
-        FeasibilityCache cache = ledger.offers(pod.uid(), request, policy);
+        FeasibilityCache cache = scoring.forPod(pod.uid(), request, policy);
         return nodes.stream()
                 .flatMap(node -> cache.of(node) instanceof Feasibility.Fits fits
                         ? Stream.of(new ScoredNode(node, cache.liking(node), cache.terms(fits)))

@@ -5,6 +5,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.preemption.Preemptor;
 import io.aliquot.scheduler.recovery.WriteReconciler;
+import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
@@ -15,8 +16,10 @@ import tools.jackson.databind.json.JsonMapper;
 @Configuration(proxyBeanMethods = false)
 class ExtenderConfiguration {
     @Bean
-    FilterAndPrioritize filterAndPrioritize(Ledger ledger, Cluster cluster, PendingPods pending, Settings settings) {
-        return new FilterAndPrioritize(ledger, cluster, pending, settings.nodePlacement(), settings.nodesPerFilter());
+    FilterAndPrioritize filterAndPrioritize(
+            Ledger ledger, NodeScoring scoring, Cluster cluster, PendingPods pending, Settings settings) {
+        return new FilterAndPrioritize(
+                ledger, scoring, cluster, pending, settings.nodePlacement(), settings.nodesPerFilter());
     }
 
     @Bean

@@ -6,12 +6,13 @@ import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Waits;
 import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
-import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.scoring.FeasibilityCache;
+import io.aliquot.scheduler.scoring.NodeScoring;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -25,14 +26,21 @@ final class FilterAndPrioritize {
 
     private final GpuRequestCache requests = new GpuRequestCache();
     private final Ledger ledger;
+    private final NodeScoring scoring;
     private final Cluster cluster;
     private final PendingPods pending;
     private final Placement nodePlacement;
     private final int nodesPerFilter;
 
     FilterAndPrioritize(
-            Ledger ledger, Cluster cluster, PendingPods pending, Placement nodePlacement, int nodesPerFilter) {
+            Ledger ledger,
+            NodeScoring scoring,
+            Cluster cluster,
+            PendingPods pending,
+            Placement nodePlacement,
+            int nodesPerFilter) {
         this.ledger = ledger;
+        this.scoring = scoring;
         this.cluster = cluster;
         this.pending = pending;
         this.nodePlacement = nodePlacement;
@@ -57,7 +65,7 @@ final class FilterAndPrioritize {
         if (sent.isPresent()) {
             return only(sent.get(), nodes);
         }
-        ledger.observe(id.uid(), request);
+        scoring.observe(id.uid(), request);
         // Before the evaluation: capacity that is freed during it must find the pod in PendingPods.
         UnboundPod unbound = pod.requesting(request);
         pending.observe(unbound);
@@ -88,7 +96,7 @@ final class FilterAndPrioritize {
      */
     private FilterResult look(PodId pod, PodGpuRequest request, List<String> nodes, String nominated) {
         FeasibilityCache results =
-                ledger.offers(pod.uid(), request, request.nodePlacement().orElse(nodePlacement));
+                scoring.forPod(pod.uid(), request, request.nodePlacement().orElse(nodePlacement));
         var failed = new HashMap<String, String>(1);
         // Sized for all refusals, since a map that grows produces garbage.
         var unresolvable = new HashMap<String, String>(1 + results.refusing() * 4 / 3);
@@ -114,7 +122,7 @@ final class FilterAndPrioritize {
             return indifferent(nodes);
         }
         var priorities = new ArrayList<HostPriority>(nodes.size());
-        ledger.offers(uid, request, request.nodePlacement().orElse(nodePlacement))
+        scoring.forPod(uid, request, request.nodePlacement().orElse(nodePlacement))
                 .score(nodes, (node, score) -> priorities.add(new HostPriority(node, score)));
         return priorities;
     }

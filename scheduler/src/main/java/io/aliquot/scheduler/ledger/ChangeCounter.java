@@ -8,15 +8,18 @@ import java.util.concurrent.atomic.AtomicLongArray;
  * Counts what happens to nodes' accounts, all in one count, so that no two are ever at the same. By the accounts' numbers,
  * side by side: whoever looks whether anything has changed on thousands of nodes reads some dozens of pages. Thread-safe.
  */
-final class ChangeCounter {
+public final class ChangeCounter {
     private static final int CHUNK = 1 << 10;
 
     private final AtomicLong count = new AtomicLong();
+
+    ChangeCounter() {}
+
     /** More are added behind them; none is ever replaced. */
     private volatile AtomicLongArray[] chunks = {};
 
     /** At which count an account last changed; 0 for none. */
-    long of(int number) {
+    public long of(int number) {
         AtomicLongArray[] now = chunks;
         int chunk = number / CHUNK;
         return chunk < now.length ? now[chunk].get(number % CHUNK) : 0;

@@ -2,11 +2,14 @@ package io.aliquot.scheduler.ledger;
 
 /** What a node says to a pod that asks. */
 public sealed interface Feasibility {
+    /** The answer for a node that the ledger does not know. */
+    Refuses UNKNOWN_NODE = new Refuses(NodeAccount.UNKNOWN.reason(), true);
+
     /** The pod fits. */
     non-sealed class Fits implements Feasibility {
         private final double fullness;
 
-        Fits(double fullness) {
+        public Fits(double fullness) {
             this.fullness = fullness;
         }
 

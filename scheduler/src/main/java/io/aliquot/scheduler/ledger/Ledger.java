@@ -1,19 +1,18 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.placement.Fragmentation;
+import io.aliquot.scheduler.placement.CandidateChooser;
 import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.GpuSelection;
 import io.aliquot.scheduler.placement.GpuSelection.Refused;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.aliquot.scheduler.placement.ScoringPolicy;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -23,13 +22,9 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalLong;
-import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ConcurrentLinkedQueue;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.Function;
 import java.util.function.LongSupplier;
 import java.util.function.Predicate;
 
@@ -75,19 +70,8 @@ public final class Ledger {
 
     private final LongSupplier nanoTime;
     private final LedgerListener listener;
-    private final Map<String, NodeAccount> nodes = new ConcurrentHashMap<>();
+    private final NodeAccounts accounts = new NodeAccounts();
     private final Map<String, String> whereIs = new ConcurrentHashMap<>();
-    /** Nodes whose agent does not answer, known or not, and known ones that have none; and whether they have one. */
-    private final Map<String, Boolean> unserved = new ConcurrentHashMap<>();
-
-    private final AtomicInteger numbers = new AtomicInteger();
-    /** Of accounts that were closed, to be given again: what is remembered of all nodes is found by their numbers. */
-    private final Queue<Integer> freeNumbers = new ConcurrentLinkedQueue<>();
-
-    private final ChangeCounter changes = new ChangeCounter();
-    private final NodeIndex directory = new NodeIndex(nodes);
-    private final FeasibilityCache.Memory offers = new FeasibilityCache.Memory(changes, directory);
-    private final ScoringCache<?> judging;
     private final AtomicLong factsChanges = new AtomicLong();
     private volatile Most most = new Most(-1, 0);
 
@@ -95,14 +79,36 @@ public final class Ledger {
     private record Most(long changes, int gpus) {}
 
     public Ledger(LongSupplier nanoTime, LedgerListener listener) {
-        this(nanoTime, listener, new Fragmentation());
-    }
-
-    /** One with another judge for {@link Placement#FRAGMENTATION}, to compare it with. */
-    public Ledger(LongSupplier nanoTime, LedgerListener listener, ScoringPolicy<?> judge) {
         this.nanoTime = nanoTime;
         this.listener = listener;
-        this.judging = new ScoringCache<>(judge);
+    }
+
+    /**
+     * Connects what scores nodes and chooses GPUs where the placement policy is {@code fragmentation}; to be called before
+     * the first pod is placed. Unconnected, such a pod gets the first candidate.
+     */
+    public void connect(NodeObserver observer, CandidateChooser chooser) {
+        accounts.connect(observer, chooser);
+    }
+
+    /** A node's account; empty if the ledger does not know the node. */
+    public Optional<NodeAccountView> account(String node) {
+        return Optional.ofNullable(accounts.find(node));
+    }
+
+    /** The change counts of all accounts, by their numbers. */
+    public ChangeCounter changes() {
+        return accounts.changes;
+    }
+
+    /** How many nodes there are. */
+    public int nodeCount() {
+        return accounts.all().size();
+    }
+
+    /** The GPU models of all nodes, by which free capacities and demands are numbered. */
+    public GpuModels models() {
+        return accounts.models;
     }
 
     // What the cluster tells.
@@ -110,7 +116,7 @@ public final class Ledger {
     /** A node is new or may have changed. */
     public void putNode(String name, NodeFacts facts) {
         var oversold = new ArrayList<String>();
-        boolean changed = withAccount(name, account -> {
+        boolean changed = accounts.withAccount(name, account -> {
             boolean differs = !account.facts().equals(facts);
             if (differs) {
                 account.setFacts(facts);
@@ -131,22 +137,18 @@ public final class Ledger {
      * answer.
      */
     public void setAgentReady(String name, boolean served) {
-        if (served) {
-            unserved.remove(name);
-        } else {
-            unserved.put(name, true);
-        }
+        accounts.setAgentReady(name, served);
         applyAgentReady(name, served);
     }
 
     /** A node has no agent any more. It is not served, for as long as it stays. */
     public void setAgentMissing(String name) {
-        unserved.put(name, false);
+        accounts.setAgentMissing(name);
         applyAgentReady(name, false);
     }
 
     private void applyAgentReady(String name, boolean served) {
-        boolean changed = withAccount(name, account -> {
+        boolean changed = accounts.withAccount(name, account -> {
             boolean differs = account.served() != served;
             if (differs) {
                 account.setServed(served);
@@ -184,7 +186,7 @@ public final class Ledger {
             if (before != null && !before.equals(pod.node())) {
                 removeClaim(before, uid, freed);
             }
-            return withAccount(pod.node(), account -> {
+            return accounts.withAccount(pod.node(), account -> {
                 apply(account, pod, as, freed, oversold);
                 return pod.node();
             });
@@ -238,7 +240,7 @@ public final class Ledger {
     public boolean deletedBeforeEnd(String uid) {
         var freed = new ArrayList<String>();
         String lingersAt = whereIs.computeIfPresent(uid, (key, node) -> {
-            boolean lingers = withAccount(node, account -> {
+            boolean lingers = accounts.withAccount(node, account -> {
                 Claim claim = account.claim(uid).orElseThrow();
                 boolean holds = claim.told().isPresent() && !claim.perGpu.isEmpty();
                 if (holds && claim.state != State.LINGERING) {
@@ -263,28 +265,10 @@ public final class Ledger {
         return feasibilityWithout(node, uid, ask, Set.of());
     }
 
-    /**
-     * What the nodes would say to this pod now: as {@link #feasibility}, for whoever asks many nodes for many pods.
-     *
-     * @param policy by which the pod's node is to be chosen
-     */
-    public FeasibilityCache offers(String uid, PodGpuRequest ask, Placement policy) {
-        if (policy == Placement.FRAGMENTATION) {
-            judging.update();
-        }
-        return new FeasibilityCache(
-                nodes, judging, offers, uid, ask, policy, nodeOf(uid).orElse(""));
-    }
-
-    /** A pod is to be placed, by whatever policy; from all that come the judge learns who may come next. */
-    public void observe(String uid, PodGpuRequest ask) {
-        judging.observe(uid, ask, this::boundRequests);
-    }
-
     /** What the pods ask for that have their nodes, oldest first. */
-    private List<PodGpuRequest> boundRequests() {
+    public List<PodGpuRequest> boundRequests() {
         var placed = new ArrayList<BoundPod>();
-        for (NodeAccount account : nodes.values()) {
+        for (NodeAccount account : accounts.all()) {
             synchronized (account) {
                 account.claims().forEach(claim -> claim.told().ifPresent(placed::add));
             }
@@ -302,11 +286,11 @@ public final class Ledger {
      * @param without uids
      */
     public Feasibility feasibilityWithout(String node, String uid, PodGpuRequest ask, Set<String> without) {
-        NodeAccount account = nodes.get(node);
+        NodeAccount account = accounts.find(node);
         if (account == null) {
-            return FeasibilityCache.UNKNOWN;
+            return Feasibility.UNKNOWN_NODE;
         }
-        return account.offer(uid, ask, without, Optional.empty());
+        return account.feasibility(uid, ask, without, Optional.empty());
     }
 
     /** Keeps room on the node where the pod will probably go, for {@link #EXPECTED_FOR}, if it fits there. */
@@ -340,11 +324,11 @@ public final class Ledger {
         var freed = new ArrayList<String>();
         var reserved = new boolean[1];
         whereIs.compute(pod.uid(), (uid, before) -> {
-            Optional<Claim> known = before == null ? Optional.empty() : claim(before, uid);
+            Optional<Claim> known = before == null ? Optional.empty() : accounts.claim(before, uid);
             if (known.filter(Claim::mayBeBound).isPresent()) {
                 return before;
             }
-            reserved[0] = withAccount(node, account -> {
+            reserved[0] = accounts.withAccount(node, account -> {
                 if (account.select(uid, ask, without) instanceof GpuSelection.Selected chosen) {
                     account.put(reservation.of(pod, chosen.perGpu(), ask.requests(), nanoTime.getAsLong()));
                     return true;
@@ -371,7 +355,7 @@ public final class Ledger {
     /** Where a Binding of this pod was sent, or read, that the cluster has not told of yet. */
     public Optional<String> unsettled(String uid) {
         return Optional.ofNullable(whereIs.get(uid))
-                .filter(node -> claim(node, uid)
+                .filter(node -> accounts.claim(node, uid)
                         .filter(claim -> claim.state == State.ASSUMED)
                         .isPresent());
     }
@@ -385,7 +369,7 @@ public final class Ledger {
         var freed = new ArrayList<String>();
         var answer = new Commitment[1];
         whereIs.compute(pod.uid(), (uid, before) -> {
-            Optional<Claim> known = before == null ? Optional.empty() : claim(before, uid);
+            Optional<Claim> known = before == null ? Optional.empty() : accounts.claim(before, uid);
             if (known.filter(Claim::mayBeBound).isPresent()) {
                 Claim claim = known.get();
                 if (!claim.sent()) {
@@ -397,7 +381,7 @@ public final class Ledger {
                     return before;
                 }
             }
-            answer[0] = withAccount(node, account -> grant(account, pod, ask, version));
+            answer[0] = accounts.withAccount(node, account -> grant(account, pod, ask, version));
             if (answer[0] instanceof Conflict) {
                 return before;
             }
@@ -423,9 +407,9 @@ public final class Ledger {
 
     /** Before a node is locked whose GPUs the judge is to choose from. */
     private void update(String node, PodGpuRequest ask) {
-        NodeAccount account = nodes.get(node);
+        NodeAccount account = accounts.find(node);
         if (account != null && account.judgesGpus(ask)) {
-            judging.update();
+            accounts.refreshChooser();
         }
     }
 
@@ -457,7 +441,7 @@ public final class Ledger {
     public Resizing resize(String uid, List<AllocationChange> changes) {
         var answer = new Resizing[] {new Resizing.Unknown()};
         whereIs.computeIfPresent(uid, (key, node) -> {
-            answer[0] = withAccount(node, account -> resize(account, uid, node, changes));
+            answer[0] = accounts.withAccount(node, account -> resize(account, uid, node, changes));
             return node;
         });
         return answer[0];
@@ -491,7 +475,7 @@ public final class Ledger {
     public void rollbackResize(String uid, long version) {
         var freed = new ArrayList<String>();
         whereIs.computeIfPresent(uid, (key, node) -> {
-            boolean undone = withAccount(node, account -> {
+            boolean undone = accounts.withAccount(node, account -> {
                 Optional<Claim> resizing =
                         account.claim(uid).filter(claim -> claim.resizes() && claim.base() == version);
                 resizing.ifPresent(claim ->
@@ -532,7 +516,7 @@ public final class Ledger {
     /** The version of the pod that a write of ours was sent for whose outcome is not known. */
     public OptionalLong unresolvedBase(String uid) {
         return Optional.ofNullable(whereIs.get(uid))
-                .flatMap(node -> claim(node, uid))
+                .flatMap(node -> accounts.claim(node, uid))
                 .filter(claim -> claim.sent() || claim.resizes())
                 .map(claim -> OptionalLong.of(claim.base()))
                 .orElse(OptionalLong.empty());
@@ -548,7 +532,7 @@ public final class Ledger {
 
     /** The pods that have a part of this GPU, or may have it. */
     public Set<PodId> holders(String node, String gpu) {
-        NodeAccount account = nodes.get(node);
+        NodeAccount account = accounts.find(node);
         if (account == null) {
             return Set.of();
         }
@@ -559,7 +543,7 @@ public final class Ledger {
 
     /** Whether these pods together hold more of a GPU than it has. */
     public boolean overallocated(String node, String gpu, Collection<BoundPod> holders) {
-        NodeAccount account = nodes.get(node);
+        NodeAccount account = accounts.find(node);
         if (account == null) {
             return false;
         }
@@ -581,7 +565,7 @@ public final class Ledger {
 
     private int countMaxGpusPerNode() {
         int most = 0;
-        for (NodeAccount account : nodes.values()) {
+        for (NodeAccount account : accounts.all()) {
             synchronized (account) {
                 if (account.facts() instanceof Sharing sharing) {
                     most = Math.max(most, sharing.inventory().gpus().size());
@@ -593,12 +577,12 @@ public final class Ledger {
 
     /** The nodes that it knows, in no order. */
     public List<String> nodeNames() {
-        return List.copyOf(nodes.keySet());
+        return accounts.names();
     }
 
     /** A node as it is now. */
     public Optional<NodeView> view(String node) {
-        NodeAccount account = nodes.get(node);
+        NodeAccount account = accounts.find(node);
         if (account == null) {
             return Optional.empty();
         }
@@ -613,7 +597,7 @@ public final class Ledger {
 
     private List<PodId> claims(Predicate<Claim> which) {
         var pods = new ArrayList<PodId>();
-        for (NodeAccount account : nodes.values()) {
+        for (NodeAccount account : accounts.all()) {
             synchronized (account) {
                 for (Claim claim : account.claims()) {
                     if (which.test(claim)) {
@@ -628,7 +612,7 @@ public final class Ledger {
     private void removeClaimIf(String uid, Predicate<Claim> which) {
         var freed = new ArrayList<String>();
         whereIs.computeIfPresent(uid, (key, node) -> {
-            if (claim(node, uid).filter(which).isEmpty()) {
+            if (accounts.claim(node, uid).filter(which).isEmpty()) {
                 return node;
             }
             removeClaim(node, uid, freed);
@@ -638,40 +622,9 @@ public final class Ledger {
     }
 
     private void removeClaim(String node, String uid, List<String> freed) {
-        if (withAccount(node, account -> account.remove(uid).filter(claim -> !claim.perGpu.isEmpty()))
+        if (accounts.withAccount(node, account -> account.remove(uid).filter(claim -> !claim.perGpu.isEmpty()))
                 .isPresent()) {
             freed.add(node);
         }
-    }
-
-    private Optional<Claim> claim(String node, String uid) {
-        return withAccount(node, account -> account.claim(uid));
-    }
-
-    /** Does this with a node's account, which there then is, and is no longer than it is of use. */
-    private <T> T withAccount(String node, Function<NodeAccount, T> work) {
-        while (true) {
-            NodeAccount account = nodes.computeIfAbsent(node, this::newAccount);
-            synchronized (account) {
-                if (!account.closed()) {
-                    T result = work.apply(account);
-                    if (account.idle()) {
-                        account.close();
-                        nodes.remove(node);
-                        directory.forget(node);
-                        unserved.remove(node, false);
-                        freeNumbers.add(account.number);
-                    }
-                    return result;
-                }
-            }
-            // Somebody closed it since it was found; it was out of the map before its lock was free.
-        }
-    }
-
-    private NodeAccount newAccount(String node) {
-        Integer free = freeNumbers.poll();
-        return new NodeAccount(
-                free == null ? numbers.getAndIncrement() : free, changes, judging, !unserved.containsKey(node));
     }
 }

@@ -9,7 +9,6 @@ import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.FreeCapacity;
-import io.aliquot.scheduler.placement.FullnessScores;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
@@ -37,15 +36,18 @@ import org.jspecify.annotations.Nullable;
  * the inventory lists the GPU just now, so that one that disappears and comes back is no emptier. Callers synchronize
  * on it.
  */
-final class NodeAccount {
+final class NodeAccount implements NodeAccountView {
+    /**
+     * GPUs decide which node is fuller, since they are the expensive part of a GPU node; CPU and memory requests, a tenth
+     * each, decide between nodes whose GPUs are equally full.
+     */
+    private static final double GPU_WEIGHT = 0.8;
+
     static final LeftOut UNKNOWN = new LeftOut("the Aliquot scheduler does not know the node yet");
     static final LeftOut UNSERVED = new LeftOut("the node's device plugin is not ready");
 
-    /** Of no other node. */
-    final int number;
-
-    private final ChangeCounter allChanges;
-    private final ScoringCache<?> judging;
+    private final int number;
+    private final NodeAccounts accounts;
     private final Map<String, Claim> claims = new HashMap<>();
     private final Map<String, Tally> tallies = new HashMap<>();
     /** Of the GPUs that it shares now, with everybody's claims; each is made anew when those on its GPU change. */
@@ -67,12 +69,10 @@ final class NodeAccount {
      * Nothing is known of the node.
      *
      * @param number that no other account has while this one is open
-     * @param allChanges counts the changes of all accounts
      */
-    NodeAccount(int number, ChangeCounter allChanges, ScoringCache<?> judging, boolean served) {
+    NodeAccount(int number, NodeAccounts accounts, boolean served) {
         this.number = number;
-        this.allChanges = allChanges;
-        this.judging = judging;
+        this.accounts = accounts;
         this.served = served;
         this.shape = shape();
         changed();
@@ -109,20 +109,25 @@ final class NodeAccount {
         }
     }
 
-    /** Another number after each change of anything that a pod is answered by, and never again one that was before. */
-    long changes() {
+    @Override
+    public int number() {
+        return number;
+    }
+
+    @Override
+    public long changes() {
         return changes;
     }
 
     private void changed() {
         room = null;
-        changes = allChanges.count(number);
-        judging.changed(this);
+        changes = accounts.changes.count(number);
+        accounts.notifyChanged(this);
     }
 
-    /** What there is for the judge to know. */
-    synchronized ScoringCache.State state() {
-        return new ScoringCache.State(
+    @Override
+    public synchronized Capacity capacity() {
+        return new Capacity(
                 changes,
                 facts instanceof Sharing sharing && served ? Optional.of(freeCapacity(sharing)) : Optional.empty());
     }
@@ -166,7 +171,7 @@ final class NodeAccount {
     }
 
     private FreeCapacity.Shape shape() {
-        return judging.models.shape(
+        return accounts.models.shape(
                 cards(), facts instanceof Sharing sharing ? sharing.allocatable() : HostResources.NONE);
     }
 
@@ -237,12 +242,8 @@ final class NodeAccount {
         }
     }
 
-    /**
-     * What the node would say to a pod, its present claim on this node and those of others set aside.
-     *
-     * @param ways of this pod, found here if it fits; empty where nobody asks for them
-     */
-    synchronized Feasibility offer(
+    @Override
+    public synchronized Feasibility feasibility(
             String uid, PodGpuRequest ask, Set<String> without, Optional<CandidatePlacements> ways) {
         if (!(facts instanceof Sharing sharing && served)) {
             return refuses(notAtAll());
@@ -256,7 +257,12 @@ final class NodeAccount {
         if (ways.isPresent()) {
             find(ways.get(), uid, sharing, without, rest, policy);
         }
-        return new Feasibility.Fits(FullnessScores.fullness(fits.fullness(), hostFullness(sharing, uid)));
+        return new Feasibility.Fits(fullness(fits.fullness(), hostFullness(sharing, uid)));
+    }
+
+    /** A node's fullness from its GPUs' and its host's, each 0 to 1. */
+    static double fullness(double gpus, double host) {
+        return GPU_WEIGHT * gpus + (1 - GPU_WEIGHT) * host;
     }
 
     private static Feasibility refuses(Refused refused) {
@@ -291,9 +297,9 @@ final class NodeAccount {
         if (GpuSelector.feasible(ask, rooms, policy) instanceof Refused refused) {
             return refused;
         }
-        var ways = new CandidatePlacements(ask, judging.models);
+        var ways = new CandidatePlacements(ask, accounts.models);
         find(ways, uid, sharing, without, rooms, policy);
-        return GpuSelector.selectGpu(judging.choice(ways), ask, rooms);
+        return GpuSelector.selectGpu(accounts.choose(ways), ask, rooms);
     }
 
     /** Whether a pod's GPUs are chosen by the judge. */

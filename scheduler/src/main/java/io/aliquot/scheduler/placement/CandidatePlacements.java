@@ -2,6 +2,7 @@ package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.scoring.ScoringPolicy;
 import java.util.List;
 import java.util.Optional;
 

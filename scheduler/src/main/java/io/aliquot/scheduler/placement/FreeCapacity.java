@@ -30,7 +30,7 @@ public final class FreeCapacity {
         }
 
         /** What one GPU's part is of it, in thousandths: of memory or of cores, whichever is more. */
-        int part(int ofMiB, int ofCores) {
+        public int part(int ofMiB, int ofCores) {
             int memory = (int) ((long) ofMiB * WHOLE / gpuMiB);
             return gpuCores == 0 ? memory : Math.max(memory, ofCores * WHOLE / gpuCores);
         }
@@ -179,7 +179,7 @@ public final class FreeCapacity {
     }
 
     /** How many pods like this would fit beside each other, as far as each resource by itself goes. */
-    int slots(DemandVector demand) {
+    public int slots(DemandVector demand) {
         if (!fits(demand)) {
             return 0;
         }

@@ -4,7 +4,6 @@ import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Feasibility;
-import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
@@ -13,7 +12,9 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
-import io.aliquot.scheduler.placement.ScoringPolicy;
+import io.aliquot.scheduler.scoring.FeasibilityCache;
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.ScoringPolicy;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.HashMap;
@@ -64,6 +65,7 @@ public final class PlacementEngine {
     }
 
     private final Ledger ledger;
+    private final NodeScoring scoring;
     private final Placement policy;
     private final Map<String, FreeCapacity.Shape> shapes;
     /** Free CPU and memory of each node. */
@@ -75,8 +77,9 @@ public final class PlacementEngine {
             List<SimulatedNode> nodes,
             Map<String, FreeCapacity.Shape> shapes,
             Placement policy,
-            ScoringPolicy<?> scoring) {
-        this.ledger = new Ledger(System::nanoTime, NO_LISTENER, scoring);
+            ScoringPolicy<?> scoringPolicy) {
+        this.ledger = new Ledger(System::nanoTime, NO_LISTENER);
+        this.scoring = new NodeScoring(ledger, scoringPolicy);
         this.policy = policy;
         this.shapes = shapes;
         for (SimulatedNode node : nodes) {
@@ -107,7 +110,7 @@ public final class PlacementEngine {
     public PendingPod arrive(PodRequest request) {
         var pod = new PendingPod(Long.toString(pods++), request);
         if (request.requestsGpu()) {
-            ledger.observe(pod.uid(), request.request);
+            scoring.observe(pod.uid(), request.request);
         }
         return pod;
     }
@@ -115,18 +118,18 @@ public final class PlacementEngine {
     /** Reserves the best of the nodes, by the pod's policy or else the engine's; empty if the pod fits on none. */
     public Optional<String> reserveBest(PendingPod pod, List<String> nodes) {
         Placement wanted = pod.request().request.nodePlacement().orElse(policy);
-        FeasibilityCache offers = ledger.offers(pod.uid(), pod.request().request, wanted);
+        FeasibilityCache feasibility = scoring.forPod(pod.uid(), pod.request().request, wanted);
         Optional<String> best =
-                offers.best(nodes, 1, (node, refuses) -> {}).stream().findFirst();
+                feasibility.best(nodes, 1, (node, refuses) -> {}).stream().findFirst();
         best.ifPresent(node -> ledger.reserve(id(pod.uid()), node, pod.request().request));
         return best;
     }
 
     /** Those of the nodes that the pod fits on. */
     public List<String> feasible(PendingPod pod, List<String> nodes) {
-        FeasibilityCache offers = ledger.offers(pod.uid(), pod.request().request, policy);
+        FeasibilityCache feasibility = scoring.forPod(pod.uid(), pod.request().request, policy);
         return nodes.stream()
-                .filter(node -> offers.of(node) instanceof Feasibility.Fits)
+                .filter(node -> feasibility.of(node) instanceof Feasibility.Fits)
                 .toList();
     }
 

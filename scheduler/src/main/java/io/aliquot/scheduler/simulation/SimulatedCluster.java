@@ -2,10 +2,10 @@ package io.aliquot.scheduler.simulation;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.placement.DemandVector;
-import io.aliquot.scheduler.placement.Fragmentation;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuModels;
-import io.aliquot.scheduler.placement.ScoringPolicy;
+import io.aliquot.scheduler.scoring.ScoringPolicy;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;

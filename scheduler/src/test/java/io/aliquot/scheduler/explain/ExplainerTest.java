@@ -25,10 +25,12 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.aliquot.scheduler.placement.ScoreTerm;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import io.aliquot.scheduler.preemption.Selector;
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.ScoreTerm;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -47,8 +49,9 @@ class ExplainerTest {
         @Override
         public void overallocated(String node, String gpu) {}
     });
+    private final NodeScoring scoring = new NodeScoring(ledger, new Fragmentation());
     private final Budgets budgets = new Budgets();
-    private final Explainer explainer = new Explainer(ledger, budgets);
+    private final Explainer explainer = new Explainer(ledger, scoring, budgets);
 
     @Test
     void theSummarySaysThatTheSchedulerKnowsNoNode() {
@@ -72,7 +75,7 @@ class ExplainerTest {
         node(2, 2);
         hold("a", 2, 0, 10_000, 0, 0);
         PodGpuRequest request = Gpus.ask("APP:main: gpumem=20000");
-        ledger.observe("uid-pending", request);
+        scoring.observe("uid-pending", request);
 
         List<ScoredNode> binpack = bestNodes(request, Placement.BINPACK);
         assertThat(binpack).extracting(ScoredNode::node).containsExactly("n2", "n1");

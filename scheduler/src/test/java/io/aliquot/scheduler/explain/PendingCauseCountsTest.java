@@ -17,7 +17,11 @@ import org.junit.jupiter.api.Test;
 class PendingCauseCountsTest {
     private final ExtenderFixture world = new ExtenderFixture();
     private final PendingCauseCounts causes = new PendingCauseCounts(
-            world.pending, new Explainer(world.ledger, new Budgets()), world.ledger, world.cluster, world.now::get);
+            world.pending,
+            new Explainer(world.ledger, world.scoring, new Budgets()),
+            world.ledger,
+            world.cluster,
+            world.now::get);
 
     @BeforeEach
     void fill() {

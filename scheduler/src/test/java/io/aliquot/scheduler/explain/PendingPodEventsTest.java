@@ -17,7 +17,11 @@ import org.junit.jupiter.api.Test;
 class PendingPodEventsTest {
     private final ExtenderFixture world = new ExtenderFixture();
     private final PendingPodEvents events = new PendingPodEvents(
-            world.pending, new Explainer(world.ledger, new Budgets()), world.ledger, world.cluster, world.now::get);
+            world.pending,
+            new Explainer(world.ledger, world.scoring, new Budgets()),
+            world.ledger,
+            world.cluster,
+            world.now::get);
 
     @BeforeEach
     void fill() {

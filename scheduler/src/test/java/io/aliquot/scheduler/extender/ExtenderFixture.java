@@ -19,6 +19,8 @@ import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import io.aliquot.scheduler.preemption.Selector;
 import io.aliquot.scheduler.recovery.WriteReconciler;
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.io.ByteArrayInputStream;
 import java.nio.charset.StandardCharsets;
@@ -40,6 +42,7 @@ public final class ExtenderFixture {
     public final FakeCluster cluster = new FakeCluster();
     public final LedgerEvents events = new LedgerEvents();
     public final Ledger ledger = new Ledger(now::get, events);
+    public final NodeScoring scoring = new NodeScoring(ledger, new Fragmentation());
     public final PendingPods pending = new PendingPods(now::get);
     public final WriteReconciler reconciler = new WriteReconciler(ledger, cluster);
     final Binder binder = new Binder(ledger, cluster, pending, reconciler, now::get);
@@ -79,7 +82,7 @@ public final class ExtenderFixture {
     }
 
     FilterAndPrioritize filterAndPrioritize(Placement nodes, int nodesPerFilter) {
-        return new FilterAndPrioritize(ledger, cluster, pending, nodes, nodesPerFilter);
+        return new FilterAndPrioritize(ledger, scoring, cluster, pending, nodes, nodesPerFilter);
     }
 
     public static void node(Ledger ledger, int number, Gpu... gpus) {

@@ -25,7 +25,6 @@ import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.Feasibility;
-import io.aliquot.scheduler.ledger.FeasibilityCache;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
@@ -44,6 +43,9 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.recovery.RecoveryAccess;
 import io.aliquot.scheduler.recovery.Resizer;
 import io.aliquot.scheduler.recovery.WriteReconciler;
+import io.aliquot.scheduler.scoring.FeasibilityCache;
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayDeque;
@@ -618,6 +620,7 @@ final class FaultModel {
         private final String name;
         private final LedgerEvents events = new LedgerEvents();
         private final Ledger ledger = new Ledger(now::get, events);
+        private final NodeScoring scoring = new NodeScoring(ledger, new Fragmentation());
         private final PendingPods pending = new PendingPods(now::get);
         private final WriteReconciler reconciler = new WriteReconciler(ledger, this);
         private final Binder binder = new Binder(ledger, this, pending, reconciler, now::get);
@@ -726,9 +729,9 @@ final class FaultModel {
         void filter(Pod pod) {
             pending.fits(pod.id, seen(pod), PreemptionRank.LOWEST);
             String node = "n" + random.nextInt(NODES);
-            ledger.observe(pod.id.uid(), pod.ask);
+            scoring.observe(pod.id.uid(), pod.ask);
             Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
-            FeasibilityCache offers = ledger.offers(pod.id.uid(), pod.ask, policy);
+            FeasibilityCache offers = scoring.forPod(pod.id.uid(), pod.ask, policy);
             if (offers.of(node) instanceof Feasibility.Fits) {
                 assertThat(offers.liking(node)).isFinite();
                 ledger.reserve(pod.id, node, pod.ask);

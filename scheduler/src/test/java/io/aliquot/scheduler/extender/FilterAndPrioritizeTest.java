@@ -14,7 +14,8 @@ import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.Gpus;
-import io.aliquot.scheduler.placement.ScoringPolicy;
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.ScoringPolicy;
 import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
@@ -121,11 +122,12 @@ class FilterAndPrioritizeTest {
                 return left == 0 ? after.free() : -after.free();
             }
         };
-        var ledger = new Ledger(world.now::get, world.events, fickle);
+        var ledger = new Ledger(world.now::get, world.events);
+        var scoring = new NodeScoring(ledger, fickle);
         ExtenderFixture.node(ledger, 1, Gpus.gpu(1, 0, ExtenderFixture.MEMORY));
         ExtenderFixture.node(ledger, 2);
         var filterAndPrioritize =
-                new FilterAndPrioritize(ledger, world.cluster, world.pending, Placement.FRAGMENTATION, 100);
+                new FilterAndPrioritize(ledger, scoring, world.cluster, world.pending, Placement.FRAGMENTATION, 100);
         Wire.Pod pod = pod("a", mebibytes(20_000));
 
         assertThat(filterAndPrioritize.filter(pod, NODES).nodeNames()).containsExactly("n2", "n1");

@@ -9,6 +9,8 @@ import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -51,6 +53,10 @@ class LedgerConcurrencyTest {
         public void overallocated(String node, String gpu) {}
     });
     private final Server server = new Server();
+
+    LedgerConcurrencyTest() {
+        new NodeScoring(ledger, new Fragmentation()); // chooses the GPUs
+    }
 
     /** What is known of the pods, and what the watch has not told of it yet. */
     private final class Server {

@@ -38,7 +38,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-class LedgerTest {
+public class LedgerTest {
     private static final PodGpuRequest HALF = ask("APP:main: gpumem=500");
     private static final PodGpuRequest WHOLE = ask("APP:main: gpu=1");
 
@@ -578,7 +578,7 @@ class LedgerTest {
         assertThat(granted.visibleDevices()).isEqualTo(new VisibleDevices("{uuid}"));
     }
 
-    static NodeFacts sharing(int slots, Gpu... gpus) {
+    public static NodeFacts sharing(int slots, Gpu... gpus) {
         return new NodeFacts.Sharing(Gpus.inventory(slots, gpus), Placement.BINPACK, new HostResources(1000, 1000));
     }
 
@@ -595,11 +595,11 @@ class LedgerTest {
                 container, ContainerKind.APP, new Vgpus(List.of(BoundPods.vgpu(uuid(1, 0), amount))));
     }
 
-    static PodId pod(String name) {
+    public static PodId pod(String name) {
         return new PodId("default", name, name);
     }
 
-    static BoundPod bound(String name, String node, String gpu, GpuAmount amount) {
+    public static BoundPod bound(String name, String node, String gpu, GpuAmount amount) {
         return BoundPods.of(pod(name), node, 1, BoundPods.main(gpu, amount));
     }
 }

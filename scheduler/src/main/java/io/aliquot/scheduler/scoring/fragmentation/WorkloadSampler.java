@@ -1,5 +1,6 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring.fragmentation;
 
+import io.aliquot.scheduler.placement.DemandVector;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.LinkedHashMap;

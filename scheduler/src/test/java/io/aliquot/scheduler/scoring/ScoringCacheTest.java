@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
 import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
@@ -8,10 +8,17 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.api.SharingMode;
+import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.LedgerTest;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.DemandVector;
-import io.aliquot.scheduler.placement.Fragmentation;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuModels;
@@ -19,7 +26,7 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.aliquot.scheduler.placement.ScoringPolicy;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -98,19 +105,17 @@ class ScoringCacheTest {
     }
 
     private final Notes judge = new Notes();
-    private final Ledger ledger = ledger(judge);
+    private final Ledger ledger = ledger();
+    private final NodeScoring scoring = new NodeScoring(ledger, judge);
 
-    private Ledger ledger(ScoringPolicy<?> by) {
-        return new Ledger(
-                now::get,
-                new LedgerListener() {
-                    @Override
-                    public void capacityFreed(String node) {}
+    private Ledger ledger() {
+        return new Ledger(now::get, new LedgerListener() {
+            @Override
+            public void capacityFreed(String node) {}
 
-                    @Override
-                    public void overallocated(String node, String gpu) {}
-                },
-                by);
+            @Override
+            public void overallocated(String node, String gpu) {}
+        });
     }
 
     private static Sharing node(int number, int... gpuMiB) {
@@ -141,7 +146,7 @@ class ScoringCacheTest {
         for (int step = 0; step < 5_000; step++) {
             happen(random);
             if (random.nextInt(4) == 0) {
-                ledger.offers("anybody", kind(1), Placement.FRAGMENTATION);
+                scoring.forPod("anybody", kind(1), Placement.FRAGMENTATION);
                 assertThat(judge.rooms)
                         .as("-Daliquot.seed=%d, step %d", seed, step)
                         .isEqualTo(rooms());
@@ -229,7 +234,7 @@ class ScoringCacheTest {
                         HOST));
 
         assertThat(taken("a")).isEqualTo(uuid(1, 1));
-        ledger.offers("b", QUARTER, Placement.FRAGMENTATION);
+        scoring.forPod("b", QUARTER, Placement.FRAGMENTATION);
         assertThat(judge.rooms.keySet())
                 .singleElement()
                 .satisfies(room -> assertThat(room.free()).isEqualTo(750));
@@ -265,7 +270,7 @@ class ScoringCacheTest {
                 Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "binpack"),
                 "APP:main: gpumem=250");
 
-        var offers = ledger.offers("a", binpack, Placement.FRAGMENTATION);
+        var offers = scoring.forPod("a", binpack, Placement.FRAGMENTATION);
 
         assertThat(offers.liking("n2")).isEqualTo(250);
     }
@@ -332,12 +337,12 @@ class ScoringCacheTest {
     void allNodesThatFitAreListedAndScored() {
         List<String> names = unlikeNodes(1_000);
         judge.likes = (after, free) -> -after.free();
-        FeasibilityCache offers = ledger.offers("a", QUARTER, Placement.FRAGMENTATION);
+        FeasibilityCache offers = scoring.forPod("a", QUARTER, Placement.FRAGMENTATION);
 
         List<String> listed = offers.best(names, names.size(), (node, refuses) -> {});
         assertThat(listed).containsExactlyInAnyOrderElementsOf(names);
         var scores = new HashMap<String, Integer>();
-        ledger.offers("a", QUARTER, Placement.FRAGMENTATION).score(listed, scores::put);
+        scoring.forPod("a", QUARTER, Placement.FRAGMENTATION).score(listed, scores::put);
 
         assertThat(scores).hasSize(names.size());
         assertThat(scores.values()).contains(10, 0);
@@ -355,7 +360,7 @@ class ScoringCacheTest {
     }
 
     private List<String> best(List<String> names) {
-        return ledger.offers("a", QUARTER, Placement.FRAGMENTATION).best(names, 5, (node, refuses) -> {});
+        return scoring.forPod("a", QUARTER, Placement.FRAGMENTATION).best(names, 5, (node, refuses) -> {});
     }
 
     /** Asks until nothing is left to be evaluated; how often that was. */
@@ -395,9 +400,9 @@ class ScoringCacheTest {
                 LedgerTest.pod("first"), "n1", 0, 5, HOST, BoundPods.main(uuid(1, 0), new GpuAmount(10, 0, 1, false))));
         ledger.observeBound(BoundPods.of(LedgerTest.pod("without"), "n1", 0, 1, HOST));
 
-        ledger.observe("a", QUARTER);
-        ledger.observe("a", QUARTER);
-        ledger.observe("b", QUARTER);
+        scoring.observe("a", QUARTER);
+        scoring.observe("a", QUARTER);
+        scoring.observe("b", QUARTER);
 
         assertThat(judge.demands).extracting(DemandVector::gpuMiB).containsExactly(10, 20, 250, 250);
     }
@@ -407,7 +412,7 @@ class ScoringCacheTest {
     void whatIsAskedInPercentIsLearntAsOfTheLargestCard() {
         ledger.putNode("n1", node(1, 1000, 2000));
 
-        ledger.observe("a", ask("APP:main: gpumem-percentage=25"));
+        scoring.observe("a", ask("APP:main: gpumem-percentage=25"));
 
         assertThat(judge.demands).extracting(DemandVector::gpuMiB).containsExactly(500);
     }
@@ -418,13 +423,8 @@ class ScoringCacheTest {
     }
 
     private List<String> choices() {
-        var fresh = new Ledger(now::get, new LedgerListener() {
-            @Override
-            public void capacityFreed(String node) {}
-
-            @Override
-            public void overallocated(String node, String gpu) {}
-        });
+        Ledger fresh = ledger();
+        var freshScoring = new NodeScoring(fresh, new Fragmentation());
         for (int number = 0; number < NODES; number++) {
             fresh.putNode("n" + number, node(number, 1000, 1000, 1500));
         }
@@ -432,8 +432,8 @@ class ScoringCacheTest {
         for (int i = 0; i < 60; i++) {
             PodId pod = LedgerTest.pod("q" + i);
             PodGpuRequest ask = kind(1 + i % 3);
-            fresh.observe(pod.uid(), ask);
-            FeasibilityCache offers = fresh.offers(pod.uid(), ask, Placement.FRAGMENTATION);
+            freshScoring.observe(pod.uid(), ask);
+            FeasibilityCache offers = freshScoring.forPod(pod.uid(), ask, Placement.FRAGMENTATION);
             String best = "";
             double most = Double.NEGATIVE_INFINITY;
             for (int number = 0; number < NODES; number++) {
@@ -463,8 +463,8 @@ class ScoringCacheTest {
                         happen(random);
                         PodGpuRequest ask = kind(1 + random.nextInt(3));
                         String uid = pod(random.nextInt(PODS)).uid();
-                        ledger.observe(uid, ask);
-                        FeasibilityCache offers = ledger.offers(uid, ask, Placement.FRAGMENTATION);
+                        scoring.observe(uid, ask);
+                        FeasibilityCache offers = scoring.forPod(uid, ask, Placement.FRAGMENTATION);
                         for (int number = 0; number < NODES; number++) {
                             offers.liking("n" + number);
                         }
@@ -478,14 +478,15 @@ class ScoringCacheTest {
         } finally {
             pool.shutdownNow();
         }
-        ledger.offers("anybody", kind(1), Placement.FRAGMENTATION);
+        scoring.forPod("anybody", kind(1), Placement.FRAGMENTATION);
         assertThat(judge.rooms).as("-Daliquot.seed=%d", seed).isEqualTo(rooms());
     }
 
     /** Whoever chooses a GPU holds its node's lock and wants the judge's; whoever looks what was placed wants the nodes'. */
     @Test
     void whatWasPlacedBeforeIsLookedForWithoutTheJudgesLock() {
-        var judging = new ScoringCache<>(new Fragmentation());
+        var judging =
+                new ScoringCache<>(new Fragmentation(), new GpuModels(), new NodeIndex(node -> NodeIndex.UNKNOWN));
         var free = new AtomicBoolean();
         judging.observe("first", QUARTER, () -> {
             var other = new Thread(judging::update);
@@ -505,7 +506,8 @@ class ScoringCacheTest {
     @Test
     void whateverHasHappenedANodeIsLikedAsIfItWereLookedAtForTheFirstTime() {
         var fragmentation = new Fragmentation();
-        Ledger fresh = ledger(fragmentation);
+        Ledger fresh = ledger();
+        var freshScoring = new NodeScoring(fresh, fragmentation);
         var random = new Random(seed);
         var names = new String[40];
         for (int number = 0; number < names.length; number++) {
@@ -523,8 +525,8 @@ class ScoringCacheTest {
                 case 3, 4, 5 -> fresh.observeEnded("p" + random.nextInt(step + 1));
                 default -> fresh.commit(pod, names[number], ask, 1);
             }
-            fresh.observe(pod.uid(), ask);
-            FeasibilityCache offers = fresh.offers("anybody", ask, Placement.FRAGMENTATION);
+            freshScoring.observe(pod.uid(), ask);
+            FeasibilityCache offers = freshScoring.forPod("anybody", ask, Placement.FRAGMENTATION);
             List<String> best = step % 2 == 0 ? List.of() : offers.best(List.of(names), 5, (node, refuses) -> {});
             var likings = new TreeMap<String, Double>();
             for (String name : names) {
@@ -558,7 +560,7 @@ class ScoringCacheTest {
     }
 
     private double liking(String node, String pod, PodGpuRequest ask) {
-        FeasibilityCache offers = ledger.offers(pod, ask, Placement.FRAGMENTATION);
+        FeasibilityCache offers = scoring.forPod(pod, ask, Placement.FRAGMENTATION);
         return offers.liking(node);
     }
 

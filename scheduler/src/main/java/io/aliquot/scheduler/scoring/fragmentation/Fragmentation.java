@@ -1,7 +1,13 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring.fragmentation;
 
-import io.aliquot.scheduler.placement.CapacityForecast.Evaluated;
-import io.aliquot.scheduler.placement.WorkloadSampler.Sample;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.scoring.CacheSizes;
+import io.aliquot.scheduler.scoring.PriceSnapshot;
+import io.aliquot.scheduler.scoring.ScoreTerm;
+import io.aliquot.scheduler.scoring.ScoringPolicy;
+import io.aliquot.scheduler.scoring.fragmentation.CapacityForecast.Evaluated;
+import io.aliquot.scheduler.scoring.fragmentation.WorkloadSampler.Sample;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -430,7 +436,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         return place.pricedIn == null
                 ? Double.POSITIVE_INFINITY
                 : now.upperBound(
-                        -(place.waste + place.scarcity + now.weight * place.idle),
+                        -(place.waste + place.scarcity + now.weight() * place.idle),
                         place.pricedIn,
                         place.scarcity,
                         0,
@@ -467,7 +473,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
 
     /** What a place costs if the cluster stays as it is, in thousandths of a GPU; less than 0 where it does good. */
     public double idleness(Place place) {
-        return prices().weight * place.idle;
+        return prices().weight() * place.idle;
     }
 
     @Override

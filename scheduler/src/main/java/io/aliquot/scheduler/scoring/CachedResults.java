@@ -1,7 +1,6 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
-import io.aliquot.scheduler.placement.FullnessScores;
-import io.aliquot.scheduler.placement.PriceSnapshot;
+import io.aliquot.scheduler.ledger.Feasibility;
 import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 

@@ -1,8 +1,8 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
 import java.util.Arrays;
 import java.util.List;
-import java.util.Map;
+import java.util.function.ToIntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -18,7 +18,7 @@ final class NodeIndex {
     /** A name is in the slot that its hash tells or in one of those behind it, of so many in all. */
     private static final int REACH = 8;
 
-    private final Map<String, NodeAccount> nodes;
+    private final ToIntFunction<String> accounts;
 
     /** What was asked about the last time, and what was found; nothing where that may not be so any more. */
     private List<String> asked = List.of();
@@ -43,19 +43,20 @@ final class NodeIndex {
     /** Who makes room where all are taken; not the same again and again. */
     private int turn;
 
-    /** A directory of these open accounts, by name; it is to be told of each that leaves. */
-    NodeIndex(Map<String, NodeAccount> nodes) {
-        this.nodes = nodes;
+    /**
+     * An index of accounts' numbers.
+     *
+     * @param accounts finds the number of a node's account, {@link #UNKNOWN} if there is none; each account that is closed
+     *     must be reported to {@link #forget}
+     */
+    NodeIndex(ToIntFunction<String> accounts) {
+        this.accounts = accounts;
     }
 
     /** The account of a node; {@link #UNKNOWN} where there is none. */
     synchronized int number(String node) {
         int place = places[slot(node)];
-        return isAt(place, node) ? numbers[place] : number(nodes.get(node));
-    }
-
-    private static int number(@Nullable NodeAccount account) {
-        return account == null ? UNKNOWN : account.number;
+        return isAt(place, node) ? numbers[place] : accounts.applyAsInt(node);
     }
 
     /**
@@ -102,7 +103,7 @@ final class NodeIndex {
         if (isAt(place, node)) {
             return place;
         }
-        int number = number(nodes.get(node));
+        int number = accounts.applyAsInt(node);
         if (number == UNKNOWN) {
             return EMPTY;
         }

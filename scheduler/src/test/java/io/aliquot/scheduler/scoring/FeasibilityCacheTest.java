@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
 import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
@@ -6,8 +6,14 @@ import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.LedgerTest;
+import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -40,6 +46,7 @@ class FeasibilityCacheTest {
         @Override
         public void overallocated(String node, String gpu) {}
     });
+    private final NodeScoring scoring = new NodeScoring(ledger, new Fragmentation());
 
     private final long seed = Long.getLong("aliquot.seed", System.nanoTime());
 
@@ -72,7 +79,7 @@ class FeasibilityCacheTest {
         }
         for (int kind = 0; kind < 5_000; kind++) {
             PodGpuRequest ask = ask("APP:main: gpumem=" + (100 + kind));
-            assertThat(ledger.offers("anybody", ask, Placement.BINPACK).of("n0"))
+            assertThat(scoring.forPod("anybody", ask, Placement.BINPACK).of("n0"))
                     .as("kind %d", kind)
                     .hasToString(ledger.feasibility("n0", "anybody", ask).toString());
         }
@@ -89,7 +96,7 @@ class FeasibilityCacheTest {
                     work.add(() -> {
                         for (int step = 0; step < 500; step++) {
                             happen(random);
-                            FeasibilityCache offers = ledger.offers(
+                            FeasibilityCache offers = scoring.forPod(
                                     pod(random.nextInt(PODS)).uid(), kind(random.nextInt(KINDS)), Placement.BINPACK);
                             for (int node = 0; node <= NODES; node++) {
                                 offers.of("n" + node);
@@ -114,7 +121,7 @@ class FeasibilityCacheTest {
 
     private void compare(String uid, int kind) {
         for (Placement policy : Placement.values()) {
-            FeasibilityCache offers = ledger.offers(uid, kind(kind), policy);
+            FeasibilityCache offers = scoring.forPod(uid, kind(kind), policy);
             for (int node = 0; node <= NODES; node++) {
                 assertThat(offers.of(NAMES.get(node)))
                         .as("-Daliquot.seed=%d, pod %s, kind %d, node %d, %s", seed, uid, kind, node, policy)

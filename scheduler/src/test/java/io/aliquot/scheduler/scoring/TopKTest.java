@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
 import static org.assertj.core.api.Assertions.assertThat;
 

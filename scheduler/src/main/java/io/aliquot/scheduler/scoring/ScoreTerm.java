@@ -1,4 +1,6 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring;
+
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 
 /**
  * A part of what a place is liked for.

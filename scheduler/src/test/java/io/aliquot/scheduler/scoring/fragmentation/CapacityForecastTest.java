@@ -1,11 +1,13 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring.fragmentation;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
-import io.aliquot.scheduler.placement.CapacityForecast.Evaluated;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.FreeCapacity.Shape;
-import io.aliquot.scheduler.placement.WorkloadSampler.Sample;
+import io.aliquot.scheduler.scoring.fragmentation.CapacityForecast.Evaluated;
+import io.aliquot.scheduler.scoring.fragmentation.WorkloadSampler.Sample;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;

@@ -1,18 +1,13 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring;
 
 /**
  * Turns how full nodes would be into the 0 to 10 that kube-scheduler wants of an extender.
- *
- * <p>A node's fullness is four parts its GPUs' once the pod is there, and half a part each its CPU's and its memory's
- * by requests: GPUs are what is dear on a GPU node, but of two nodes with equal GPUs the policy shall hold for the rest
- * too.
  */
 public final class FullnessScores {
     public static final int BEST = 10;
     public static final double NONE = Double.NEGATIVE_INFINITY;
     private static final int BEST_OF_THE_OTHERS = 9;
     private static final int WITH_PREFERENCES = 5;
-    private static final double GPU_WEIGHT = 0.8;
 
     private final boolean preferences;
     private double least = Double.POSITIVE_INFINITY;
@@ -21,11 +16,6 @@ public final class FullnessScores {
     /** {@code preferences}: whether the pod has some of its own. */
     public FullnessScores(boolean preferences) {
         this.preferences = preferences;
-    }
-
-    /** A node's fullness from its GPUs' and its host's, each 0 to 1. */
-    public static double fullness(double gpus, double host) {
-        return GPU_WEIGHT * gpus + (1 - GPU_WEIGHT) * host;
     }
 
     /** One of the nodes is liked so much; {@link #NONE} where the pod can't have it. */

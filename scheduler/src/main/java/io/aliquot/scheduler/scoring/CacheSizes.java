@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring;
 
 /** Limits of caches, scaled to the heap, so that in a small heap they leave memory for data that cannot be dropped. */
 public final class CacheSizes {

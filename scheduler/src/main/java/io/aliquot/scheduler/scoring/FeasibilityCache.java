@@ -1,19 +1,18 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.placement.CacheSizes;
+import io.aliquot.scheduler.ledger.ChangeCounter;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.FreeCapacity;
-import io.aliquot.scheduler.placement.FullnessScores;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.aliquot.scheduler.placement.PriceSnapshot;
-import io.aliquot.scheduler.placement.ScoreTerm;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.function.BiConsumer;
@@ -58,9 +57,7 @@ public final class FeasibilityCache {
 
     private static final String NOBODY = "";
 
-    static final Feasibility UNKNOWN = new Feasibility.Refuses(NodeAccount.UNKNOWN.reason(), true);
-
-    private static final Answer NOBODYS = new Answer(NodeIndex.UNKNOWN, 0, UNKNOWN);
+    private static final Answer NOBODYS = new Answer(NodeIndex.UNKNOWN, 0, Feasibility.UNKNOWN_NODE);
 
     /** What a node said when it had changed so many times. */
     private record Answer(int number, long changes, Feasibility offer) {}
@@ -107,7 +104,7 @@ public final class FeasibilityCache {
         }
     }
 
-    private final Map<String, NodeAccount> nodes;
+    private final Ledger ledger;
     private final ScoringCache<?> judging;
     private final Memory memory;
     private final CachedResults answers;
@@ -124,18 +121,18 @@ public final class FeasibilityCache {
 
     /** {@code own} is the node of the pod's claim; empty for none. */
     FeasibilityCache(
-            Map<String, NodeAccount> nodes,
+            Ledger ledger,
             ScoringCache<?> judging,
             Memory memory,
             String uid,
             PodGpuRequest ask,
             Placement policy,
             String own) {
-        this.nodes = nodes;
+        this.ledger = ledger;
         this.judging = judging;
         this.memory = memory;
         this.judged = policy == Placement.FRAGMENTATION;
-        this.answers = memory.of(ask, judging, judged, nodes.size());
+        this.answers = memory.of(ask, judging, judged, ledger.nodeCount());
         this.uid = uid;
         this.ask = ask;
         this.policy = policy;
@@ -150,7 +147,7 @@ public final class FeasibilityCache {
         }
         synchronized (answers) {
             int number = evaluated(node);
-            return number < 0 ? UNKNOWN : answers.offer(number);
+            return number < 0 ? Feasibility.UNKNOWN_NODE : answers.offer(number);
         }
     }
 
@@ -392,22 +389,23 @@ public final class FeasibilityCache {
 
     /** Asks the node itself, this pod's claim set aside. */
     private Answer ask(String node, String pod, boolean evaluate) {
-        NodeAccount account = nodes.get(node);
-        if (account == null) {
+        Optional<NodeAccountView> found = ledger.account(node);
+        if (found.isEmpty()) {
             return NOBODYS;
         }
+        NodeAccountView account = found.get();
         long changes;
         Feasibility offer;
         synchronized (account) {
             changes = account.changes();
-            offer = account.offer(pod, ask, Set.of(), evaluate ? ways : Optional.empty());
+            offer = account.feasibility(pod, ask, Set.of(), evaluate ? ways : Optional.empty());
         }
         if (evaluate && ways.isPresent() && offer instanceof Feasibility.Fits fits) {
             // Judged without the node's lock: others may want it meanwhile.
             ScoringCache<?>.Evaluated evaluated = judging.fits(fits.fullness(), ways.get());
             left -= 1 + evaluated.evaluations;
-            return new Answer(account.number, changes, evaluated);
+            return new Answer(account.number(), changes, evaluated);
         }
-        return new Answer(account.number, changes, offer);
+        return new Answer(account.number(), changes, offer);
     }
 }

@@ -1,8 +1,7 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.placement.Fragmentation;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -15,14 +14,13 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 class NodeIndexTest {
-    private final Map<String, NodeAccount> nodes = new HashMap<>();
-    private final ScoringCache<?> judging = new ScoringCache<>(new Fragmentation());
-    private final NodeIndex directory = new NodeIndex(nodes);
+    private final Map<String, Integer> nodes = new HashMap<>();
+    private final NodeIndex directory = new NodeIndex(node -> nodes.getOrDefault(node, NodeIndex.UNKNOWN));
     private final long seed = new Random().nextLong();
     private final Random random = new Random(seed);
 
     private void open(String node, int number) {
-        nodes.put(node, new NodeAccount(number, new ChangeCounter(), judging, true));
+        nodes.put(node, number);
     }
 
     private void close(String node) {
@@ -36,7 +34,7 @@ class NodeIndexTest {
         directory.numbers(names, numbers, ranks);
         for (int i = 0; i < names.size(); i++) {
             String name = names.get(i);
-            int number = nodes.containsKey(name) ? nodes.get(name).number : NodeIndex.UNKNOWN;
+            int number = nodes.getOrDefault(name, NodeIndex.UNKNOWN);
             assertThat(numbers[i]).as("seed %d, %s", seed, name).isEqualTo(number);
             assertThat(directory.number(name)).as("seed %d, %s", seed, name).isEqualTo(number);
         }
@@ -62,7 +60,7 @@ class NodeIndexTest {
             for (int i = random.nextInt(5); i > 0; i--) {
                 String node = names.get(random.nextInt(names.size()));
                 if (nodes.containsKey(node)) {
-                    open.remove(nodes.get(node).number);
+                    open.remove(nodes.get(node));
                     close(node);
                 } else {
                     int number = IntStream.range(0, 400)

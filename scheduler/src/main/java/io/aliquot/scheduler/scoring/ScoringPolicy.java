@@ -1,5 +1,7 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring;
 
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import java.util.List;
 
 /**

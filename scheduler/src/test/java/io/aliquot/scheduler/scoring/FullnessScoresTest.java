@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -27,12 +27,6 @@ class FullnessScoresTest {
     @Test
     void aPodsOwnPreferencesOutweighThePolicy() {
         assertThat(scores(true, 0, 0.9, 0.8, 0.1)).containsExactly(2, 1, 0);
-    }
-
-    @Test
-    void ofNodesWithEqualGpusTheHostDecides() {
-        assertThat(FullnessScores.fullness(0.5, 0.6)).isGreaterThan(FullnessScores.fullness(0.5, 0.4));
-        assertThat(FullnessScores.fullness(0.9, 0.0)).isGreaterThan(FullnessScores.fullness(0.5, 1.0));
     }
 
     private static List<Integer> scores(boolean preferences, int winner, double... likings) {

@@ -1,8 +1,9 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring.fragmentation;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.placement.WorkloadSampler.Sample;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.scoring.fragmentation.WorkloadSampler.Sample;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Random;

@@ -1,6 +1,8 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring.fragmentation;
 
-import io.aliquot.scheduler.placement.WorkloadSampler.Sample;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.scoring.fragmentation.WorkloadSampler.Sample;
 import java.util.HashMap;
 import java.util.Map;
 

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring;
 
 /*
  * Prices move a little all the time, and with them every score, by next to nothing. To weigh each place anew each time
@@ -17,12 +17,17 @@ public final class PriceSnapshot {
 
     /** Sum over all markets up to this, of the logarithm by which the price that fell most did so: not less than any fell. */
     private final double fall;
-    /** What idleness weighs. */
-    final double weight;
+
+    private final double weight;
 
     private PriceSnapshot(double fall, double weight) {
         this.fall = fall;
         this.weight = weight;
+    }
+
+    /** What a unit of idleness weighs. */
+    public double weight() {
+        return weight;
     }
 
     /**
@@ -30,7 +35,7 @@ public final class PriceSnapshot {
      *
      * @param least part of what it cost, 1 or less, that everything still costs at least
      */
-    PriceSnapshot next(double least, double weight) {
+    public PriceSnapshot next(double least, double weight) {
         return new PriceSnapshot(fall - Math.log(Math.max(least, LEAST)), weight);
     }
 

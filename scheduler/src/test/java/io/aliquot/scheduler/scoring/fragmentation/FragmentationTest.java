@@ -1,9 +1,12 @@
-package io.aliquot.scheduler.placement;
+package io.aliquot.scheduler.scoring.fragmentation;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.placement.Fragmentation.Place;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.FreeCapacity.Shape;
+import io.aliquot.scheduler.scoring.PriceSnapshot;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation.Place;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;

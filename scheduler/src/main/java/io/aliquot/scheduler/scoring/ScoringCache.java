@@ -1,16 +1,17 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.scoring;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.scheduler.placement.CacheSizes;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.ledger.NodeAccountView;
+import io.aliquot.scheduler.ledger.NodeAccountView.Capacity;
+import io.aliquot.scheduler.ledger.NodeObserver;
+import io.aliquot.scheduler.placement.CandidateChooser;
 import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.aliquot.scheduler.placement.PriceSnapshot;
-import io.aliquot.scheduler.placement.ScoreTerm;
-import io.aliquot.scheduler.placement.ScoringPolicy;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -36,17 +37,18 @@ import java.util.function.Supplier;
  *
  * @param <P> what the judge knows of a place
  */
-final class ScoringCache<P> {
+final class ScoringCache<P> implements NodeObserver, CandidateChooser {
     /** Pods that are known to have come, so that one that comes again and again is counted once. */
     private static final int MOST_PODS = 20_000;
     /** Places that are remembered until the judge has a new edition, some 350 bytes each. */
     private static final int MOST_PLACES = CacheSizes.limit(1 << 18, 350);
 
-    final GpuModels models = new GpuModels();
+    final GpuModels models;
 
     private final ScoringPolicy<P> judge;
+    private final NodeIndex index;
     /** By their numbers. */
-    private final ConcurrentSkipListMap<Integer, NodeAccount> changed = new ConcurrentSkipListMap<>();
+    private final ConcurrentSkipListMap<Integer, NodeAccountView> changed = new ConcurrentSkipListMap<>();
 
     private final Cache<String, Boolean> came =
             Caffeine.newBuilder().maximumSize(MOST_PODS).executor(Runnable::run).build();
@@ -60,7 +62,7 @@ final class ScoringCache<P> {
 
     // Guarded by this.
 
-    private final Map<Integer, State> told = new HashMap<>();
+    private final Map<Integer, Capacity> told = new HashMap<>();
     /** By demand, and by the room before and after. */
     private final Map<DemandVector, Map<FreeCapacity, Map<FreeCapacity, P>>> places = new HashMap<>();
 
@@ -73,9 +75,6 @@ final class ScoringCache<P> {
     private final List<P> looked = new ArrayList<>();
 
     private final List<P> front = new ArrayList<>();
-
-    /** What an account looked like after so many changes; empty where it takes no pods. */
-    record State(long changes, Optional<FreeCapacity> room) {}
 
     /**
      * The places of a node that may be the best for a pod, until the judge has a new edition. Nodes are often alike in
@@ -174,8 +173,16 @@ final class ScoringCache<P> {
         }
     }
 
-    ScoringCache(ScoringPolicy<P> judge) {
+    /**
+     * A cache for one ledger.
+     *
+     * @param models the ledger's
+     * @param index is told which nodes are dropped
+     */
+    ScoringCache(ScoringPolicy<P> judge, GpuModels models, NodeIndex index) {
         this.judge = judge;
+        this.models = models;
+        this.index = index;
     }
 
     /** Another number whenever nodes have to be judged again. */
@@ -187,15 +194,25 @@ final class ScoringCache<P> {
         return market;
     }
 
-    /** To be called with the account's lock held. */
-    void changed(NodeAccount account) {
-        changed.put(account.number, account);
+    @Override
+    public void nodeChanged(NodeAccountView account) {
+        changed.put(account.number(), account);
+    }
+
+    @Override
+    public void nodeClosed(String node) {
+        index.forget(node);
+    }
+
+    @Override
+    public void refresh() {
+        update();
     }
 
     /** Tells the judge of all that has changed. Not to be called with an account's lock held. */
     void update() {
         for (var next = changed.pollFirstEntry(); next != null; next = changed.pollFirstEntry()) {
-            State state = next.getValue().state();
+            Capacity state = next.getValue().capacity();
             synchronized (this) {
                 tell(next.getKey(), state);
             }
@@ -210,16 +227,16 @@ final class ScoringCache<P> {
         }
     }
 
-    private void tell(Integer number, State now) {
-        State before = told.get(number);
+    private void tell(Integer number, Capacity now) {
+        Capacity before = told.get(number);
         if (before != null && before.changes() >= now.changes()) {
             return;
         }
         told.put(number, now);
-        Optional<FreeCapacity> last = before == null ? Optional.empty() : before.room();
-        if (!last.equals(now.room())) {
+        Optional<FreeCapacity> last = before == null ? Optional.empty() : before.free();
+        if (!last.equals(now.free())) {
             last.ifPresent(judge::left);
-            now.room().ifPresent(judge::entered);
+            now.free().ifPresent(judge::entered);
         }
     }
 
@@ -254,8 +271,8 @@ final class ScoringCache<P> {
         return new Evaluated(fullness, menu, judge.tieBreak(ways.before()), (int) (evaluations - before));
     }
 
-    /** The GPU of the way that the judge likes best, by its place among the node's. */
-    synchronized int choice(CandidatePlacements ways) {
+    @Override
+    public synchronized int choose(CandidatePlacements ways) {
         return ways.gpu(best(places(ways)));
     }
 

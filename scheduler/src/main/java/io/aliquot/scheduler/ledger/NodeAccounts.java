@@ -1,0 +1,127 @@
+package io.aliquot.scheduler.ledger;
+
+import io.aliquot.scheduler.placement.CandidateChooser;
+import io.aliquot.scheduler.placement.CandidatePlacements;
+import io.aliquot.scheduler.placement.GpuModels;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
+
+/*
+ * An account is opened by the first change of its node and closed when the node is unknown and has no claims. A thread
+ * may have found an account before another one closes it; withAccount() checks closed() under the lock and looks the
+ * node up again.
+ */
+/** The accounts of all nodes, by name. Thread-safe. */
+final class NodeAccounts {
+    private static final NodeObserver NO_OBSERVER = new NodeObserver() {
+        @Override
+        public void nodeChanged(NodeAccountView account) {}
+
+        @Override
+        public void nodeClosed(String node) {}
+    };
+
+    final ChangeCounter changes = new ChangeCounter();
+    final GpuModels models = new GpuModels();
+
+    private final Map<String, NodeAccount> byName = new ConcurrentHashMap<>();
+    /** Nodes whose agent is not ready, whether or not the node is known; true if the node has an agent. */
+    private final Map<String, Boolean> notReady = new ConcurrentHashMap<>();
+
+    private final AtomicInteger nextNumber = new AtomicInteger();
+    /** Numbers of closed accounts, given again so that arrays indexed by number stay small. */
+    private final Queue<Integer> freeNumbers = new ConcurrentLinkedQueue<>();
+
+    private volatile NodeObserver observer = NO_OBSERVER;
+    private volatile CandidateChooser chooser = candidates -> candidates.gpu(0);
+
+    void connect(NodeObserver observer, CandidateChooser chooser) {
+        this.observer = observer;
+        this.chooser = chooser;
+        for (NodeAccount account : byName.values()) {
+            synchronized (account) {
+                observer.nodeChanged(account);
+            }
+        }
+    }
+
+    @Nullable
+    NodeAccount find(String node) {
+        return byName.get(node);
+    }
+
+    Collection<NodeAccount> all() {
+        return byName.values();
+    }
+
+    List<String> names() {
+        return List.copyOf(byName.keySet());
+    }
+
+    void setAgentReady(String node, boolean ready) {
+        if (ready) {
+            notReady.remove(node);
+        } else {
+            notReady.put(node, true);
+        }
+    }
+
+    void setAgentMissing(String node) {
+        notReady.put(node, false);
+    }
+
+    /** Runs this with the node's account locked; opens the account before and closes it afterwards as needed. */
+    <T> T withAccount(String node, Function<NodeAccount, T> work) {
+        while (true) {
+            NodeAccount account = byName.computeIfAbsent(node, this::open);
+            synchronized (account) {
+                if (!account.closed()) {
+                    T result = work.apply(account);
+                    if (account.idle()) {
+                        close(node, account);
+                    }
+                    return result;
+                }
+            }
+        }
+    }
+
+    private NodeAccount open(String node) {
+        Integer free = freeNumbers.poll();
+        int number = free == null ? nextNumber.getAndIncrement() : free;
+        return new NodeAccount(number, this, !notReady.containsKey(node));
+    }
+
+    /** Removes the account from the map before its lock is released, so that a waiting thread finds another one. */
+    private void close(String node, NodeAccount account) {
+        account.close();
+        byName.remove(node);
+        observer.nodeClosed(node);
+        notReady.remove(node, false);
+        freeNumbers.add(account.number());
+    }
+
+    Optional<Claim> claim(String node, String uid) {
+        return withAccount(node, account -> account.claim(uid));
+    }
+
+    void notifyChanged(NodeAccount account) {
+        observer.nodeChanged(account);
+    }
+
+    void refreshChooser() {
+        chooser.refresh();
+    }
+
+    int choose(CandidatePlacements candidates) {
+        return chooser.choose(candidates);
+    }
+}

@@ -1,0 +1,45 @@
+package io.aliquot.scheduler.scoring;
+
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeAccountView;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+
+/** Which nodes of a ledger a pod fits on, and which the placement policy prefers. Thread-safe. */
+public final class NodeScoring {
+    private final Ledger ledger;
+    private final ScoringCache<?> scores;
+    private final FeasibilityCache.Memory memory;
+
+    /**
+     * Connects itself to the ledger, which has no other.
+     *
+     * @param policy scores for {@link Placement#FRAGMENTATION}
+     */
+    public NodeScoring(Ledger ledger, ScoringPolicy<?> policy) {
+        this.ledger = ledger;
+        var index = new NodeIndex(
+                node -> ledger.account(node).map(NodeAccountView::number).orElse(NodeIndex.UNKNOWN));
+        this.scores = new ScoringCache<>(policy, ledger.models(), index);
+        this.memory = new FeasibilityCache.Memory(ledger.changes(), index);
+        ledger.connect(scores, scores);
+    }
+
+    /** Reports a pod that is to be placed, by any policy; the scoring policy learns the workload from all of them. */
+    public void observe(String uid, PodGpuRequest request) {
+        scores.observe(uid, request, ledger::boundRequests);
+    }
+
+    /**
+     * What the nodes answer one request about this pod.
+     *
+     * @param policy by which the pod's node is chosen
+     */
+    public FeasibilityCache forPod(String uid, PodGpuRequest request, Placement policy) {
+        if (policy == Placement.FRAGMENTATION) {
+            scores.update();
+        }
+        return new FeasibilityCache(
+                ledger, scores, memory, uid, request, policy, ledger.nodeOf(uid).orElse(""));
+    }
+}
