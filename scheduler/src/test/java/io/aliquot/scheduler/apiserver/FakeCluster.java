@@ -19,22 +19,22 @@ public final class FakeCluster implements Cluster {
     public final List<String> woken = new ArrayList<>();
     public final Deque<WriteOutcome> outcomes = new ArrayDeque<>();
     public volatile Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.Leads(new Fence("aliquot-1_uuid", 3));
-    public PodState state = new PodState.Unreadable("nobody told the test's cluster");
+    public PodState state = new PodState.Unreadable("the test set no state");
     public OptionalLong version = OptionalLong.of(1);
     /** Of single pods, by name. */
     public final Map<String, PodState> states = new HashMap<>();
 
     public final List<Long> movedOn = new ArrayList<>();
-    public PodState movedOnTo = new PodState.Unreadable("nobody told the test's cluster");
+    public PodState movedOnTo = new PodState.Unreadable("the test set no state");
     public final List<String> warnings = new ArrayList<>();
     public final List<String> notes = new ArrayList<>();
     public final List<String> evicted = new ArrayList<>();
     public final List<String> rehearsed = new ArrayList<>();
     public final Map<String, EvictOutcome> evictions = new HashMap<>();
     public boolean wakes = true;
-    /** What others do while somebody asks whether this replica leads. */
+    /** Runs while the leader status is read: what other processes do meanwhile. */
     public Runnable meanwhile = () -> {};
-    /** What others do while somebody asks for a pod's version. */
+    /** Runs while a pod's version is read: what other processes do meanwhile. */
     public Runnable versionAsked = () -> {};
     /** What happens until a Binding is answered. */
     public Runnable whileBinding = () -> {};

@@ -66,11 +66,11 @@ import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * A cluster in which everything goes wrong: an API server, and two replicas with their ledgers, binders and resizers.
- * What the API server has is the truth. Requests are refused, lost, carried out without an answer, or carried out long
- * after whoever sent them has given up; while one is under way other things happen. Watches lag, repeat themselves and
- * break. Leaders are replaced without knowing it, and replicas restart and know nothing. Nodes and their GPUs come and
- * go, and so do their scaling and slots, what they share by, and cordons.
+ * A cluster with faults: an API server, and two replicas with their ledgers, binders and resizers. The API server's
+ * objects are the truth. It refuses requests, loses them, executes them without an answer, or executes them long after
+ * the client has given up; other events happen while a request is under way. Watches lag, repeat events and break.
+ * Leaders are replaced without noticing, and replicas restart with an empty ledger. Nodes and GPUs appear and disappear,
+ * and their scaling, slots, sharing mode and cordons change.
  */
 final class FaultModel {
     private static final int NODES = 3;
@@ -170,7 +170,7 @@ final class FaultModel {
 
     private record Event(Pod pod, boolean deleted) {}
 
-    /** Whoever was deleted by force, and may run until then. */
+    /** Pods that were deleted by force, and the time until which their containers may run. */
     private record Ghost(Pod pod, long until) {}
 
     private final Random random;
@@ -193,7 +193,7 @@ final class FaultModel {
     private int depth;
     private boolean calm;
     /** The Lease, and what the policy that looks at fences believes that it says. */
-    private Fence lease = new Fence("nobody", 0);
+    private Fence lease = new Fence("no-leader", 0);
 
     private Fence believed = lease;
     private int leader;
@@ -213,13 +213,13 @@ final class FaultModel {
         for (int i = 0; i < steps; i++) {
             step();
         }
-        settle();
+        settleAll();
         replicas.forEach(this::checkAgreement);
         for (Pod pod : List.copyOf(pods.values())) {
             change(pod.over());
             delete(pod.id.uid());
         }
-        settle();
+        settleAll();
         for (Replica replica : replicas) {
             for (String node : replica.ledger.nodeNames()) {
                 NodeView view = replica.ledger.view(node).orElseThrow();
@@ -246,7 +246,7 @@ final class FaultModel {
             case 17, 18, 19, 20 -> {
                 Replica one = replicas.get(random.nextInt(2));
                 for (int i = random.nextInt(12); i >= 0; i--) {
-                    one.hear();
+                    one.apply();
                 }
             }
             case 21 ->
@@ -280,7 +280,7 @@ final class FaultModel {
         }
     }
 
-    /** While somebody waits for an answer other things happen. */
+    /** Other events happen while a client waits for an answer. */
     private void meanwhile() {
         if (!calm && depth < MAX_DEPTH && random.nextInt(4) == 0) {
             depth++;
@@ -449,7 +449,7 @@ final class FaultModel {
 
     private void restart(int number) {
         replicas.set(number, new Replica("r" + number));
-        ghosts.clear(); // the API tells nobody of them
+        ghosts.clear(); // the API reports them to no watch
         if (number == leader && random.nextBoolean()) {
             failOver();
         } else if (number == leader) { // its kube-scheduler leads on, and it counts a transition itself
@@ -531,7 +531,7 @@ final class FaultModel {
     }
 
     /** All that is under way ends, and everybody hears of everything. */
-    private void settle() {
+    private void settleAll() {
         calm = true;
         List.copyOf(inFlight).forEach(this::apply);
         inFlight.clear();
@@ -540,7 +540,7 @@ final class FaultModel {
         }
         for (Replica replica : replicas) {
             while (!replica.untold.isEmpty()) {
-                replica.hear();
+                replica.apply();
             }
         }
         pass(Ledger.KEPT_FOR.plus(BoundPods.GRACE).plusSeconds(30));
@@ -564,7 +564,7 @@ final class FaultModel {
                 throw new AssertionError("a whole card and others on " + gpu);
             }
         });
-        // So the auditor makes nobody leave a GPU that has less than pods hold.
+        // So the auditor evicts no pod from a GPU whose capacity has become smaller than what its pods hold.
         List<BoundPod> oldestFirst = holding().stream()
                 .map(Pod::bound)
                 .sorted(Comparator.comparing(BoundPod::bound))
@@ -649,17 +649,17 @@ final class FaultModel {
 
         // Its watch, as ClusterConfiguration has it.
 
-        void hear() {
+        void apply() {
             Event event = untold.poll();
             if (event != null) {
-                hear(event);
+                apply(event);
                 if (random.nextInt(3) == 0) {
-                    hear(event);
+                    apply(event);
                 }
             }
         }
 
-        private void hear(Event event) {
+        private void apply(Event event) {
             Pod pod = event.pod;
             String uid = pod.id.uid();
             if (event.deleted) {
@@ -700,7 +700,7 @@ final class FaultModel {
                 gone(uid, false);
             }
             for (Pod pod : List.copyOf(pods.values())) {
-                hear(new Event(pod, false));
+                apply(new Event(pod, false));
             }
         }
 

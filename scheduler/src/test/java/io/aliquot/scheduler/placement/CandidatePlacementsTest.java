@@ -11,7 +11,7 @@ import java.util.Map;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
-/** Each way beside the same node, made anew with the pod on it. */
+/** Compares each candidate with a new node that holds the pod. */
 class CandidatePlacementsTest {
     private static final int CASES = 3000;
     private static final HostResources HOST = new HostResources(64_000, (64L << 30) + 12_345);

@@ -47,7 +47,7 @@ class EvictorTest {
     }
 
     @Test
-    void theRoomIsKeptUntilThePodIsBoundAndNobodyElseIsEvicted() {
+    void theReservationLastsUntilThePodIsBoundAndNoFurtherPodIsEvicted() {
         waits("high", 40_000, 10);
         tick();
         world.leaves(young);
@@ -84,9 +84,9 @@ class EvictorTest {
         assertThat(world.pending.waiting()).isEmpty();
     }
 
-    /** Or so long ago that nobody remembers, and kube-scheduler has not heard of it. */
+    /** The pod was deleted before this process started, and kube-scheduler has not seen the deletion yet. */
     @Test
-    void nobodyIsEvictedForAPodThatThereIsNot() {
+    void noPodIsEvictedForAPodThatDoesNotExist() {
         waits("high", 40_000, 10);
         world.cluster.version = OptionalLong.empty();
         tick();
@@ -133,7 +133,7 @@ class EvictorTest {
                 .isInstanceOf(Feasibility.Fits.class);
     }
 
-    /** A drain, say, in which somebody takes his time. */
+    /** For example a slow drain of the node. */
     @Test
     void whoLeavesTheNodeLaterDoesNotMakeItsRoomBeKeptLonger() {
         world.holds("there", 2, 0, 80_000, 20);
@@ -161,7 +161,7 @@ class EvictorTest {
     }
 
     @Test
-    void nobodyOfEqualOrHigherPriorityIsEvicted() {
+    void noPodOfEqualOrHigherPriorityIsEvicted() {
         waits("equal", 40_000, 1);
         ticks(30);
         assertThat(world.cluster.evicted).isEmpty();
@@ -191,7 +191,7 @@ class EvictorTest {
         world.budget("guarded", 1, "young", "old");
         ticks(11);
         assertThat(world.cluster.evicted)
-                .as("kube-scheduler must be asked anew")
+                .as("kube-scheduler must retry the pod")
                 .isEmpty();
         assertThat(world.cluster.woken).containsOnly("n1");
         waits("high", 40_000, 10);
@@ -228,7 +228,7 @@ class EvictorTest {
     }
 
     @Test
-    void ofSeveralNobodyGoesUnlessAllMay() {
+    void noneOfSeveralVictimsIsEvictedUnlessAllMayBe() {
         world.holds("third", 1, 0, 20_000, 1);
         world.cluster.evictions.put("old", new EvictOutcome.Protected("budget guarded"));
         waits("high", 75_000, 10);
@@ -262,7 +262,7 @@ class EvictorTest {
     }
 
     @Test
-    void whoTakesOverEvictsNobodyAgain() {
+    void aNewLeaderDoesNotRepeatAnEviction() {
         waits("high", 40_000, 10);
         tick();
         world.leaves(young);
@@ -309,7 +309,7 @@ class EvictorTest {
     }
 
     @Test
-    void onANodeThatKubeSchedulerDoesNotAskAboutNobodyIsEvicted() {
+    void noPodIsEvictedOnANodeThatKubeSchedulerExcludes() {
         world.holds("there", 2, 0, 80_000, 0);
         world.holds("there-too", 2, 1, 80_000, 0);
         waits("high", 40_000, 10);
@@ -318,7 +318,7 @@ class EvictorTest {
     }
 
     @Test
-    void whoDoesNotLeadEvictsNobody() {
+    void aReplicaThatDoesNotLeadEvictsNoPod() {
         waits("high", 40_000, 10);
         world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         ticks(5);
@@ -333,7 +333,7 @@ class EvictorTest {
         waits("high", 40_000, 9);
         ticks(400);
         assertThat(world.cluster.woken)
-                .as("its turn came, and kube-scheduler must be asked anew")
+                .as("its turn came, and kube-scheduler must retry the pod")
                 .isNotEmpty();
     }
 

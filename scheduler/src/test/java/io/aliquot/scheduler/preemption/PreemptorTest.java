@@ -47,7 +47,7 @@ class PreemptorTest {
     }
 
     @Test
-    void nobodyOfEqualOrHigherPriorityGoesAndANodeWhereNothingHelpsIsLeftOut() {
+    void noPodOfEqualOrHigherPriorityIsAVictimAndANodeThatNoEvictionHelpsIsLeftOut() {
         world.holds("a", 1, 0, 50_000, 10);
         world.holds("b", 1, 0, 30_000, 1);
         world.holds("c", 1, 1, 80_000, 11);
@@ -72,11 +72,11 @@ class PreemptorTest {
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 2);
         world.holds("web", 1, 0, new HostResources(900, 0));
-        assertThat(victims(high, "n1", "web", "b", "nobody-knows")).containsExactly("a", "nobody-knows", "web");
+        assertThat(victims(high, "n1", "web", "b", "unknown")).containsExactly("a", "unknown", "web");
     }
 
     @Test
-    void whoWasProposedForTheCpuGoesThoughSomebodyElseHasTheCheaperGpu() {
+    void aVictimProposedForItsCpuStaysAVictimThoughAnotherPodHasTheCheaperGpu() {
         var half = new HostResources(500, 0);
         world.holds("a", 1, 1, half, share(1, 0, 80_000));
         world.holds("b", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
@@ -136,7 +136,7 @@ class PreemptorTest {
     }
 
     @Test
-    void whereOthersAreLeavingAnywayNobodyElseIsTold() {
+    void whereTerminatingPodsFreeEnoughNoOtherPodIsAVictim() {
         BoundPod a = world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 1);
         world.leaves(a);
@@ -203,14 +203,14 @@ class PreemptorTest {
         world.holds("b", 1, 1, 80_000, 20);
         world.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
         victims(high, "n1", "a");
-        world.pass(Duration.ofMinutes(1)); // and nobody has told a to leave
+        world.pass(Duration.ofMinutes(1)); // and pod a was not evicted
         preemption.reservations.refresh();
         assertThat(preemption.reservations.all()).isEmpty();
         assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
     }
 
     @Test
-    void whoMayNotPreemptOrDoesNotLeadEvictsNobody() {
+    void aPodThatMayNotPreemptOrAReplicaThatDoesNotLeadEvictsNoPod() {
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 1);
         assertThat(preemption.preemptor.preempt(unbound("h", mebibytes(LARGE), 10, "Never"), proposal("n1", "a")))
