@@ -91,14 +91,14 @@ final class FilterAndPrioritize {
      * let it make room once more (defaultpreemption, PodEligibleToPreemptOthers).
      */
     private FilterResult look(PodId pod, PodGpuRequest ask, List<String> nodes, String nominated) {
-        FeasibilityCache offers =
+        FeasibilityCache feasibility =
                 scoring.forPod(pod.uid(), ask, ask.nodePlacement().orElse(nodePlacement));
         var failed = new HashMap<String, String>(1);
         // Large enough from the start: one that grows is garbage over and over.
-        var unresolvable = new HashMap<String, String>(1 + offers.refusing() * 4 / 3);
+        var unresolvable = new HashMap<String, String>(1 + feasibility.expectedRefusals() * 4 / 3);
         // A pod with preferences of its own may like a node best that we like least.
         boolean all = nodesPerFilter == 0 || ask.preferences();
-        List<String> best = offers.best(
+        List<String> best = feasibility.best(
                 nodes,
                 all ? nodes.size() : nodesPerFilter,
                 (node, refuses) -> (node.equals(nominated) ? failed : unresolvable).put(node, refuses.reason()));
@@ -119,7 +119,7 @@ final class FilterAndPrioritize {
         }
         var priorities = new ArrayList<HostPriority>(nodes.size());
         scoring.forPod(uid, ask, ask.nodePlacement().orElse(nodePlacement))
-                .score(nodes, (node, score) -> priorities.add(new HostPriority(node, score)));
+                .prioritize(nodes, (node, score) -> priorities.add(new HostPriority(node, score)));
         return priorities;
     }
 

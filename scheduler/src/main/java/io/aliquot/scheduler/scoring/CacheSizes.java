@@ -1,16 +1,16 @@
 package io.aliquot.scheduler.scoring;
 
-/** How much may be remembered to save time: less in a small heap, so that it never costs the room for what must be kept. */
+/** Sizes of caches: smaller in a small heap, so that caches do not take the memory that the ledger needs. */
 public final class CacheSizes {
     private static final long BYTES = Runtime.getRuntime().maxMemory() / 16;
 
     private CacheSizes() {}
 
     /**
-     * As many as a sixteenth of the heap holds.
+     * The number of entries that fit into a sixteenth of the heap.
      *
-     * @param most however large the heap is
-     * @param bytes of each
+     * @param most upper limit
+     * @param bytes size of an entry
      */
     public static int most(int most, int bytes) {
         return (int) Math.min(most, BYTES / bytes);

@@ -723,9 +723,9 @@ final class FaultModel {
             String node = "n" + random.nextInt(NODES);
             scoring.observe(pod.id.uid(), pod.ask);
             Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
-            FeasibilityCache offers = scoring.forPod(pod.id.uid(), pod.ask, policy);
-            if (offers.of(node) instanceof Feasibility.Fits) {
-                assertThat(offers.liking(node)).isFinite();
+            FeasibilityCache cache = scoring.forPod(pod.id.uid(), pod.ask, policy);
+            if (cache.feasibility(node) instanceof Feasibility.Fits) {
+                assertThat(cache.score(node)).isFinite();
                 ledger.reserve(pod.id, node, pod.ask);
             }
         }

@@ -196,7 +196,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     /** Of each of these, as it was when it last changed by {@link #SHORTAGE_STEP}. */
     private double[] shortages = new double[0];
 
-    private PriceSnapshot market = PriceSnapshot.STILL;
+    private PriceSnapshot market = PriceSnapshot.CONSTANT;
     private int nodes;
     private int changes;
     /** Of the whole cluster, and what of it is free, in thousandths. */
@@ -310,7 +310,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     }
 
     @Override
-    public void entered(FreeCapacity room) {
+    public void nodeAdded(FreeCapacity room) {
         int more = changing.filter(before -> before.shape().equals(room.shape()))
                 .map(before -> room.free() - before.free())
                 .orElse(0);
@@ -321,7 +321,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     }
 
     @Override
-    public void left(FreeCapacity room) {
+    public void nodeRemoved(FreeCapacity room) {
         changing = Optional.of(room);
         change(room, -1);
     }
