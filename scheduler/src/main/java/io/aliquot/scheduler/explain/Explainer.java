@@ -94,8 +94,8 @@ public final class Explainer {
     public List<ScoredNode> bestNodes(PodId pod, PodGpuRequest request, Placement policy, Collection<String> nodes) {
         FeasibilityCache cache = scoring.forPod(pod.uid(), request, policy);
         return nodes.stream()
-                .flatMap(node -> cache.of(node) instanceof Feasibility.Fits fits
-                        ? Stream.of(new ScoredNode(node, cache.liking(node), cache.terms(fits)))
+                .flatMap(node -> cache.feasibility(node) instanceof Feasibility.Fits fits
+                        ? Stream.of(new ScoredNode(node, cache.score(node), cache.terms(fits)))
                         : Stream.empty())
                 .sorted(Comparator.comparingDouble(ScoredNode::score).reversed().thenComparing(ScoredNode::node))
                 .limit(MAX_EXAMPLES)

@@ -99,7 +99,7 @@ final class FilterAndPrioritize {
                 scoring.forPod(pod.uid(), request, request.nodePlacement().orElse(nodePlacement));
         var failed = new HashMap<String, String>(1);
         // Sized for all refusals, since a map that grows produces garbage.
-        var unresolvable = new HashMap<String, String>(1 + results.refusing() * 4 / 3);
+        var unresolvable = new HashMap<String, String>(1 + results.expectedRefusals() * 4 / 3);
         // A pod with preferences of its own may score highest a node that the policy here scores lowest.
         boolean all = nodesPerFilter == 0 || request.preferences();
         List<String> best = results.best(
@@ -123,7 +123,7 @@ final class FilterAndPrioritize {
         }
         var priorities = new ArrayList<HostPriority>(nodes.size());
         scoring.forPod(uid, request, request.nodePlacement().orElse(nodePlacement))
-                .score(nodes, (node, score) -> priorities.add(new HostPriority(node, score)));
+                .prioritize(nodes, (node, score) -> priorities.add(new HostPriority(node, score)));
         return priorities;
     }
 

@@ -9,9 +9,9 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What shall be different of one container's part of a GPU; the rest stays.
+ * A change of one container's part of a GPU; what is null stays as it is.
  *
- * @param gpu its UUID; empty for every GPU that the container has a part of
+ * @param gpu UUID; empty for every GPU that the container has a part of
  * @param memoryMiB device memory
  * @param cores percent of the GPU; 0 for no limit
  */
@@ -22,9 +22,9 @@ public record AllocationChange(
         @Nullable Integer cores,
         @Nullable CorePolicy policy) {
     /**
-     * What a pod's containers would hold.
+     * Applies changes to what a pod's containers hold.
      *
-     * @throws FormatException where there is no such container, GPU or amount, or a whole card would change
+     * @throws FormatException if a container, GPU or amount does not exist, or a whole card would change
      */
     static List<ContainerAllocation> apply(List<AllocationChange> changes, List<ContainerAllocation> shares) {
         for (AllocationChange change : changes) {

@@ -13,17 +13,17 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A pod that has a node and has not ended, as the cluster tells.
+ * A bound pod that has not ended, as the API server shows it.
  *
- * @param version of the API's object: a larger one is newer (KEP-5504, comparable resource versions)
- * @param shares in the order of the containers' declaration, init containers first
- * @param requests of CPU and memory
- * @param priority Kubernetes' (the priority class's value), by which pods preempt others
- * @param created when the pod was
- * @param bound when it got its node
- * @param grace that its containers get to end in, the longest that was told
- * @param leavesBy when it is gone at the latest, if its node does what it is told; {@link Instant#MAX} while it stays
- * @param fence under which it was bound, {@link io.aliquot.api.Fence} as text; empty without GPUs
+ * @param version resourceVersion: a larger one is newer (KEP-5504, comparable resource versions)
+ * @param shares what its containers hold, init containers first, in the order of their declaration
+ * @param requests CPU and memory
+ * @param priority value of the pod's PriorityClass
+ * @param created time of creation
+ * @param bound time of binding
+ * @param grace the longest grace period that was reported
+ * @param leavesBy deadline by which its node ends it; {@link Instant#MAX} unless it is being deleted
+ * @param fence {@link io.aliquot.api.Fence} of its Binding, as text; empty without GPUs
  */
 public record BoundPod(
         PodId id,
@@ -47,8 +47,8 @@ public record BoundPod(
     }
 
     /**
-     * The same as the news of a pod of which more was known. A pod is deleted by force, with no grace at all, because its
-     * node doesn't answer; and that keeps to the longer one which it may have heard of.
+     * This version with the longer grace period of the two. A pod is deleted by force, with grace period 0, because its
+     * node does not answer; the node may have received the longer period before.
      */
     BoundPod after(BoundPod earlier) {
         return grace.compareTo(earlier.grace) >= 0
@@ -57,21 +57,24 @@ public record BoundPod(
                         id, node, version, shares, requests, priority, created, bound, earlier.grace, leavesBy, fence);
     }
 
-    /** What a pod asks for that would get the same, wherever it goes. */
-    PodGpuRequest ask() {
+    /** A request for the same amounts on any GPUs. */
+    PodGpuRequest request() {
         List<ContainerGpuRequest> containers = shares.stream()
                 .map(share -> new ContainerGpuRequest(
-                        share.container(), share.kind(), request(share.vgpus().list())))
+                        share.container(),
+                        share.kind(),
+                        gpuRequest(share.vgpus().list())))
                 .toList();
         return PodGpuRequest.of(containers, Map.of(), false).withHostRequests(requests);
     }
 
-    private static GpuRequest request(List<Vgpu> vgpus) {
-        Vgpu one = vgpus.get(0);
-        return new GpuRequest(vgpus.size(), new MemoryRequest.Mebibytes(one.memoryMiB()), one.cores(), one.exclusive());
+    private static GpuRequest gpuRequest(List<Vgpu> vgpus) {
+        Vgpu vgpu = vgpus.get(0);
+        return new GpuRequest(
+                vgpus.size(), new MemoryRequest.Mebibytes(vgpu.memoryMiB()), vgpu.cores(), vgpu.exclusive());
     }
 
-    /** Whether it was told to end. */
+    /** Whether it is being deleted. */
     public boolean leaves() {
         return leavesBy.isBefore(Instant.MAX);
     }

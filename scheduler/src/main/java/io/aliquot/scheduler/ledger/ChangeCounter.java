@@ -5,8 +5,9 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicLongArray;
 
 /**
- * Counts what happens to nodes' accounts, all in one count, so that no two are ever at the same. By the accounts' numbers,
- * side by side: whoever looks whether anything has changed on thousands of nodes reads some dozens of pages. Thread-safe.
+ * Counts the changes of all nodes' accounts in one sequence, so that no two accounts are at the same count. The counts
+ * lie side by side in arrays, by the accounts' numbers: a check of thousands of nodes reads a few dozen memory pages.
+ * Thread-safe.
  */
 public final class ChangeCounter {
     private static final int CHUNK = 1 << 10;
@@ -15,10 +16,10 @@ public final class ChangeCounter {
 
     ChangeCounter() {}
 
-    /** More are added behind them; none is ever replaced. */
+    /** Grows at the end; an element is never replaced. */
     private volatile AtomicLongArray[] chunks = {};
 
-    /** At which count an account last changed; 0 for none. */
+    /** The count of an account's last change; 0 if it has not changed. */
     public long of(int number) {
         AtomicLongArray[] now = chunks;
         int chunk = number / CHUNK;
@@ -26,7 +27,7 @@ public final class ChangeCounter {
     }
 
     /**
-     * An account changes; not to be called for the same one by two threads at once.
+     * Counts a change of an account. Calls for one account must be serialized.
      *
      * @return the count, 1 or more
      */

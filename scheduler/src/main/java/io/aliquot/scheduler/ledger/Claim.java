@@ -16,18 +16,18 @@ final class Claim {
     final PodId pod;
     final State state;
     final Map<String, GpuAmount> perGpu;
-    /** Of CPU and memory. */
+    /** CPU and memory. */
     final HostResources requests;
-    /** Of the clock that the ledger was given, in nanoseconds. */
+    /** When this state began, in nanoseconds of the ledger's clock. */
     final long since;
 
     private final List<ContainerAllocation> shares;
-    /** As the cluster told of it last. */
-    private final @Nullable BoundPod told;
+    /** The pod as it was reported or read last; null before. */
+    private final @Nullable BoundPod observed;
 
-    /** The version of the pod that a write which was sent is conditional on: a Binding, or a resize. */
+    /** The version of the pod that a sent write, a Binding or a resize, is conditional on. */
     private final long base;
-    /** What the pod holds if a resize that was sent takes effect. */
+    /** What the pod holds if a resize that was sent takes effect; null without a resize. */
     private final @Nullable List<ContainerAllocation> resize;
 
     private Claim(
@@ -36,7 +36,7 @@ final class Claim {
             List<ContainerAllocation> shares,
             Map<String, GpuAmount> perGpu,
             HostResources requests,
-            @Nullable BoundPod told,
+            @Nullable BoundPod observed,
             long base,
             @Nullable List<ContainerAllocation> resize,
             long since) {
@@ -45,7 +45,7 @@ final class Claim {
         this.shares = shares;
         this.perGpu = perGpu;
         this.requests = requests;
-        this.told = told;
+        this.observed = observed;
         this.base = base;
         this.resize = resize;
         this.since = since;
@@ -70,8 +70,8 @@ final class Claim {
         return new Claim(pod, State.ASSUMED, shares, perGpu, requests, null, base, null, now);
     }
 
-    /** The cluster told of the pod, and of the outcome of whatever was sent. */
-    static Claim told(State state, BoundPod pod, long now) {
+    /** The pod was reported or read in a version that shows the outcome of every write. */
+    static Claim observed(State state, BoundPod pod, long now) {
         return new Claim(pod.id(), state, pod.shares(), pod.perGpu(), pod.requests(), pod, 0, null, now);
     }
 
@@ -89,56 +89,57 @@ final class Claim {
                 now);
     }
 
-    /** The cluster told of the pod as it was no later than when the resize was sent. */
+    /** The pod was reported in a version that does not show the outcome of the resize. */
     Claim stillResizing(BoundPod pod) {
         List<ContainerAllocation> wanted = Objects.requireNonNull(resize);
         Map<String, GpuAmount> most = ContainerAllocation.larger(pod.perGpu(), ContainerAllocation.perGpu(wanted));
         return new Claim(pod.id(), State.HELD, pod.shares(), most, pod.requests(), pod, base, wanted, since);
     }
 
-    /** The cluster knows the pod no more. Whatever was sent may have been done before that. */
+    /** The pod was deleted by force. A write that was sent may have taken effect before. */
     Claim lingering(long now) {
-        return new Claim(pod, State.LINGERING, shares, perGpu, requests, told, 0, null, now);
+        return new Claim(pod, State.LINGERING, shares, perGpu, requests, observed, 0, null, now);
     }
 
-    boolean takesAsMuchAs(Claim other) {
+    boolean hasAmountsOf(Claim other) {
         return perGpu.equals(other.perGpu) && requests.equals(other.requests);
     }
 
-    /** Whether the outcome of a resize that was sent is not known. */
-    boolean resizes() {
+    /** Whether a resize was sent whose outcome is unknown. */
+    boolean isResizing() {
         return resize != null;
     }
 
-    /** Whether what is known is at least as new. A reading counts less than the watch's word on the same version. */
-    boolean outdates(BoundPod pod, State as) {
+    /** Whether the known version is at least as new. Of the same version, a report of the watch outweighs a read. */
+    boolean isNewerThan(BoundPod pod, State reported) {
         return state == State.LINGERING
-                || (told != null
-                        && (pod.version() < told.version()
-                                || (pod.version() == told.version() && (state == State.HELD || as == State.ASSUMED))));
+                || (observed != null
+                        && (pod.version() < observed.version()
+                                || (pod.version() == observed.version()
+                                        && (state == State.HELD || reported == State.ASSUMED))));
     }
 
-    /** Whether a Binding was sent, and nothing was heard of the pod since. */
-    boolean sent() {
-        return state == State.ASSUMED && told == null;
+    /** Whether a Binding was sent whose outcome is unknown. */
+    boolean isBindingUnresolved() {
+        return state == State.ASSUMED && observed == null;
     }
 
     long base() {
         return base;
     }
 
-    Optional<BoundPod> told() {
-        return Optional.ofNullable(told);
+    Optional<BoundPod> observed() {
+        return Optional.ofNullable(observed);
     }
 
-    /** Whether the pod has its node, or may have it. */
+    /** Whether the pod is bound or may be bound. */
     boolean mayBeBound() {
         return state != State.EXPECTED && state != State.KEPT;
     }
 
     Holding holding(long now) {
         Duration age = Duration.ofNanos(now - since);
-        return told == null
+        return observed == null
                 ? new Holding(pod, state, age, shares, perGpu, requests, 0, Instant.MAX, Instant.MAX, Instant.MAX)
                 : new Holding(
                         pod,
@@ -147,9 +148,9 @@ final class Claim {
                         shares,
                         perGpu,
                         requests,
-                        told.priority(),
-                        told.created(),
-                        told.bound(),
-                        told.leavesBy());
+                        observed.priority(),
+                        observed.created(),
+                        observed.bound(),
+                        observed.leavesBy());
     }
 }

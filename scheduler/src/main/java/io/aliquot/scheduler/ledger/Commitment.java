@@ -4,22 +4,22 @@ import io.aliquot.api.Vgpus;
 import io.aliquot.api.VisibleDevices;
 import java.util.Map;
 
-/** The answer to {@link Ledger#commit}. */
+/** The result of {@link Ledger#commit}. */
 public sealed interface Commitment {
     /**
-     * The pod holds this now, and until it is released, ends or is deleted.
+     * The pod holds these GPUs until it is released, ends or is deleted.
      *
      * @param containers by name
-     * @param visibleDevices how the node's runtime wants GPUs named
+     * @param visibleDevices how the node's container runtime names GPUs
      */
     record Granted(Map<String, Vgpus> containers, VisibleDevices visibleDevices) implements Commitment {}
 
-    /** The cluster says that the pod is bound already. */
+    /** The pod is bound already. */
     record AlreadyBound(String node) implements Commitment {}
 
-    /** A Binding to this node was sent for the same version of the pod, and its outcome is not known. */
+    /** A Binding to this node was sent for the same version of the pod, and its outcome is unknown. */
     record Undecided(String node) implements Commitment {}
 
-    /** Nothing changed. */
+    /** The pod does not fit; nothing changed. */
     record Conflict(String reason) implements Commitment {}
 }

@@ -30,7 +30,7 @@ public record ContainerAllocation(String container, ContainerKind kind, Vgpus vg
         return Map.copyOf(perGpu);
     }
 
-    /** Of each GPU the larger of two amounts. */
+    /** The larger of two amounts for each GPU. */
     static Map<String, GpuAmount> larger(Map<String, GpuAmount> one, Map<String, GpuAmount> other) {
         var larger = new HashMap<String, GpuAmount>(one);
         other.forEach((uuid, amount) -> larger.merge(

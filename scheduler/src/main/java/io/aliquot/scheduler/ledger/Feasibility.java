@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.ledger;
 
-/** What a node says to a pod that asks. */
+/** Whether a pod fits on a node. */
 public sealed interface Feasibility {
     /** The answer for a node that the ledger does not know. */
     Refuses UNKNOWN_NODE = new Refuses(NodeAccount.UNKNOWN.reason(), true);
@@ -13,7 +13,7 @@ public sealed interface Feasibility {
             this.fullness = fullness;
         }
 
-        /** How full the node would be then, 0 to 1. */
+        /** How full the node is with the pod, 0 to 1. */
         public double fullness() {
             return fullness;
         }
@@ -25,10 +25,10 @@ public sealed interface Feasibility {
     }
 
     /**
-     * The pod doesn't fit.
+     * The pod does not fit.
      *
      * @param reason a few constant words
-     * @param hopeless whether no other pod's leaving helps
+     * @param hopeless whether the pod would not fit even if all other pods were gone
      */
     record Refuses(String reason, boolean hopeless) implements Feasibility {}
 }

@@ -10,14 +10,14 @@ import java.util.Map;
 /**
  * What one pod takes of one node.
  *
- * @param age of this state, as far as this ledger knows
- * @param shares what its containers hold, or would; empty for {@link State#KEPT}
- * @param perGpu what is set aside for it of each GPU, by UUID
- * @param requests of CPU and memory
- * @param priority Kubernetes'; 0 until the cluster told of the pod
- * @param created when the pod was; {@link Instant#MAX} until the cluster told of it
- * @param bound when the pod got its node; {@link Instant#MAX} until the cluster told of it
- * @param leavesBy when it is gone at the latest; {@link Instant#MAX} while it stays
+ * @param age time since this ledger entered the state
+ * @param shares what its containers hold; empty for a reservation
+ * @param perGpu amounts of each GPU, by UUID
+ * @param requests CPU and memory
+ * @param priority value of the pod's PriorityClass; 0 until the watch reports the pod
+ * @param created time of creation; {@link Instant#MAX} until the watch reports the pod
+ * @param bound time of binding; {@link Instant#MAX} until the watch reports the pod
+ * @param leavesBy deadline by which its node ends it; {@link Instant#MAX} unless it is being deleted
  */
 public record Holding(
         PodId pod,
@@ -30,17 +30,17 @@ public record Holding(
         Instant created,
         Instant bound,
         Instant leavesBy) {
-    /** How sure it is that the pod holds this. */
+    /** How far the claim is confirmed. */
     public enum State {
-        /** Kept free for a moment for a pod that will probably come. */
+        /** Reserved between Filter and Bind. */
         EXPECTED,
-        /** Kept free for a pod for which others are made to leave; with those still there it may be too much. */
+        /** Reserved for a preemptor. Together with its running victims it may exceed the capacity. */
         KEPT,
-        /** Granted to a Binding that was sent, or read beside the watch; the watch has not told of it yet. */
+        /** Granted to a Binding that was sent, or read beside the watch; the watch has not reported it yet. */
         ASSUMED,
-        /** As the cluster tells. */
+        /** Reported by the watch. */
         HELD,
-        /** The pod was deleted by force: the cluster knows it no more, but its containers may take time to end. */
+        /** The pod was deleted by force; its containers may still run. */
         LINGERING
     }
 }

@@ -9,8 +9,8 @@ import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.CandidateChooser;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuModels;
-import io.aliquot.scheduler.placement.GpuSelection;
 import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.GpuSelection.Selected;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
@@ -23,314 +23,277 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
-import java.util.function.Predicate;
 
 /*
- * Each node is an account with a lock of its own, and a pod has a claim on at most one node. A claim's life:
+ * Each node has an account with its own lock, and a pod has a claim on at most one node. States of a claim:
  *
- *      expect          commit          hold        vanish
- *   -  ------> EXPECTED ----> ASSUMED ------> HELD ------> LINGERING
- *      keepFor KEPT          release |          | forget       |
- *         (gone by itself)           v          v              v
- *                                  (gone)     (gone)   (gone by itself)
+ *      reserve         commit          observeBound     deletedBeforeEnd
+ *   -  ------> EXPECTED ----> ASSUMED ------------> HELD ------> LINGERING
+ *   reserveFor KEPT          release |               | observeEnded |
+ *         (expires)                  v               v              v
+ *                                 (removed)       (removed)      (expires)
  *
- * The cluster's word (hold, forget) goes from any state. Only it, a definite refusal of the Binding, or a reading of
- * the pod ends an ASSUMED claim: what was sent may have been done.
+ * What the watch reports (observeBound, observeEnded) applies in every state. An ASSUMED claim ends only by such a
+ * report, by a definite refusal of the Binding, or by reading the pod again, because a request that was sent may have
+ * taken effect.
  *
- * No clock says when a request that was sent cannot be carried out any more: it may lie in the buffers of a server that
- * stands still. So every write is conditional on the version of the pod that it was decided on, its base. Whoever has
- * seen a later version knows the outcome, for this version shows it or has made it impossible. A resize is the same: it
- * is counted as the larger of before and after until a version later than its base is seen.
+ * No timeout proves that a request that was sent can no longer be carried out: it may wait in the buffers of a server
+ * that is stopped. Therefore every write is conditional on the version of the pod that the decision was based on, its
+ * base. A later version of the pod shows the outcome: it contains the write, or makes the write impossible. The same
+ * holds for a resize: until a version later than its base is observed, the ledger counts the larger of the amounts
+ * before and after.
  *
- * An account is closed when its node is not known and nobody has a claim there; whoever has found it before that and
- * gets its lock after looks again.
- *
- * whereIs tells a pod's node, and its compute() serializes all that happens to one pod. Locks are taken in the order
- * pod, node; two nodes are never locked at once.
+ * Locks: first the pod, by ClaimIndex.compute(), then the node, by NodeAccounts.withAccount(). No thread locks two
+ * nodes at once. The listener is called without locks.
  */
 /**
- * Who holds how much of which GPU. Never grants more than a GPU has: for every GPU the sum of memory, cores and vGPUs
- * over all claims stays within its capacity, and a whole card is nobody else's. Thread-safe.
+ * Which pod holds how much of which GPU. The ledger never grants more than a GPU has: for every GPU the sums of memory,
+ * cores and vGPUs over all claims stay within its capacity, and a whole card is granted to one pod only. Thread-safe.
  */
 public final class Ledger {
-    /** How long room is kept that others were made to leave, unless the keeping is renewed. */
+    /** How long a reservation for a preemptor lasts unless it is renewed. */
     public static final Duration KEPT_FOR = Duration.ofSeconds(30);
 
+    /** How long a reservation between Filter and Bind lasts; kube-scheduler usually needs milliseconds. */
+    public static final Duration EXPECTED_FOR = Duration.ofSeconds(5);
+
     /**
-     * A kubelet gives a container whose preStop hook used up the grace period 2 s more (k8s.io/kubernetes,
-     * pkg/kubelet/kuberuntime, minimumGracePeriodInSeconds), and it must hear of the deletion first.
+     * Added to the grace period of a pod that was deleted by force. A kubelet gives a container whose preStop hook used
+     * up the grace period 2 s more (k8s.io/kubernetes, pkg/kubelet/kuberuntime, minimumGracePeriodInSeconds), and learns
+     * of the deletion with a delay.
      */
     static final Duration LATE = Duration.ofSeconds(3);
-
-    /** How long a place is kept free between Filter and Bind; kube-scheduler usually needs milliseconds. */
-    public static final Duration EXPECTED_FOR = Duration.ofSeconds(5);
 
     private final LongSupplier nanoTime;
     private final LedgerListener listener;
     private final NodeAccounts accounts = new NodeAccounts();
-    private final Map<String, String> whereIs = new ConcurrentHashMap<>();
-    private final AtomicLong factsChanges = new AtomicLong();
-    private volatile Most most = new Most(-1, 0);
+    private final ClaimIndex claims;
+    private final Resizes resizes;
 
-    /** The most GPUs that a node has, after so many changes. */
-    private record Most(long changes, int gpus) {}
+    private final AtomicLong factsChanges = new AtomicLong();
+    private volatile MaxGpus maxGpus = new MaxGpus(-1, 0);
+
+    /** The most GPUs of any node, and the count of changes when they were counted. */
+    private record MaxGpus(long factsChanges, int gpus) {}
 
     public Ledger(LongSupplier nanoTime, LedgerListener listener) {
         this.nanoTime = nanoTime;
         this.listener = listener;
+        this.claims = new ClaimIndex(accounts, listener);
+        this.resizes = new Resizes(accounts, claims, nanoTime);
     }
 
     /**
-     * Connects what scores nodes and chooses GPUs where the placement policy is {@code fragmentation}; to be called before
-     * the first pod is placed. Unconnected, such a pod gets the first candidate.
+     * Connects the scoring of nodes and GPUs for the placement policy {@code fragmentation}, before the first pod is
+     * placed. Without it a pod with that policy gets the first candidate.
      */
     public void connect(NodeObserver observer, CandidateChooser chooser) {
         accounts.connect(observer, chooser);
     }
 
-    /** A node's account; empty if the ledger does not know the node. */
-    public Optional<NodeAccountView> account(String node) {
-        return Optional.ofNullable(accounts.find(node));
-    }
+    // Reports of the watches.
 
-    /** The change counts of all accounts, by their numbers. */
-    public ChangeCounter changes() {
-        return accounts.changes;
-    }
-
-    /** How many nodes there are. */
-    public int nodeCount() {
-        return accounts.all().size();
-    }
-
-    /** The GPU models of all nodes, by which free capacities and demands are numbered. */
-    public GpuModels models() {
-        return accounts.models;
-    }
-
-    // What the cluster tells.
-
-    /** A node is new or may have changed. */
+    /** Adds or updates a node. */
     public void putNode(String name, NodeFacts facts) {
-        var oversold = new ArrayList<String>();
+        var overallocated = new ArrayList<String>();
         boolean changed = accounts.withAccount(name, account -> {
             boolean differs = !account.facts().equals(facts);
             if (differs) {
                 account.setFacts(facts);
-                oversold.addAll(account.overallocated());
+                overallocated.addAll(account.overallocated());
             }
             return differs;
         });
-        oversold.forEach(gpu -> listener.overallocated(name, gpu));
+        overallocated.forEach(gpu -> listener.overallocated(name, gpu));
         factsChanges.addAndGet(changed ? 1 : 0);
         if (changed && facts instanceof Sharing) {
             listener.capacityFreed(name);
         }
     }
 
-    /**
-     * A node's agent answers its kubelet, or doesn't. The kubelet fails a pod that reaches it in the meantime, and shows
-     * only at its next report, up to 10 s later, that it has no vGPUs. Until this is first called the agent is taken to
-     * answer.
-     */
-    public void setAgentReady(String name, boolean served) {
-        accounts.setAgentReady(name, served);
-        applyAgentReady(name, served);
+    /** Removes a node. The ledger keeps claims on it until their pods are gone. */
+    public void removeNode(String name) {
+        putNode(name, NodeAccount.UNKNOWN);
     }
 
-    /** A node has no agent any more. It is not served, for as long as it stays. */
+    /**
+     * Reports whether a node's agent answers its kubelet. While it does not, the kubelet fails pods that arrive, and the
+     * node's status shows only at the next report, up to 10 s later, that there are no vGPUs. An agent counts as ready
+     * until the first report.
+     */
+    public void setAgentReady(String name, boolean ready) {
+        accounts.setAgentReady(name, ready);
+        applyAgentReady(name, ready);
+    }
+
+    /** Reports that a node has no agent, and so is not ready. */
     public void setAgentMissing(String name) {
         accounts.setAgentMissing(name);
         applyAgentReady(name, false);
     }
 
-    private void applyAgentReady(String name, boolean served) {
+    private void applyAgentReady(String name, boolean ready) {
         boolean changed = accounts.withAccount(name, account -> {
-            boolean differs = account.served() != served;
+            boolean differs = account.agentReady() != ready;
             if (differs) {
-                account.setServed(served);
+                account.setAgentReady(ready);
             }
             return differs;
         });
-        if (changed && served) {
+        if (changed && ready) {
             listener.capacityFreed(name);
         }
     }
 
-    /** A node is gone. What pods hold there is kept until they are gone too. */
-    public void removeNode(String name) {
-        putNode(name, NodeAccount.UNKNOWN);
-    }
-
-    /** A pod is bound, or is still. Repeating it changes nothing, nor do old news; what it holds may change. */
+    /** Reports a bound pod as the watch shows it; versions that are not newer than the known one are ignored. */
     public void observeBound(BoundPod pod) {
         apply(pod, State.HELD);
     }
 
     /**
-     * A pod was read as bound, beside the watch that calls {@link #observeBound} and may have told of its end already. Believed
-     * where nothing newer is known, and listed by {@link #unconfirmed} until the watch confirms it.
+     * Reports a bound pod that was read beside the watch, which may have reported the pod's end already. Applies only if
+     * nothing newer is known; {@link #unconfirmed} lists the pod until the watch confirms it.
      */
     public void assume(BoundPod pod) {
         apply(pod, State.ASSUMED);
     }
 
-    private void apply(BoundPod pod, State as) {
+    private void apply(BoundPod pod, State state) {
         String uid = pod.id().uid();
-        var freed = new ArrayList<String>();
-        var oversold = new ArrayList<String>();
-        whereIs.compute(uid, (key, before) -> {
+        var overallocated = new ArrayList<String>();
+        claims.compute(uid, (before, freed) -> {
             if (before != null && !before.equals(pod.node())) {
-                removeClaim(before, uid, freed);
+                claims.remove(before, uid, freed);
             }
             return accounts.withAccount(pod.node(), account -> {
-                apply(account, pod, as, freed, oversold);
+                apply(account, pod, state, freed, overallocated);
                 return pod.node();
             });
         });
-        freed.forEach(listener::capacityFreed);
-        oversold.forEach(gpu -> listener.overallocated(pod.node(), gpu));
+        overallocated.forEach(gpu -> listener.overallocated(pod.node(), gpu));
     }
 
-    private void apply(NodeAccount account, BoundPod news, State as, List<String> freed, List<String> oversold) {
-        Optional<Claim> known = account.claim(news.id().uid());
-        if (known.filter(claim -> claim.outdates(news, as)).isPresent()) {
+    private void apply(
+            NodeAccount account, BoundPod reported, State state, List<String> freed, List<String> overallocated) {
+        Optional<Claim> known = account.claim(reported.id().uid());
+        if (known.filter(claim -> claim.isNewerThan(reported, state)).isPresent()) {
             return;
         }
-        BoundPod pod = known.flatMap(Claim::told).map(news::after).orElse(news);
-        Claim claim = known.filter(Claim::resizes)
-                .filter(resized -> pod.version() <= resized.base())
-                .map(resized -> resized.stillResizing(pod))
-                .orElseGet(() -> Claim.told(
-                        known.filter(held -> held.state == State.HELD).isPresent() ? State.HELD : as,
+        BoundPod pod = known.flatMap(Claim::observed).map(reported::after).orElse(reported);
+        Claim claim = known.filter(Claim::isResizing)
+                .filter(resizing -> pod.version() <= resizing.base())
+                .map(resizing -> resizing.stillResizing(pod))
+                .orElseGet(() -> Claim.observed(
+                        known.filter(held -> held.state == State.HELD).isPresent() ? State.HELD : state,
                         pod,
                         nanoTime.getAsLong()));
         account.put(claim);
-        Map<String, GpuAmount> earlier = known.map(held -> held.perGpu).orElse(Map.of());
-        if (!earlier.equals(claim.perGpu)) {
-            if (!earlier.isEmpty()) {
+        Map<String, GpuAmount> before = known.map(held -> held.perGpu).orElse(Map.of());
+        if (!before.equals(claim.perGpu)) {
+            if (!before.isEmpty()) {
                 freed.add(pod.node());
             }
-            account.overallocated().stream().filter(claim.perGpu::containsKey).forEach(oversold::add);
+            account.overallocated().stream().filter(claim.perGpu::containsKey).forEach(overallocated::add);
         }
     }
 
-    /**
-     * A pod was heard of that is not bound in this version: no Binding that was sent for an older one can take effect
-     * any more.
-     */
+    /** Reports that a pod is not bound in this version: Bindings sent for an older version cannot take effect. */
     public void observeUnbound(String uid, long version) {
-        removeClaimIf(uid, claim -> claim.sent() && claim.base() < version);
+        claims.removeIf(uid, claim -> claim.isBindingUnresolved() && claim.base() < version);
     }
 
-    /** A pod has ended, or is gone and had ended before. */
+    /** Reports that a pod has ended, or was deleted after its end. */
     public void observeEnded(String uid) {
-        removeClaimIf(uid, claim -> true);
+        claims.removeIf(uid, claim -> true);
     }
 
     /**
-     * A pod is gone, and the cluster has not told of its end: somebody deleted it by force. What it held is held for its
-     * grace period, for so long its node may take to end its containers.
+     * Reports that a pod was deleted before the watch showed its end, that is, by force. Its claim stays for its grace
+     * period, since the node may take as long to end its containers.
      *
-     * @return whether it held anything
+     * @return whether the pod held GPUs
      */
     public boolean deletedBeforeEnd(String uid) {
-        var freed = new ArrayList<String>();
-        String lingersAt = whereIs.computeIfPresent(uid, (key, node) -> {
-            boolean lingers = accounts.withAccount(node, account -> {
-                Claim claim = account.claim(uid).orElseThrow();
-                boolean holds = claim.told().isPresent() && !claim.perGpu.isEmpty();
-                if (holds && claim.state != State.LINGERING) {
-                    account.put(claim.lingering(nanoTime.getAsLong()));
-                }
-                return holds;
-            });
-            if (lingers) {
+        var lingers = new boolean[1];
+        claims.computeIfPresent(uid, (node, freed) -> {
+            lingers[0] = node != null && accounts.withAccount(node, account -> linger(account, uid));
+            if (lingers[0]) {
                 return node;
             }
-            removeClaim(node, uid, freed);
+            claims.remove(node, uid, freed);
             return null;
         });
-        freed.forEach(listener::capacityFreed);
-        return lingersAt != null;
+        return lingers[0];
     }
 
-    // What the verbs do.
-
-    /** What a node would say to this pod now. */
-    public Feasibility feasibility(String node, String uid, PodGpuRequest ask) {
-        return feasibilityWithout(node, uid, ask, Set.of());
-    }
-
-    /** What the pods ask for that have their nodes, oldest first. */
-    public List<PodGpuRequest> boundRequests() {
-        var placed = new ArrayList<BoundPod>();
-        for (NodeAccount account : accounts.all()) {
-            synchronized (account) {
-                account.claims().forEach(claim -> claim.told().ifPresent(placed::add));
-            }
+    private boolean linger(NodeAccount account, String uid) {
+        Claim claim = account.claim(uid).orElseThrow();
+        boolean holds = claim.observed().isPresent() && !claim.perGpu.isEmpty();
+        if (holds && claim.state != State.LINGERING) {
+            account.put(claim.lingering(nanoTime.getAsLong()));
         }
-        placed.removeIf(pod -> pod.shares().isEmpty());
-        placed.sort(Comparator.comparing(BoundPod::created)
-                .thenComparing(pod -> pod.id().namespace())
-                .thenComparing(pod -> pod.id().name()));
-        return placed.stream().map(BoundPod::ask).toList();
+        return holds;
+    }
+
+    // Operations of the verbs.
+
+    /** Whether a pod fits on a node now. */
+    public Feasibility feasibility(String node, String uid, PodGpuRequest request) {
+        return feasibilityWithout(node, uid, request, Set.of());
     }
 
     /**
-     * As {@link #feasibility}, if the pods {@code without} were gone. Those that are not on this node make no difference.
+     * Whether a pod would fit on a node if other pods were gone.
      *
-     * @param without uids
+     * @param without uids; those of pods on other nodes make no difference
      */
-    public Feasibility feasibilityWithout(String node, String uid, PodGpuRequest ask, Set<String> without) {
+    public Feasibility feasibilityWithout(String node, String uid, PodGpuRequest request, Set<String> without) {
         NodeAccount account = accounts.find(node);
-        if (account == null) {
-            return Feasibility.UNKNOWN_NODE;
-        }
-        return account.feasibility(uid, ask, without, Optional.empty());
+        return account == null
+                ? Feasibility.UNKNOWN_NODE
+                : account.feasibility(uid, request, without, Optional.empty());
     }
 
-    /** Keeps room on the node where the pod will probably go, for {@link #EXPECTED_FOR}, if it fits there. */
-    public void reserve(PodId pod, String node, PodGpuRequest ask) {
-        reserve(pod, node, ask, Set.of(), Claim::expected);
+    /** Reserves capacity between Filter and Bind, for {@link #EXPECTED_FOR}, if the pod fits on the node. */
+    public void reserve(PodId pod, String node, PodGpuRequest request) {
+        reserve(pod, node, request, Set.of(), Claim::expected);
     }
 
     /**
-     * Keeps the room for this pod that others make who were told to leave, for {@link #KEPT_FOR}; to be called again
-     * before that while the pod still waits. Until they have left nobody else gets it, and nor does the pod.
+     * Reserves capacity that victims are about to free, for {@link #KEPT_FOR}; the caller renews the reservation while
+     * the pod is Pending. Until the victims are gone no pod gets the capacity, the preemptor included.
      *
-     * @param without uids of those who were told to leave
-     * @return whether it is kept; not where the pod doesn't fit even without them, or may be bound already
+     * @param victims uids
+     * @return whether it is reserved; not if the pod does not fit without the victims, or may be bound already
      */
-    public boolean reserveFor(PodId pod, String node, PodGpuRequest ask, Set<String> without) {
-        return reserve(pod, node, ask, without, Claim::kept);
+    public boolean reserveFor(PodId pod, String node, PodGpuRequest request, Set<String> victims) {
+        return reserve(pod, node, request, victims, Claim::kept);
     }
 
-    /** Nothing needs to be kept for this pod any more: it is gone, or will go elsewhere. */
+    /** Ends the reservation for a preemptor that is gone or goes elsewhere. */
     public void releaseReservation(String uid) {
-        removeClaimIf(uid, claim -> claim.state == State.KEPT);
+        claims.removeIf(uid, claim -> claim.state == State.KEPT);
     }
 
     private interface Reservation {
         Claim of(PodId pod, Map<String, GpuAmount> perGpu, HostResources requests, long now);
     }
 
-    /** Where it doesn't fit any more what was expected ends, but not what is kept: those others may not have left yet. */
-    private boolean reserve(PodId pod, String node, PodGpuRequest ask, Set<String> without, Reservation reservation) {
-        update(node, ask);
-        var freed = new ArrayList<String>();
+    /** If the pod does not fit, its EXPECTED claim ends; a KEPT one stays, because the victims may still be running. */
+    private boolean reserve(
+            PodId pod, String node, PodGpuRequest request, Set<String> victims, Reservation reservation) {
+        refreshChooser(node, request);
         var reserved = new boolean[1];
-        whereIs.compute(pod.uid(), (uid, before) -> {
-            Optional<Claim> known = before == null ? Optional.empty() : accounts.claim(before, uid);
+        claims.compute(pod.uid(), (before, freed) -> {
+            Optional<Claim> known = claims.at(before, pod.uid());
             if (known.filter(Claim::mayBeBound).isPresent()) {
                 return before;
             }
             reserved[0] = accounts.withAccount(node, account -> {
-                if (account.select(uid, ask, without) instanceof GpuSelection.Selected chosen) {
-                    account.put(reservation.of(pod, chosen.perGpu(), ask.requests(), nanoTime.getAsLong()));
+                if (account.select(pod.uid(), request, victims) instanceof Selected selected) {
+                    account.put(reservation.of(pod, selected.perGpu(), request.requests(), nanoTime.getAsLong()));
                     return true;
                 }
                 return false;
@@ -338,83 +301,67 @@ public final class Ledger {
             if (!reserved[0] && known.filter(claim -> claim.state == State.KEPT).isPresent()) {
                 return before;
             }
-            if (before != null && !(reserved[0] && before.equals(node))) {
-                removeClaim(before, uid, freed);
+            if (!(reserved[0] && node.equals(before))) {
+                claims.remove(before, pod.uid(), freed);
             }
             return reserved[0] ? node : null;
         });
-        freed.forEach(listener::capacityFreed);
         return reserved[0];
     }
 
-    /** The node of the pod's claim, whatever its state. */
-    public Optional<String> nodeOf(String uid) {
-        return Optional.ofNullable(whereIs.get(uid));
-    }
-
-    /** Where a Binding of this pod was sent, or read, that the cluster has not told of yet. */
-    public Optional<String> unsettled(String uid) {
-        return Optional.ofNullable(whereIs.get(uid))
-                .filter(node -> accounts.claim(node, uid)
-                        .filter(claim -> claim.state == State.ASSUMED)
-                        .isPresent());
-    }
-
     /**
-     * Gives the pod the best GPUs of this node, for good, for a Binding that must be conditional on this version of the
-     * pod. While the outcome of one for the same version is not known there is no other.
+     * Grants the pod the best GPUs of this node, for a Binding that must be conditional on this version of the pod. While
+     * the outcome of a Binding for the same version is unknown, no other is granted.
      */
-    public Commitment commit(PodId pod, String node, PodGpuRequest ask, long version) {
-        update(node, ask);
-        var freed = new ArrayList<String>();
-        var answer = new Commitment[1];
-        whereIs.compute(pod.uid(), (uid, before) -> {
-            Optional<Claim> known = before == null ? Optional.empty() : accounts.claim(before, uid);
-            if (known.filter(Claim::mayBeBound).isPresent()) {
-                Claim claim = known.get();
-                if (!claim.sent()) {
-                    answer[0] = new AlreadyBound(before);
+    public Commitment commit(PodId pod, String node, PodGpuRequest request, long version) {
+        refreshChooser(node, request);
+        var result = new Commitment[1];
+        claims.compute(pod.uid(), (before, freed) -> {
+            Optional<Claim> known = claims.at(before, pod.uid()).filter(Claim::mayBeBound);
+            if (before != null && known.isPresent()) {
+                if (!known.get().isBindingUnresolved()) {
+                    result[0] = new AlreadyBound(before);
                     return before;
                 }
-                if (claim.base() >= version) {
-                    answer[0] = new Undecided(before);
+                if (known.get().base() >= version) {
+                    result[0] = new Undecided(before);
                     return before;
                 }
             }
-            answer[0] = accounts.withAccount(node, account -> grant(account, pod, ask, version));
-            if (answer[0] instanceof Conflict) {
+            result[0] = accounts.withAccount(node, account -> grant(account, pod, request, version));
+            if (result[0] instanceof Conflict) {
                 return before;
             }
-            if (before != null && !before.equals(node)) {
-                removeClaim(before, uid, freed);
+            if (!node.equals(before)) {
+                claims.remove(before, pod.uid(), freed);
             }
             return node;
         });
-        freed.forEach(listener::capacityFreed);
-        return answer[0];
+        return result[0];
     }
 
-    private Commitment grant(NodeAccount account, PodId pod, PodGpuRequest ask, long version) {
-        GpuSelection choice = account.select(pod.uid(), ask, Set.of());
-        if (!(choice instanceof GpuSelection.Selected chosen && account.facts() instanceof Sharing sharing)) {
-            return new Conflict(((Refused) choice).reason());
-        }
-        var granted = new Granted(chosen.containers(), sharing.inventory().visibleDevices());
-        account.put(Claim.assumed(
-                pod, shares(ask, granted), chosen.perGpu(), ask.requests(), version, nanoTime.getAsLong()));
-        return granted;
+    private Commitment grant(NodeAccount account, PodId pod, PodGpuRequest request, long version) {
+        return switch (account.select(pod.uid(), request, Set.of())) {
+            case Refused refused -> new Conflict(refused.reason());
+            case Selected selected -> {
+                // Only a node that shares its GPUs selects some.
+                var granted = new Granted(
+                        selected.containers(),
+                        ((Sharing) account.facts()).inventory().visibleDevices());
+                account.put(Claim.assumed(
+                        pod,
+                        allocations(request, granted),
+                        selected.perGpu(),
+                        request.requests(),
+                        version,
+                        nanoTime.getAsLong()));
+                yield granted;
+            }
+        };
     }
 
-    /** Before a node is locked whose GPUs the judge is to choose from. */
-    private void update(String node, PodGpuRequest ask) {
-        NodeAccount account = accounts.find(node);
-        if (account != null && account.judgesGpus(ask)) {
-            accounts.refreshChooser();
-        }
-    }
-
-    private static List<ContainerAllocation> shares(PodGpuRequest ask, Granted granted) {
-        return ask.containers().stream()
+    private static List<ContainerAllocation> allocations(PodGpuRequest request, Granted granted) {
+        return request.containers().stream()
                 .map(container -> new ContainerAllocation(
                         container.name(),
                         container.kind(),
@@ -422,115 +369,95 @@ public final class Ledger {
                 .toList();
     }
 
-    /** The Binding for this version of the pod was refused for certain, or another one had its effect elsewhere. */
-    public void release(String uid, long version) {
-        removeClaimIf(uid, claim -> claim.sent() && claim.base() == version);
+    /** Called before the node is locked, if the chooser selects this pod's GPU. */
+    private void refreshChooser(String node, PodGpuRequest request) {
+        NodeAccount account = accounts.find(node);
+        if (account != null && account.usesChooser(request)) {
+            accounts.refreshChooser();
+        }
     }
 
-    /** A pod that was read beside the watch was read again, and is gone. What the watch told is left alone. */
+    /** The Binding for this version of the pod was definitely refused, or another one took effect elsewhere. */
+    public void release(String uid, long version) {
+        claims.removeIf(uid, claim -> claim.isBindingUnresolved() && claim.base() == version);
+    }
+
+    /** Removes the claim of a pod that was read beside the watch and no longer exists; claims of the watch stay. */
     public void discardAssumed(String uid) {
-        removeClaimIf(uid, claim -> claim.state == State.ASSUMED);
+        claims.removeIf(uid, claim -> claim.state == State.ASSUMED);
     }
 
     /**
-     * Prepares to change what a pod holds of its GPUs. Shrinking always is possible; where it grows there must be as
-     * much, as for a new pod. Where memory alone is shared cores can only be given up.
+     * Prepares a change of what a pod holds. A pod can always shrink; to grow, free capacity is needed as for a new pod.
+     * On a GPU that is shared by memory only, cores can only be set to 0.
      *
-     * @throws io.aliquot.api.FormatException where the changes make no sense for this pod
+     * @throws io.aliquot.api.FormatException if the changes are not possible for this pod
      */
     public Resizing resize(String uid, List<AllocationChange> changes) {
-        var answer = new Resizing[] {new Resizing.Unknown()};
-        whereIs.computeIfPresent(uid, (key, node) -> {
-            answer[0] = accounts.withAccount(node, account -> resize(account, uid, node, changes));
-            return node;
-        });
-        return answer[0];
+        return resizes.prepare(uid, changes);
     }
 
-    private Resizing resize(NodeAccount account, String uid, String node, List<AllocationChange> changes) {
-        Claim claim = account.claim(uid).orElseThrow();
-        Optional<BoundPod> told = claim.told();
-        if (told.isEmpty() || claim.state == State.LINGERING) {
-            return new Resizing.Unknown();
-        }
-        if (claim.resizes()) {
-            return new Resizing.Undecided();
-        }
-        BoundPod pod = told.get();
-        List<ContainerAllocation> wanted = AllocationChange.apply(changes, pod.shares());
-        if (wanted.equals(pod.shares())) {
-            return new Resizing.Unchanged();
-        }
-        Claim resizing = claim.resizing(pod, wanted, nanoTime.getAsLong());
-        Optional<String> obstacle =
-                account.unsuitable(pod.shares(), wanted).or(() -> account.lacking(claim, resizing.perGpu));
-        if (obstacle.isPresent()) {
-            return new Resizing.Refused(obstacle.get());
-        }
-        account.put(resizing);
-        return new Resizing.Prepared(pod.id(), node, pod.version(), wanted);
-    }
-
-    /** The resize for this version of the pod was refused for certain. */
+    /** The resize for this version of the pod was definitely refused. */
     public void rollbackResize(String uid, long version) {
-        var freed = new ArrayList<String>();
-        whereIs.computeIfPresent(uid, (key, node) -> {
-            boolean undone = accounts.withAccount(node, account -> {
-                Optional<Claim> resizing =
-                        account.claim(uid).filter(claim -> claim.resizes() && claim.base() == version);
-                resizing.ifPresent(claim ->
-                        account.put(Claim.told(claim.state, claim.told().orElseThrow(), claim.since)));
-                return resizing.isPresent();
-            });
-            if (undone) {
-                freed.add(node);
-            }
-            return node;
-        });
-        freed.forEach(listener::capacityFreed);
+        resizes.rollback(uid, version);
     }
 
-    // What has to be done from time to time.
+    // Periodic work.
 
-    /** Ends what lasts for a time only, once that is over. */
+    /** Removes claims whose time is over. */
     public void expire() {
         long now = nanoTime.getAsLong();
-        for (PodId pod : claims(claim -> expired(claim, now))) {
-            removeClaimIf(pod.uid(), claim -> expired(claim, now));
+        for (PodId pod : claims.podsWhere(claim -> expired(claim, now))) {
+            claims.removeIf(pod.uid(), claim -> expired(claim, now));
         }
     }
 
     private static boolean expired(Claim claim, long now) {
-        return lasts(claim).filter(time -> now - claim.since > time.toNanos()).isPresent();
+        return lifetime(claim)
+                .filter(lifetime -> now - claim.since > lifetime.toNanos())
+                .isPresent();
     }
 
-    private static Optional<Duration> lasts(Claim claim) {
+    private static Optional<Duration> lifetime(Claim claim) {
         return switch (claim.state) {
             case EXPECTED -> Optional.of(EXPECTED_FOR);
             case KEPT -> Optional.of(KEPT_FOR);
-            case LINGERING -> claim.told().map(pod -> pod.grace().plus(LATE));
+            case LINGERING -> claim.observed().map(pod -> pod.grace().plus(LATE));
             case ASSUMED, HELD -> Optional.empty();
         };
     }
 
-    /** The version of the pod that a write of ours was sent for whose outcome is not known. */
+    /** The version of the pod for which a write was sent whose outcome is unknown. */
     public OptionalLong unresolvedBase(String uid) {
-        return Optional.ofNullable(whereIs.get(uid))
-                .flatMap(node -> accounts.claim(node, uid))
-                .filter(claim -> claim.sent() || claim.resizes())
+        return claims.find(uid)
+                .filter(claim -> claim.isBindingUnresolved() || claim.isResizing())
                 .map(claim -> OptionalLong.of(claim.base()))
                 .orElse(OptionalLong.empty());
     }
 
-    /** Pods of which something was sent or read that long ago, and the watch has not told what became of it. */
+    /** Pods for which a write was sent, or which were read, that long ago and which the watch has not confirmed. */
     public List<PodId> unconfirmed(Duration age) {
         long now = nanoTime.getAsLong();
-        return claims(claim -> (claim.state == State.ASSUMED || claim.resizes()) && now - claim.since >= age.toNanos());
+        return claims.podsWhere(
+                claim -> (claim.state == State.ASSUMED || claim.isResizing()) && now - claim.since >= age.toNanos());
     }
 
-    // What others want to know.
+    // Queries.
 
-    /** The pods that have a part of this GPU, or may have it. */
+    /** The node of the pod's claim, in any state. */
+    public Optional<String> nodeOf(String uid) {
+        return claims.nodeOf(uid);
+    }
+
+    /** The node of a Binding of this pod that was sent, or read, and that the watch has not confirmed. */
+    public Optional<String> unsettled(String uid) {
+        return claims.nodeOf(uid)
+                .filter(node -> claims.at(node, uid)
+                        .filter(claim -> claim.state == State.ASSUMED)
+                        .isPresent());
+    }
+
+    /** The pods that hold a part of this GPU, or may hold it. */
     public Set<PodId> holders(String node, String gpu) {
         NodeAccount account = accounts.find(node);
         if (account == null) {
@@ -541,7 +468,7 @@ public final class Ledger {
         }
     }
 
-    /** Whether these pods together hold more of a GPU than it has. */
+    /** Whether these pods together hold more of a GPU than its capacity. */
     public boolean overallocated(String node, String gpu, Collection<BoundPod> holders) {
         NodeAccount account = accounts.find(node);
         if (account == null) {
@@ -552,13 +479,28 @@ public final class Ledger {
         }
     }
 
-    /** The most GPUs that a node has. */
+    /** The requests of all bound pods with GPUs, oldest pod first. */
+    public List<PodGpuRequest> boundRequests() {
+        var bound = new ArrayList<BoundPod>();
+        for (NodeAccount account : accounts.all()) {
+            synchronized (account) {
+                account.claims().forEach(claim -> claim.observed().ifPresent(bound::add));
+            }
+        }
+        bound.removeIf(pod -> pod.shares().isEmpty());
+        bound.sort(Comparator.comparing(BoundPod::created)
+                .thenComparing(pod -> pod.id().namespace())
+                .thenComparing(pod -> pod.id().name()));
+        return bound.stream().map(BoundPod::request).toList();
+    }
+
+    /** The most GPUs that any node has. */
     public int maxGpusPerNode() {
-        Most known = most;
+        MaxGpus known = maxGpus;
         long changes = factsChanges.get();
-        if (known.changes != changes) {
-            known = new Most(changes, countMaxGpusPerNode());
-            most = known;
+        if (known.factsChanges != changes) {
+            known = new MaxGpus(changes, countMaxGpusPerNode());
+            maxGpus = known;
         }
         return known.gpus;
     }
@@ -575,12 +517,16 @@ public final class Ledger {
         return most;
     }
 
-    /** The nodes that it knows, in no order. */
+    /** The known nodes, in no order. */
     public List<String> nodeNames() {
         return accounts.names();
     }
 
-    /** A node as it is now. */
+    public int nodeCount() {
+        return accounts.all().size();
+    }
+
+    /** A snapshot of a node. */
     public Optional<NodeView> view(String node) {
         NodeAccount account = accounts.find(node);
         if (account == null) {
@@ -591,40 +537,22 @@ public final class Ledger {
             var holdings = new ArrayList<Holding>();
             account.claims().forEach(claim -> holdings.add(claim.holding(now)));
             return Optional.of(
-                    new NodeView(node, account.facts(), account.served(), account.freeCapacities(), holdings));
+                    new NodeView(node, account.facts(), account.agentReady(), account.freeCapacities(), holdings));
         }
     }
 
-    private List<PodId> claims(Predicate<Claim> which) {
-        var pods = new ArrayList<PodId>();
-        for (NodeAccount account : accounts.all()) {
-            synchronized (account) {
-                for (Claim claim : account.claims()) {
-                    if (which.test(claim)) {
-                        pods.add(claim.pod);
-                    }
-                }
-            }
-        }
-        return pods;
+    /** A node's account; empty if the ledger does not know the node. */
+    public Optional<NodeAccountView> account(String node) {
+        return Optional.ofNullable(accounts.find(node));
     }
 
-    private void removeClaimIf(String uid, Predicate<Claim> which) {
-        var freed = new ArrayList<String>();
-        whereIs.computeIfPresent(uid, (key, node) -> {
-            if (accounts.claim(node, uid).filter(which).isEmpty()) {
-                return node;
-            }
-            removeClaim(node, uid, freed);
-            return null;
-        });
-        freed.forEach(listener::capacityFreed);
+    /** The change counts of all accounts, by their numbers. */
+    public ChangeCounter changes() {
+        return accounts.changes;
     }
 
-    private void removeClaim(String node, String uid, List<String> freed) {
-        if (accounts.withAccount(node, account -> account.remove(uid).filter(claim -> !claim.perGpu.isEmpty()))
-                .isPresent()) {
-            freed.add(node);
-        }
+    /** The numbers of the GPU models in free capacities and demands of this ledger. */
+    public GpuModels models() {
+        return accounts.models;
     }
 }

@@ -1,14 +1,13 @@
 package io.aliquot.scheduler.ledger;
 
-/** Hears of what happened in the ledger; called outside its locks, and must return soon. */
+/** Is notified of events in the ledger. Calls are made without its locks and must be fast. */
 public interface LedgerListener {
-    /** A pod that didn't fit on this node before may fit now. */
+    /** A pod that did not fit on this node may fit now. */
     void capacityFreed(String node);
 
     /**
-     * The cluster tells of more than a GPU has, which nothing that this ledger granted can bring about, or of less than
-     * pods hold. A watch that lags can make it look so for a moment: read {@link Ledger#holders} before doing anything
-     * about it.
+     * Bound pods hold more of a GPU than its capacity: another program allocated it, or the capacity shrank. A delayed
+     * watch can cause a false report, so read the pods of {@link Ledger#holders} before acting on it.
      */
     void overallocated(String node, String gpu);
 }

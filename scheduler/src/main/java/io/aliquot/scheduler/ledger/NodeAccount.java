@@ -14,7 +14,6 @@ import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.aliquot.scheduler.placement.GpuSelection;
 import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.QuickCheck;
 import io.aliquot.scheduler.placement.GpuSelection.Refused;
 import io.aliquot.scheduler.placement.GpuSelector;
 import io.aliquot.scheduler.placement.HostResources;
@@ -32,9 +31,9 @@ import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
- * One node's GPUs and the claims on them. Sums per GPU are kept up to date with each claim, and by UUID whether or not
- * the inventory lists the GPU just now, so that one that disappears and comes back is no emptier. Callers synchronize
- * on it.
+ * One node's GPUs and the claims on them. The sums per GPU are updated with each claim. They are kept by UUID, also for
+ * GPUs that the inventory does not list at the moment, so that a GPU that disappears and comes back is as full as before.
+ * Callers synchronize on it.
  */
 final class NodeAccount implements NodeAccountView {
     /**
@@ -44,36 +43,38 @@ final class NodeAccount implements NodeAccountView {
     private static final double GPU_WEIGHT = 0.8;
 
     static final LeftOut UNKNOWN = new LeftOut("the Aliquot scheduler does not know the node yet");
-    static final LeftOut UNSERVED = new LeftOut("the node's device plugin is not ready");
+    static final LeftOut AGENT_NOT_READY = new LeftOut("the node's device plugin is not ready");
 
     private final int number;
     private final NodeAccounts accounts;
     private final Map<String, Claim> claims = new HashMap<>();
     private final Map<String, Tally> tallies = new HashMap<>();
-    /** Of the GPUs that it shares now, with everybody's claims; each is made anew when those on its GPU change. */
-    private List<GpuFreeCapacity> rooms = List.of();
+    /** Free capacity of each GPU that the node shares now; an element is replaced when claims on its GPU change. */
+    private List<GpuFreeCapacity> freeGpus = List.of();
 
-    /** Of the same, when nothing runs there. */
+    /** Capacity of the node without pods. */
     private FreeCapacity.Shape shape;
 
+    /** CPU and memory of all claims. */
     private HostResources requested = HostResources.NONE;
-    /** What is left with everybody's claims; absent until somebody asks. */
-    private @Nullable FreeCapacity room;
+
+    /** Free capacity of the node; null until it is needed. */
+    private @Nullable FreeCapacity freeCapacity;
 
     private volatile NodeFacts facts = UNKNOWN;
-    private boolean served;
+    private boolean agentReady;
     private volatile boolean closed;
     private volatile long changes;
 
     /**
-     * Nothing is known of the node.
+     * The account of a node whose facts are not known yet.
      *
      * @param number that no other account has while this one is open
      */
-    NodeAccount(int number, NodeAccounts accounts, boolean served) {
+    NodeAccount(int number, NodeAccounts accounts, boolean agentReady) {
         this.number = number;
         this.accounts = accounts;
-        this.served = served;
+        this.agentReady = agentReady;
         this.shape = shape();
         changed();
     }
@@ -120,7 +121,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     private void changed() {
-        room = null;
+        freeCapacity = null;
         changes = accounts.changes.count(number);
         accounts.notifyChanged(this);
     }
@@ -129,24 +130,24 @@ final class NodeAccount implements NodeAccountView {
     public synchronized Capacity capacity() {
         return new Capacity(
                 changes,
-                facts instanceof Sharing sharing && served ? Optional.of(freeCapacity(sharing)) : Optional.empty());
+                facts instanceof Sharing sharing && agentReady ? Optional.of(freeCapacity(sharing)) : Optional.empty());
     }
 
     private FreeCapacity freeCapacity(Sharing sharing) {
-        FreeCapacity known = room;
+        FreeCapacity known = freeCapacity;
         if (known == null) {
-            known = FreeCapacity.of(shape, sharing.allocatable().minus(requested), rooms);
-            room = known;
+            known = FreeCapacity.of(shape, sharing.allocatable().minus(requested), freeGpus);
+            freeCapacity = known;
         }
         return known;
     }
 
-    /** Whether it tells no more than that the node is not known. */
+    /** Whether the node is unknown and has no claims. */
     boolean idle() {
         return facts.equals(UNKNOWN) && claims.isEmpty();
     }
 
-    /** Nobody finds it any more, and who has found it already must look again. */
+    /** Marks the account as removed, for threads that found it before. */
     void close() {
         closed = true;
     }
@@ -161,36 +162,36 @@ final class NodeAccount implements NodeAccountView {
 
     void setFacts(NodeFacts facts) {
         this.facts = facts;
-        // Before anybody is judged: what a pod asks for in percent is learnt by the cards that there are.
+        // Registers the GPU models, by which requests in percent are converted.
         shape = shape();
-        rooms = new ArrayList<>();
-        for (GpuCapacity card : cards()) {
-            rooms.add(freeCapacity(card, tallies.get(card.gpu().uuid())));
+        freeGpus = new ArrayList<>();
+        for (GpuCapacity capacity : gpuCapacities()) {
+            freeGpus.add(freeCapacity(capacity, tallies.get(capacity.gpu().uuid())));
         }
         changed();
     }
 
     private FreeCapacity.Shape shape() {
         return accounts.models.shape(
-                cards(), facts instanceof Sharing sharing ? sharing.allocatable() : HostResources.NONE);
+                gpuCapacities(), facts instanceof Sharing sharing ? sharing.allocatable() : HostResources.NONE);
     }
 
-    private List<GpuCapacity> cards() {
+    private List<GpuCapacity> gpuCapacities() {
         return facts instanceof Sharing sharing ? sharing.cards().list() : List.of();
     }
 
-    private static GpuFreeCapacity freeCapacity(GpuCapacity card, @Nullable Tally tally) {
-        return new GpuFreeCapacity(card, tally == null ? GpuAmount.NOTHING : tally.sum());
+    private static GpuFreeCapacity freeCapacity(GpuCapacity capacity, @Nullable Tally tally) {
+        return new GpuFreeCapacity(capacity, tally == null ? GpuAmount.NOTHING : tally.sum());
     }
 
-    /** Whether its agent answers the kubelet. */
-    void setServed(boolean served) {
-        this.served = served;
+    void setAgentReady(boolean agentReady) {
+        this.agentReady = agentReady;
         changed();
     }
 
-    boolean served() {
-        return served;
+    /** Whether the node's agent answers the kubelet. */
+    boolean agentReady() {
+        return agentReady;
     }
 
     Optional<Claim> claim(String uid) {
@@ -201,12 +202,12 @@ final class NodeAccount implements NodeAccountView {
         return claims.values();
     }
 
-    /** In the place of the pod's last one; if it takes as much as that did, nobody is answered otherwise than before. */
+    /** Sets the pod's claim; if its amounts are those of the former claim, the account counts as unchanged. */
     void put(Claim claim) {
         Claim before = claims.put(claim.pod.uid(), claim);
         if (before == null) {
             add(claim, 1);
-        } else if (!before.takesAsMuchAs(claim)) {
+        } else if (!before.hasAmountsOf(claim)) {
             add(before, -1);
             add(claim, 1);
         }
@@ -227,37 +228,38 @@ final class NodeAccount implements NodeAccountView {
             if (tally.pods == 0) {
                 tallies.remove(uuid);
             }
-            replace(rooms, uuid, tally);
+            replace(freeGpus, uuid, tally);
         });
         requested = sign > 0 ? requested.plus(claim.requests) : requested.minus(claim.requests);
         changed();
     }
 
-    private static void replace(List<GpuFreeCapacity> rooms, String uuid, Tally tally) {
-        for (int place = 0; place < rooms.size(); place++) {
-            GpuCapacity card = rooms.get(place).capacity();
-            if (card.gpu().uuid().equals(uuid)) {
-                rooms.set(place, freeCapacity(card, tally));
+    private static void replace(List<GpuFreeCapacity> freeGpus, String uuid, Tally tally) {
+        for (int index = 0; index < freeGpus.size(); index++) {
+            GpuCapacity capacity = freeGpus.get(index).capacity();
+            if (capacity.gpu().uuid().equals(uuid)) {
+                freeGpus.set(index, freeCapacity(capacity, tally));
             }
         }
     }
 
     @Override
     public synchronized Feasibility feasibility(
-            String uid, PodGpuRequest ask, Set<String> without, Optional<CandidatePlacements> ways) {
-        if (!(facts instanceof Sharing sharing && served)) {
-            return refuses(notAtAll());
+            String uid, PodGpuRequest request, Set<String> without, Optional<CandidatePlacements> candidates) {
+        if (!(facts instanceof Sharing sharing && agentReady)) {
+            return refuses(unavailable());
         }
-        List<GpuFreeCapacity> rest = freeCapacitiesWithout(uid, without);
-        Placement policy = gpuPlacement(ask, sharing);
-        QuickCheck quickCheck = GpuSelector.feasible(ask, rest, policy);
-        if (!(quickCheck instanceof Fits fits)) {
-            return refuses((Refused) quickCheck);
-        }
-        if (ways.isPresent()) {
-            find(ways.get(), uid, sharing, without, rest, policy);
-        }
-        return new Feasibility.Fits(fullness(fits.fullness(), hostFullness(sharing, uid)));
+        List<GpuFreeCapacity> free = freeCapacitiesWithout(uid, without);
+        Placement policy = gpuPlacement(request, sharing);
+        return switch (GpuSelector.feasible(request, free, policy)) {
+            case Refused refused -> refuses(refused);
+            case Fits fits -> {
+                if (candidates.isPresent()) {
+                    find(candidates.get(), uid, sharing, without, free, policy);
+                }
+                yield new Feasibility.Fits(fullness(fits.fullness(), hostFullness(sharing, uid)));
+            }
+        };
     }
 
     /** A node's fullness from its GPUs' and its host's, each 0 to 1. */
@@ -269,42 +271,46 @@ final class NodeAccount implements NodeAccountView {
         return new Feasibility.Refuses(refused.reason(), refused.unresolvable());
     }
 
-    /** {@code rest}: the rooms without these claims. */
+    /**
+     * Finds a pod's candidates on this node.
+     *
+     * @param freeGpus free capacities of the GPUs without the claims of the pod and of {@code without}
+     */
     private void find(
-            CandidatePlacements ways,
+            CandidatePlacements candidates,
             String uid,
             Sharing sharing,
             Set<String> without,
-            List<GpuFreeCapacity> rest,
+            List<GpuFreeCapacity> freeGpus,
             Placement policy) {
-        HostResources left = sharing.allocatable().minus(requested).plus(requests(uid));
+        HostResources free = sharing.allocatable().minus(requested).plus(requests(uid));
         FreeCapacity before = claims.containsKey(uid) || !without.isEmpty()
-                ? FreeCapacity.of(shape, left, rest)
+                ? FreeCapacity.of(shape, free, freeGpus)
                 : freeCapacity(sharing);
-        ways.find(before, left, rest, policy);
+        candidates.find(before, free, freeGpus, policy);
     }
 
-    /** What a pod would get here, its present claim on this node and those of others set aside. */
-    GpuSelection select(String uid, PodGpuRequest ask, Set<String> without) {
-        if (!(facts instanceof Sharing sharing && served)) {
-            return notAtAll();
+    /** Selects GPUs for a pod; claims of this pod and of {@code without} are disregarded. */
+    GpuSelection select(String uid, PodGpuRequest request, Set<String> without) {
+        if (!(facts instanceof Sharing sharing && agentReady)) {
+            return unavailable();
         }
-        List<GpuFreeCapacity> rooms = freeCapacitiesWithout(uid, without);
-        Placement policy = gpuPlacement(ask, sharing);
-        if (!ask.requestsOneVgpu() || policy != Placement.FRAGMENTATION) {
-            return GpuSelector.select(ask, rooms, policy);
+        List<GpuFreeCapacity> free = freeCapacitiesWithout(uid, without);
+        Placement policy = gpuPlacement(request, sharing);
+        if (!request.requestsOneVgpu() || policy != Placement.FRAGMENTATION) {
+            return GpuSelector.select(request, free, policy);
         }
-        if (GpuSelector.feasible(ask, rooms, policy) instanceof Refused refused) {
+        if (GpuSelector.feasible(request, free, policy) instanceof Refused refused) {
             return refused;
         }
-        var ways = new CandidatePlacements(ask, accounts.models);
-        find(ways, uid, sharing, without, rooms, policy);
-        return GpuSelector.selectGpu(accounts.choose(ways), ask, rooms);
+        var candidates = new CandidatePlacements(request, accounts.models);
+        find(candidates, uid, sharing, without, free, policy);
+        return GpuSelector.selectGpu(accounts.choose(candidates), request, free);
     }
 
-    /** Whether a pod's GPUs are chosen by the judge. */
-    boolean judgesGpus(PodGpuRequest ask) {
-        return facts instanceof Sharing sharing && gpuPlacement(ask, sharing) == Placement.FRAGMENTATION;
+    /** Whether the chooser selects this pod's GPU. */
+    boolean usesChooser(PodGpuRequest request) {
+        return facts instanceof Sharing sharing && gpuPlacement(request, sharing) == Placement.FRAGMENTATION;
     }
 
     private HostResources requests(String uid) {
@@ -312,74 +318,74 @@ final class NodeAccount implements NodeAccountView {
         return own == null ? HostResources.NONE : own.requests;
     }
 
-    /** For a node that takes no pod now, whatever it asks for. */
-    private Refused notAtAll() {
-        return new Refused((facts instanceof LeftOut leftOut ? leftOut : UNSERVED).reason(), true);
+    /** The refusal of a node that takes no pods now. */
+    private Refused unavailable() {
+        return new Refused((facts instanceof LeftOut leftOut ? leftOut : AGENT_NOT_READY).reason(), true);
     }
 
-    private static Placement gpuPlacement(PodGpuRequest ask, Sharing sharing) {
-        return ask.gpuPlacement().orElse(sharing.gpuPlacement());
+    private static Placement gpuPlacement(PodGpuRequest request, Sharing sharing) {
+        return request.gpuPlacement().orElse(sharing.gpuPlacement());
     }
 
-    /** Every GPU that the node shares; to be read while synchronized. */
+    /** Free capacity of every GPU that the node shares; the list changes with the account. */
     List<GpuFreeCapacity> freeCapacities() {
-        return rooms;
+        return freeGpus;
     }
 
     /** The same without the claims of these pods. */
     private List<GpuFreeCapacity> freeCapacitiesWithout(String uid, Set<String> others) {
         Claim own = claims.get(uid);
         if (own == null && others.isEmpty()) {
-            return rooms;
+            return freeGpus;
         }
-        var rest = new @Nullable Tally[rooms.size()];
-        takeOff(own, rest);
+        var reduced = new @Nullable Tally[freeGpus.size()];
+        subtract(own, reduced);
         for (String other : others) {
             if (!other.equals(uid)) {
-                takeOff(claims.get(other), rest);
+                subtract(claims.get(other), reduced);
             }
         }
-        var without = new ArrayList<>(rooms);
-        for (int place = 0; place < rest.length; place++) {
-            Tally tally = rest[place];
+        var without = new ArrayList<>(freeGpus);
+        for (int index = 0; index < reduced.length; index++) {
+            Tally tally = reduced[index];
             if (tally != null) {
-                without.set(place, freeCapacity(rooms.get(place).capacity(), tally));
+                without.set(index, freeCapacity(freeGpus.get(index).capacity(), tally));
             }
         }
         return without;
     }
 
-    /** Takes a claim off what is taken of each GPU; null where none has been taken off yet. */
-    private void takeOff(@Nullable Claim claim, @Nullable Tally[] rest) {
+    /** Subtracts a claim from copies of the tallies; an element of {@code reduced} is null until its GPU is reduced. */
+    private void subtract(@Nullable Claim claim, @Nullable Tally[] reduced) {
         if (claim == null) {
             return;
         }
-        for (int place = 0; place < rest.length; place++) {
-            String gpu = rooms.get(place).capacity().gpu().uuid();
+        for (int index = 0; index < reduced.length; index++) {
+            String gpu = freeGpus.get(index).capacity().gpu().uuid();
             GpuAmount amount = claim.perGpu.get(gpu);
             if (amount != null) {
-                Tally tally = rest[place];
+                Tally tally = reduced[index];
                 if (tally == null) {
                     tally = Objects.requireNonNull(tallies.get(gpu)).copy();
-                    rest[place] = tally;
+                    reduced[index] = tally;
                 }
                 tally.add(amount, -1);
             }
         }
     }
 
-    /** How much of the host's CPU and memory others request, 0 to 1. */
+    /** The part of CPU and memory that other pods request, 0 to 1. */
     private double hostFullness(Sharing sharing, String uid) {
         HostResources others = requested.minus(requests(uid));
-        HostResources all = sharing.allocatable();
-        return (share(others.cpuMillis(), all.cpuMillis()) + share(others.memoryBytes(), all.memoryBytes())) / 2;
+        HostResources total = sharing.allocatable();
+        return (ratio(others.cpuMillis(), total.cpuMillis()) + ratio(others.memoryBytes(), total.memoryBytes())) / 2;
     }
 
-    private static double share(long part, long whole) {
+    private static double ratio(long part, long whole) {
         return whole <= 0 ? 1 : Math.min(1, (double) part / whole);
     }
 
-    /** Why a container can't have this of a GPU, whoever else is there; empty where each can, or has as much already. */
+    /** Why a GPU cannot give a container these amounts even without other pods; empty if it can, or already does. */
     Optional<String> unsuitable(List<ContainerAllocation> present, List<ContainerAllocation> wanted) {
         List<Vgpu> before = vgpus(present);
         List<Vgpu> after = vgpus(wanted);
@@ -394,84 +400,87 @@ final class NodeAccount implements NodeAccountView {
     }
 
     private Optional<String> unsuitable(Vgpu before, Vgpu after) {
-        Optional<GpuCapacity> card = cards().stream()
-                .filter(one -> one.gpu().uuid().equals(after.uuid()))
+        Optional<GpuCapacity> capacity = gpuCapacities().stream()
+                .filter(gpu -> gpu.gpu().uuid().equals(after.uuid()))
                 .findFirst();
         boolean grows = after.memoryMiB() > before.memoryMiB();
-        if (card.isEmpty()) {
+        if (capacity.isEmpty()) {
             return grows || after.cores() > before.cores()
-                    ? Optional.of("its node shares GPU " + after.uuid() + " no more")
+                    ? Optional.of("its node no longer shares GPU " + after.uuid())
                     : Optional.empty();
         }
-        int memoryMiB = card.get().gpu().memoryMiB();
+        int memoryMiB = capacity.get().gpu().memoryMiB();
         if (grows && after.memoryMiB() > memoryMiB) {
             return Optional.of("GPU " + after.uuid() + " itself has " + memoryMiB + " MiB, whatever its node's scaling,"
                     + " and no container gets more of it; one is to hold " + after.memoryMiB() + " MiB");
         }
-        return card.get().sharingMode() == MEMORY && after.cores() > 0 && after.cores() != before.cores()
+        return capacity.get().sharingMode() == MEMORY && after.cores() > 0 && after.cores() != before.cores()
                 ? Optional.of(
                         "GPU " + after.uuid() + " is shared by memory alone, so its cores are neither reserved nor"
                                 + " limited; leave cores out, or set them to 0")
                 : Optional.empty();
     }
 
-    /** What there isn't for a claim to grow to this, which suits its GPUs; empty where it fits, or doesn't grow. */
+    /** What is missing for a claim to grow to these amounts; empty if they fit or it does not grow. */
     Optional<String> lacking(Claim claim, Map<String, GpuAmount> wanted) {
-        for (GpuFreeCapacity room : freeCapacitiesWithout(claim.pod.uid(), Set.of())) {
-            String gpu = room.gpu().uuid();
+        for (GpuFreeCapacity free : freeCapacitiesWithout(claim.pod.uid(), Set.of())) {
+            String gpu = free.gpu().uuid();
             GpuAmount amount = wanted.get(gpu);
-            if (amount != null && !amount.equals(claim.perGpu.get(gpu)) && !holds(room, amount)) {
-                return Optional.of("GPU " + gpu + " has " + atMost(room) + " for this pod, which is to hold "
-                        + words(amount.memoryMiB(), amount.cores()));
+            if (amount != null && !amount.equals(claim.perGpu.get(gpu)) && !holds(free, amount)) {
+                return Optional.of("GPU " + gpu + " has " + available(free) + " for this pod, which is to hold "
+                        + describe(amount.memoryMiB(), amount.cores()));
             }
         }
         return Optional.empty();
     }
 
-    private static boolean holds(GpuFreeCapacity room, GpuAmount amount) {
-        return room.holds(amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
+    private static boolean holds(GpuFreeCapacity gpu, GpuAmount amount) {
+        return gpu.holds(amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
     }
 
-    private static String atMost(GpuFreeCapacity room) {
-        GpuCapacity card = room.capacity();
-        GpuAmount taken = room.allocated();
-        return card.cordoned() || !card.gpu().healthy()
+    private static String available(GpuFreeCapacity free) {
+        GpuCapacity capacity = free.capacity();
+        GpuAmount taken = free.allocated();
+        return capacity.cordoned() || !capacity.gpu().healthy()
                 ? "nothing more, since it is cordoned or unhealthy,"
-                : words(Math.max(0, card.memoryMiB() - taken.memoryMiB()), Math.max(0, card.cores() - taken.cores()))
+                : describe(
+                                Math.max(0, capacity.memoryMiB() - taken.memoryMiB()),
+                                Math.max(0, capacity.cores() - taken.cores()))
                         + " at most";
     }
 
-    private static String words(long memoryMiB, int cores) {
+    private static String describe(long memoryMiB, int cores) {
         return memoryMiB + " MiB and " + cores + " % of the cores";
     }
 
-    /** GPUs of which there is less than bound pods take together. */
+    /** GPUs of which bound pods hold more than the capacity. */
     List<String> overallocated() {
-        var oversold = new ArrayList<String>();
-        for (GpuCapacity card : cards()) {
-            Tally all = tallies.get(card.gpu().uuid());
-            if (all != null && tooMuch(all, card) && tooMuch(bound(card.gpu()), card)) {
-                oversold.add(card.gpu().uuid());
+        var overallocated = new ArrayList<String>();
+        for (GpuCapacity capacity : gpuCapacities()) {
+            Tally total = tallies.get(capacity.gpu().uuid());
+            if (total != null && exceeds(total, capacity) && exceeds(bound(capacity.gpu()), capacity)) {
+                overallocated.add(capacity.gpu().uuid());
             }
         }
-        return oversold;
+        return overallocated;
     }
 
-    private static boolean tooMuch(Tally tally, GpuCapacity card) {
-        return tally.memoryMiB > card.memoryMiB()
-                || tally.cores > card.cores()
-                || tally.slots > card.slots()
+    private static boolean exceeds(Tally tally, GpuCapacity capacity) {
+        return tally.memoryMiB > capacity.memoryMiB()
+                || tally.cores > capacity.cores()
+                || tally.slots > capacity.slots()
                 || (tally.exclusive > 0 && tally.pods > 1);
     }
 
-    /** Whether these pods together hold more of a GPU than it has. */
+    /** Whether these pods together hold more of a GPU than its capacity. */
     boolean overallocated(String gpu, Collection<BoundPod> pods) {
         var tally = new Tally();
         pods.forEach(pod -> Optional.ofNullable(pod.perGpu().get(gpu)).ifPresent(amount -> tally.add(amount, 1)));
-        return cards().stream().anyMatch(card -> card.gpu().uuid().equals(gpu) && tooMuch(tally, card));
+        return gpuCapacities().stream()
+                .anyMatch(capacity -> capacity.gpu().uuid().equals(gpu) && exceeds(tally, capacity));
     }
 
-    /** Without what is merely reserved. */
+    /** The sums without reservations. */
     private Tally bound(Gpu gpu) {
         var tally = new Tally();
         for (Claim claim : claims.values()) {
@@ -483,7 +492,7 @@ final class NodeAccount implements NodeAccountView {
         return tally;
     }
 
-    /** The pods that have a part of this GPU, or may have it. */
+    /** The pods that hold a part of this GPU, or may hold it. */
     Set<PodId> holders(String uuid) {
         var holders = new LinkedHashSet<PodId>();
         for (Claim claim : claims.values()) {

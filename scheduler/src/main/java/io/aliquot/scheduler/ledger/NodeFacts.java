@@ -7,16 +7,16 @@ import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import java.util.Set;
 
-/** What a node is to the ledger. */
+/** What the ledger knows of a node. */
 public sealed interface NodeFacts {
     /**
-     * It shares its GPUs.
+     * A node that shares its GPUs.
      *
-     * @param gpuPlacement how to choose among its GPUs where a pod doesn't say
-     * @param allocatable its CPU and memory
+     * @param gpuPlacement policy that selects GPUs for pods that do not name one
+     * @param allocatable CPU and memory
      */
     record Sharing(NodeGpus cards, Placement gpuPlacement, HostResources allocatable) implements NodeFacts {
-        /** By memory and compute, without a cordon. */
+        /** A node that shares its GPUs by memory and cores, none of them cordoned. */
         public Sharing(Inventory inventory, Placement gpuPlacement, HostResources allocatable) {
             this(new NodeGpus(inventory, SharingMode.CORE_MEMORY, Set.of()), gpuPlacement, allocatable);
         }
@@ -27,9 +27,9 @@ public sealed interface NodeFacts {
     }
 
     /**
-     * It takes no part now; what pods hold there is remembered all the same.
+     * A node that takes no pods now. The ledger keeps the claims on it.
      *
-     * @param reason a few constant words for a pod that would have gone there
+     * @param reason a few constant words
      */
     record LeftOut(String reason) implements NodeFacts {}
 }

@@ -5,10 +5,10 @@ import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import java.util.List;
 
 /**
- * A node at one instant.
+ * A snapshot of a node.
  *
  * @param served whether its agent answers the kubelet
- * @param gpus every GPU that it shares, and what is taken of it by all the holdings; empty for a node left out
+ * @param gpus free capacity of every GPU that it shares; empty for a node left out
  * @param holdings in no order
  */
 public record NodeView(
@@ -18,11 +18,11 @@ public record NodeView(
         holdings = List.copyOf(holdings);
     }
 
-    /** Why it takes no pod now, whatever it asks for; empty where it takes some. */
+    /** Why the node takes no pods now; empty if it takes pods. */
     public String leftOut() {
         if (facts instanceof LeftOut leftOut) {
             return leftOut.reason();
         }
-        return served ? "" : NodeAccount.UNSERVED.reason();
+        return served ? "" : NodeAccount.AGENT_NOT_READY.reason();
     }
 }

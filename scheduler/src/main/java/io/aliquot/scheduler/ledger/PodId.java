@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.ledger;
 
-/** A pod; the uid alone identifies it, since names come back. */
+/** A pod. Only the uid identifies it, since another pod can get the same name. */
 public record PodId(String namespace, String name, String uid) {
-    /** How a pod appears in every log line. */
+    /** The form of a pod in every log line. */
     @Override
     public String toString() {
         return "pod=" + namespace + "/" + name + " uid=" + uid;

@@ -2,26 +2,26 @@ package io.aliquot.scheduler.ledger;
 
 import java.util.List;
 
-/** The answer to {@link Ledger#resize}. */
+/** The result of {@link Ledger#resize}. */
 public sealed interface Resizing {
     /**
-     * The larger of what it holds and what it is to hold is set aside, until the pod is heard of in a version after
-     * this one or the write is known to have failed.
+     * The ledger counts the larger of the amounts before and after, until a later version of the pod is reported or the
+     * resize is rolled back.
      *
-     * @param version of the pod, which the write must be conditional on
-     * @param shares what it is to hold
+     * @param version of the pod that the write must be conditional on
+     * @param shares what the pod's containers are to hold
      */
     record Prepared(PodId pod, String node, long version, List<ContainerAllocation> shares) implements Resizing {}
 
-    /** It holds just that. */
+    /** The pod holds these amounts already. */
     record Unchanged() implements Resizing {}
 
-    /** Nothing changed: there is not as much as it is to hold, or it isn't known now. */
+    /** The amounts are not free or not possible; nothing changed. */
     record Refused(String reason) implements Resizing {}
 
-    /** Nothing changed: a resize was sent before, and its outcome is not known. */
+    /** The outcome of an earlier resize is unknown; nothing changed. */
     record Undecided() implements Resizing {}
 
-    /** No such pod is bound, as far as the cluster has told. */
+    /** No bound pod of this uid is known. */
     record Unknown() implements Resizing {}
 }

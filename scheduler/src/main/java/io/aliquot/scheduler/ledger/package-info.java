@@ -1,7 +1,7 @@
 /**
- * Who holds how much of which GPU. Fed with what the cluster says of nodes and pods, asked and written by the extender
- * verbs. Knows neither HTTP nor a Kubernetes client, and every answer costs the GPUs of a node, however many pods there
- * are.
+ * Which pod holds how much of which GPU. The watches report nodes and pods; the verbs reserve, commit and release. The
+ * package knows neither HTTP nor a Kubernetes client nor the scoring of nodes, and the cost of an answer does not depend
+ * on the number of pods.
  */
 @NullMarked
 package io.aliquot.scheduler.ledger;

@@ -2,127 +2,129 @@ package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.scoring.ScoringPolicy;
 import java.util.List;
 import java.util.Optional;
 
 /**
- * The ways to put a pod on a node that a {@link ScoringPolicy} may choose from; of those that leave the same room one. What fits
- * is the {@link GpuSelector}'s to say. One or more; of those that are liked alike the first is to be taken. Found for one node
- * after the other: new ones for each would be garbage for each pod.
+ * The placements of a pod on one node that a {@link CandidateChooser} chooses from. Placements that leave identical free
+ * capacity are listed once; of equally good ones the first is taken. {@link GpuSelector} decides what fits. The object is
+ * reused for one node after the other, since a new one for each node would be garbage for each pod.
  */
 public final class CandidatePlacements {
     private static final FreeCapacity NOWHERE = FreeCapacity.of(new FreeCapacity.Shape(0, 0, 0, 1, 0, 0));
     private static final DemandVector NOTHING = new DemandVector(0, 0, 0, false, 0, 0, DemandVector.ANY);
 
-    private final PodGpuRequest ask;
+    private final PodGpuRequest request;
     private final GpuModels models;
 
     private DemandVector demand = NOTHING;
-    /** Of which card that is; 0 before there was a node. */
+    /** Memory of the GPU that the demand is computed for; 0 before the first node. */
     private int largestMiB;
 
     private FreeCapacity before = NOWHERE;
-    private HostResources left = HostResources.NONE;
-    private int count;
-    /** Of each way; there may be more numbers than ways. */
-    private int[] gpus = {};
-    /** What is left of that GPU now, and then. */
-    private long[] now = {};
+    /** Free CPU and memory with the pod. */
+    private HostResources hostAfter = HostResources.NONE;
 
-    private long[] then = {};
-    /** What is left where there is one way, by whatever GPUs. */
+    private int count;
+    /** The GPU of each candidate; may be longer than the number of candidates. */
+    private int[] gpus = {};
+    /** Free capacity of that GPU without and with the pod. */
+    private long[] gpuBefore = {};
+
+    private long[] gpuAfter = {};
+    /** Free capacity with the pod if there is a single candidate, on any number of GPUs. */
     private Optional<FreeCapacity> only = Optional.empty();
 
-    private FreeCapacity draft = NOWHERE;
+    /** Buffer of {@link #after}. */
+    private FreeCapacity scratch = NOWHERE;
 
-    /** Of this pod; on no node yet. */
-    public CandidatePlacements(PodGpuRequest ask, GpuModels models) {
-        this.ask = ask;
+    /** The candidates of one pod; none until {@link #find}. */
+    public CandidatePlacements(PodGpuRequest request, GpuModels models) {
+        this.request = request;
         this.models = models;
     }
 
-    /** The pod's. */
+    /** The pod's demand. */
     public DemandVector demand() {
         return demand;
     }
 
-    /** The node's room. */
+    /** The node's free capacity. */
     public FreeCapacity before() {
         return before;
     }
 
-    /** How many there are. */
+    /** The number of candidates, 1 or more. */
     public int count() {
         return count;
     }
 
-    /** The GPU, by its place among the node's; the first where the pod has several, -1 where it has none. */
-    public int gpu(int way) {
-        return gpus[way];
+    /** The GPU of a candidate, by its index on the node; the first one of several, -1 for a pod without GPUs. */
+    public int gpu(int candidate) {
+        return gpus[candidate];
     }
 
-    /** The room that is left, to look something up by: valid until the next one is asked for. */
-    public FreeCapacity after(int way) {
+    /** The node's free capacity with a candidate; the object is valid until the next call. */
+    public FreeCapacity after(int candidate) {
         if (only.isPresent()) {
             return only.get();
         }
-        draft = draft.isShapedLike(before) ? draft : before.scratch();
-        before.with(now[way], then[way], left, draft);
-        return draft;
+        scratch = scratch.isShapedLike(before) ? scratch : before.scratch();
+        before.with(gpuBefore[candidate], gpuAfter[candidate], hostAfter, scratch);
+        return scratch;
     }
 
-    /** The same, valid for good. */
-    public FreeCapacity kept(int way) {
-        return only.isPresent() ? only.get() : before.with(now[way], then[way], left);
+    /** The same as an object of its own. */
+    public FreeCapacity copyOfAfter(int candidate) {
+        return only.isPresent() ? only.get() : before.with(gpuBefore[candidate], gpuAfter[candidate], hostAfter);
     }
 
     /**
-     * Finds them on a node that the pod fits on.
+     * Finds the candidates on a node that the pod fits on.
      *
-     * @param room what is left of it
-     * @param host the same of CPU and memory, to the byte
-     * @param rooms every GPU of the node
-     * @param policy how its GPUs are chosen: where it isn't {@link Placement#FRAGMENTATION}, and where the pod wants
-     *     several GPUs, there is one way, the one that {@link GpuSelector} takes
+     * @param node its free capacity
+     * @param host its free CPU and memory, to the byte
+     * @param freeGpus every GPU of the node
+     * @param policy how its GPUs are selected: unless it is {@link Placement#FRAGMENTATION}, or if the pod requests several
+     *     GPUs, the selection of {@link GpuSelector} is the only candidate
      */
-    public void find(FreeCapacity room, HostResources host, List<GpuFreeCapacity> rooms, Placement policy) {
-        int largest = largestMiB(rooms);
+    public void find(FreeCapacity node, HostResources host, List<GpuFreeCapacity> freeGpus, Placement policy) {
+        int largest = largestMiB(freeGpus);
         if (largest != largestMiB) {
             largestMiB = largest;
-            demand = models.demand(ask, largest);
+            demand = models.demand(request, largest);
         }
-        before = room;
-        left = host.minus(ask.requests());
+        before = node;
+        hostAfter = host.minus(request.requests());
         count = 0;
         only = Optional.empty();
-        int most = Math.max(1, rooms.size());
+        int most = Math.max(1, freeGpus.size());
         if (gpus.length < most) {
             gpus = new int[most];
-            now = new long[most];
-            then = new long[most];
+            gpuBefore = new long[most];
+            gpuAfter = new long[most];
         }
-        if (policy == Placement.FRAGMENTATION && ask.requestsOneVgpu()) {
-            eachGpu(rooms);
+        if (policy == Placement.FRAGMENTATION && request.requestsOneVgpu()) {
+            eachGpu(freeGpus);
         } else {
-            chosen(rooms, policy);
+            selected(freeGpus, policy);
         }
     }
 
-    private void eachGpu(List<GpuFreeCapacity> rooms) {
-        int fitting = fullestFirst(rooms);
+    private void eachGpu(List<GpuFreeCapacity> freeGpus) {
+        int fitting = fullestFirst(freeGpus);
         for (int i = 0; i < fitting; i++) {
             int gpu = gpus[i];
-            long here = before(rooms.get(gpu));
-            long after = after(rooms.get(gpu));
+            long here = before(freeGpus.get(gpu));
+            long after = after(freeGpus.get(gpu));
             boolean known = false;
-            for (int way = 0; way < count && !known; way++) {
-                known = now[way] == here && then[way] == after;
+            for (int candidate = 0; candidate < count && !known; candidate++) {
+                known = gpuBefore[candidate] == here && gpuAfter[candidate] == after;
             }
             if (!known) {
                 gpus[count] = gpu;
-                now[count] = here;
-                then[count++] = after;
+                gpuBefore[count] = here;
+                gpuAfter[count++] = after;
             }
         }
     }
@@ -138,38 +140,38 @@ public final class CandidatePlacements {
         return largest.vgpuMiB;
     }
 
-    private long before(GpuFreeCapacity room) {
-        return FreeCapacity.left(before.shape(), room, 0, 0, 0, false);
+    private long before(GpuFreeCapacity gpu) {
+        return FreeCapacity.left(before.shape(), gpu, 0, 0, 0, false);
     }
 
-    /** What is left of a GPU once it holds the one vGPU that the pod asks for. */
-    private long after(GpuFreeCapacity room) {
-        GpuRequest request = ask.containers().get(0).request();
+    /** Free capacity of a GPU with the one vGPU that the pod requests. */
+    private long after(GpuFreeCapacity gpu) {
+        GpuRequest vgpu = request.containers().get(0).request();
         return FreeCapacity.left(
                 before.shape(),
-                room,
-                GpuSelector.memoryMiB(request, room.capacity),
-                GpuSelector.cores(request, room.capacity),
+                gpu,
+                GpuSelector.memoryMiB(vgpu, gpu.capacity),
+                GpuSelector.cores(vgpu, gpu.capacity),
                 1,
-                request.exclusive());
+                vgpu.exclusive());
     }
 
-    private void chosen(List<GpuFreeCapacity> rooms, Placement policy) {
-        FreeCapacity after = FreeCapacity.of(before.shape(), left, rooms);
+    private void selected(List<GpuFreeCapacity> freeGpus, Placement policy) {
+        FreeCapacity after = FreeCapacity.of(before.shape(), hostAfter, freeGpus);
         int first = -1;
-        if (GpuSelector.select(ask, rooms, policy) instanceof GpuSelection.Selected chosen) {
-            for (int gpu = rooms.size() - 1; gpu >= 0; gpu--) {
-                GpuFreeCapacity room = rooms.get(gpu);
-                GpuAmount amount = chosen.perGpu().get(room.gpu().uuid());
+        if (GpuSelector.select(request, freeGpus, policy) instanceof GpuSelection.Selected selection) {
+            for (int gpu = freeGpus.size() - 1; gpu >= 0; gpu--) {
+                GpuFreeCapacity gpuFree = freeGpus.get(gpu);
+                GpuAmount amount = selection.perGpu().get(gpuFree.gpu().uuid());
                 if (amount != null) {
-                    long leftOfIt = FreeCapacity.left(
+                    long left = FreeCapacity.left(
                             after.shape(),
-                            room,
+                            gpuFree,
                             amount.memoryMiB(),
                             amount.cores(),
                             amount.slots(),
                             amount.exclusive());
-                    after = after.with(before(room), leftOfIt, left);
+                    after = after.with(before(gpuFree), left, hostAfter);
                     first = gpu;
                 }
             }
@@ -179,14 +181,14 @@ public final class CandidatePlacements {
         only = Optional.of(after);
     }
 
-    /** Puts those GPUs first that hold the one vGPU that the pod asks for; answers how many. */
-    private int fullestFirst(List<GpuFreeCapacity> rooms) {
+    /** Writes the GPUs that hold the one requested vGPU to {@code gpus}, fullest first; returns their number. */
+    private int fullestFirst(List<GpuFreeCapacity> freeGpus) {
         int fitting = 0;
-        for (int gpu = 0; gpu < rooms.size(); gpu++) {
-            GpuFreeCapacity room = rooms.get(gpu);
-            if (GpuSelector.holds(ask, room)) {
+        for (int gpu = 0; gpu < freeGpus.size(); gpu++) {
+            GpuFreeCapacity gpuFree = freeGpus.get(gpu);
+            if (GpuSelector.holds(request, gpuFree)) {
                 int at = fitting++;
-                for (; at > 0 && ContainerGpuSelector.byFullness(room, rooms.get(gpus[at - 1])) < 0; at--) {
+                for (; at > 0 && ContainerGpuSelector.byFullness(gpuFree, freeGpus.get(gpus[at - 1])) < 0; at--) {
                     gpus[at] = gpus[at - 1];
                 }
                 gpus[at] = gpu;

@@ -5,182 +5,184 @@ import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What nodes said to one kind of pod, by their accounts' numbers. In arrays: thousands are looked at for each pod, and most
- * of them are not looked at more closely. Callers synchronize on it.
+ * The answers of nodes to one kind of pod and their scores, by the accounts' numbers. Kept in arrays, since thousands are
+ * read for each pod and maxIdleCosts of them for one comparison only. Callers synchronize on it.
  */
 final class CachedResults {
-    /** Stands for a node that the pod fits on and that the judge has not evaluated in this edition. */
-    private static final Feasibility UNJUDGED = new Feasibility.Fits(0);
+    /** Marks a node that the pod fits on and that is not evaluated with this model version. */
+    private static final Feasibility UNEVALUATED = new Feasibility.Fits(0);
 
-    /** What the judge thinks here is of this edition of it. */
-    private int edition = -1;
-    /** The count of the node's changes when it answered; 0 where it hasn't. */
+    /** The model version of all scores here. */
+    private int modelVersion = -1;
+    /** The count of the node's changes at its answer; 0 if it has not answered. */
     private long[] changes = {};
 
-    private @Nullable Feasibility[] offers = {};
-    /** How full it would be; what is added to its menu's score where it is judged; {@link FullnessScores#NONE} where it refuses. */
-    private double[] own = {};
+    private @Nullable Feasibility[] answers = {};
+    /** The node's fullness, or the tie-break that is added to its front's score; {@link FullnessScores#NONE} if it refuses. */
+    private double[] nodeTerms = {};
 
-    // Of those that are judged, what was seen when the judge last looked. The menus know newer things: but to go to
-    // each of thousands, wherever in memory it lies, would take longer than all else.
+    // Of evaluated nodes, the values at the last scoring. The fronts have newer ones, but reading thousands of objects
+    // scattered in memory would take longer than everything else.
 
-    private @Nullable ScoringCache<?>.Menu[] menus = {};
-    private @Nullable PriceSnapshot[] seenIn = {};
-    /** Infinite where it never looked. */
+    private @Nullable ScoringCache<?>.Front[] fronts = {};
+    private @Nullable PriceSnapshot[] scoredAt = {};
+    /** Infinite before the first scoring. */
     private double[] scores = {};
 
-    /** What a node was liked in an earlier edition, or before it changed; infinite where it was never evaluated. */
-    private double[] hints = {};
+    /** The score with an earlier model version, or before the node changed; infinite if it was never evaluated. */
+    private double[] formerScores = {};
 
-    private double[] priced = {};
-    private double[] least = {};
-    private double[] most = {};
-    /** To work in, for one question at a time: new ones for each pod would be most of the garbage. */
+    private double[] priceCosts = {};
+    private double[] minIdleCosts = {};
+    private double[] maxIdleCosts = {};
+    /** Buffers of one request at a time: allocated per pod they would be maxIdleCosts of the garbage. */
     private int[] numbers = {};
 
     private int[] ranks = {};
-    private double[] likings = {};
+    private double[] scratch = {};
 
     final TopK likely = new TopK();
     final TopK best = new TopK();
-    /** So many nodes refused the last pod of this kind. */
-    int refusing;
+    /** How many nodes refused the last pod of this kind. */
+    int refusals;
 
     /**
-     * The judge has another edition: every node has to be evaluated again. Which nodes fit stays known, and what each was
-     * liked stays as a hint of which to evaluate first.
+     * Marks all nodes as unevaluated if the model version is another one. Which nodes fit stays known, and former scores
+     * stay to choose which nodes to evaluate first.
      */
-    void renew(int edition) {
-        if (this.edition != edition) {
-            this.edition = edition;
+    void checkModelVersion(int modelVersion) {
+        if (this.modelVersion != modelVersion) {
+            this.modelVersion = modelVersion;
             for (int number = 0; number < changes.length; number++) {
-                if (menus[number] != null) {
-                    outdate(number);
-                    offers[number] = UNJUDGED;
+                if (fronts[number] != null) {
+                    keepFormerScore(number);
+                    answers[number] = UNEVALUATED;
                 }
             }
         }
     }
 
-    private void outdate(int number) {
-        hints[number] = scores[number] + own[number];
-        menus[number] = null;
-        seenIn[number] = null;
+    private void keepFormerScore(int number) {
+        formerScores[number] = scores[number] + nodeTerms[number];
+        fronts[number] = null;
+        scoredAt[number] = null;
     }
 
-    /** Whether the pod fits on the node, and the judge has yet to evaluate it. */
-    boolean unjudged(int number) {
-        return offers[number] == UNJUDGED;
+    /** Whether the pod fits on the node and the node is not evaluated. */
+    boolean unevaluated(int number) {
+        return answers[number] == UNEVALUATED;
     }
 
-    /** What an unjudged node was liked when it was last evaluated; infinite where it never was. */
-    double hint(int number) {
-        return hints[number];
+    /** The score of an unevaluated node when it was last evaluated; infinite if it never was. */
+    double formerScore(int number) {
+        return formerScores[number];
     }
 
-    /** How full an unjudged node would be that was never evaluated. */
+    /** The fullness of an unevaluated node that was never evaluated. */
     double fullness(int number) {
-        return own[number];
+        return nodeTerms[number];
     }
 
-    boolean has(int number, long change) {
+    /** Whether the node's answer at this count is cached. */
+    boolean isCurrent(int number, long change) {
         return number < changes.length && changes[number] == change;
     }
 
-    /** What there is for whoever {@link #has} it. */
-    Feasibility offer(int number) {
-        Feasibility offer = offers[number];
-        if (offer == null) {
-            throw new IllegalArgumentException("node " + number + " was not asked");
+    /** The cached answer of a node that has one. */
+    Feasibility feasibility(int number) {
+        Feasibility feasibility = answers[number];
+        if (feasibility == null) {
+            throw new IllegalArgumentException("expected a node with a cached answer, found number " + number);
         }
-        return offer;
+        return feasibility;
     }
 
-    /** How full it would be, or no less than what the judge would say; {@link FullnessScores#NONE} of one that refuses. */
-    double atMost(int number, PriceSnapshot market) {
-        PriceSnapshot then = seenIn[number];
+    /** The node's fullness, or an upper bound of its score; {@link FullnessScores#NONE} if it refuses. */
+    double upperBound(int number, PriceSnapshot prices) {
+        PriceSnapshot then = scoredAt[number];
         if (then == null) {
-            return own[number];
+            return nodeTerms[number];
         }
         double score = scores[number];
-        return own[number]
-                + (then == market
+        return nodeTerms[number]
+                + (then == prices
                         ? score
-                        : market.upperBound(score, then, priced[number], least[number], most[number]));
+                        : prices.upperBound(
+                                score, then, priceCosts[number], minIdleCosts[number], maxIdleCosts[number]));
     }
 
-    /** How full it would be, or how much the judge likes it just now: not a number where it has learnt more since. */
-    double exactly(int number) {
-        ScoringCache<?>.Menu menu = menus[number];
-        return menu == null ? own[number] : menu.score(this, number) + own[number];
+    /** The node's fullness or its score; NaN if the model version has changed. */
+    double score(int number) {
+        ScoringCache<?>.Front front = fronts[number];
+        return front == null ? nodeTerms[number] : front.score(this, number) + nodeTerms[number];
     }
 
-    /** The judge looked at it, and this is what it saw. */
-    void saw(int number, PriceSnapshot market, double score, double price) {
-        seenIn[number] = market;
+    /** Records the result of a scoring. */
+    void recordScore(int number, PriceSnapshot prices, double score, double priceCost) {
+        scoredAt[number] = prices;
         scores[number] = score;
-        priced[number] = price;
+        priceCosts[number] = priceCost;
     }
 
     /**
-     * A node has answered.
+     * Caches a node's answer.
      *
-     * @param judged whether the judge evaluates the nodes that fit, of which this may not be one yet
+     * @param scored whether the policy scores the nodes that fit; this one may be unevaluated
      */
-    void put(int number, long change, Feasibility offer, boolean judged) {
+    void put(int number, long change, Feasibility feasibility, boolean scored) {
         if (number >= changes.length) {
             grow(Math.max(number + 1, changes.length * 2));
         }
-        if (menus[number] != null) {
-            outdate(number);
+        if (fronts[number] != null) {
+            keepFormerScore(number);
         }
-        offers[number] = offer;
-        if (offer instanceof ScoringCache<?>.Evaluated evaluated) {
-            renew(evaluated.menu.edition);
-            own[number] = evaluated.tie;
-            saw(number, PriceSnapshot.STILL, Double.POSITIVE_INFINITY, 0);
-            menus[number] = evaluated.menu;
-            least[number] = evaluated.menu.least;
-            most[number] = evaluated.menu.most;
+        answers[number] = feasibility;
+        if (feasibility instanceof ScoringCache<?>.Evaluated evaluated) {
+            checkModelVersion(evaluated.front.modelVersion);
+            nodeTerms[number] = evaluated.tieBreak;
+            recordScore(number, PriceSnapshot.CONSTANT, Double.POSITIVE_INFINITY, 0);
+            fronts[number] = evaluated.front;
+            minIdleCosts[number] = evaluated.front.minIdleCost;
+            maxIdleCosts[number] = evaluated.front.maxIdleCost;
         } else {
-            own[number] = offer instanceof Feasibility.Fits fits ? fits.fullness() : FullnessScores.NONE;
-            if (judged && offer instanceof Feasibility.Fits) {
-                offers[number] = UNJUDGED;
+            nodeTerms[number] = feasibility instanceof Feasibility.Fits fits ? fits.fullness() : FullnessScores.NONE;
+            if (scored && feasibility instanceof Feasibility.Fits) {
+                answers[number] = UNEVALUATED;
             }
         }
         changes[number] = change;
     }
 
-    /** At least so many, of what is void now. */
+    /** A buffer of at minIdleCosts this size, with undefined content. */
     int[] numbers(int size) {
         numbers = numbers.length < size ? new int[size] : numbers;
         return numbers;
     }
 
-    /** At least so many, of what is void now. */
+    /** A buffer of at minIdleCosts this size, with undefined content. */
     int[] ranks(int size) {
         ranks = ranks.length < size ? new int[size] : ranks;
         return ranks;
     }
 
-    /** At least so many, of what is void now. */
-    double[] likings(int size) {
-        likings = likings.length < size ? new double[size] : likings;
-        return likings;
+    /** A buffer of at minIdleCosts this size, with undefined content. */
+    double[] scratch(int size) {
+        scratch = scratch.length < size ? new double[size] : scratch;
+        return scratch;
     }
 
     private void grow(int nodes) {
-        int before = hints.length;
-        hints = Arrays.copyOf(hints, nodes);
-        Arrays.fill(hints, before, nodes, Double.POSITIVE_INFINITY);
+        int before = formerScores.length;
+        formerScores = Arrays.copyOf(formerScores, nodes);
+        Arrays.fill(formerScores, before, nodes, Double.POSITIVE_INFINITY);
         changes = Arrays.copyOf(changes, nodes);
-        offers = Arrays.copyOf(offers, nodes);
-        own = Arrays.copyOf(own, nodes);
-        menus = Arrays.copyOf(menus, nodes);
-        seenIn = Arrays.copyOf(seenIn, nodes);
+        answers = Arrays.copyOf(answers, nodes);
+        nodeTerms = Arrays.copyOf(nodeTerms, nodes);
+        fronts = Arrays.copyOf(fronts, nodes);
+        scoredAt = Arrays.copyOf(scoredAt, nodes);
         scores = Arrays.copyOf(scores, nodes);
-        priced = Arrays.copyOf(priced, nodes);
-        least = Arrays.copyOf(least, nodes);
-        most = Arrays.copyOf(most, nodes);
+        priceCosts = Arrays.copyOf(priceCosts, nodes);
+        minIdleCosts = Arrays.copyOf(minIdleCosts, nodes);
+        maxIdleCosts = Arrays.copyOf(maxIdleCosts, nodes);
     }
 }

@@ -19,218 +19,220 @@ import java.util.function.BiConsumer;
 import java.util.function.ObjIntConsumer;
 
 /*
- * Pods come in kinds: those of one template want the same, and a node says the same to all of them until something
- * changes there. Few nodes change between one pod and the next, however many nodes and running pods there are. So changes
- * are counted, and each kind remembers what every node last said to it and at which count: a node that has not changed
- * costs its number and a comparison, no look at its account, no garbage; one that has, its lock and one run of the chooser
- * over its GPUs. For 5,000 nodes that is 0.1 ms instead of some 3.
+ * Pods of one template are of one kind: a node results all of them alike until something changes there. Between one pod
+ * and the next few nodes change, however many nodes and running pods there are. Therefore the ledger counts changes, and
+ * the cache keeps each node's last answer to each kind together with the node's count at that time. A node that has not
+ * changed costs one comparison, without a look at its account and without an allocation; a node that has changed costs
+ * its lock and one run of the GPU selector. For 5,000 nodes that is 0.1 ms instead of about 3.
  *
- * What is remembered is true of the instant in which the count is read: a node counts before it lets go of its lock, and
- * an answer is worked out, and its count read, under that lock. No two nodes are ever at the same count, so that one that
- * is given the number of another that is gone is not taken for it: numbers are looked up with the kind's lock held, and are
- * not given again before nobody can find them by the old name.
+ * A cached answer is valid at the instant at which the count is read: a node counts a change before it releases its lock,
+ * and an answer and its count are read under that lock. No two nodes are ever at the same count, so a node that gets the
+ * number of a closed one is not mistaken for it: numbers are looked up with the kind's lock held, and a number is given
+ * again only after the index has forgotten its former node.
  *
- * Evaluating a node is far dearer than asking it, and at times all nodes have to be evaluated: when the judge has a new
- * edition, and for the first pod of a kind. One request evaluates no more than EVALUATIONS: first the nodes that were liked
- * best before, or the fullest where nothing is known yet. The nodes that are left come after those that were evaluated, and the
- * next requests of the kind go on with them.
+ * Evaluating a node is far more expensive than asking whether a pod fits, and at times all nodes need it: when the scoring
+ * policy has a new model, and for the first pod of a kind. One request evaluates at most EVALUATIONS: first the nodes with
+ * the highest former scores, or the fullest where there is none. Nodes that are not evaluated come last, and the next
+ * requests of the kind continue with them.
  *
- * A pod's own claim is set aside where it is asked about, so that what its kind remembers of that one node is not true
- * of it: that node is asked itself.
+ * The pod's claimedNode claim is disregarded, so the cached answer of the node that holds it does not apply: that node is asked
+ * directly.
  *
- * Locks: a kind's is taken first, an account's or the directory's then.
+ * Locks: first the kind's, then an account's or the index's.
  */
-/** What nodes would say to one pod. For one request: it knows where the pod's claim was when it was made. */
+/** What nodes answer one request about one pod. Valid for that request: it knows the node of the pod's claim. */
 public final class FeasibilityCache {
-    /** So many answers are remembered, with what is thought of a place some 390 bytes each: of many nodes for fewer kinds. */
+    /** The most cached answers, with scores about 390 bytes each: with more nodes, fewer kinds are cached. */
     private static final int ANSWERS = CacheSizes.limit(1 << 19, 390);
 
     /**
-     * What one request may spend on evaluating nodes: one for each node, and one for each of its places that the judge does
-     * not remember, some 20 to 50 microseconds on a node of 8 GPUs.
+     * The most evaluations of one request: one for each node, and one for each of its candidates that the scoring cache
+     * does not have, about 20 to 50 microseconds on a node of 8 GPUs.
      */
-    static final int EVALUATIONS = 512;
-    /** Of these, what is spent in the nodes' order before they are sorted: few nodes change between two pods. */
-    private static final int UNSORTED = 64;
-    /** Less than any liking of a node that was evaluated. */
+    static final int EVALUATIONS = 1024;
+    /** The part of it that is spent in the order of the nodes, before they are sorted: few nodes change between pods. */
+    private static final int UNSORTED = 128;
+    /** Less than the score of any evaluated node. */
     private static final double NOT_EVALUATED = -1e12;
 
-    private static final String NOBODY = "";
+    private static final String NO_POD = "";
 
-    private static final Answer NOBODYS = new Answer(NodeIndex.UNKNOWN, 0, Feasibility.UNKNOWN_NODE);
+    private static final Answer UNKNOWN = new Answer(NodeIndex.UNKNOWN, 0, Feasibility.UNKNOWN_NODE);
 
-    /** What a node said when it had changed so many times. */
-    private record Answer(int number, long changes, Feasibility offer) {}
+    /** What a node answered at a count of changes. */
+    private record Answer(int number, long changes, Feasibility feasibility) {}
 
-    /** What is remembered of all kinds. Thread-safe. */
-    static final class Memory {
-        private record Which(PodGpuRequest ask, boolean judged) {}
+    /** The cached answers to all kinds of pods. Thread-safe. */
+    static final class Kinds {
+        private record Kind(PodGpuRequest request, boolean scored) {}
 
         final ChangeCounter changes;
-        final NodeIndex directory;
+        final NodeIndex index;
 
-        /** Of the judge whose thoughts are among the answers. */
-        private volatile int edition;
-        /** So many nodes: of more nodes fewer kinds are remembered. */
+        /** The model version of the scores among the results. */
+        private volatile int modelVersion;
+        /** The number of nodes that the size of the cache is computed for. */
         private volatile int sizedFor = -1;
 
-        private final Cache<Which, CachedResults> kinds =
+        private final Cache<Kind, CachedResults> results =
                 Caffeine.newBuilder().maximumSize(1).executor(Runnable::run).build();
 
-        Memory(ChangeCounter changes, NodeIndex directory) {
+        Kinds(ChangeCounter changes, NodeIndex index) {
             this.changes = changes;
-            this.directory = directory;
+            this.index = index;
         }
 
-        /** CPU and memory make a difference to the judge alone. */
-        private CachedResults of(PodGpuRequest ask, ScoringCache<?> judging, boolean judged, int nodes) {
-            int now = judging.modelVersion();
-            if (edition != now) {
-                edition = now;
-                // What another edition thought of places is large; kinds that no pod comes of any more would keep it.
-                kinds.asMap().forEach((kind, known) -> {
-                    if (kind.judged()) {
+        /** CPU and memory make a difference to the scoring policy only. */
+        private CachedResults of(PodGpuRequest request, ScoringCache<?> scores, boolean scored, int nodes) {
+            int now = scores.modelVersion();
+            if (modelVersion != now) {
+                modelVersion = now;
+                // Evaluations of another model version are large, and kinds without new pods would keep them.
+                results.asMap().forEach((kind, known) -> {
+                    if (kind.scored()) {
                         synchronized (known) {
-                            known.renew(now);
+                            known.checkModelVersion(now);
                         }
                     }
                 });
             }
             if (sizedFor != nodes) {
                 sizedFor = nodes;
-                kinds.policy().eviction().orElseThrow().setMaximum(1 + ANSWERS / Math.max(1, nodes));
+                results.policy().eviction().orElseThrow().setMaximum(1 + ANSWERS / Math.max(1, nodes));
             }
-            return kinds.get(new Which(judged ? ask : ask.withoutHostRequests(), judged), any -> new CachedResults());
+            return results.get(
+                    new Kind(scored ? request : request.withoutHostRequests(), scored), any -> new CachedResults());
         }
     }
 
     private final Ledger ledger;
-    private final ScoringCache<?> judging;
-    private final Memory memory;
-    private final CachedResults answers;
+    private final ScoringCache<?> scores;
+    private final Kinds kinds;
+    private final CachedResults results;
     private final String uid;
-    private final PodGpuRequest ask;
+    private final PodGpuRequest request;
     private final Placement policy;
-    private final boolean judged;
-    /** On the node that was judged last; empty where none is. */
-    private final Optional<CandidatePlacements> ways;
+    private final boolean scored;
+    /** Buffer for a node's candidates; empty if the policy does not score them. */
+    private final Optional<CandidatePlacements> candidates;
     /** The node of the pod's claim; empty for none. */
-    private final String own;
-    /** What this request may still spend on evaluating nodes. Guarded by the answers. */
+    private final String claimedNode;
+    /** Evaluations left to this request. Guarded by {@code results}. */
     private int left = EVALUATIONS;
 
-    /** {@code own} is the node of the pod's claim; empty for none. */
+    /** {@code claimedNode}: the node of the pod's claim; empty for none. */
     FeasibilityCache(
             Ledger ledger,
-            ScoringCache<?> judging,
-            Memory memory,
+            ScoringCache<?> scores,
+            Kinds kinds,
             String uid,
-            PodGpuRequest ask,
+            PodGpuRequest request,
             Placement policy,
-            String own) {
+            String claimedNode) {
         this.ledger = ledger;
-        this.judging = judging;
-        this.memory = memory;
-        this.judged = policy == Placement.FRAGMENTATION;
-        this.answers = memory.of(ask, judging, judged, ledger.nodeCount());
+        this.scores = scores;
+        this.kinds = kinds;
+        this.scored = policy == Placement.FRAGMENTATION;
+        this.results = kinds.of(request, scores, scored, ledger.nodeCount());
         this.uid = uid;
-        this.ask = ask;
+        this.request = request;
         this.policy = policy;
-        this.ways = judged ? Optional.of(new CandidatePlacements(ask, judging.models)) : Optional.empty();
-        this.own = own;
+        this.candidates = scored ? Optional.of(new CandidatePlacements(request, scores.models)) : Optional.empty();
+        this.claimedNode = claimedNode;
     }
 
-    /** What this node says now, the pod's claim there set aside; always what {@link Ledger#feasibility} would answer. */
-    public Feasibility of(String node) {
-        if (node.equals(own)) {
-            return ask(node, uid, judged).offer;
+    /** Whether the pod fits on a node now; always equal to {@link Ledger#feasibility}. */
+    public Feasibility feasibility(String node) {
+        if (node.equals(claimedNode)) {
+            return askNode(node, uid, scored).feasibility;
         }
-        synchronized (answers) {
+        synchronized (results) {
             int number = evaluated(node);
-            return number < 0 ? Feasibility.UNKNOWN_NODE : answers.offer(number);
+            return number < 0 ? Feasibility.UNKNOWN_NODE : results.feasibility(number);
         }
     }
 
-    /** How much the policy likes a node, higher is better; {@link FullnessScores#NONE} for one that the pod doesn't fit on. */
-    public double liking(String node) {
-        if (node.equals(own)) {
-            return liking(node, uid, ask(node, uid, judged).offer);
+    /** The policy's score of a node, higher is better; {@link FullnessScores#NONE} if the pod does not fit. */
+    public double score(String node) {
+        if (node.equals(claimedNode)) {
+            return score(node, uid, askNode(node, uid, scored).feasibility);
         }
-        synchronized (answers) {
+        synchronized (results) {
             int number = evaluated(node);
-            return number < 0 ? FullnessScores.NONE : orAsked(byFullness(answers.exactly(number)), node, NOBODY);
+            return number < 0 ? FullnessScores.NONE : orAskAgain(byFullness(results.score(number)), node, NO_POD);
         }
     }
 
     /*
-     * Most nodes are not among the best, and a judge can say so of those that it knew a while ago, without looking closer.
-     * The ones that may be the best are looked at first: what they turn out to be turns the others away.
+     * Most nodes are not among the best, and an upper bound of the score from an earlier price snapshot shows it without
+     * computing the score. The nodes with the highest bounds are scored first: their scores exclude the others.
      */
     /**
-     * The best liked of those that the pod fits on, best first; of equally liked ones the first by name. Those that this
-     * request can't evaluate any more come last.
+     * The nodes with the highest scores among those that the pod fits on, best first; of equal scores the first by name.
+     * Nodes that this request can no longer evaluate come last.
      *
      * @param most 0 or more
-     * @param refused is told of the others
+     * @param refused receives the nodes that the pod does not fit on
      */
     public List<String> best(List<String> names, int most, BiConsumer<String, Feasibility.Refuses> refused) {
-        int kept = Math.max(1, Math.min(most, names.size()));
-        synchronized (answers) {
-            renew();
-            int[] numbers = answers.numbers(names.size());
-            int[] ranks = answers.ranks(names.size());
-            double[] atMost = answers.likings(names.size());
-            int refusing = 0;
-            TopK likely = answers.likely;
-            likely.begin(kept);
+        int limit = Math.max(1, Math.min(most, names.size()));
+        synchronized (results) {
+            checkModelVersion();
+            int[] numbers = results.numbers(names.size());
+            int[] ranks = results.ranks(names.size());
+            double[] bounds = results.scratch(names.size());
+            int refusals = 0;
+            TopK likely = results.likely;
+            likely.reset(limit);
             double bar = likely.worst();
-            memory.directory.numbers(names, numbers, ranks);
-            int itself = memory.directory.number(own);
-            int unjudged = 0;
+            kinds.index.numbers(names, numbers, ranks);
+            int claimedNumber = kinds.index.number(claimedNode);
+            int unevaluated = 0;
             for (int i = 0; i < names.size(); i++) {
-                int number = numbers[i] == itself ? NodeIndex.UNKNOWN : remembered(names.get(i), numbers[i]);
+                int number = numbers[i] == claimedNumber ? NodeIndex.UNKNOWN : cached(names.get(i), numbers[i]);
                 numbers[i] = number;
-                unjudged += number >= 0 && answers.unjudged(number) ? 1 : 0;
+                unevaluated += number >= 0 && results.unevaluated(number) ? 1 : 0;
             }
-            if (unjudged > 0) {
-                evaluate(names, numbers, ranks, unjudged);
+            if (unevaluated > 0) {
+                evaluate(names, numbers, ranks, unevaluated);
             }
-            PriceSnapshot market = judging.market();
+            PriceSnapshot prices = scores.prices();
             for (int i = 0; i < names.size(); i++) {
                 String node = names.get(i);
                 int number = numbers[i];
-                Feasibility offer = number < 0 ? ask(node, uid, judged).offer : answers.offer(number);
-                atMost[i] = number < 0 ? liking(node, uid, offer) : atMost(number, market);
-                if (atMost[i] > FullnessScores.NONE) {
-                    // a judge looks closer below, and wants no more than the bar: equals don't move it
-                    if (judged ? atMost[i] > bar : atMost[i] >= bar) {
-                        likely.add(i, ranks[i], atMost[i]);
+                Feasibility feasibility =
+                        number < 0 ? askNode(node, uid, scored).feasibility : results.feasibility(number);
+                bounds[i] = number < 0 ? score(node, uid, feasibility) : upperBound(number, prices);
+                if (bounds[i] > FullnessScores.NONE) {
+                    // With a scoring policy the bar only orders the nodes, so an equal bound need not move it.
+                    if (scored ? bounds[i] > bar : bounds[i] >= bar) {
+                        likely.add(i, ranks[i], bounds[i]);
                         bar = likely.worst();
                     }
-                } else if (offer instanceof Feasibility.Refuses refuses) {
+                } else if (feasibility instanceof Feasibility.Refuses refuses) {
                     refused.accept(node, refuses);
-                    refusing++;
+                    refusals++;
                 }
             }
-            answers.refusing = refusing;
-            return judged ? best(names, numbers, ranks, atMost, bar, kept) : likely.sorted(names);
+            results.refusals = refusals;
+            return scored ? best(names, numbers, ranks, bounds, bar, limit) : likely.sorted(names);
         }
     }
 
-    private double atMost(int number, PriceSnapshot market) {
-        return answers.unjudged(number) ? notEvaluated(number) : byFullness(answers.atMost(number, market));
+    private double upperBound(int number, PriceSnapshot prices) {
+        return results.unevaluated(number) ? notEvaluated(number) : byFullness(results.upperBound(number, prices));
     }
 
-    /** Evaluates nodes as long as this request may: the ones that were liked best first, then the fullest. */
-    private void evaluate(List<String> names, int[] numbers, int[] ranks, int unjudged) {
-        var waiting = new ArrayList<Integer>(unjudged);
+    /** Evaluates nodes while this request may: first by former scores, then by fullness. */
+    private void evaluate(List<String> names, int[] numbers, int[] ranks, int unevaluated) {
+        var waiting = new ArrayList<Integer>(unevaluated);
         for (int i = 0; i < names.size(); i++) {
-            if (numbers[i] >= 0 && answers.unjudged(numbers[i])) {
+            if (numbers[i] >= 0 && results.unevaluated(numbers[i])) {
                 waiting.add(i);
             }
         }
-        waiting.sort(Comparator.<Integer>comparingDouble(i -> -answers.hint(numbers[i]))
-                .thenComparingDouble(i -> -answers.fullness(numbers[i]))
+        waiting.sort(Comparator.<Integer>comparingDouble(i -> -results.formerScore(numbers[i]))
+                .thenComparingDouble(i -> -results.fullness(numbers[i]))
                 .thenComparingInt(i -> ranks[i]));
         for (int i = 0; i < waiting.size() && left > 0; i++) {
             int at = waiting.get(i);
@@ -238,22 +240,24 @@ public final class FeasibilityCache {
         }
     }
 
-    /** How much a node is liked that this request can't evaluate any more. */
+    /** The provisional score of a node that this request can no longer evaluate. */
     private double notEvaluated(int number) {
-        double hint = answers.hint(number);
-        return NOT_EVALUATED + (Double.isInfinite(hint) ? answers.fullness(number) : hint);
+        double formerScore = results.formerScore(number);
+        return NOT_EVALUATED + (Double.isInfinite(formerScore) ? results.fullness(number) : formerScore);
     }
 
-    /** {@code bar}: whoever may be liked so much is looked at first. */
-    private List<String> best(List<String> names, int[] numbers, int[] ranks, double[] atMost, double bar, int kept) {
-        TopK best = answers.best;
-        best.begin(kept);
+    /** {@code bar}: nodes whose upper bound reaches it are scored first. */
+    private List<String> best(List<String> names, int[] numbers, int[] ranks, double[] bounds, double bar, int limit) {
+        TopK best = results.best;
+        best.reset(limit);
         for (boolean likely : new boolean[] {true, false}) {
             for (int i = 0; i < names.size(); i++) {
-                if (atMost[i] >= bar == likely && atMost[i] > FullnessScores.NONE && best.takes(ranks[i], atMost[i])) {
-                    double liking = numbers[i] < 0 ? atMost[i] : liking(names.get(i), numbers[i]);
-                    if (liking > FullnessScores.NONE) {
-                        best.add(i, ranks[i], liking);
+                if (bounds[i] >= bar == likely
+                        && bounds[i] > FullnessScores.NONE
+                        && best.accepts(ranks[i], bounds[i])) {
+                    double score = numbers[i] < 0 ? bounds[i] : score(names.get(i), numbers[i]);
+                    if (score > FullnessScores.NONE) {
+                        best.add(i, ranks[i], score);
                     }
                 }
             }
@@ -261,151 +265,151 @@ public final class FeasibilityCache {
         return best.sorted(names);
     }
 
-    /** About so many will refuse: as many as refused the last pod of this kind. */
-    public int refusing() {
-        synchronized (answers) {
-            return answers.refusing;
+    /** How many nodes will probably refuse: as many as refused the last pod of this kind. */
+    public int expectedRefusals() {
+        synchronized (results) {
+            return results.refusals;
         }
     }
 
     /**
-     * Scores nodes as {@link FullnessScores} has it. The node of the pod's claim wins, whatever is liked now: the pod was told so,
-     * and the judge sees the room that it keeps as taken.
+     * Computes the priorities of nodes, see {@link FullnessScores}. The node of the pod's claim wins, since Filter has
+     * answered it and the policy sees the capacity reserved there as allocated.
      *
-     * @param told of each node's score, in their order
+     * @param priorities receives each node's priority, in their order
      */
-    public void score(List<String> names, ObjIntConsumer<String> told) {
-        synchronized (answers) {
-            double[] likings = answers.likings(names.size());
-            var scores = new FullnessScores(ask.preferences());
+    public void prioritize(List<String> names, ObjIntConsumer<String> priorities) {
+        synchronized (results) {
+            double[] nodeScores = results.scratch(names.size());
+            var scale = new FullnessScores(request.preferences());
             int winner = -1;
             for (int i = 0; i < names.size(); i++) {
-                likings[i] = likingWithin(names.get(i));
-                if (likings[i] > NOT_EVALUATED / 2) {
-                    scores.add(likings[i]);
+                nodeScores[i] = scoreWithinLimit(names.get(i));
+                if (nodeScores[i] > NOT_EVALUATED / 2) {
+                    scale.add(nodeScores[i]);
                 }
-                if (likings[i] != FullnessScores.NONE
-                        && (winner < 0 || wins(names.get(i), likings[i], names.get(winner), likings[winner]))) {
+                if (nodeScores[i] != FullnessScores.NONE
+                        && (winner < 0 || wins(names.get(i), nodeScores[i], names.get(winner), nodeScores[winner]))) {
                     winner = i;
                 }
             }
             for (int i = 0; i < names.size(); i++) {
-                told.accept(
+                priorities.accept(
                         names.get(i),
-                        scores.of(likings[i] > NOT_EVALUATED / 2 ? likings[i] : FullnessScores.NONE, i == winner));
+                        scale.of(nodeScores[i] > NOT_EVALUATED / 2 ? nodeScores[i] : FullnessScores.NONE, i == winner));
             }
         }
     }
 
-    /** As {@link #liking(String)}, as long as this request may evaluate nodes. */
-    private double likingWithin(String node) {
-        if (node.equals(own)) {
-            return liking(node);
+    /** Like {@link #score(String)}, while this request may evaluate nodes. */
+    private double scoreWithinLimit(String node) {
+        if (node.equals(claimedNode)) {
+            return score(node);
         }
-        int number = left > 0 ? evaluated(node) : remembered(node);
-        return number < 0 ? FullnessScores.NONE : liking(node, number);
+        int number = left > 0 ? evaluated(node) : cached(node);
+        return number < 0 ? FullnessScores.NONE : score(node, number);
     }
 
-    private boolean wins(String node, double liking, String other, double otherLiking) {
-        return node.equals(own)
-                || (!other.equals(own)
-                        && (liking > otherLiking || (liking == otherLiking && node.compareTo(other) < 0)));
+    private boolean wins(String node, double score, String other, double otherScore) {
+        return node.equals(claimedNode)
+                || (!other.equals(claimedNode)
+                        && (score > otherScore || (score == otherScore && node.compareTo(other) < 0)));
     }
 
-    private void renew() {
-        answers.renew(judged ? judging.modelVersion() : 0);
+    private void checkModelVersion() {
+        results.checkModelVersion(scored ? scores.modelVersion() : 0);
     }
 
     private double byFullness(double fullness) {
         return policy == Placement.SPREAD && fullness != FullnessScores.NONE ? -fullness : fullness;
     }
 
-    /** Of a node whose answer is remembered. */
-    private double liking(String node, int number) {
-        if (answers.unjudged(number)) {
+    /** The score of a node whose answer is cached. */
+    private double score(String node, int number) {
+        if (results.unevaluated(number)) {
             return notEvaluated(number);
         }
-        double liking = byFullness(answers.exactly(number));
-        if (!Double.isNaN(liking)) {
-            return liking;
+        double score = byFullness(results.score(number));
+        if (!Double.isNaN(score)) {
+            return score;
         }
-        // Another request has brought a new edition meanwhile.
+        // Another request has brought a new model version meanwhile.
         if (left <= 0) {
             return NOT_EVALUATED;
         }
-        Feasibility offer = ask(node, NOBODY, true).offer;
-        return liking(node, NOBODY, offer);
+        Feasibility feasibility = askNode(node, NO_POD, true).feasibility;
+        return score(node, NO_POD, feasibility);
     }
 
-    /** Of a node that said so. */
-    private double liking(String node, String pod, Feasibility offer) {
-        if (offer instanceof ScoringCache<?>.Evaluated judged) {
-            return orAsked(judged.score(), node, pod);
+    /** The score of a node that has just answered. */
+    private double score(String node, String pod, Feasibility feasibility) {
+        if (feasibility instanceof ScoringCache<?>.Evaluated evaluated) {
+            return orAskAgain(evaluated.score(), node, pod);
         }
-        return offer instanceof Feasibility.Fits fits ? byFullness(fits.fullness()) : FullnessScores.NONE;
+        return feasibility instanceof Feasibility.Fits fits ? byFullness(fits.fullness()) : FullnessScores.NONE;
     }
 
-    /** What the node says now counts where another request has changed what the judge thinks. */
-    private double orAsked(double score, String node, String pod) {
-        return Double.isNaN(score) ? liking(node, pod, ask(node, pod, judged).offer) : score;
+    /** Asks the node again if another request has brought a new model version. */
+    private double orAskAgain(double score, String node, String pod) {
+        return Double.isNaN(score) ? score(node, pod, askNode(node, pod, scored).feasibility) : score;
     }
 
-    /** What a liking is made of. */
-    public List<ScoreTerm> terms(Feasibility.Fits offer) {
-        return offer instanceof ScoringCache<?>.Evaluated judged
-                ? judged.menu.terms()
-                : List.of(new ScoreTerm("fullness", offer.fullness() * FreeCapacity.WHOLE));
+    /** The terms of a score. */
+    public List<ScoreTerm> terms(Feasibility.Fits feasibility) {
+        return feasibility instanceof ScoringCache<?>.Evaluated evaluated
+                ? evaluated.front.terms()
+                : List.of(new ScoreTerm("fullness", feasibility.fullness() * FreeCapacity.WHOLE));
     }
 
-    /** The number of a node whose answer is remembered, if only from now on; what fits may be unjudged. */
-    private int remembered(String node) {
-        renew();
-        return remembered(node, memory.directory.number(node));
+    /** Caches a node's answer if it is not cached; the node may be left unevaluated. Returns its number. */
+    private int cached(String node) {
+        checkModelVersion();
+        return cached(node, kinds.index.number(node));
     }
 
-    private int remembered(String node, int number) {
-        return number >= 0 && answers.has(number, memory.changes.of(number))
+    private int cached(String node, int number) {
+        return number >= 0 && results.isCurrent(number, kinds.changes.of(number))
                 ? number
-                : put(node, judged && left > EVALUATIONS - UNSORTED);
+                : put(node, scored && left > EVALUATIONS - UNSORTED);
     }
 
-    /** The number of a node that is evaluated where it fits, if only from now on. */
+    /** Caches a node's answer, evaluated if the pod fits. Returns its number. */
     private int evaluated(String node) {
-        renew();
-        int number = memory.directory.number(node);
-        return number >= 0 && answers.has(number, memory.changes.of(number)) && !answers.unjudged(number)
+        checkModelVersion();
+        int number = kinds.index.number(node);
+        return number >= 0 && results.isCurrent(number, kinds.changes.of(number)) && !results.unevaluated(number)
                 ? number
-                : put(node, judged);
+                : put(node, scored);
     }
 
     private int put(String node, boolean evaluate) {
-        // No claim is set aside, not even one that the pod has got since: this is for all of its kind.
-        Answer answer = ask(node, NOBODY, evaluate);
+        // No claim is disregarded, not even one that the pod has got since: the answer is for all pods of the kind.
+        Answer answer = askNode(node, NO_POD, evaluate);
         if (answer.number >= 0) {
-            answers.put(answer.number, answer.changes, answer.offer, judged);
+            results.put(answer.number, answer.changes, answer.feasibility, scored);
         }
         return answer.number;
     }
 
-    /** Asks the node itself, this pod's claim set aside. */
-    private Answer ask(String node, String pod, boolean evaluate) {
+    /** Asks the node, disregarding this pod's claim. */
+    private Answer askNode(String node, String pod, boolean evaluate) {
         Optional<NodeAccountView> found = ledger.account(node);
         if (found.isEmpty()) {
-            return NOBODYS;
+            return UNKNOWN;
         }
         NodeAccountView account = found.get();
         long changes;
-        Feasibility offer;
+        Feasibility feasibility;
         synchronized (account) {
             changes = account.changes();
-            offer = account.feasibility(pod, ask, Set.of(), evaluate ? ways : Optional.empty());
+            feasibility = account.feasibility(pod, request, Set.of(), evaluate ? candidates : Optional.empty());
         }
-        if (evaluate && ways.isPresent() && offer instanceof Feasibility.Fits fits) {
-            // Judged without the node's lock: others may want it meanwhile.
-            ScoringCache<?>.Evaluated evaluated = judging.fits(fits.fullness(), ways.get());
+        if (evaluate && candidates.isPresent() && feasibility instanceof Feasibility.Fits fits) {
+            // Evaluated without the node's lock, so that other threads can use the node.
+            ScoringCache<?>.Evaluated evaluated = scores.evaluate(fits.fullness(), candidates.get());
             left -= 1 + evaluated.evaluations;
             return new Answer(account.number(), changes, evaluated);
         }
-        return new Answer(account.number(), changes, offer);
+        return new Answer(account.number(), changes, feasibility);
     }
 }

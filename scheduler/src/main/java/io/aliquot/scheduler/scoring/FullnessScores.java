@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.scoring;
 
 /**
- * Turns how full nodes would be into the 0 to 10 that kube-scheduler wants of an extender.
+ * Scales scores of nodes to the priorities 0 to 10 that kube-scheduler expects from an extender.
  */
 public final class FullnessScores {
     public static final int BEST = 10;
@@ -10,35 +10,36 @@ public final class FullnessScores {
     private static final int WITH_PREFERENCES = 5;
 
     private final boolean preferences;
-    private double least = Double.POSITIVE_INFINITY;
-    private double most = Double.NEGATIVE_INFINITY;
+    private double lowest = Double.POSITIVE_INFINITY;
+    private double highest = Double.NEGATIVE_INFINITY;
 
-    /** {@code preferences}: whether the pod has some of its own. */
+    /** {@code preferences}: whether the pod has node preferences of its own. */
     public FullnessScores(boolean preferences) {
         this.preferences = preferences;
     }
 
-    /** One of the nodes is liked so much; {@link #NONE} where the pod can't have it. */
-    public void add(double liking) {
-        if (liking != NONE) {
-            most = Math.max(most, liking);
-            least = Math.min(least, liking);
+    /** Adds the score of one node; {@link #NONE} if the pod does not fit. */
+    public void add(double score) {
+        if (score != NONE) {
+            highest = Math.max(highest, score);
+            lowest = Math.min(lowest, score);
         }
     }
 
     /**
-     * Once all are known: {@value #BEST} for the winner, 0 to 9 for the others, linearly from the least liked to the
-     * most liked, so that the policy decides unless something else speaks clearly. For a pod with preferences of its own
-     * 0 to 2: they decide, and the policy breaks ties. 0 for a node that the pod can't have.
+     * The priority of a node, once all scores are added: {@value #BEST} for the winner, 0 to 9 for the others, linearly
+     * from the lowest to the highest score. So the policy decides unless kube-scheduler's own plugins differ clearly. For a
+     * pod with node preferences the range is 0 to 2: the preferences decide, and the policy breaks ties. A node that the pod
+     * does not fit on gets 0.
      *
-     * @param liking as it was added
+     * @param score as it was added
      */
-    public int of(double liking, boolean winner) {
-        if (liking == NONE) {
+    public int of(double score, boolean winner) {
+        if (score == NONE) {
             return 0;
         }
-        double share = most > least ? (liking - least) / (most - least) : 1;
-        int score = winner ? BEST : (int) Math.round(BEST_OF_THE_OTHERS * share);
-        return preferences ? score / WITH_PREFERENCES : score;
+        double relative = highest > lowest ? (score - lowest) / (highest - lowest) : 1;
+        int priority = winner ? BEST : (int) Math.round(BEST_OF_THE_OTHERS * relative);
+        return preferences ? priority / WITH_PREFERENCES : priority;
     }
 }

@@ -6,42 +6,43 @@ import java.util.function.ToIntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Finds the numbers of nodes' accounts. Whoever asks about thousands of nodes again and again does so by the same strings:
- * one that is the very same needs no comparison, letter by letter, with another one elsewhere in memory; and mostly by the
- * same list, of which what was found the last time is true still. Thread-safe.
+ * Finds the numbers of nodes' accounts by name. Requests about thousands of nodes repeat the same string objects, which are
+ * found by identity, without comparing characters elsewhere in memory; and mostly the same list object, whose last result
+ * is still valid. Thread-safe.
  */
 final class NodeIndex {
     static final int UNKNOWN = -1;
 
     private static final int EMPTY = -1;
     private static final int LAST = Integer.MAX_VALUE;
-    /** A name is in the slot that its hash tells or in one of those behind it, of so many in all. */
+    /** A name is in the slot of its hash or in one of the next; this many are searched in all. */
     private static final int REACH = 8;
 
     private final ToIntFunction<String> accounts;
 
-    /** What was asked about the last time, and what was found; nothing where that may not be so any more. */
-    private List<String> asked = List.of();
+    /** The last list, and its result; empty if the result may be outdated. */
+    private List<String> lastNames = List.of();
 
-    private int[] found = {};
-    private int[] foundRanks = {};
+    private int[] lastNumbers = {};
+    private int[] lastRanks = {};
 
-    // All guarded by this. Names have places, in the order in which they were first asked for; slots tell these.
+    // Guarded by this. A name's position is the order of its first request; slots contain positions.
 
     private @Nullable String[] names = {};
     private int[] numbers = {};
-    /** Of each name among all, by name; void while there are names without one. */
+    /** The rank of each name in the order of names; valid if {@code ranked}. */
     private int[] ranks = {};
 
     private int size;
     private boolean ranked;
 
-    // A power of two of slots, several times as many as there are nodes. Names that share one have slots side by
-    // side: if one took the other's, both would be looked up elsewhere in memory again and again.
+    // A power of two of slots, several times as many as nodes. Names with one hash use neighboring slots; if one
+    // replaced
+    // the other, both would have to be looked up again each time.
 
-    private int[] places = {EMPTY};
-    /** Who makes room where all are taken; not the same again and again. */
-    private int turn;
+    private int[] slots = {EMPTY};
+    /** Which of the neighboring slots is replaced next if all are in use. */
+    private int nextReplaced;
 
     /**
      * An index of accounts' numbers.
@@ -53,55 +54,56 @@ final class NodeIndex {
         this.accounts = accounts;
     }
 
-    /** The account of a node; {@link #UNKNOWN} where there is none. */
+    /** The number of a node's account; {@link #UNKNOWN} if there is none. */
     synchronized int number(String node) {
-        int place = places[slot(node)];
-        return isAt(place, node) ? numbers[place] : accounts.applyAsInt(node);
+        int position = slots[slot(node)];
+        return isAt(position, node) ? numbers[position] : accounts.applyAsInt(node);
     }
 
     /**
-     * The same for many, who will be asked for again by the same strings.
+     * The numbers of many accounts.
      *
-     * @param into their numbers; may be longer
-     * @param order their ranks by name among those that have numbers, others come last; may be longer
+     * @param names the same string objects each time
+     * @param numbers receives the numbers; may be longer
+     * @param ranks receives the ranks by name; nodes without an account come last; may be longer
      */
     @SuppressWarnings("ReferenceEquality") // an equal one is looked up
-    synchronized void numbers(List<String> of, int[] into, int[] order) {
-        if (of != asked || of.isEmpty()) {
-            find(of);
+    synchronized void numbers(List<String> names, int[] numbers, int[] ranks) {
+        if (names != lastNames || names.isEmpty()) {
+            find(names);
         }
-        System.arraycopy(found, 0, into, 0, of.size());
-        System.arraycopy(foundRanks, 0, order, 0, of.size());
+        System.arraycopy(lastNumbers, 0, numbers, 0, names.size());
+        System.arraycopy(lastRanks, 0, ranks, 0, names.size());
     }
 
-    private void find(List<String> of) {
-        makeRoom(of.size());
+    private void find(List<String> wanted) {
+        ensureCapacity(wanted.size());
         boolean all = true;
-        for (int i = 0; i < of.size(); i++) {
-            found[i] = place(of.get(i));
-            all &= found[i] != EMPTY;
+        for (int i = 0; i < wanted.size(); i++) {
+            lastNumbers[i] = position(wanted.get(i));
+            all &= lastNumbers[i] != EMPTY;
         }
         rank();
-        for (int i = 0; i < of.size(); i++) {
-            int place = found[i];
-            found[i] = place == EMPTY ? UNKNOWN : numbers[place];
-            foundRanks[i] = place == EMPTY ? LAST : ranks[place];
+        for (int i = 0; i < wanted.size(); i++) {
+            int position = lastNumbers[i];
+            lastNumbers[i] = position == EMPTY ? UNKNOWN : numbers[position];
+            lastRanks[i] = position == EMPTY ? LAST : ranks[position];
         }
-        // One without an account may get one; one that can be changed may be another the next time.
-        asked = all && isImmutable(of) ? of : List.of();
+        // A node without an account may get one, and a mutable list may change.
+        lastNames = all && isImmutable(wanted) ? wanted : List.of();
     }
 
-    @SuppressWarnings("ReferenceEquality") // by its contract it copies others
+    @SuppressWarnings("ReferenceEquality") // List.copyOf copies only mutable lists
     private static boolean isImmutable(List<String> list) {
         return List.copyOf(list) == list;
     }
 
-    /** Where it is now; {@link #EMPTY} for one without an account. */
-    private int place(String node) {
+    /** The position of a name, added if necessary; {@link #EMPTY} if the node has no account. */
+    private int position(String node) {
         int slot = slot(node);
-        int place = places[slot];
-        if (isAt(place, node)) {
-            return place;
+        int position = slots[slot];
+        if (isAt(position, node)) {
+            return position;
         }
         int number = accounts.applyAsInt(node);
         if (number == UNKNOWN) {
@@ -109,31 +111,31 @@ final class NodeIndex {
         }
         names[size] = node;
         numbers[size] = number;
-        places[slot] = size;
+        slots[slot] = size;
         ranked = false;
         return size++;
     }
 
-    /** For so many names that it has not seen. */
-    private void makeRoom(int of) {
-        if (names.length < 2 * of) {
-            places = new int[Integer.highestOneBit(8 * of)];
-            names = new @Nullable String[places.length / 2];
+    /** Ensures that this many new names can be added. */
+    private void ensureCapacity(int more) {
+        if (names.length < 2 * more) {
+            slots = new int[Integer.highestOneBit(8 * more)];
+            names = new @Nullable String[slots.length / 2];
             numbers = new int[names.length];
             ranks = new int[names.length];
-            found = new int[names.length];
-            foundRanks = new int[names.length];
+            lastNumbers = new int[names.length];
+            lastRanks = new int[names.length];
             clear();
-        } else if (size + of > names.length) {
+        } else if (size + more > names.length) {
             clear();
         }
     }
 
     private void clear() {
-        Arrays.fill(places, EMPTY);
+        Arrays.fill(slots, EMPTY);
         Arrays.fill(names, null);
         size = 0;
-        asked = List.of();
+        lastNames = List.of();
     }
 
     private void rank() {
@@ -144,48 +146,48 @@ final class NodeIndex {
                 .filter(name -> name != null)
                 .sorted()
                 .toArray(String[]::new);
-        for (int place = 0; place < size; place++) {
-            String name = names[place];
+        for (int position = 0; position < size; position++) {
+            String name = names[position];
             if (name != null) {
-                ranks[place] = Arrays.binarySearch(sorted, name);
+                ranks[position] = Arrays.binarySearch(sorted, name);
             }
         }
         ranked = true;
     }
 
-    /** Where it is, or may be. */
+    /** The slot that contains the name, or the one to put it into. */
     private int slot(String node) {
         int home = home(node);
         for (int i = 0; i < REACH; i++) {
-            int slot = behind(home, i);
-            if (places[slot] == EMPTY || isAt(places[slot], node)) {
+            int slot = after(home, i);
+            if (slots[slot] == EMPTY || isAt(slots[slot], node)) {
                 return slot;
             }
         }
-        turn = (turn + 1) % REACH;
-        return behind(home, turn);
+        nextReplaced = (nextReplaced + 1) % REACH;
+        return after(home, nextReplaced);
     }
 
-    /** Names are often alike but for a number, and so are their hashes: a golden ratio spreads them. */
+    /** The first slot of a name. Names often differ by a number only, and so do their hashes: the golden ratio spreads them. */
     private int home(String node) {
-        return (node.hashCode() * 0x9E3779B9) >>> Integer.numberOfLeadingZeros(places.length - 1);
+        return (node.hashCode() * 0x9E3779B9) >>> Integer.numberOfLeadingZeros(slots.length - 1);
     }
 
-    private int behind(int slot, int steps) {
-        return (slot + steps) & (places.length - 1);
+    private int after(int slot, int steps) {
+        return (slot + steps) & (slots.length - 1);
     }
 
     @SuppressWarnings("ReferenceEquality") // an equal one is looked up
-    private boolean isAt(int place, String node) {
-        return place != EMPTY && names[place] == node;
+    private boolean isAt(int position, String node) {
+        return position != EMPTY && names[position] == node;
     }
 
-    /** An account is closed, and is not among the others any more; its number may be given again afterwards. */
+    /** An account was closed; its number may be given again afterwards. */
     synchronized void forget(String node) {
-        for (int place = 0; place < size; place++) { // of all: another name may have taken its slot
-            if (node.equals(names[place])) {
-                names[place] = null;
-                asked = List.of();
+        for (int position = 0; position < size; position++) { // all positions, since another name may use its slot
+            if (node.equals(names[position])) {
+                names[position] = null;
+                lastNames = List.of();
             }
         }
     }

@@ -9,10 +9,10 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 public final class NodeScoring {
     private final Ledger ledger;
     private final ScoringCache<?> scores;
-    private final FeasibilityCache.Memory memory;
+    private final FeasibilityCache.Kinds kinds;
 
     /**
-     * Connects itself to the ledger, which has no other.
+     * Connects the policy to a ledger that has none yet.
      *
      * @param policy scores for {@link Placement#FRAGMENTATION}
      */
@@ -21,7 +21,7 @@ public final class NodeScoring {
         var index = new NodeIndex(
                 node -> ledger.account(node).map(NodeAccountView::number).orElse(NodeIndex.UNKNOWN));
         this.scores = new ScoringCache<>(policy, ledger.models(), index);
-        this.memory = new FeasibilityCache.Memory(ledger.changes(), index);
+        this.kinds = new FeasibilityCache.Kinds(ledger.changes(), index);
         ledger.connect(scores, scores);
     }
 
@@ -37,9 +37,9 @@ public final class NodeScoring {
      */
     public FeasibilityCache forPod(String uid, PodGpuRequest request, Placement policy) {
         if (policy == Placement.FRAGMENTATION) {
-            scores.update();
+            scores.refresh();
         }
         return new FeasibilityCache(
-                ledger, scores, memory, uid, request, policy, ledger.nodeOf(uid).orElse(""));
+                ledger, scores, kinds, uid, request, policy, ledger.nodeOf(uid).orElse(""));
     }
 }

@@ -1,21 +1,21 @@
 package io.aliquot.scheduler.scoring;
 
 /*
- * Prices move a little all the time, and with them every score, by next to nothing. To weigh each place anew each time
- * would be most of what a decision costs where thousands of nodes differ. But from how far prices have moved follows how far a
- * score can have risen, for all nodes from two numbers, so that only those are weighed again that might be among the best.
+ * With every placement prices change a little, and with them every score. Scoring every candidate again each time would
+ * be most of the cost of a decision where thousands of nodes differ. But how far prices have moved bounds how far any score
+ * can have risen, by two numbers for all nodes, so that only candidates that may be among the best are scored again.
  */
-/** What scores depend on besides the places: while a judge is in one market, a place has one score. */
+/** The prices that scores depend on; at one snapshot a candidate has one score. */
 public final class PriceSnapshot {
-    /** One that never changes. */
-    public static final PriceSnapshot STILL = new PriceSnapshot(0, 0);
+    /** The prices of a policy without prices. */
+    public static final PriceSnapshot CONSTANT = new PriceSnapshot(0, 0);
 
-    /** Far above what sums of such terms are rounded by, and far below what places differ by. */
+    /** Far above the rounding errors of such sums, and far below the differences between candidates. */
     private static final double ROUNDING = 1e-9;
-    /** A fall of 1 or more is one of everything. */
-    private static final double LEAST = 0.1;
+    /** A fall of 1 or more means that everything may cost nothing. */
+    private static final double MIN_REMAINING = 0.1;
 
-    /** Sum over all markets up to this, of the logarithm by which the price that fell most did so: not less than any fell. */
+    /** Sum over all snapshots so far of the logarithm of the steepest fall of any price: no price fell more in total. */
     private final double fall;
 
     private final double weight;
@@ -31,27 +31,28 @@ public final class PriceSnapshot {
     }
 
     /**
-     * The one after this.
+     * The next snapshot.
      *
-     * @param least part of what it cost, 1 or less, that everything still costs at least
+     * @param minRemaining the smallest ratio, 1 or less, of any new price to its former one
      */
-    public PriceSnapshot next(double least, double weight) {
-        return new PriceSnapshot(fall - Math.log(Math.max(least, LEAST)), weight);
+    public PriceSnapshot next(double minRemaining, double weight) {
+        return new PriceSnapshot(fall - Math.log(Math.max(minRemaining, MIN_REMAINING)), weight);
     }
 
     /**
-     * No less than a place's score in this market.
+     * An upper bound of a candidate's score at these prices.
      *
-     * @param score in an earlier one, or more
-     * @param before that market
-     * @param priced what the place cost by prices, then or before
-     * @param least what its cost grows by for each unit of weight, or less
-     * @param most the same, or more
+     * @param score at an earlier snapshot, or an upper bound of it
+     * @param before that snapshot
+     * @param priceCost the candidate's {@link ScoringPolicy#priceCost} then or before
+     * @param minIdleCost its {@link ScoringPolicy#idleCost}, or a lower bound
+     * @param maxIdleCost its {@link ScoringPolicy#idleCost}, or an upper bound
      */
-    public double upperBound(double score, PriceSnapshot before, double priced, double least, double most) {
+    public double upperBound(
+            double score, PriceSnapshot before, double priceCost, double minIdleCost, double maxIdleCost) {
         double more = weight - before.weight;
-        double rise = priced * Math.min(1, fall - before.fall) - more * (more > 0 ? least : most);
-        double weighed = Math.max(Math.abs(least), Math.abs(most));
-        return score + rise + ROUNDING * (1 + Math.abs(score) + priced + weighed * (weight + before.weight));
+        double rise = priceCost * Math.min(1, fall - before.fall) - more * (more > 0 ? minIdleCost : maxIdleCost);
+        double idleCost = Math.max(Math.abs(minIdleCost), Math.abs(maxIdleCost));
+        return score + rise + ROUNDING * (1 + Math.abs(score) + priceCost + idleCost * (weight + before.weight));
     }
 }

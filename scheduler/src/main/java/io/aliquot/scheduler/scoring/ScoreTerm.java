@@ -1,11 +1,9 @@
 package io.aliquot.scheduler.scoring;
 
-import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
-
 /**
- * A part of what a place is liked for.
+ * One term of a score.
  *
- * @param name {@code fullness}; {@code waste}, {@code scarcity} and {@code idleness} of {@link Fragmentation}
- * @param thousandths of a GPU, or, of fullness, of the node; a cost where it isn't fullness
+ * @param name {@code fullness}; {@code waste}, {@code scarcity} and {@code idleness} of the policy {@code fragmentation}
+ * @param thousandths of a GPU, and a cost; for {@code fullness} of the node
  */
 public record ScoreTerm(String name, double thousandths) {}

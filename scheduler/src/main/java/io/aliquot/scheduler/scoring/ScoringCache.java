@@ -22,154 +22,157 @@ import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.function.Supplier;
 
 /*
- * The judge wants to know every node's room, and is asked for some pods only, often for none at all. So an account that
- * changes only notes that it has; what its room is now is looked up when somebody is to be judged, and told to the judge
- * in the order of the accounts' numbers, so that equal histories give equal choices.
+ * The scoring policy has to know the free capacity of every node, but scores for some pods only, often for none. So a
+ * change of an account is only noted. Before the next scoring refresh() reads the accounts' free capacities and reports
+ * them to the policy, in the order of the accounts' numbers, so that equal histories give equal choices.
  *
- * Locks: an account's may be held when this one is taken, never the other way. So rooms are read first and told then, and
- * whoever told of a later change of the same account goes first.
+ * Locks: a thread may hold an account's lock when it takes this one, never the reverse. So free capacities are read first
+ * and reported afterwards, and of two reports of one account the one with the higher count of changes wins.
  *
- * Nodes of one kind are often alike, and a place is the same on each of them: what the judge has said is kept by the room
- * before and after, and with each node's offer, so that a node that has not changed costs no look-up.
+ * Nodes of one kind are often alike, and so are candidates on them. An evaluation is cached by the free capacity before
+ * and after, and with each node's answer, so that a node that has not changed costs no lookup.
  */
 /**
- * Keeps a judge told of all nodes and pods, and asks it. Thread-safe.
+ * Keeps a scoring policy informed of all nodes and pods, and caches its evaluations. Thread-safe.
  *
- * @param <P> what the judge knows of a place
+ * @param <P> the policy's evaluation of a candidate
  */
 final class ScoringCache<P> implements NodeObserver, CandidateChooser {
-    /** Pods that are known to have come, so that one that comes again and again is counted once. */
+    /** The most pods of which is known that they were observed; a pod that is retried counts once. */
     private static final int MOST_PODS = 20_000;
-    /** Places that are remembered until the judge has a new edition, some 350 bytes each. */
-    private static final int MOST_PLACES = CacheSizes.limit(1 << 18, 350);
+    /** The most cached evaluations, about 350 bytes each. */
+    private static final int MOST_EVALUATIONS = CacheSizes.limit(1 << 18, 350);
 
     final GpuModels models;
 
-    private final ScoringPolicy<P> judge;
+    private final ScoringPolicy<P> policy;
     private final NodeIndex index;
-    /** By their numbers. */
+    /** Accounts that changed since the last refresh, by their numbers. */
     private final ConcurrentSkipListMap<Integer, NodeAccountView> changed = new ConcurrentSkipListMap<>();
 
-    private final Cache<String, Boolean> came =
+    private final Cache<String, Boolean> observed =
             Caffeine.newBuilder().maximumSize(MOST_PODS).executor(Runnable::run).build();
 
-    /** The judge's, when it was last told of something. */
-    private volatile int edition = -1;
+    /** The policy's, at the last refresh. */
+    private volatile int modelVersion = -1;
 
-    private volatile PriceSnapshot market = PriceSnapshot.STILL;
-    /** The pods that were there before the first came are known. */
-    private volatile boolean begun;
+    private volatile PriceSnapshot prices = PriceSnapshot.CONSTANT;
+    /** Whether the policy knows the pods that were bound before the first observed one. */
+    private volatile boolean knowsBoundPods;
 
     // Guarded by this.
 
-    private final Map<Integer, Capacity> told = new HashMap<>();
-    /** By demand, and by the room before and after. */
-    private final Map<DemandVector, Map<FreeCapacity, Map<FreeCapacity, P>>> places = new HashMap<>();
+    /** What the policy knows of each account, by number. */
+    private final Map<Integer, Capacity> reported = new HashMap<>();
+    /** Evaluations by demand, free capacity before and free capacity after. */
+    private final Map<DemandVector, Map<FreeCapacity, Map<FreeCapacity, P>>> known = new HashMap<>();
 
-    private int placesKnown;
-    /** Places that the judge has evaluated so far. */
+    private int knownCount;
+    /** How many candidates the policy has evaluated so far. */
     private long evaluations;
 
-    private final Map<List<P>, Menu> menus = new HashMap<>();
-    /** To work in: new ones for each node that has changed would be garbage for each pod. */
-    private final List<P> looked = new ArrayList<>();
+    private final Map<List<P>, Front> fronts = new HashMap<>();
+    /** Buffers: allocated for each changed node they would be garbage for each pod. */
+    private final List<P> evaluated = new ArrayList<>();
 
-    private final List<P> front = new ArrayList<>();
+    private final List<P> undominated = new ArrayList<>();
 
     /**
-     * The places of a node that may be the best for a pod, until the judge has a new edition. Nodes are often alike in
-     * this, however different they are: they share one, which is scored once for all of them.
+     * The candidates on a node that no other one dominates, the Pareto front, until the model version changes. Different
+     * nodes often have equal fronts; they share one object, which is scored once for all of them.
      */
-    final class Menu {
-        final int edition;
-        /** What a place's cost grows by for each unit of the market's weight: the least of them, and the most. */
-        final double least;
+    final class Front {
+        final int modelVersion;
+        /** The lowest and the highest idle cost of the candidates. */
+        final double minIdleCost;
 
-        final double most;
-        private final List<P> places;
+        final double maxIdleCost;
+        private final List<P> candidates;
 
-        // What was seen when the judge last looked, guarded by Judging.this.
+        // Of the last scoring, guarded by ScoringCache.this.
 
-        private PriceSnapshot seenIn = PriceSnapshot.STILL;
-        private boolean seen;
-        /** How much it liked the best of them. */
+        private PriceSnapshot scoredAt = PriceSnapshot.CONSTANT;
+        private boolean scored;
+        /** The score of the best candidate. */
         private double score;
-        /** The most that one of them cost by prices, then or before. */
-        private double priced;
+        /** The highest price cost of a candidate then, or an upper bound. */
+        private double priceCost;
 
-        private Menu(int edition, List<P> places) {
-            this.edition = edition;
-            this.places = places;
+        private Front(int modelVersion, List<P> candidates) {
+            this.modelVersion = modelVersion;
+            this.candidates = candidates;
             double low = Double.POSITIVE_INFINITY;
             double high = Double.NEGATIVE_INFINITY;
-            for (P place : places) {
-                low = Math.min(low, judge.idleCost(place));
-                high = Math.max(high, judge.idleCost(place));
+            for (P candidate : candidates) {
+                low = Math.min(low, policy.idleCost(candidate));
+                high = Math.max(high, policy.idleCost(candidate));
             }
-            this.least = low;
-            this.most = high;
+            this.minIdleCost = low;
+            this.maxIdleCost = high;
         }
 
-        /** How much the judge likes the best of them just now; not a number where it has learnt more since. */
+        /** The score of the best candidate now; NaN if the model version has changed. */
         double score() {
             synchronized (ScoringCache.this) {
-                if (edition != ScoringCache.this.edition) {
+                if (modelVersion != ScoringCache.this.modelVersion) {
                     return Double.NaN;
                 }
-                if (!seen || seenIn != market) {
-                    look();
+                if (!scored || scoredAt != prices) {
+                    computeScore();
                 }
                 return score;
             }
         }
 
-        /** The same; what was seen is noted for the node of this number. */
-        double score(CachedResults notes, int number) {
+        /** The same; records the result for the node of this number. */
+        double score(CachedResults results, int number) {
             synchronized (ScoringCache.this) {
                 double now = score();
                 if (!Double.isNaN(now)) {
-                    notes.saw(number, seenIn, now, priced);
+                    results.recordScore(number, scoredAt, now, priceCost);
                 }
                 return now;
             }
         }
 
-        private void look() {
-            score = judge.score(places.get(best(places)));
-            priced = 0;
-            for (int i = 0; i < places.size(); i++) {
-                priced = Math.max(priced, judge.priceCost(places.get(i)));
+        private void computeScore() {
+            score = policy.score(candidates.get(best(candidates)));
+            priceCost = 0;
+            for (int i = 0; i < candidates.size(); i++) {
+                priceCost = Math.max(priceCost, policy.priceCost(candidates.get(i)));
             }
-            seenIn = market;
-            seen = true;
+            scoredAt = prices;
+            scored = true;
         }
 
-        /** What that is made of; nothing where the judge has learnt more since. */
+        /** The terms of that score; empty if the model version has changed. */
         List<ScoreTerm> terms() {
             synchronized (ScoringCache.this) {
-                return edition != ScoringCache.this.edition ? List.of() : judge.terms(places.get(best(places)));
+                return modelVersion != ScoringCache.this.modelVersion
+                        ? List.of()
+                        : policy.terms(candidates.get(best(candidates)));
             }
         }
     }
 
-    /** What a node offers a pod, as the judge sees it. */
+    /** The answer of a node that the pod fits on, with its score. */
     final class Evaluated extends Feasibility.Fits {
-        final Menu menu;
-        /** What is added to the menu's score for the node. */
-        final double tie;
-        /** Places that the judge evaluated for this answer; it remembered the others. */
+        final Front front;
+        /** Added to the front's score for the node. */
+        final double tieBreak;
+        /** How many candidates the policy evaluated for this answer; the others were cached. */
         final int evaluations;
 
-        private Evaluated(double fullness, Menu menu, double tie, int evaluations) {
+        private Evaluated(double fullness, Front front, double tieBreak, int evaluations) {
             super(fullness);
-            this.menu = menu;
-            this.tie = tie;
+            this.front = front;
+            this.tieBreak = tieBreak;
             this.evaluations = evaluations;
         }
 
-        /** How much the judge likes it just now; not a number where it has learnt more since. */
+        /** The node's score now; NaN if the model version has changed. */
         double score() {
-            return menu.score() + tie;
+            return front.score() + tieBreak;
         }
     }
 
@@ -179,19 +182,19 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
      * @param models the ledger's
      * @param index is told which nodes are dropped
      */
-    ScoringCache(ScoringPolicy<P> judge, GpuModels models, NodeIndex index) {
-        this.judge = judge;
+    ScoringCache(ScoringPolicy<P> policy, GpuModels models, NodeIndex index) {
+        this.policy = policy;
         this.models = models;
         this.index = index;
     }
 
-    /** Another number whenever nodes have to be judged again. */
+    /** Differs whenever nodes have to be evaluated again. */
     int modelVersion() {
-        return edition;
+        return modelVersion;
     }
 
-    PriceSnapshot market() {
-        return market;
+    PriceSnapshot prices() {
+        return prices;
     }
 
     @Override
@@ -204,145 +207,141 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
         index.forget(node);
     }
 
+    /** Reports all changes to the policy. The caller must not hold an account's lock. */
     @Override
     public void refresh() {
-        update();
-    }
-
-    /** Tells the judge of all that has changed. Not to be called with an account's lock held. */
-    void update() {
         for (var next = changed.pollFirstEntry(); next != null; next = changed.pollFirstEntry()) {
-            Capacity state = next.getValue().capacity();
+            Capacity capacity = next.getValue().capacity();
             synchronized (this) {
-                tell(next.getKey(), state);
+                report(next.getKey(), capacity);
             }
         }
         synchronized (this) {
-            int now = judge.modelVersion();
-            if (now != edition) {
-                edition = now;
-                forget();
+            int now = policy.modelVersion();
+            if (now != modelVersion) {
+                modelVersion = now;
+                clear();
             }
-            market = judge.prices();
+            prices = policy.prices();
         }
     }
 
-    private void tell(Integer number, Capacity now) {
-        Capacity before = told.get(number);
+    private void report(Integer number, Capacity now) {
+        Capacity before = reported.get(number);
         if (before != null && before.changes() >= now.changes()) {
             return;
         }
-        told.put(number, now);
+        reported.put(number, now);
         Optional<FreeCapacity> last = before == null ? Optional.empty() : before.free();
         if (!last.equals(now.free())) {
-            last.ifPresent(judge::left);
-            now.free().ifPresent(judge::entered);
+            last.ifPresent(policy::nodeRemoved);
+            now.free().ifPresent(policy::nodeAdded);
         }
     }
 
     /**
-     * A pod is to be placed; before the first all that are there already were.
+     * Reports a pod that is to be placed; before the first one, reports all bound pods.
      *
-     * @param there in the order in which they came
+     * @param bound requests of the bound pods, oldest first
      */
-    void observe(String uid, PodGpuRequest ask, Supplier<Collection<PodGpuRequest>> there) {
-        if (came.asMap().putIfAbsent(uid, true) != null) {
+    void observe(String uid, PodGpuRequest request, Supplier<Collection<PodGpuRequest>> bound) {
+        if (observed.asMap().putIfAbsent(uid, true) != null) {
             return;
         }
-        // Looked for without the lock: those who are asked have theirs.
-        Collection<PodGpuRequest> earlier = begun ? List.of() : there.get();
+        // Read without this lock, since it takes the accounts' locks.
+        Collection<PodGpuRequest> earlier = knowsBoundPods ? List.of() : bound.get();
         synchronized (this) {
-            if (!begun) {
-                begun = true;
-                earlier.forEach(pod -> judge.observe(models.demand(pod)));
+            if (!knowsBoundPods) {
+                knowsBoundPods = true;
+                earlier.forEach(pod -> policy.observe(models.demand(pod)));
             }
-            judge.observe(models.demand(ask));
+            policy.observe(models.demand(request));
         }
     }
 
     /**
-     * What a node offers that a pod fits on in these ways.
+     * Evaluates a node that a pod fits on.
      *
-     * @param fullness of the node then
+     * @param fullness of the node with the pod
      */
-    synchronized Evaluated fits(double fullness, CandidatePlacements ways) {
+    synchronized Evaluated evaluate(double fullness, CandidatePlacements candidates) {
         long before = evaluations;
-        Menu menu = menu(places(ways));
-        return new Evaluated(fullness, menu, judge.tieBreak(ways.before()), (int) (evaluations - before));
+        Front front = front(evaluations(candidates));
+        return new Evaluated(fullness, front, policy.tieBreak(candidates.before()), (int) (evaluations - before));
     }
 
     @Override
-    public synchronized int choose(CandidatePlacements ways) {
-        return ways.gpu(best(places(ways)));
+    public synchronized int choose(CandidatePlacements candidates) {
+        return candidates.gpu(best(evaluations(candidates)));
     }
 
-    /** Valid until asked for again. */
-    private List<P> places(CandidatePlacements ways) {
-        if (placesKnown >= MOST_PLACES) {
-            forget();
+    /** The evaluation of each candidate; valid until the next call. */
+    private List<P> evaluations(CandidatePlacements candidates) {
+        if (knownCount >= MOST_EVALUATIONS) {
+            clear();
         }
-        Map<FreeCapacity, P> known = places.computeIfAbsent(ways.demand(), any -> new HashMap<>())
-                .computeIfAbsent(ways.before(), any -> new HashMap<>());
-        looked.clear();
-        for (int way = 0; way < ways.count(); way++) {
-            P place = known.get(ways.after(way));
-            if (place == null) {
-                FreeCapacity after = ways.kept(way);
-                place = judge.evaluate(ways.demand(), ways.before(), after);
-                known.put(after, place);
-                placesKnown++;
+        Map<FreeCapacity, P> byFreeAfter = known.computeIfAbsent(candidates.demand(), any -> new HashMap<>())
+                .computeIfAbsent(candidates.before(), any -> new HashMap<>());
+        evaluated.clear();
+        for (int i = 0; i < candidates.count(); i++) {
+            P evaluation = byFreeAfter.get(candidates.after(i));
+            if (evaluation == null) {
+                FreeCapacity after = candidates.copyOfAfter(i);
+                evaluation = policy.evaluate(candidates.demand(), candidates.before(), after);
+                byFreeAfter.put(after, evaluation);
+                knownCount++;
                 evaluations++;
             }
-            looked.add(place);
+            evaluated.add(evaluation);
         }
-        return looked;
+        return evaluated;
     }
 
-    /** Of those that no other outdoes, the Pareto front; of equals the first. */
-    private Menu menu(List<P> places) {
-        front.clear();
-        for (int i = 0; i < places.size(); i++) {
-            P place = places.get(i);
-            if (!outdone(place, front)) {
-                for (int other = front.size() - 1; other >= 0; other--) {
-                    if (judge.dominates(place, front.get(other))) {
-                        front.remove(other);
+    /** The candidates that no other one dominates; of equal ones the first. */
+    private Front front(List<P> candidates) {
+        undominated.clear();
+        for (int i = 0; i < candidates.size(); i++) {
+            P candidate = candidates.get(i);
+            if (!isDominated(candidate, undominated)) {
+                for (int other = undominated.size() - 1; other >= 0; other--) {
+                    if (policy.dominates(candidate, undominated.get(other))) {
+                        undominated.remove(other);
                     }
                 }
-                front.add(place);
+                undominated.add(candidate);
             }
         }
-        Menu known = menus.get(front);
-        if (known == null) {
-            List<P> list = List.copyOf(front);
-            known = new Menu(edition, list);
-            menus.put(list, known);
+        Front front = fronts.get(undominated);
+        if (front == null) {
+            List<P> list = List.copyOf(undominated);
+            front = new Front(modelVersion, list);
+            fronts.put(list, front);
         }
-        return known;
+        return front;
     }
 
-    private boolean outdone(P place, List<P> by) {
+    private boolean isDominated(P candidate, List<P> by) {
         for (int i = 0; i < by.size(); i++) {
-            if (judge.dominates(by.get(i), place)) {
+            if (policy.dominates(by.get(i), candidate)) {
                 return true;
             }
         }
         return false;
     }
 
-    private void forget() {
-        places.clear();
-        placesKnown = 0;
-        menus.clear();
+    private void clear() {
+        known.clear();
+        knownCount = 0;
+        fronts.clear();
     }
 
     private int best(List<P> list) {
         int best = 0;
-        double most = list.size() > 1 ? judge.score(list.get(0)) : 0;
+        double most = list.size() > 1 ? policy.score(list.get(0)) : 0;
         for (int i = 1; i < list.size(); i++) {
-            P place = list.get(i);
-            if (judge.upperBound(place) > most) {
-                double score = judge.score(place);
+            P candidate = list.get(i);
+            if (policy.upperBound(candidate) > most) {
+                double score = policy.score(candidate);
                 if (score > most) {
                     best = i;
                     most = score;

@@ -5,69 +5,68 @@ import io.aliquot.scheduler.placement.FreeCapacity;
 import java.util.List;
 
 /**
- * Says which of the places where a pod fits are liked better. Used by one thread at a time; equal answers for equal
- * histories.
+ * Scores the candidate placements of pods. Used by one thread at a time; equal calls give equal results.
  *
- * @param <P> what it knows of a place
+ * @param <P> the evaluation of a candidate
  */
 public interface ScoringPolicy<P> {
-    /** Tells of a node that there is from now on, or that has changed so. */
-    default void entered(FreeCapacity room) {}
+    /** Reports a node that is new, or its new free capacity after {@link #nodeRemoved} with the former one. */
+    default void nodeAdded(FreeCapacity node) {}
 
-    /** Tells of a node that is like this no more. */
-    default void left(FreeCapacity room) {}
+    /** Reports that a node is gone or has no longer this free capacity. */
+    default void nodeRemoved(FreeCapacity node) {}
 
-    /** Tells of a demand before it is placed; once for each, whether or not it fits anywhere. */
+    /** Reports the demand of a pod that is to be placed; once per pod, whether or not it fits. */
     default void observe(DemandVector demand) {}
 
-    /** Another number whenever places have to be weighed again. To be asked before places are weighed or scored. */
+    /** Differs whenever evaluations become invalid. Called before candidates are evaluated or scored. */
     default int modelVersion() {
         return 0;
     }
 
-    /** Another object whenever scores have to be asked for again. To be asked after the judge was told of something. */
+    /** Another object whenever scores become invalid. Called after each report. */
     default PriceSnapshot prices() {
-        return PriceSnapshot.STILL;
+        return PriceSnapshot.CONSTANT;
     }
 
     /**
-     * What can be said of a place by itself.
+     * Evaluates a candidate, independently of prices.
      *
-     * @param before the node's room
-     * @param after the same with the demand on it
+     * @param before the node's free capacity
+     * @param after its free capacity with the pod
      */
     P evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after);
 
-    /** How much a place is liked; the highest wins. */
-    double score(P place);
+    /** The score of a candidate now; the highest wins. */
+    double score(P candidate);
 
-    /** Whether a place is liked no less than another, however prices move. */
-    default boolean dominates(P place, P other) {
-        return place.equals(other);
+    /** Whether a candidate's score is at least another's at all prices. */
+    default boolean dominates(P candidate, P other) {
+        return candidate.equals(other);
     }
 
-    /** What is added for the node, for those whose places are liked alike. */
+    /** Added to the score of the node; decides between nodes whose candidates have equal scores. */
     default double tieBreak(FreeCapacity before) {
         return 0;
     }
 
-    /** No less than what {@link #score} would say, for less. */
-    default double upperBound(P place) {
-        return score(place);
+    /** An upper bound of {@link #score}, cheaper to compute. */
+    default double upperBound(P candidate) {
+        return score(candidate);
     }
 
-    /** What a place costs by prices, in this market or the last in which it was scored, for {@link PriceSnapshot#upperBound}. */
-    default double priceCost(P place) {
+    /** The part of the cost that depends on prices, at the last scoring; for {@link PriceSnapshot#upperBound}. */
+    default double priceCost(P candidate) {
         return 0;
     }
 
-    /** What a place's cost grows by for each unit of {@link PriceSnapshot}'s weight; less than 0 where it shrinks. */
-    default double idleCost(P place) {
+    /** The change of the cost per unit of {@link PriceSnapshot#weight}. */
+    default double idleCost(P candidate) {
         return 0;
     }
 
-    /** What that is made of; nothing where there is nothing to tell. */
-    default List<ScoreTerm> terms(P place) {
+    /** The terms of the score; may be empty. */
+    default List<ScoreTerm> terms(P candidate) {
         return List.of();
     }
 }

@@ -4,97 +4,97 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * The best liked of many nodes, so many at most; of equally liked ones the first by rank. A heap with the worst that is
- * kept at its top: where few are kept of many, most are turned away by one comparison. Nodes are told by their indexes in
- * a list and by ranks, no two the same, so that nothing has to be looked at in memory to compare them.
+ * The k nodes with the highest scores; of equal scores the first by rank. A heap with the worst node at its top: most of
+ * many nodes are rejected by one comparison. Nodes are identified by their index in a list and by distinct ranks, so that
+ * comparing them reads no other memory.
  */
 final class TopK {
     private int[] indexes = {};
     private int[] ranks = {};
-    private double[] likings = {};
-    private int most;
+    private double[] scores = {};
+    private int limit;
     private int size;
 
-    /** Begins anew; keeps {@code most} at most, 1 or more. */
-    void begin(int most) {
-        if (indexes.length < most) {
-            indexes = new int[most];
-            ranks = new int[most];
-            likings = new double[most];
+    /** Removes all nodes; the heap then holds up to {@code limit}, 1 or more. */
+    void reset(int limit) {
+        if (indexes.length < limit) {
+            indexes = new int[limit];
+            ranks = new int[limit];
+            scores = new double[limit];
         }
-        this.most = most;
+        this.limit = limit;
         size = 0;
     }
 
-    /** Whether one that is liked so much, and no more, would be kept. */
-    boolean takes(int rank, double liking) {
-        return size < most || worse(likings[0], ranks[0], liking, rank);
+    /** Whether {@link #add} would keep a node with this score. */
+    boolean accepts(int rank, double score) {
+        return size < limit || worse(scores[0], ranks[0], score, rank);
     }
 
-    /** How much the worst of those is liked that are kept; nobody is worse where there is room for more. */
+    /** The lowest score in the heap; negative infinity while the heap is not full. */
     double worst() {
-        return size < most ? Double.NEGATIVE_INFINITY : likings[0];
+        return size < limit ? Double.NEGATIVE_INFINITY : scores[0];
     }
 
-    void add(int index, int rank, double liking) {
-        if (size < most) {
-            up(size++, index, rank, liking);
-        } else if (worse(likings[0], ranks[0], liking, rank)) {
-            down(size, index, rank, liking);
+    void add(int index, int rank, double score) {
+        if (size < limit) {
+            up(size++, index, rank, score);
+        } else if (worse(scores[0], ranks[0], score, rank)) {
+            down(size, index, rank, score);
         }
     }
 
-    private static boolean worse(double liking, int rank, double other, int otherRank) {
-        return liking < other || (liking == other && rank > otherRank);
+    private static boolean worse(double score, int rank, double other, int otherRank) {
+        return score < other || (score == other && rank > otherRank);
     }
 
-    private void up(int at, int index, int rank, double liking) {
-        int place = at;
-        while (place > 0) {
-            int parent = (place - 1) / 2;
-            if (!worse(liking, rank, likings[parent], ranks[parent])) {
+    private void up(int from, int index, int rank, double score) {
+        int at = from;
+        while (at > 0) {
+            int parent = (at - 1) / 2;
+            if (!worse(score, rank, scores[parent], ranks[parent])) {
                 break;
             }
-            move(parent, place);
-            place = parent;
+            move(parent, at);
+            at = parent;
         }
-        set(place, index, rank, liking);
+        set(at, index, rank, score);
     }
 
-    /** Puts one in place of the worst, among the first {@code size}. */
-    private void down(int size, int index, int rank, double liking) {
-        int place = 0;
-        for (int child = 1; child < size; child = 2 * place + 1) {
-            if (child + 1 < size && worse(likings[child + 1], ranks[child + 1], likings[child], ranks[child])) {
+    /** Replaces the worst of the first {@code size}. */
+    private void down(int size, int index, int rank, double score) {
+        int at = 0;
+        for (int child = 1; child < size; child = 2 * at + 1) {
+            if (child + 1 < size && worse(scores[child + 1], ranks[child + 1], scores[child], ranks[child])) {
                 child++;
             }
-            if (!worse(likings[child], ranks[child], liking, rank)) {
+            if (!worse(scores[child], ranks[child], score, rank)) {
                 break;
             }
-            move(child, place);
-            place = child;
+            move(child, at);
+            at = child;
         }
-        set(place, index, rank, liking);
+        set(at, index, rank, score);
     }
 
     private void move(int from, int to) {
-        set(to, indexes[from], ranks[from], likings[from]);
+        set(to, indexes[from], ranks[from], scores[from]);
     }
 
-    private void set(int place, int index, int rank, double liking) {
-        indexes[place] = index;
-        ranks[place] = rank;
-        likings[place] = liking;
+    private void set(int at, int index, int rank, double score) {
+        indexes[at] = index;
+        ranks[at] = rank;
+        scores[at] = score;
     }
 
-    /** The best first, of this list. Nothing can be added before it begins anew. */
+    /** The names of the nodes, best first. The heap must be reset before its next use. */
     List<String> sorted(List<String> names) {
         for (int last = size - 1; last > 0; last--) {
             int index = indexes[last];
             int rank = ranks[last];
-            double liking = likings[last];
+            double score = scores[last];
             move(0, last);
-            down(last, index, rank, liking);
+            down(last, index, rank, score);
         }
         var best = new String[size];
         for (int i = 0; i < size; i++) {

@@ -118,18 +118,18 @@ public final class PlacementEngine {
     /** Reserves the best of the nodes, by the pod's policy or else the engine's; empty if the pod fits on none. */
     public Optional<String> reserveBest(PendingPod pod, List<String> nodes) {
         Placement wanted = pod.request().request.nodePlacement().orElse(policy);
-        FeasibilityCache feasibility = scoring.forPod(pod.uid(), pod.request().request, wanted);
+        FeasibilityCache cache = scoring.forPod(pod.uid(), pod.request().request, wanted);
         Optional<String> best =
-                feasibility.best(nodes, 1, (node, refuses) -> {}).stream().findFirst();
+                cache.best(nodes, 1, (node, refuses) -> {}).stream().findFirst();
         best.ifPresent(node -> ledger.reserve(id(pod.uid()), node, pod.request().request));
         return best;
     }
 
     /** Those of the nodes that the pod fits on. */
     public List<String> feasible(PendingPod pod, List<String> nodes) {
-        FeasibilityCache feasibility = scoring.forPod(pod.uid(), pod.request().request, policy);
+        FeasibilityCache cache = scoring.forPod(pod.uid(), pod.request().request, policy);
         return nodes.stream()
-                .filter(node -> feasibility.of(node) instanceof Feasibility.Fits)
+                .filter(node -> cache.feasibility(node) instanceof Feasibility.Fits)
                 .toList();
     }
 

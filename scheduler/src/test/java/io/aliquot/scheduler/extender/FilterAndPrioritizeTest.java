@@ -103,7 +103,7 @@ class FilterAndPrioritizeTest {
             private int left;
 
             @Override
-            public void left(FreeCapacity room) {
+            public void nodeRemoved(FreeCapacity room) {
                 left++;
             }
 

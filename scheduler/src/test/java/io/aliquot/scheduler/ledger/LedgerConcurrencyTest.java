@@ -98,7 +98,7 @@ class LedgerConcurrencyTest {
             return true;
         }
 
-        /** Something about the pod changes that is nobody's concern. */
+        /** A change of the pod that does not affect the ledger. */
         synchronized void touch(int place, Pod before) {
             if (pods[place].version() != before.version()) {
                 return;
@@ -166,7 +166,7 @@ class LedgerConcurrencyTest {
 
         putNodes();
         catchUp();
-        settle();
+        settleAll();
         catchUp();
         assertThat(ledger.unconfirmed(Duration.ZERO)).isEmpty();
         for (int place = 0; place < PODS; place++) {
@@ -209,7 +209,7 @@ class LedgerConcurrencyTest {
                 case 1 -> clock.addAndGet(Duration.ofMillis(random.nextInt(500)).toNanos());
                 case 2 -> server.touch(place, pod);
                 case 3 -> server.end(place, random.nextInt(4) == 0);
-                case 4 -> settle();
+                case 4 -> settleAll();
                 case 5 -> ledger.putNode("n" + node, NODES[node]);
                 case 6 -> ledger.setAgentReady("n" + node, random.nextInt(4) != 0);
                 case 7, 8, 9 -> resize(place, pod, random);
@@ -253,7 +253,7 @@ class LedgerConcurrencyTest {
     }
 
     /** Decides what became of writes whose answer was lost. Others may be under way, so each pod is moved on first. */
-    private void settle() {
+    private void settleAll() {
         for (PodId id : ledger.unconfirmed(Duration.ZERO)) {
             OptionalLong base = ledger.unresolvedBase(id.uid());
             for (int place = 0; place < PODS; place++) {

@@ -41,9 +41,9 @@ class CandidatePlacementsTest {
             ways.find(before, HOST, one.gpus(), policy);
 
             for (int way = 0; way < ways.count(); way++) {
-                assertThat(ways.after(way)).isEqualTo(ways.kept(way));
+                assertThat(ways.after(way)).isEqualTo(ways.copyOfAfter(way));
             }
-            assertThat(IntStream.range(0, ways.count()).mapToObj(way -> new Way(ways.gpu(way), ways.kept(way))))
+            assertThat(IntStream.range(0, ways.count()).mapToObj(way -> new Way(ways.gpu(way), ways.copyOfAfter(way))))
                     .as("seed %d: %s among %s", seed, ask, one.gpus())
                     .isEqualTo(each ? eachGpu(ask, one, shape) : List.of(way(chosen, one, shape)));
             chosenFrom += ways.count() > 1 ? 1 : 0;

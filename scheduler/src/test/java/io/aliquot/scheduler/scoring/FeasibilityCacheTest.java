@@ -50,7 +50,7 @@ class FeasibilityCacheTest {
 
     private final long seed = Long.getLong("aliquot.seed", System.nanoTime());
 
-    /** Made anew each time: that two pods are of one kind shows in what they want, not in its being one object. */
+    /** A new object each time: two pods are of one kind because their requests are equal, not identical. */
     private static PodGpuRequest kind(int number) {
         return switch (number) {
             case 0 -> ask("APP:main: gpumem=100");
@@ -79,7 +79,7 @@ class FeasibilityCacheTest {
         }
         for (int kind = 0; kind < 5_000; kind++) {
             PodGpuRequest ask = ask("APP:main: gpumem=" + (100 + kind));
-            assertThat(scoring.forPod("anybody", ask, Placement.BINPACK).of("n0"))
+            assertThat(scoring.forPod("anybody", ask, Placement.BINPACK).feasibility("n0"))
                     .as("kind %d", kind)
                     .hasToString(ledger.feasibility("n0", "anybody", ask).toString());
         }
@@ -96,10 +96,10 @@ class FeasibilityCacheTest {
                     work.add(() -> {
                         for (int step = 0; step < 500; step++) {
                             happen(random);
-                            FeasibilityCache offers = scoring.forPod(
+                            FeasibilityCache cache = scoring.forPod(
                                     pod(random.nextInt(PODS)).uid(), kind(random.nextInt(KINDS)), Placement.BINPACK);
                             for (int node = 0; node <= NODES; node++) {
-                                offers.of("n" + node);
+                                cache.feasibility("n" + node);
                             }
                         }
                         return null;
@@ -121,9 +121,9 @@ class FeasibilityCacheTest {
 
     private void compare(String uid, int kind) {
         for (Placement policy : Placement.values()) {
-            FeasibilityCache offers = scoring.forPod(uid, kind(kind), policy);
+            FeasibilityCache cache = scoring.forPod(uid, kind(kind), policy);
             for (int node = 0; node <= NODES; node++) {
-                assertThat(offers.of(NAMES.get(node)))
+                assertThat(cache.feasibility(NAMES.get(node)))
                         .as("-Daliquot.seed=%d, pod %s, kind %d, node %d, %s", seed, uid, kind, node, policy)
                         .hasToString(
                                 ledger.feasibility("n" + node, uid, kind(kind)).toString());

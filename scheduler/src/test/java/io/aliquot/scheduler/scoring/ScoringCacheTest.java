@@ -63,16 +63,16 @@ class ScoringCacheTest {
         final List<DemandVector> demands = new ArrayList<>();
         final AtomicInteger inside = new AtomicInteger();
         int weighed;
-        int edition;
+        int version;
         ToDoubleBiFunction<FreeCapacity, Integer> likes = (after, free) -> 0;
 
         @Override
-        public void entered(FreeCapacity room) {
+        public void nodeAdded(FreeCapacity room) {
             alone(() -> rooms.merge(room, 1, Integer::sum));
         }
 
         @Override
-        public void left(FreeCapacity room) {
+        public void nodeRemoved(FreeCapacity room) {
             alone(() -> rooms.compute(room, (any, count) -> count == null || count == 1 ? null : count - 1));
         }
 
@@ -83,7 +83,7 @@ class ScoringCacheTest {
 
         @Override
         public int modelVersion() {
-            return edition;
+            return version;
         }
 
         @Override
@@ -210,7 +210,7 @@ class ScoringCacheTest {
 
         assertThat(taken("a")).isEqualTo(uuid(1, 1));
         judge.likes = (after, free) -> after.gpuMiB(1) < 1000 ? 1 : 0; // two GPUs begun
-        judge.edition++;
+        judge.version++;
         assertThat(taken("b")).isEqualTo(uuid(1, 0));
     }
 
@@ -270,9 +270,9 @@ class ScoringCacheTest {
                 Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "binpack"),
                 "APP:main: gpumem=250");
 
-        var offers = scoring.forPod("a", binpack, Placement.FRAGMENTATION);
+        var cache = scoring.forPod("a", binpack, Placement.FRAGMENTATION);
 
-        assertThat(offers.liking("n2")).isEqualTo(250);
+        assertThat(cache.score("n2")).isEqualTo(250);
     }
 
     @Test
@@ -296,7 +296,7 @@ class ScoringCacheTest {
             liking("n" + number, "a");
         }
         assertThat(judge.weighed).isEqualTo(1);
-        judge.edition++;
+        judge.version++;
         liking("n0", "a");
         assertThat(judge.weighed).isEqualTo(2);
     }
@@ -309,7 +309,7 @@ class ScoringCacheTest {
         evaluateAll(names);
         List<String> before = best(names);
 
-        judge.edition++;
+        judge.version++;
         judge.likes = (after, free) -> -Math.abs(after.gpuMiB(3) - 2_301);
         int weighed = judge.weighed;
         List<String> first = best(names);
@@ -337,12 +337,12 @@ class ScoringCacheTest {
     void allNodesThatFitAreListedAndScored() {
         List<String> names = unlikeNodes(1_000);
         judge.likes = (after, free) -> -after.free();
-        FeasibilityCache offers = scoring.forPod("a", QUARTER, Placement.FRAGMENTATION);
+        FeasibilityCache cache = scoring.forPod("a", QUARTER, Placement.FRAGMENTATION);
 
-        List<String> listed = offers.best(names, names.size(), (node, refuses) -> {});
+        List<String> listed = cache.best(names, names.size(), (node, refuses) -> {});
         assertThat(listed).containsExactlyInAnyOrderElementsOf(names);
         var scores = new HashMap<String, Integer>();
-        scoring.forPod("a", QUARTER, Placement.FRAGMENTATION).score(listed, scores::put);
+        scoring.forPod("a", QUARTER, Placement.FRAGMENTATION).prioritize(listed, scores::put);
 
         assertThat(scores).hasSize(names.size());
         assertThat(scores.values()).contains(10, 0);
@@ -433,13 +433,13 @@ class ScoringCacheTest {
             PodId pod = LedgerTest.pod("q" + i);
             PodGpuRequest ask = kind(1 + i % 3);
             freshScoring.observe(pod.uid(), ask);
-            FeasibilityCache offers = freshScoring.forPod(pod.uid(), ask, Placement.FRAGMENTATION);
+            FeasibilityCache cache = freshScoring.forPod(pod.uid(), ask, Placement.FRAGMENTATION);
             String best = "";
             double most = Double.NEGATIVE_INFINITY;
             for (int number = 0; number < NODES; number++) {
                 String node = "n" + number;
-                if (offers.liking(node) > most) {
-                    most = offers.liking(node);
+                if (cache.score(node) > most) {
+                    most = cache.score(node);
                     best = node;
                 }
             }
@@ -464,9 +464,9 @@ class ScoringCacheTest {
                         PodGpuRequest ask = kind(1 + random.nextInt(3));
                         String uid = pod(random.nextInt(PODS)).uid();
                         scoring.observe(uid, ask);
-                        FeasibilityCache offers = scoring.forPod(uid, ask, Placement.FRAGMENTATION);
+                        FeasibilityCache cache = scoring.forPod(uid, ask, Placement.FRAGMENTATION);
                         for (int number = 0; number < NODES; number++) {
-                            offers.liking("n" + number);
+                            cache.score("n" + number);
                         }
                     }
                     return null;
@@ -482,14 +482,13 @@ class ScoringCacheTest {
         assertThat(judge.rooms).as("-Daliquot.seed=%d", seed).isEqualTo(rooms());
     }
 
-    /** Whoever chooses a GPU holds its node's lock and wants the judge's; whoever looks what was placed wants the nodes'. */
+    /** Selecting a GPU takes the policy's lock under a node's lock; listing the bound pods takes the nodes' locks. */
     @Test
     void whatWasPlacedBeforeIsLookedForWithoutTheJudgesLock() {
-        var judging =
-                new ScoringCache<>(new Fragmentation(), new GpuModels(), new NodeIndex(node -> NodeIndex.UNKNOWN));
+        var scores = new ScoringCache<>(new Fragmentation(), new GpuModels(), new NodeIndex(node -> NodeIndex.UNKNOWN));
         var free = new AtomicBoolean();
-        judging.observe("first", QUARTER, () -> {
-            var other = new Thread(judging::update);
+        scores.observe("first", QUARTER, () -> {
+            var other = new Thread(scores::refresh);
             other.start();
             try {
                 other.join(10_000);
@@ -502,7 +501,7 @@ class ScoringCacheTest {
         assertThat(free).isTrue();
     }
 
-    /** Pods and nodes come and go, prices move, and the sample is dealt anew: no score is older than that. */
+    /** Pods and nodes come and go, prices move, and the workload is sampled again: no score is older than that. */
     @Test
     void whateverHasHappenedANodeIsLikedAsIfItWereLookedAtForTheFirstTime() {
         var fragmentation = new Fragmentation();
@@ -526,18 +525,18 @@ class ScoringCacheTest {
                 default -> fresh.commit(pod, names[number], ask, 1);
             }
             freshScoring.observe(pod.uid(), ask);
-            FeasibilityCache offers = freshScoring.forPod("anybody", ask, Placement.FRAGMENTATION);
-            List<String> best = step % 2 == 0 ? List.of() : offers.best(List.of(names), 5, (node, refuses) -> {});
+            FeasibilityCache cache = freshScoring.forPod("anybody", ask, Placement.FRAGMENTATION);
+            List<String> best = step % 2 == 0 ? List.of() : cache.best(List.of(names), 5, (node, refuses) -> {});
             var likings = new TreeMap<String, Double>();
             for (String name : names) {
-                if (offers.of(name) instanceof Feasibility.Fits) {
+                if (cache.feasibility(name) instanceof Feasibility.Fits) {
                     FreeCapacity before = FreeCapacity.of(
                             models.shape(node(0, 1000).cards().list(), HOST),
                             HOST,
                             fresh.view(name).orElseThrow().gpus());
                     DemandVector demand = models.demand(ask);
-                    likings.put(name, offers.liking(name));
-                    assertThat(offers.liking(name))
+                    likings.put(name, cache.score(name));
+                    assertThat(cache.score(name))
                             .as("-Daliquot.seed=%d, step %d, %s", seed, step, name)
                             .isEqualTo(
                                     fragmentation.score(fragmentation.evaluate(demand, before, before.with(demand, 0)))
@@ -560,8 +559,8 @@ class ScoringCacheTest {
     }
 
     private double liking(String node, String pod, PodGpuRequest ask) {
-        FeasibilityCache offers = scoring.forPod(pod, ask, Placement.FRAGMENTATION);
-        return offers.liking(node);
+        FeasibilityCache cache = scoring.forPod(pod, ask, Placement.FRAGMENTATION);
+        return cache.score(node);
     }
 
     /** The GPU of node n1 that a pod gets. */

@@ -11,18 +11,18 @@ import org.junit.jupiter.api.Test;
 
 class TopKTest {
     private static final Comparator<Node> BETTER_FIRST =
-            Comparator.comparingDouble(Node::liking).reversed().thenComparing(Node::rank);
+            Comparator.comparingDouble(Node::score).reversed().thenComparing(Node::rank);
 
-    private record Node(int index, int rank, double liking) {}
+    private record Node(int index, int rank, double score) {}
 
     private static boolean better(Node one, Node other) {
         return BETTER_FIRST.compare(one, other) < 0;
     }
 
     @Test
-    void ofEquallyLikedOnesTheFirstByRankIsBetter() {
+    void ofEqualScoresTheFirstByRankIsBetter() {
         var best = new TopK();
-        best.begin(2);
+        best.reset(2);
         best.add(0, 7, 0.5);
         best.add(1, 9, 0.5);
         best.add(2, 3, 0.5);
@@ -36,7 +36,7 @@ class TopKTest {
         var best = new TopK();
         for (int round = 0; round < 2000; round++) {
             int most = 1 + random.nextInt(20);
-            best.begin(most);
+            best.reset(most);
             List<Node> nodes = new ArrayList<>();
             int count = random.nextInt(60);
             List<Integer> ranks =
@@ -46,11 +46,11 @@ class TopKTest {
             for (int i = 0; i < count; i++) {
                 var node = new Node(i, ranks.get(i), random.nextInt(10) / 10.0);
                 nodes.add(node);
-                if (!best.takes(node.rank(), node.liking())) {
+                if (!best.accepts(node.rank(), node.score())) {
                     assertThat(nodes.stream().filter(one -> better(one, node))).hasSizeGreaterThanOrEqualTo(most);
                     continue;
                 }
-                best.add(i, node.rank(), node.liking());
+                best.add(i, node.rank(), node.score());
             }
             nodes.sort(BETTER_FIRST);
             assertThat(best.sorted(names))

@@ -51,7 +51,7 @@ final class CapacityForecast {
         final int[] cores;
         /** Of the GPUs that it takes, in thousandths. */
         final long[] value;
-        /** How often it goes on a GPU that nobody uses. */
+        /** How often it fits on an unused GPU. */
         final int[] perGpu;
 
         /** Of each future. */
@@ -110,7 +110,7 @@ final class CapacityForecast {
      * A share is turned away only where each GPU lacks memory or cores for it. One that lacks memory has given away more than
      * all but the largest share of it, and all of them together no more than is asked for; so those GPUs' parts (memory but
      * for the largest share, by the memory asked for) add up to less than 1. Likewise those that lack cores. With parts of 2
-     * in all, each the lesser of a GPU's two, nobody is turned away. Where a pod wants several GPUs, all but one less than
+     * in all, each the lesser of a GPU's two, no demand is refused. Where a pod wants several GPUs, all but one less than
      * that may be the ones that lack.
      */
     /** What pods that are possible on a shape want, all together. */
@@ -202,7 +202,7 @@ final class CapacityForecast {
     private int[] trialCores = new int[0];
     private int trialBegun;
     private int trialWhole;
-    /** So many of them, the fullest, hold nobody any more. */
+    /** Number of the fullest GPUs that fit no further demand. */
     private int trialFull;
     /** Of each demand: the number of the last future in which it was seen not to fit any more. */
     private final int[] gone;
@@ -340,7 +340,7 @@ final class CapacityForecast {
         }
     }
 
-    /** Whether nobody of a crowd would be turned away who fits now; it may be so where this isn't true. */
+    /** Whether a crowd of demands that fit now would all be placed. False negatives are possible. */
     private boolean holds(FreeCapacity room, Crowd crowd) {
         // So many GPUs can be broken for shares.
         int spare = whole - crowd.wholeGpus;

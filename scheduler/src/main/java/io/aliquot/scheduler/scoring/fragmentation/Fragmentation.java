@@ -20,12 +20,12 @@ import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /*
- * A place is judged by what it costs those who come after. Who comes after is guessed from who came (Mix). Four costs, all
+ * A place is judged by what it costs those who come after. Who comes after is guessed from who came (WorkloadSampler). Four costs, all
  * in thousandths of a GPU, are added up:
  *
  * Waste. A room's prospect is the GPU that will be allocated there if pods come at random: FUTURES sequences of pods are
  * put into it one by one, each on the fullest GPU that holds it, as long as CPU, host memory and GPU last, and what they
- * get is averaged. Waste is what the prospect shrinks by beyond what the pod itself takes. So gaps that nobody will fill, GPUs
+ * get is averaged. Waste is what the prospect shrinks by beyond what the pod itself takes. So gaps that no pod will fill, GPUs
  * that no CPU is left for, host memory that runs out first, a whole GPU broken for a small share are all seen in one
  * number, without a weight for each. The sequences are short, PODS_PER_GPU for each GPU of the node: with endless ones
  * anything would be filled by something in the end, and what is rare or large would seem to need no room.
@@ -44,8 +44,8 @@ import org.jspecify.annotations.Nullable;
  * from the confined demands, the probability of the first less that of the second, as long as this is positive. The confined
  * demands themselves pay nothing: the room is for them. Where sets overlap, the dearest counts.
  *
- * Idleness. Prospects, scarcity and shortage look at the time when the cluster is full. The emptier it is, the further away that is,
- * and where pods end as fast as they come it never arrives; then it counts what the next pod can use. A place's idleness is
+ * Idleness. Prospects, scarcity and shortage look at the time when the cluster is full. The emptier the cluster, the later that time;
+ * where pods end as fast as they arrive, the cluster never fills, and only the next pod counts. A place's idleness is
  * by how much it makes the free GPU grow that the next pod of the mix can't use, which is fragmentation as the paper below
  * has it. Its weight is IDLENESS, times the GPU given back for each GPU taken lately, times the fourth power of the part
  * of the cluster's GPU that is free. So it has no say where nothing ends, rules in a cluster that stays nearly empty, and is
@@ -58,9 +58,9 @@ import org.jspecify.annotations.Nullable;
  * (European Transactions on Telecommunications 8, 1997); the price of a shortage is the newsvendor's marginal (Arrow, Harris
  * and Marschak, Econometrica 19, 1951).
  *
- * Cost: what is said of a room (Outlook) is kept as long as the sample is; so for each pod only nodes that changed since a
- * pod like it came are judged anew. Scarcity is a sum over the demands that a place takes room from; when prices have moved it
- * is added up again for those places only that might be the best (Market).
+ * Cost: what is said of a room (CapacityForecast) is kept as long as the sample is; so for each pod only nodes that changed since a
+ * pod like it came are evaluated again. Scarcity is a sum over the demands that a place takes room from; when prices have moved it
+ * is added up again for those places only that might be the best (PriceSnapshot).
  */
 /** The placement policy that leaves the most room that pods can use. Not for several threads. */
 public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
@@ -196,7 +196,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     /** Of each of these, as it was when it last changed by {@link #SHORTAGE_STEP}. */
     private double[] shortages = new double[0];
 
-    private PriceSnapshot market = PriceSnapshot.STILL;
+    private PriceSnapshot market = PriceSnapshot.CONSTANT;
     private int nodes;
     private int changes;
     /** Of the whole cluster, and what of it is free, in thousandths. */
@@ -310,7 +310,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     }
 
     @Override
-    public void entered(FreeCapacity room) {
+    public void nodeAdded(FreeCapacity room) {
         int more = changing.filter(before -> before.shape().equals(room.shape()))
                 .map(before -> room.free() - before.free())
                 .orElse(0);
@@ -321,7 +321,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     }
 
     @Override
-    public void left(FreeCapacity room) {
+    public void nodeRemoved(FreeCapacity room) {
         changing = Optional.of(room);
         change(room, -1);
     }

@@ -13,7 +13,7 @@ import java.util.Random;
  * weights smaller at each pod the weight of the next one is made larger, and all are scaled back now and then.
  *
  * The sample is compared with it whenever as many pods have come as a quarter of those before, but at least every 1,024, and
- * is dealt anew if it has drifted: if a tenth of the pods are others than it says. What is thought of nodes holds between two
+ * is sampled again if it has drifted: if a tenth of the pods are others than it says. What is thought of nodes holds between two
  * dealings, so that pods of a steady mix, which a sample of some thousand tells well enough, cost nothing. The sample is a deck in which each demand has as many cards as its
  * weight, shuffled always alike.
  */

@@ -76,10 +76,10 @@ class CapacityForecastTest {
 
     @Test
     void whereNobodyHasComeYetNothingIsToBeExpected() {
-        Sample nobody = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS)).sample();
+        Sample noPods = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS)).sample();
 
         for (Shape shape : SHAPES) {
-            CapacityForecast outlook = outlook(nobody, 100);
+            CapacityForecast outlook = outlook(noPods, 100);
             Evaluated judged = outlook.of(FreeCapacity.of(shape));
             assertThat(outlook.prospect(FreeCapacity.of(shape), judged)).isZero();
             assertThat(judged.idle).isZero();

@@ -26,7 +26,7 @@ class FragmentationTest {
     void halvesShareAGpuWhereWholeOnesAreAskedFor() {
         see(10, HALF, WHOLE);
         FreeCapacity room = FreeCapacity.of(NODE).with(HALF, 0); // its fullest GPU is half full
-        policy.entered(room);
+        policy.nodeAdded(room);
 
         assertThat(cost(HALF, room, 0)).isLessThan(cost(HALF, room, 1));
     }
@@ -38,7 +38,7 @@ class FragmentationTest {
         see(10, computing, remembering, WHOLE);
         FreeCapacity room = FreeCapacity.of(NODE).with(computing, 0).with(remembering, 1);
         int withRemembering = room.gpuMiB(0) < room.gpuMiB(1) ? 0 : 1;
-        policy.entered(room);
+        policy.nodeAdded(room);
 
         // The two fit on one GPU exactly.
         assertThat(cost(computing, room, withRemembering)).isLessThan(cost(computing, room, 2));
@@ -50,8 +50,8 @@ class FragmentationTest {
         see(10, WHOLE);
         FreeCapacity scarce = FreeCapacity.of(NODE); // 12 CPUs for each GPU, which is what the pods want
         FreeCapacity plenty = FreeCapacity.of(new Shape(128_000, 393_216, 2, 40_960, 100, 0));
-        policy.entered(scarce);
-        policy.entered(plenty);
+        policy.nodeAdded(scarce);
+        policy.nodeAdded(plenty);
 
         assertThat(cost(CPU, plenty, 0)).isZero();
         assertThat(cost(CPU, scarce, 0)).isGreaterThan(900);
@@ -62,8 +62,8 @@ class FragmentationTest {
         see(10, HALF, HALF, HALF, EIGHT);
         FreeCapacity empty = FreeCapacity.of(NODE);
         FreeCapacity begun = empty.with(WHOLE, 0);
-        policy.entered(empty);
-        policy.entered(begun);
+        policy.nodeAdded(empty);
+        policy.nodeAdded(begun);
 
         assertThat(cost(WHOLE, begun, 1)).isLessThan(cost(WHOLE, empty, 0));
     }
@@ -74,8 +74,8 @@ class FragmentationTest {
         see(10, WHOLE, insisting);
         FreeCapacity common = FreeCapacity.of(NODE);
         FreeCapacity wanted = FreeCapacity.of(new Shape(96_000, 393_216, 8, 40_960, 100, 1));
-        policy.entered(common);
-        policy.entered(wanted);
+        policy.nodeAdded(common);
+        policy.nodeAdded(wanted);
 
         assertThat(cost(WHOLE, common, 0)).isLessThan(cost(WHOLE, wanted, 0));
     }
@@ -86,8 +86,8 @@ class FragmentationTest {
         FreeCapacity common = FreeCapacity.of(NODE);
         FreeCapacity wanted = FreeCapacity.of(new Shape(128_000, 393_216, 2, 40_960, 100, 1));
         for (int i = 0; i < 20; i++) {
-            policy.entered(common);
-            policy.entered(wanted);
+            policy.nodeAdded(common);
+            policy.nodeAdded(wanted);
         }
         DemandVector busy = new DemandVector(24_000, 8_192, 1, true, 0, 0, DemandVector.ANY);
         DemandVector requiring = new DemandVector(4_000, 8_192, 1, true, 0, 0, 0b10);
@@ -105,11 +105,11 @@ class FragmentationTest {
     void whatTheNextPodCannotUseCountsWherePodsEndAndByHowEmptyTheClusterIs() {
         see(10, WHOLE);
         FreeCapacity empty = FreeCapacity.of(NODE);
-        policy.entered(empty);
+        policy.nodeAdded(empty);
         change(empty, empty.with(EIGHT, 0));
         change(empty.with(EIGHT, 0), empty);
         double alone = idleness(HALF, empty); // half a GPU is left that no pod wants
-        policy.entered(empty.with(EIGHT, 0));
+        policy.nodeAdded(empty.with(EIGHT, 0));
 
         assertThat(alone).isPositive();
         assertThat(idleness(WHOLE, empty)).isZero();
@@ -120,20 +120,20 @@ class FragmentationTest {
     void whatTheNextPodCannotUseDoesNotCountWhereNothingEnds() {
         see(10, WHOLE);
         FreeCapacity empty = FreeCapacity.of(NODE);
-        policy.entered(empty);
-        policy.entered(empty);
+        policy.nodeAdded(empty);
+        policy.nodeAdded(empty);
         change(empty, empty.with(EIGHT, 0));
 
         assertThat(idleness(HALF, empty)).isZero();
     }
 
     private void change(FreeCapacity before, FreeCapacity after) {
-        policy.left(before);
-        policy.entered(after);
+        policy.nodeRemoved(before);
+        policy.nodeAdded(after);
     }
 
     private double idleness(DemandVector demand, FreeCapacity room) {
-        return policy.idleness(weigh(policy, demand, room, 0));
+        return policy.idleness(evaluate(policy, demand, room, 0));
     }
 
     @Test
@@ -145,11 +145,11 @@ class FragmentationTest {
             policy.observe(demand);
             other.observe(demand);
         }
-        policy.entered(FreeCapacity.of(NODE));
-        other.entered(FreeCapacity.of(NODE));
+        policy.nodeAdded(FreeCapacity.of(NODE));
+        other.nodeAdded(FreeCapacity.of(NODE));
 
         assertThat(other.modelVersion()).isEqualTo(policy.modelVersion());
-        assertThat(other.cost(weigh(other, HALF, FreeCapacity.of(NODE), 0)))
+        assertThat(other.cost(evaluate(other, HALF, FreeCapacity.of(NODE), 0)))
                 .isEqualTo(cost(HALF, FreeCapacity.of(NODE), 0));
     }
 
@@ -163,15 +163,15 @@ class FragmentationTest {
         FreeCapacity last = FreeCapacity.of(NODE);
         for (int i = 0; i < 600; i++) {
             last = FreeCapacity.of(new Shape(96_000, 393_216 + i, 8, 40_960, 100, 0));
-            policy.entered(last);
+            policy.nodeAdded(last);
         }
 
         int calls = 1;
         while (policy.modelVersion() == 0) {
             calls++;
-            policy.left(last);
+            policy.nodeRemoved(last);
             last = last.with(HALF, random.nextInt(8));
-            policy.entered(last);
+            policy.nodeAdded(last);
         }
 
         assertThat(calls).isBetween(3, 10);
@@ -180,23 +180,23 @@ class FragmentationTest {
         for (int i = 0; i < 400; i++) {
             afresh.observe(new DemandVector(4_000, 8_192, 1, false, 1_000 + 50 * i, 1, DemandVector.ANY));
         }
-        afresh.entered(last);
+        afresh.nodeAdded(last);
         for (int i = 0; i < 599; i++) {
-            afresh.entered(FreeCapacity.of(new Shape(96_000, 393_216 + i, 8, 40_960, 100, 0)));
+            afresh.nodeAdded(FreeCapacity.of(new Shape(96_000, 393_216 + i, 8, 40_960, 100, 0)));
         }
         while (afresh.modelVersion() == 0) {}
         assertThat(policy.scarcity(policy.evaluate(HALF, last, last.with(HALF, 0))))
                 .isEqualTo(afresh.scarcity(afresh.evaluate(HALF, last, last.with(HALF, 0))));
     }
 
-    /** What is kept from pod to pod is what would be worked out anew from the rooms there are. */
+    /** The incrementally updated state equals the state computed from the current free capacities. */
     @Test
     void scarcityDependsOnTheRoomsThatThereAreAndNotOnHowTheyCameToBe() {
         see(20, HALF, WHOLE, EIGHT);
         var random = new Random(7);
         List<FreeCapacity> rooms =
                 new ArrayList<>(List.of(FreeCapacity.of(NODE), FreeCapacity.of(NODE), FreeCapacity.of(NODE)));
-        rooms.forEach(policy::entered);
+        rooms.forEach(policy::nodeAdded);
         for (int i = 0; i < 30; i++) {
             DemandVector demand = List.of(HALF, WHOLE, CPU).get(random.nextInt(3));
             FreeCapacity best = rooms.stream()
@@ -205,20 +205,20 @@ class FragmentationTest {
                     .orElse(null);
             if (best != null) {
                 rooms.remove(best);
-                policy.left(best);
+                policy.nodeRemoved(best);
                 FreeCapacity after = best.with(demand, first(demand, best));
                 rooms.add(after);
-                policy.entered(after);
+                policy.nodeAdded(after);
             }
         }
         var fresh = new Fragmentation();
         for (int i = 0; i < 20; i++) {
             List.of(HALF, WHOLE, EIGHT).forEach(fresh::observe);
         }
-        rooms.forEach(fresh::entered);
+        rooms.forEach(fresh::nodeAdded);
         for (FreeCapacity room : rooms) {
             if (room.fits(HALF)) {
-                Place place = weigh(fresh, HALF, room, first(HALF, room));
+                Place place = evaluate(fresh, HALF, room, first(HALF, room));
                 assertThat(fresh.cost(place)).isEqualTo(cost(HALF, room, first(HALF, room)));
             }
         }
@@ -235,8 +235,8 @@ class FragmentationTest {
             FreeCapacity begun = FreeCapacity.of(NODE).with(HALF, random.nextInt(8));
             rooms.add(i % 3 == 0 ? FreeCapacity.of(NODE) : i % 3 == 1 ? begun : begun.with(WHOLE, 3));
         }
-        rooms.forEach(policy::entered);
-        Place place = weigh(policy, HALF, FreeCapacity.of(NODE), 0);
+        rooms.forEach(policy::nodeAdded);
+        Place place = evaluate(policy, HALF, FreeCapacity.of(NODE), 0);
         double last = policy.score(place);
         PriceSnapshot then = policy.prices();
         double priced = policy.priceCost(place);
@@ -269,9 +269,9 @@ class FragmentationTest {
         see(20, HALF, WHOLE, EIGHT);
         FreeCapacity begun = FreeCapacity.of(NODE).with(WHOLE, 0);
         for (int i = 0; i < 255; i++) {
-            policy.entered(begun);
+            policy.nodeAdded(begun);
         }
-        Place place = weigh(policy, HALF, begun, 0);
+        Place place = evaluate(policy, HALF, begun, 0);
         double before = policy.score(place);
         PriceSnapshot then = policy.prices();
         double priced = policy.priceCost(place);
@@ -293,7 +293,7 @@ class FragmentationTest {
         var rooms = new ArrayList<FreeCapacity>();
         for (int i = 0; i < 20; i++) {
             rooms.add(FreeCapacity.of(NODE));
-            policy.entered(FreeCapacity.of(NODE));
+            policy.nodeAdded(FreeCapacity.of(NODE));
         }
         int outdone = 0;
         int neither = 0;
@@ -324,7 +324,7 @@ class FragmentationTest {
             DemandVector demand = random.nextBoolean() ? HALF : WHOLE;
             int gpu = random.nextInt(room.gpus());
             if (room.fits(demand) && room.holds(gpu, demand)) {
-                return weigh(policy, demand, room, gpu);
+                return evaluate(policy, demand, room, gpu);
             }
         }
     }
@@ -333,19 +333,19 @@ class FragmentationTest {
     private void happen(List<FreeCapacity> rooms, Random random) {
         for (int change = 0; change < 5; change++) {
             FreeCapacity before = rooms.remove(random.nextInt(rooms.size()));
-            policy.left(before);
+            policy.nodeRemoved(before);
             DemandVector demand = random.nextBoolean() ? HALF : WHOLE;
             FreeCapacity after = random.nextInt(3) > 0 && before.fits(demand)
                     ? before.with(demand, first(demand, before))
                     : FreeCapacity.of(NODE);
             rooms.add(after);
-            policy.entered(after);
+            policy.nodeAdded(after);
         }
         if (random.nextInt(10) == 0 && rooms.size() > 100) {
-            policy.left(rooms.remove(0));
+            policy.nodeRemoved(rooms.remove(0));
         } else if (random.nextInt(5) == 0) {
             rooms.add(FreeCapacity.of(NODE));
-            policy.entered(FreeCapacity.of(NODE));
+            policy.nodeAdded(FreeCapacity.of(NODE));
         }
     }
 
@@ -364,10 +364,10 @@ class FragmentationTest {
     }
 
     private double cost(DemandVector demand, FreeCapacity room, int gpu) {
-        return policy.cost(weigh(policy, demand, room, gpu));
+        return policy.cost(evaluate(policy, demand, room, gpu));
     }
 
-    private static Place weigh(Fragmentation policy, DemandVector demand, FreeCapacity room, int gpu) {
+    private static Place evaluate(Fragmentation policy, DemandVector demand, FreeCapacity room, int gpu) {
         policy.modelVersion();
         return policy.evaluate(demand, room, room.with(demand, gpu));
     }
